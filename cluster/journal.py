@@ -1,0 +1,80 @@
+"""The schema of journal.jsonl: one flat row per occurrence, published and versioned.
+
+A row carries what came before it (``from``, ``since_ms``, ``prev_leader``, ``prev_isr``), so that
+most questions about a run need no ordering. Fields at their defaults are left out of the file.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+SCHEMA_VERSION: Final = 1
+
+
+class Kind(StrEnum):
+    """Every kind of row, by its name in the file."""
+
+    RUN_START = "run_start"
+    CONTROLLER_ELECTED = "controller_elected"
+    CONTROLLER_READY = "controller_ready"
+    CONTROLLER_RESIGNED = "controller_resigned"
+    CONTROLLER_MOVED = "controller_moved"
+    EVENT = "event"
+    EVENT_FAILED = "event_failed"
+    PARTITION_SNAPSHOT = "partition_snapshot"
+    PARTITION_TRANSITION = "partition_transition"
+    PARTITION_FAILED = "partition_failed"
+    REPLICA_TRANSITION = "replica_transition"
+    REPLICA_FAILED = "replica_failed"
+    ISR_REMOVED = "isr_removed"
+    ISR_CHANGED = "isr_changed"
+    ALTER_ISR_REFUSED = "alter_isr_refused"
+    BROKER_ONLINE = "broker_online"
+    BROKER_OFFLINE = "broker_offline"
+    BROKER_MODIFIED = "broker_modified"
+    TOPIC_CREATED = "topic_created"
+    PARTITIONS_ADDED = "partitions_added"
+    ZNODE_MALFORMED = "znode_malformed"
+    REQUEST_SENT = "request_sent"
+    RESPONSE_RECEIVED = "response_received"
+
+
+class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):
+    """One occurrence.
+
+    ``t_ms`` is the clock's wall time; ``seq`` counts the rows of one controller in one epoch from
+    1; ``key_seq`` counts the rows of one partition or replica in one epoch from 1; ``event_id`` is
+    the controller event that was being processed and ``cause_id`` the event that caused it.
+    """
+
+    v: int
+    run_id: str
+    t_ms: int
+    seq: int
+    controller: int
+    epoch: int
+    kind: str
+    cluster_id: str | None = None
+    event_id: int = 0
+    cause_id: int = 0
+    topic: str | None = None
+    partition: int = -1
+    replica: int = -1
+    from_: str | None = msgspec.field(default=None, name="from")
+    to: str | None = None
+    since_ms: int = 0
+    key_seq: int = 0
+    leader: int | None = None
+    prev_leader: int | None = None
+    leader_epoch: int | None = None
+    isr: tuple[int, ...] | None = None
+    prev_isr: tuple[int, ...] | None = None
+    election: str | None = None
+    reassignment_id: str | None = None
+    zk_version: int | None = None
+    zxid: int | None = None
+    outcome: str | None = None
+    detail: str | None = None

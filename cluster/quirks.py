@@ -1,0 +1,64 @@
+"""One named switch per known bug of Kafka 2.8.2; all off by default.
+
+A quirk turned on makes klamm wrong in the way real Kafka 2.8.2 is wrong. The value is passed in,
+so two controllers of one cluster may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from cluster.errors import UsageError
+
+
+class Quirks(msgspec.Struct, frozen=True, kw_only=True):
+    """Which bugs of 2.8.2 are present. Field ``kafka_NNNNN`` is the switch of KAFKA-NNNNN."""
+
+    kafka_12315: bool = False
+    """A request batch is not cleared when the controller moves in mid-event; it never sends again."""
+    kafka_13225: bool = False
+    """A dead broker stays in the metadata of the others while any partition is offline."""
+    kafka_13461: bool = False
+    """A controller that resigned with a live session finds its own /controller and does nothing."""
+    kafka_14140: bool = False
+    """AlterIsr lets a dead or shutting-down replica back into the ISR."""
+    kafka_14154: bool = False
+    """A zombie controller answers an AlterIsr from its stale cache."""
+    hazard_c2: bool = False
+    """One malformed znode fails the whole event or failover instead of being isolated."""
+    hazard_c4: bool = False
+    """A state znode found after a lost reply is not adopted: the partition is stuck."""
+    hazard_c5: bool = False
+    """A fenced AlterIsr is answered UNKNOWN_SERVER_ERROR and the controller does not resign."""
+    hazard_c6: bool = False
+    """A batch left dirty by a failed state change blocks all later ones."""
+
+
+NO_QUIRKS: Final = Quirks()
+KAFKA_2_8_2: Final = Quirks(**{field: True for field in Quirks.__struct_fields__})
+NAMES: Final = {
+    f.replace("hazard_", "").upper() if f.startswith("hazard_") else f.replace("_", "-").upper(): f
+    for f in Quirks.__struct_fields__
+}
+"""Printed name (``KAFKA-13225``, ``C4``) to field."""
+
+
+def parse_quirks(words: Sequence[str]) -> Quirks:
+    """Quirks from words such as ``2.8.2``, ``KAFKA-13225`` or ``C4``.
+
+    Raises UsageError for a word that names no quirk.
+    """
+    chosen: dict[str, bool] = {}
+    for word in words:
+        if word == "2.8.2":
+            return KAFKA_2_8_2
+        field = NAMES.get(word.upper())
+        if field is None:
+            raise UsageError(
+                f"unknown quirk {word}", hint=f"use 2.8.2 or one of {', '.join(NAMES)}"
+            )
+        chosen[field] = True
+    return Quirks(**chosen)

@@ -1,0 +1,192 @@
+"""Requests and responses between controller, brokers and clients, as plain values.
+
+The controller and the brokers know each other only through these and a Transport. Mirrors the
+request schemas that an inter-broker protocol of 2.8 uses: LeaderAndIsr v5, UpdateMetadata v7,
+StopReplica v3, AlterIsr v0, CreateTopics v7. States that are the same for every broker are shared
+between requests, so nothing may change them after they were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from cluster.api_errors import Errors
+from cluster.types import Broker, LeaderAndIsr, TopicPartition
+
+
+class Address(NamedTuple):
+    """Who sends or receives a message: a role ("broker", "controller", "client") and an id."""
+
+    role: str
+    id: int
+
+    def __str__(self) -> str:
+        return f"{self.role}-{self.id}"
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message on a Transport. A reply carries the correlation id of its request."""
+
+    source: Address
+    destination: Address
+    correlation_id: int
+    body: Request | Response
+
+
+class LeaderAndIsrPartitionState(msgspec.Struct, frozen=True, gc=False):
+    """What one broker must know to lead or follow one partition."""
+
+    topic_partition: TopicPartition
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    zk_version: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    is_new: bool = False
+
+
+class UpdateMetadataPartitionState(msgspec.Struct, frozen=True, gc=False):
+    """What every broker caches of one partition. ``leader`` -2 means that it is being deleted."""
+
+    topic_partition: TopicPartition
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    zk_version: int
+    replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+
+
+class StopReplicaPartitionState(msgspec.Struct, frozen=True, gc=False):
+    """A replica to stop. ``leader_epoch`` -2 marks the deletion of its topic and skips the check."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    delete_partition: bool
+
+
+class LeaderAndIsrRequest(msgspec.Struct, frozen=True):
+    """Which partitions the receiving broker leads and follows; ``topic_ids`` by topic name."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partition_states: Sequence[LeaderAndIsrPartitionState]
+    topic_ids: Mapping[str, str]
+    live_leaders: tuple[Broker, ...]
+
+
+class LeaderAndIsrResponse(msgspec.Struct, frozen=True):
+    """``error`` for the whole request; ``partition_errors`` for every partition it named."""
+
+    error: Errors
+    partition_errors: Mapping[TopicPartition, Errors]
+
+
+class UpdateMetadataRequest(msgspec.Struct, frozen=True):
+    """Partition states and live brokers for a broker's metadata cache."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partition_states: Sequence[UpdateMetadataPartitionState]
+    live_brokers: tuple[Broker, ...]
+    topic_ids: Mapping[str, str]
+
+
+class UpdateMetadataResponse(msgspec.Struct, frozen=True):
+    """``error`` for the whole request."""
+
+    error: Errors
+
+
+class StopReplicaRequest(msgspec.Struct, frozen=True):
+    """Replicas that the receiving broker stops, some of them to be deleted."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partition_states: Sequence[StopReplicaPartitionState]
+
+
+class StopReplicaResponse(msgspec.Struct, frozen=True):
+    """``error`` for the whole request; ``partition_errors`` for every partition it named."""
+
+    error: Errors
+    partition_errors: Mapping[TopicPartition, Errors]
+
+
+class AlterIsrRequest(msgspec.Struct, frozen=True):
+    """ISRs that a leader proposes (KIP-497): the state it has, with the new ISR."""
+
+    broker_id: int
+    broker_epoch: int
+    partitions: Mapping[TopicPartition, LeaderAndIsr]
+
+
+class AlterIsrResponse(msgspec.Struct, frozen=True):
+    """``error`` for the whole request, or a new state or an error for every partition."""
+
+    error: Errors
+    partitions: Mapping[TopicPartition, LeaderAndIsr | Errors]
+
+
+class FetchRequest(msgspec.Struct, frozen=True):
+    """A follower's fetch: for each partition the leader epoch that the follower knows."""
+
+    replica_id: int
+    partitions: Mapping[TopicPartition, int]
+
+
+class FetchResponse(msgspec.Struct, frozen=True):
+    """Partitions that could not be fetched and why; a partition that is missing here was fetched."""
+
+    partition_errors: Mapping[TopicPartition, Errors]
+
+
+class CreatableTopic(msgspec.Struct, frozen=True):
+    """A topic to create. -1 stands for the broker's default; ``assignments`` excludes both counts."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, tuple[int, ...]] = {}
+    configs: Mapping[str, str] = {}
+
+
+class CreateTopicsRequest(msgspec.Struct, frozen=True):
+    """Topics to create through the controller."""
+
+    topics: tuple[CreatableTopic, ...]
+    timeout_ms: int
+    validate_only: bool = False
+
+
+class CreatableTopicResult(msgspec.Struct, frozen=True):
+    """What became of one topic of a CreateTopicsRequest."""
+
+    name: str
+    error: Errors = Errors.NONE
+    error_message: str | None = None
+    topic_id: str | None = None
+    num_partitions: int = -1
+    replication_factor: int = -1
+
+
+class CreateTopicsResponse(msgspec.Struct, frozen=True):
+    """One result per topic, in the order of the request."""
+
+    topics: tuple[CreatableTopicResult, ...]
+
+
+ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+Request = ControlRequest | AlterIsrRequest | FetchRequest | CreateTopicsRequest
+Response = ControlResponse | AlterIsrResponse | FetchResponse | CreateTopicsResponse

@@ -1,0 +1,169 @@
+"""Kafka's nouns as values: partitions, replicas, brokers, assignments, leader and ISR.
+
+Nothing here does I/O or reads a clock. Mirrors kafka.controller.{ReplicaAssignment,
+LeaderIsrAndControllerEpoch}, kafka.api.LeaderAndIsr and kafka.cluster.{Broker,EndPoint}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+NO_LEADER: Final = -1
+LEADER_DURING_DELETE: Final = -2
+NO_EPOCH: Final = -1
+EPOCH_DURING_DELETE: Final = -2
+INITIAL_LEADER_EPOCH: Final = 0
+INITIAL_ZK_VERSION: Final = 0
+INITIAL_CONTROLLER_EPOCH: Final = 0
+NO_BROKER_EPOCH: Final = -1
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic, printed as Kafka prints it: ``topic-partition``."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class PartitionAndReplica(NamedTuple):
+    """One replica of a partition: the partition and the id of the broker that hosts it."""
+
+    topic_partition: TopicPartition
+    replica: int
+
+    def __str__(self) -> str:
+        tp = self.topic_partition
+        return f"[Topic={tp.topic},Partition={tp.partition},Replica={self.replica}]"
+
+
+class EndPoint(msgspec.Struct, frozen=True, gc=False):
+    """Where a broker listens (kafka.cluster.EndPoint)."""
+
+    host: str
+    port: int
+    listener_name: str = "PLAINTEXT"
+    security_protocol: str = "PLAINTEXT"
+
+
+class Broker(msgspec.Struct, frozen=True):
+    """A registered broker. ``rack`` None means that no rack was given; "" is a rack."""
+
+    id: int
+    end_points: tuple[EndPoint, ...] = ()
+    rack: str | None = None
+
+
+class LeaderAndIsr(msgspec.Struct, frozen=True, gc=False):
+    """Leader, leader epoch and in-sync replicas of a partition, with the state znode's version."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    zk_version: int = INITIAL_ZK_VERSION
+
+    def with_leader_and_isr(self, leader: int, isr: tuple[int, ...]) -> LeaderAndIsr:
+        """The state to write for a change made by the controller: the leader epoch rises by one."""
+        return LeaderAndIsr(leader, self.leader_epoch + 1, isr, self.zk_version)
+
+    def with_zk_version(self, zk_version: int) -> LeaderAndIsr:
+        """The same content as stored under another znode version."""
+        return LeaderAndIsr(self.leader, self.leader_epoch, self.isr, zk_version)
+
+    def equals_ignoring_zk_version(self, other: LeaderAndIsr) -> bool:
+        """True if leader, epoch and the members of the ISR agree (order of the ISR too)."""
+        return (self.leader, self.leader_epoch, self.isr) == (
+            other.leader,
+            other.leader_epoch,
+            other.isr,
+        )
+
+    def __str__(self) -> str:
+        isr = ", ".join(map(str, self.isr))
+        return (
+            f"LeaderAndIsr(leader={self.leader}, leaderEpoch={self.leader_epoch}, "
+            f"isr=List({isr}), zkVersion={self.zk_version})"
+        )
+
+
+class LeaderIsrAndControllerEpoch(msgspec.Struct, frozen=True, gc=False):
+    """A LeaderAndIsr and the epoch of the controller that last wrote it."""
+
+    leader_and_isr: LeaderAndIsr
+    controller_epoch: int
+
+    def __str__(self) -> str:
+        state = self.leader_and_isr
+        isr = ",".join(map(str, state.isr))
+        return (
+            f"(Leader:{state.leader},ISR:{isr},LeaderEpoch:{state.leader_epoch},"
+            f"ZkVersion:{state.zk_version},ControllerEpoch:{self.controller_epoch})"
+        )
+
+
+class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
+    """Replicas of a partition; while it is being reassigned, which are added and removed (KIP-455).
+
+    ``replicas`` are broker ids, the preferred leader first.
+    """
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def origin_replicas(self) -> tuple[int, ...]:
+        """The replicas that the partition had before its reassignment began."""
+        return tuple(r for r in self.replicas if r not in self.adding_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """The replicas that the partition has when its reassignment is complete."""
+        return tuple(r for r in self.replicas if r not in self.removing_replicas)
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        """True while a replica is being added or removed."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def reassign_to(self, target: Sequence[int]) -> ReplicaAssignment:
+        """The assignment that moves the origin replicas to ``target``, target replicas first."""
+        origin = self.origin_replicas
+        full = tuple(dict.fromkeys((*target, *origin)))
+        return ReplicaAssignment(
+            full,
+            tuple(r for r in full if r not in origin),
+            tuple(r for r in origin if r not in target),
+        )
+
+    def remove_replica(self, replica: int) -> ReplicaAssignment:
+        """The assignment without ``replica``, wherever it stands."""
+        return ReplicaAssignment(
+            tuple(r for r in self.replicas if r != replica),
+            tuple(r for r in self.adding_replicas if r != replica),
+            tuple(r for r in self.removing_replicas if r != replica),
+        )
+
+    def __str__(self) -> str:
+        parts = (self.replicas, self.adding_replicas, self.removing_replicas)
+        replicas, adding, removing = (",".join(map(str, part)) for part in parts)
+        return (
+            f"ReplicaAssignment(replicas={replicas}, "
+            f"addingReplicas={adding}, removingReplicas={removing})"
+        )
+
+
+EMPTY_ASSIGNMENT: Final = ReplicaAssignment(())
+
+
+class TopicIdReplicaAssignment(msgspec.Struct, frozen=True):
+    """What a topic znode holds: its id (22 characters of base64, or None) and its assignments."""
+
+    topic: str
+    topic_id: str | None
+    assignment: dict[TopicPartition, ReplicaAssignment]

@@ -1,0 +1,1 @@
+"""ZooKeeper: znodes, the Store and its backends, the fenced controller client, an embedded server."""
