@@ -6,7 +6,8 @@
     |- UsageError                  exit code 2: the command line or a request is wrong
     |- AdminError                  what Kafka's admin tools refuse, with Kafka's text and error code
     |  |- InvalidTopic, TopicExists, InvalidPartitions, InvalidReplicationFactor,
-    |  |  InvalidReplicaAssignment, InvalidConfig, UnknownTopicOrPartition, RequestTimedOut
+    |  |  InvalidReplicaAssignment, InvalidConfig, UnknownTopicOrPartition, RequestTimedOut,
+    |  |  BrokerNotAvailable, AdminCommandFailed, InvalidNumber
     |  `- AdminOperationError      Kafka's AdminOperationException
     |- EnvironmentProblem          Java, a port, a data directory
     |  |- JavaNotFound
@@ -168,3 +169,22 @@ class StateChangeFailed(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.reason
+
+
+class BrokerNotAvailable(AdminError):
+    """A replica list names a broker that is not live."""
+
+    code = Errors.BROKER_NOT_AVAILABLE
+    kafka_class = "org.apache.kafka.common.errors.BrokerNotAvailableException"
+
+
+class AdminCommandFailed(AdminError):
+    """Kafka's AdminCommandFailedException: a tool refuses its own argument."""
+
+    kafka_class = "kafka.common.AdminCommandFailedException"
+
+
+class InvalidNumber(AdminError):
+    """A word that Java does not read as a number."""
+
+    kafka_class = "java.lang.NumberFormatException"

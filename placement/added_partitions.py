@@ -1,0 +1,94 @@
+"""The assignment of partitions that a topic gains.
+
+Must not write it. Mirrors AdminZkClient.createNewPartitionsAssignment and the checks of
+replica lists in ZkAdminManager.createPartitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from cluster.errors import AdminOperationError, InvalidPartitions, InvalidReplicaAssignment
+from cluster.types import ReplicaAssignment
+from placement.assign import Assignment, assign_replicas_to_brokers
+from placement.broker_metadata import BrokerMetadata
+from placement.manual import check_added_assignment
+
+
+def create_new_partitions_assignment(
+    topic: str,
+    existing: Mapping[int, ReplicaAssignment],
+    brokers: Sequence[BrokerMetadata],
+    num_partitions: int,
+    manual: Mapping[int, Sequence[int]] | None = None,
+) -> dict[int, ReplicaAssignment]:
+    """The new partitions alone, {partition: assignment}, that bring `topic` to `num_partitions`.
+
+    `brokers` are all live brokers by ascending id. Without `manual` the new partitions go on
+    where partition 0's leader stands in that list. With it the replica lists are checked, the
+    partition ids are not. Raises AdminOperationError (partition 0 is missing, racks for only
+    some brokers), InvalidPartitions, InvalidReplicationFactor and what check_added_assignment
+    raises.
+    """
+    if 0 not in existing:
+        shown = ", ".join(f"{partition} -> {value}" for partition, value in existing.items())
+        raise AdminOperationError(
+            f"Unexpected existing replica assignment for topic '{topic}', partition id 0 is"
+            f" missing. Assignment: Map({shown})"
+        )
+    to_add = num_partitions - len(existing)
+    if to_add <= 0:
+        raise InvalidPartitions(
+            "The number of partitions for a topic can only be increased."
+            f" Topic {topic} currently has {len(existing)} partitions,"
+            f" {num_partitions} would not be an increase."
+        )
+    replicas_of_0 = existing[0].replicas
+    if manual is not None:
+        check_added_assignment(manual, len(replicas_of_0), [broker.id for broker in brokers])
+        return {part: ReplicaAssignment(tuple(ids)) for part, ids in manual.items()}
+    start = _first_index_at_or_above(brokers, replicas_of_0[0])
+    added = assign_replicas_to_brokers(
+        brokers,
+        to_add,
+        len(replicas_of_0),
+        start_index=start,
+        next_replica_shift=start,
+        start_partition_id=len(existing),
+    )
+    return {partition: ReplicaAssignment(replicas) for partition, replicas in added.items()}
+
+
+def drop_existing_partitions(manual: Assignment, existing_count: int) -> Assignment | None:
+    """What `--replica-assignment` says of new partitions; None if nothing.
+
+    The argument lists every partition from 0, those that exist are passed over. Mirrors
+    TopicCommand's alterTopic.
+    """
+    return dict(list(manual.items())[existing_count:]) or None
+
+
+def number_added_lists(
+    replica_lists: Sequence[Sequence[int]],
+    existing_count: int,
+    num_partitions: int,
+    available_broker_ids: Collection[int],
+) -> Assignment:
+    """{partition: replicas} of the lists a CreatePartitions request gives, from `existing_count` on.
+
+    Raises InvalidReplicaAssignment for unknown brokers and for a wrong number of lists.
+    Mirrors ZkAdminManager.createPartitions.
+    """
+    known = set(available_broker_ids)
+    unknown = dict.fromkeys(id_ for ids in replica_lists for id_ in ids if id_ not in known)
+    if unknown:
+        raise InvalidReplicaAssignment(
+            f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}."
+        )
+    increment = num_partitions - existing_count
+    if len(replica_lists) != increment:
+        raise InvalidReplicaAssignment(
+            f"Increasing the number of partitions by {increment}"
+            f" but {len(replica_lists)} assignments provided."
+        )
+    return {existing_count + index: tuple(ids) for index, ids in enumerate(replica_lists)}

@@ -1,0 +1,174 @@
+"""Kafka's automatic assignment of replicas to brokers, without and with racks.
+
+Must not validate topics or know which brokers live: it places on the brokers it is given,
+in the order given. Mirrors kafka/admin/AdminUtils.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+
+from cluster.errors import AdminOperationError, InvalidPartitions, InvalidReplicationFactor
+from placement.broker_metadata import BrokerMetadata
+from placement.draws import IntSource
+
+Replicas = tuple[int, ...]
+Assignment = dict[int, Replicas]
+
+
+def assign_replicas_to_brokers(
+    brokers: Sequence[BrokerMetadata],
+    partitions: int,
+    replication_factor: int,
+    *,
+    start_index: int | None = None,
+    next_replica_shift: int | None = None,
+    start_partition_id: int = 0,
+    source: IntSource | None = None,
+) -> Assignment:
+    """Place `partitions` partitions, the first of them `start_partition_id`, on `brokers`.
+
+    Gives {partition: replicas}, by ascending partition, the preferred leader first in each.
+    `start_index` is where in the broker list the leader of partition 0 stands,
+    `next_replica_shift` how far beyond its leader's neighbour the second replica stands; both
+    count from 0. One that is None is drawn from `source`, the start index first. Kafka's
+    fixedStartIndex sets both. With racks the list is the rack-alternated one, else `brokers`
+    as given.
+
+    Raises InvalidPartitions, InvalidReplicationFactor, and AdminOperationError when only some
+    brokers have a rack. Mirrors AdminUtils.assignReplicasToBrokers.
+    """
+    _check_counts(partitions, replication_factor, len(brokers))
+    broker_racks = {broker.id: broker.rack for broker in brokers}
+    assert len(broker_racks) == len(brokers), "a broker id is given twice"
+    racks = {id_: rack for id_, rack in broker_racks.items() if rack is not None}
+    if racks and len(racks) < len(brokers):
+        raise AdminOperationError(
+            "Not all brokers have rack information for replica rack aware assignment."
+        )
+    broker_list = get_rack_alternated_broker_list(racks) if racks else tuple(broker_racks)
+    start = _given_or_drawn(start_index, len(broker_list), source)
+    shift = _given_or_drawn(next_replica_shift, len(broker_list), source)
+
+    def place(first_replica_index: int, replica_shift: int) -> Replicas:
+        if racks:
+            return _rack_aware_replicas(
+                broker_list, racks, replication_factor, first_replica_index, replica_shift
+            )
+        return _rack_unaware_replicas(
+            broker_list, replication_factor, first_replica_index, replica_shift
+        )
+
+    return _round_robin(len(broker_list), partitions, start, shift, start_partition_id, place)
+
+
+def replica_index(
+    first_replica_index: int, second_replica_shift: int, follower: int, n_brokers: int
+) -> int:
+    """Where in the broker list the `follower`-th follower (from 0) stands: never on the first
+    replica. Needs two brokers at least. Mirrors AdminUtils.replicaIndex."""
+    shift = 1 + (second_replica_shift + follower) % (n_brokers - 1)
+    return (first_replica_index + shift) % n_brokers
+
+
+def get_inverse_map(broker_racks: Mapping[int, str]) -> dict[str, Replicas]:
+    """{rack: its broker ids, ascending}, racks in Java's string order.
+
+    Mirrors AdminUtils.getInverseMap.
+    """
+    by_rack: dict[str, list[int]] = {}
+    for broker_id in sorted(broker_racks):
+        by_rack.setdefault(broker_racks[broker_id], []).append(broker_id)
+    return {rack: tuple(by_rack[rack]) for rack in sorted(by_rack, key=_java_string_order)}
+
+
+def get_rack_alternated_broker_list(broker_racks: Mapping[int, str]) -> Replicas:
+    """All broker ids, one from each rack in turn; a rack that has no more is passed over.
+
+    Mirrors AdminUtils.getRackAlternatedBrokerList.
+    """
+    by_rack = list(get_inverse_map(broker_racks).values())
+    rounds = max(map(len, by_rack), default=0)
+    return tuple(ids[turn] for turn in range(rounds) for ids in by_rack if turn < len(ids))
+
+
+def _check_counts(partitions: int, replication_factor: int, broker_count: int) -> None:
+    if partitions <= 0:
+        raise InvalidPartitions("Number of partitions must be larger than 0.")
+    if replication_factor <= 0:
+        raise InvalidReplicationFactor("Replication factor must be larger than 0.")
+    if replication_factor > broker_count:
+        raise InvalidReplicationFactor(
+            f"Replication factor: {replication_factor} larger than available brokers:"
+            f" {broker_count}."
+        )
+
+
+def _given_or_drawn(given: int | None, broker_count: int, source: IntSource | None) -> int:
+    if given is None:
+        assert source is not None, "neither the number nor a source to draw it from is given"
+        return source.next_int(broker_count)
+    assert given >= 0, f"{given} is not an index"
+    return given
+
+
+def _round_robin(
+    broker_count: int,
+    partitions: int,
+    start_index: int,
+    next_replica_shift: int,
+    start_partition_id: int,
+    place: Callable[[int, int], Replicas],
+) -> Assignment:
+    # Only this many rows differ, whatever the number of partitions; equal rows share a tuple.
+    rows: dict[tuple[int, int], Replicas] = {}
+    shift_period = max(1, broker_count - 1)
+    assignment: Assignment = {}
+    first = max(0, start_partition_id)
+    for partition in range(first, first + partitions):
+        if partition > 0 and partition % broker_count == 0:
+            next_replica_shift += 1
+        key = ((partition + start_index) % broker_count, next_replica_shift % shift_period)
+        replicas = rows.get(key)
+        if replicas is None:
+            replicas = rows[key] = place(*key)
+        assignment[partition] = replicas
+    return assignment
+
+
+def _rack_unaware_replicas(
+    broker_list: Replicas, replication_factor: int, first: int, shift: int
+) -> Replicas:
+    followers = (
+        broker_list[replica_index(first, shift, follower, len(broker_list))]
+        for follower in range(replication_factor - 1)
+    )
+    return (broker_list[first], *followers)
+
+
+def _rack_aware_replicas(
+    broker_list: Replicas,
+    racks: Mapping[int, str],
+    replication_factor: int,
+    first: int,
+    shift: int,
+) -> Replicas:
+    rack_count = len(set(racks.values()))
+    leader = broker_list[first]
+    replicas = [leader]
+    used_racks = {racks[leader]}
+    candidates = count()
+    while len(replicas) < replication_factor:
+        index = replica_index(first, shift * rack_count, next(candidates), len(broker_list))
+        broker = broker_list[index]
+        rack_is_due = racks[broker] not in used_racks or len(used_racks) == rack_count
+        if rack_is_due and broker not in replicas:
+            replicas.append(broker)
+            used_racks.add(racks[broker])
+    return tuple(replicas)
+
+
+def _java_string_order(text: str) -> bytes:
+    # Java compares UTF-16 code units: above the basic plane that differs from code points.
+    return text.encode("utf-16-be", "surrogatepass")

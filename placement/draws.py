@@ -1,0 +1,48 @@
+"""The numbers an assignment draws when nobody fixes them.
+
+A source is handed in and seeded by the caller; nothing here may find entropy by itself.
+`JavaRandom` is java.util.Random's published generator, so that a seed gives the draws
+that AdminUtils.rand would give.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+_MULTIPLIER = 0x5DEECE66D
+_INCREMENT = 0xB
+_STATE_MASK = (1 << 48) - 1
+_INT_MAX = 2**31 - 1
+
+
+class IntSource(Protocol):
+    """Something that draws integers."""
+
+    def next_int(self, bound: int) -> int:
+        """An integer of [0, bound). `bound` is positive."""
+        ...
+
+
+class JavaRandom:
+    """java.util.Random: a 48-bit linear congruential generator, whose high bits are used."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, seed: int) -> None:
+        self._state = (seed ^ _MULTIPLIER) & _STATE_MASK
+
+    def next_int(self, bound: int) -> int:
+        """The next integer of [0, bound), as Random.nextInt(bound)."""
+        assert 0 < bound <= _INT_MAX, f"bound {bound} is not a positive int"
+        drawn = self._next_31_bits()
+        if bound & (bound - 1) == 0:
+            # The low bits of this generator have short periods; Java scales the high ones.
+            return (bound * drawn) >> 31
+        # The last, incomplete run of `bound` numbers below 2^31 would favour small results.
+        while drawn - drawn % bound + (bound - 1) > _INT_MAX:
+            drawn = self._next_31_bits()
+        return drawn % bound
+
+    def _next_31_bits(self) -> int:
+        self._state = (self._state * _MULTIPLIER + _INCREMENT) & _STATE_MASK
+        return self._state >> 17

@@ -1,0 +1,151 @@
+"""Assignments that a person wrote: reading the argument, and Kafka's checks of replica lists.
+
+Must not check topic names, configs or what exists: admin/ does. Mirrors
+TopicCommand.parseReplicaAssignment, the assignment part of AdminZkClient.validateTopicCreate
+and AdminZkClient.validateReplicaAssignment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from cluster.errors import (
+    AdminCommandFailed,
+    AdminOperationError,
+    BrokerNotAvailable,
+    InvalidNumber,
+    InvalidReplicaAssignment,
+)
+from placement.assign import Assignment, Replicas
+
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))
+_JAVA_INT = re.compile(r"[+-]?\d+")
+_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+_SMALL_SCALA_MAP = 4
+
+
+def parse_replica_assignment(text: str) -> Assignment:
+    """{partition: replicas} of `--replica-assignment`: replicas divided by ":", partitions by ",".
+
+    Partitions count from 0. Empty pieces at the end are dropped, as Java's split drops them.
+    Raises InvalidNumber, AdminCommandFailed (a broker twice in one list) and AdminOperationError
+    (lists of different lengths).
+    """
+    assignment: Assignment = {}
+    for partition, piece in enumerate(_java_split(text, ",")):
+        replicas = tuple(_java_int(broker) for broker in _java_split(piece, ":"))
+        duplicates = [broker for broker, times in Counter(replicas).items() if times > 1]
+        if duplicates:
+            raise AdminCommandFailed(
+                "Partition replica lists may not contain duplicate entries:"
+                f" {_joined(duplicates, ',')}",
+                hint=f"partition {partition} lists {_joined(replicas)}",
+            )
+        assignment[partition] = replicas
+        if len(replicas) != len(assignment[0]):
+            raise AdminOperationError(
+                f"Partition {partition} has different replication factor:"
+                f" {_java_array_text(replicas)}",
+                hint=f"partition {partition} lists {len(replicas)} replicas ({_joined(replicas)}),"
+                f" partition 0 lists {len(assignment[0])}",
+            )
+    return assignment
+
+
+def check_new_topic_assignment(
+    assignment: Mapping[int, Sequence[int]], *, negative_ids_pass: bool = False
+) -> None:
+    """Refuse what validateTopicCreate refuses of a new topic's {partition: replicas}.
+
+    Unknown brokers and lists that are all empty pass, as in Kafka. 2.8.2 only compares the sum
+    of the ids that are not negative, so {-1, 1, 2} passes there: `negative_ids_pass` does the
+    same. Raises InvalidReplicaAssignment.
+    """
+    if len({len(replicas) for replicas in assignment.values()}) != 1:
+        raise InvalidReplicaAssignment("All partitions should have the same number of replicas")
+    for replicas in assignment.values():
+        if len(set(replicas)) != len(replicas):
+            raise InvalidReplicaAssignment(
+                f"Duplicate replica assignment found: {_scala_map_text(assignment)}"
+            )
+    count = len(assignment)
+    ids = [partition for partition in assignment if partition >= 0]
+    consecutive = sum(ids) == count * (count - 1) // 2
+    if not consecutive or (len(ids) < count and not negative_ids_pass):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+
+
+def check_added_assignment(
+    assignment: Mapping[int, Sequence[int]],
+    expected_replication_factor: int,
+    available_broker_ids: Collection[int],
+) -> None:
+    """Refuse what validateReplicaAssignment refuses of the {partition: replicas} to be added.
+
+    Raises InvalidReplicaAssignment, or BrokerNotAvailable for a broker that is not among
+    `available_broker_ids`.
+    """
+    for partition, replicas in assignment.items():
+        if not replicas:
+            raise InvalidReplicaAssignment(
+                f"Cannot have replication factor of 0 for partition id {partition}."
+            )
+        if len(set(replicas)) != len(replicas):
+            raise InvalidReplicaAssignment(
+                "Duplicate brokers not allowed in replica assignment:"
+                f" {_joined(replicas)} for partition id {partition}."
+            )
+        if not set(replicas) <= set(available_broker_ids):
+            raise BrokerNotAvailable(
+                f"Some brokers specified for partition id {partition} are not available."
+                f" Specified brokers: {_joined(replicas)},"
+                f" available brokers: {_joined(available_broker_ids)}."
+            )
+    bad = {
+        partition: len(assignment[partition])
+        for partition in sorted(assignment)
+        if len(assignment[partition]) != expected_replication_factor
+    }
+    if bad:
+        raise InvalidReplicaAssignment(
+            "Inconsistent replication factor between partitions,"
+            f" partition 0 has {expected_replication_factor} while partitions [{_joined(bad)}]"
+            f" have replication factors [{_joined(bad.values())}], respectively."
+        )
+
+
+def _java_split(text: str, separator: str) -> list[str]:
+    pieces = text.split(separator)
+    if len(pieces) > 1:
+        while pieces and not pieces[-1]:
+            pieces.pop()
+    return pieces
+
+
+def _java_int(text: str) -> int:
+    digits = text.strip(_JAVA_BLANKS)
+    if _JAVA_INT.fullmatch(digits) and _INT_MIN <= int(digits) <= _INT_MAX:
+        return int(digits)
+    raise InvalidNumber(
+        f'For input string: "{digits}"', hint="broker ids are whole numbers, as in 0:1,1:2"
+    )
+
+
+def _java_array_text(replicas: Replicas) -> str:
+    # Kafka prints the array object, a type and an identity hash: the same shape, but repeatable.
+    array_hash = 1
+    for broker in replicas:
+        array_hash = (31 * array_hash + broker) & _INT_MAX
+    return f"[I@{array_hash:x}"
+
+
+def _scala_map_text(assignment: Mapping[int, Sequence[int]]) -> str:
+    name = "Map" if len(assignment) <= _SMALL_SCALA_MAP else "HashMap"
+    entries = (f"{partition} -> List({_joined(ids)})" for partition, ids in assignment.items())
+    return f"{name}({', '.join(entries)})"
+
+
+def _joined(ids: Collection[int], separator: str = ", ") -> str:
+    return separator.join(map(str, ids))
