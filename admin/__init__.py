@@ -1,0 +1,1 @@
+"""What Kafka's admin tools do to ZooKeeper: topics, their checks and texts (kafka.admin)."""

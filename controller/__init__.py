@@ -1,0 +1,1 @@
+"""The controller: events, what each one does, watches, channels, metrics (kafka.controller)."""

@@ -1,0 +1,1 @@
+"""Spark jobs over event logs; the only folder that imports pyspark."""

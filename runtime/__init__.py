@@ -1,0 +1,1 @@
+"""Clocks, transports and journals, and the two worlds a cluster runs in: real and simulated."""

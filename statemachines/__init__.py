@@ -1,0 +1,1 @@
+"""Pure decisions: legal transitions, the context, plan and apply, elections, request batches."""
