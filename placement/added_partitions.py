@@ -47,7 +47,7 @@ def create_new_partitions_assignment(
     if manual is not None:
         check_added_assignment(manual, len(replicas_of_0), [broker.id for broker in brokers])
         return {part: ReplicaAssignment(tuple(ids)) for part, ids in manual.items()}
-    start = _first_index_at_or_above(brokers, replicas_of_0[0])
+    start = _index_of_first_leader(brokers, replicas_of_0)
     added = assign_replicas_to_brokers(
         brokers,
         to_add,
@@ -74,7 +74,7 @@ def number_added_lists(
     num_partitions: int,
     available_broker_ids: Collection[int],
 ) -> Assignment:
-    """{partition: replicas} of the lists a CreatePartitions request gives, from `existing_count` on.
+    """{partition: replicas} of a CreatePartitions request's lists, numbered from `existing_count`.
 
     Raises InvalidReplicaAssignment for unknown brokers and for a wrong number of lists.
     Mirrors ZkAdminManager.createPartitions.
@@ -92,3 +92,10 @@ def number_added_lists(
             f" but {len(replica_lists)} assignments provided."
         )
     return {existing_count + index: tuple(ids) for index, ids in enumerate(replica_lists)}
+
+
+def _index_of_first_leader(brokers: Sequence[BrokerMetadata], replicas_of_0: Sequence[int]) -> int:
+    if not replicas_of_0:
+        return 0
+    at_or_above = (i for i, broker in enumerate(brokers) if broker.id >= replicas_of_0[0])
+    return next(at_or_above, 0)

@@ -48,8 +48,7 @@ def assign_replicas_to_brokers(
             "Not all brokers have rack information for replica rack aware assignment."
         )
     broker_list = get_rack_alternated_broker_list(racks) if racks else tuple(broker_racks)
-    start = _given_or_drawn(start_index, len(broker_list), source)
-    shift = _given_or_drawn(next_replica_shift, len(broker_list), source)
+    start, shift = starting_point(len(broker_list), start_index, next_replica_shift, source)
 
     def place(first_replica_index: int, replica_shift: int) -> Replicas:
         if racks:
@@ -61,6 +60,21 @@ def assign_replicas_to_brokers(
         )
 
     return _round_robin(len(broker_list), partitions, start, shift, start_partition_id, place)
+
+
+def starting_point(
+    broker_count: int,
+    start_index: int | None,
+    next_replica_shift: int | None,
+    source: IntSource | None,
+) -> tuple[int, int]:
+    """The start index and the next-replica shift: as given, or else drawn, the start index first.
+
+    `source` may be None when both are given.
+    """
+    start = _given_or_drawn(start_index, broker_count, source)
+    shift = _given_or_drawn(next_replica_shift, broker_count, source)
+    return start, shift
 
 
 def replica_index(

@@ -21,7 +21,8 @@ from cluster.errors import (
 from placement.assign import Assignment, Replicas
 
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
-_JAVA_INT = re.compile(r"[+-]?\d+")
+# Integer.parseInt takes any script's digits of the basic plane; Python's int() stops at 4300.
+_JAVA_INT = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d){1,4000}")
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _SMALL_SCALA_MAP = 4
 
@@ -74,7 +75,9 @@ def check_new_topic_assignment(
     ids = [partition for partition in assignment if partition >= 0]
     consecutive = sum(ids) == count * (count - 1) // 2
     if not consecutive or (len(ids) < count and not negative_ids_pass):
-        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+        raise InvalidReplicaAssignment(
+            "partitions should be a consecutive 0-based integer sequence"
+        )
 
 
 def check_added_assignment(

@@ -38,9 +38,10 @@ def broker_shares(table: Table, broker_ids: Iterable[int]) -> tuple[BrokerShare,
     leads: dict[int, list[int]] = {}
     follows: dict[int, list[int]] = {}
     for partition in sorted(table):
-        leader, *followers = table[partition]
-        leads.setdefault(leader, []).append(partition)
-        for follower in followers:
+        replicas = table[partition]
+        for leader in replicas[:1]:
+            leads.setdefault(leader, []).append(partition)
+        for follower in replicas[1:]:
             follows.setdefault(follower, []).append(partition)
     return tuple(
         BrokerShare(id_, tuple(leads.get(id_, ())), tuple(follows.get(id_, ())))
@@ -56,8 +57,7 @@ def first_live_replica(replicas: Sequence[int], dead: Collection[int]) -> int | 
 def takeovers(table: Table, broker_ids: Iterable[int]) -> tuple[Takeover, ...]:
     """For each broker alone: who takes over what it leads, when it dies."""
     return tuple(
-        _takeover(table, share.broker_id, share.leads)
-        for share in broker_shares(table, broker_ids)
+        _takeover(table, share.broker_id, share.leads) for share in broker_shares(table, broker_ids)
     )
 
 

@@ -1,0 +1,342 @@
+"""`klamm placement`: what Kafka would assign, who would lead, and who would take over.
+
+Parses and prints only; needs no cluster and writes nothing. Kafka's algorithm itself is
+placement/assign.py.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import msgspec
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cluster.errors import AdminError, KlammError, UsageError
+from placement.assign import (
+    Assignment,
+    assign_replicas_to_brokers,
+    get_rack_alternated_broker_list,
+    starting_point,
+)
+from placement.broker_metadata import BrokerMetadata
+from placement.draws import JavaRandom
+from placement.table import BrokerShare, Takeover, broker_shares, takeovers
+
+MAX_BROKERS = 10_000
+MAX_PARTITIONS = 1_000_000
+MAX_BROKER_ID = 2**31 - 1
+
+_EXAMPLES = """
+\b
+Examples:
+  klamm placement assign --brokers 0-4 --partitions 10 --rf 3 --start-index 0 --shift 0
+  klamm placement assign --brokers 0-5 --racks a,c,c,b,b,a --partitions 7 --rf 3
+  klamm placement assign --brokers 0-2 --racks 0:a,1:b,2:c --partitions 6 --rf 2 --seed 7 --json
+"""
+
+app = typer.Typer(
+    help="Where Kafka would put the replicas of a topic.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+class Section(NamedTuple):
+    """A titled table of text cells."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """An assignment, what it came from and what it means."""
+
+    brokers: tuple[BrokerMetadata, ...]
+    broker_list: tuple[int, ...]
+    start_index: int
+    next_replica_shift: int
+    seed: int | None
+    assignment: Assignment
+    shares: tuple[BrokerShare, ...]
+    takeovers: tuple[Takeover, ...]
+
+
+@app.callback()
+def placement() -> None:
+    """Where Kafka would put the replicas of a topic."""
+
+
+@app.command(epilog=_EXAMPLES)
+def assign(
+    brokers: Annotated[str, typer.Option(help="Broker ids: 0,1,2 or 0-8 or 0-2,7.")],
+    partitions: Annotated[int, typer.Option(help="Number of partitions.")],
+    replication_factor: Annotated[
+        int, typer.Option("--rf", "--replication-factor", help="Replicas of each partition.")
+    ],
+    racks: Annotated[
+        str | None,
+        typer.Option(help="Racks: one for each broker as listed (a,b,c), or by id (0:a,1:b)."),
+    ] = None,
+    start_index: Annotated[
+        int | None,
+        typer.Option(min=0, help="Where in the broker list partition 0's leader stands."),
+    ] = None,
+    shift: Annotated[
+        int | None,
+        typer.Option(
+            "--shift",
+            "--next-replica-shift",
+            min=0,
+            help="How far beyond the leader's neighbour the second replica stands.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Seed of java.util.Random, which draws what is not given."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the assignment Kafka 2.8.2 would make, the leaders of each broker, and who takes
+    over when each broker dies. Brokers are taken by ascending id, as kafka-topics does."""
+    try:
+        metadatas = parse_brokers(brokers, racks)
+        placed = _place(metadatas, partitions, replication_factor, start_index, shift, seed)
+    except KlammError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        typer.echo(f"error: {error}{hint}", err=True)
+        raise typer.Exit(error.exit_code) from error
+    if json:
+        typer.echo(msgspec.json.encode(as_json(placed)).decode())
+    else:
+        _print_text(placed)
+
+
+def parse_brokers(brokers: str, racks: str | None) -> tuple[BrokerMetadata, ...]:
+    """The brokers of `--brokers` with the racks of `--racks`, by ascending id.
+
+    Raises UsageError.
+    """
+    ids = _parse_ids(brokers)
+    by_id = _parse_racks(racks, ids) if racks is not None else {}
+    return tuple(BrokerMetadata(id_, by_id.get(id_)) for id_ in sorted(ids))
+
+
+def as_json(placed: Placement) -> dict[str, object]:
+    """What `--json` prints."""
+    racks = {broker.id: broker.rack for broker in placed.brokers}
+    return {
+        "brokers": [{"id": id_, "rack": rack} for id_, rack in racks.items()],
+        "broker_list": placed.broker_list,
+        "start_index": placed.start_index,
+        "next_replica_shift": placed.next_replica_shift,
+        "seed": placed.seed,
+        "partitions": [
+            {"partition": partition, "leader": replicas[0], "replicas": replicas}
+            for partition, replicas in placed.assignment.items()
+        ],
+        "leaders": [
+            {"broker": share.broker_id, "leads": share.leads, "follows": share.follows}
+            for share in placed.shares
+        ],
+        "takeovers": [
+            {
+                "dead": takeover.dead,
+                "new_leaders": takeover.new_leaders,
+                "leaderless": takeover.leaderless,
+            }
+            for takeover in placed.takeovers
+        ],
+    }
+
+
+def _place(
+    brokers: tuple[BrokerMetadata, ...],
+    partitions: int,
+    replication_factor: int,
+    start_index: int | None,
+    shift: int | None,
+    seed: int | None,
+) -> Placement:
+    if partitions > MAX_PARTITIONS:
+        raise UsageError(f"--partitions {partitions} is more than {MAX_PARTITIONS}")
+    is_drawn = start_index is None or shift is None
+    if seed is not None and not is_drawn:
+        raise UsageError(
+            "--seed has nothing to draw", hint="leave out --start-index, --shift or --seed"
+        )
+    if is_drawn and seed is None:
+        seed = secrets.randbits(31)
+    source = None if seed is None else JavaRandom(seed)
+    start, first_shift = starting_point(len(brokers), start_index, shift, source)
+    try:
+        assignment = assign_replicas_to_brokers(
+            brokers,
+            partitions,
+            replication_factor,
+            start_index=start,
+            next_replica_shift=first_shift,
+        )
+    except AdminError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    ids = tuple(broker.id for broker in brokers)
+    racks = {broker.id: broker.rack for broker in brokers if broker.rack is not None}
+    return Placement(
+        brokers=brokers,
+        broker_list=get_rack_alternated_broker_list(racks) if racks else ids,
+        start_index=start,
+        next_replica_shift=first_shift,
+        seed=seed,
+        assignment=assignment,
+        shares=broker_shares(assignment, ids),
+        takeovers=takeovers(assignment, ids),
+    )
+
+
+def _parse_ids(text: str) -> list[int]:
+    ids: list[int] = []
+    for item in text.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,10})(?:-([0-9]{1,10}))?\s*", item)
+        if match is None:
+            raise UsageError(f"--brokers: '{item}' is no broker id", hint="use 0,1,2 or 0-8")
+        first = int(match[1])
+        last = int(match[2] or first)
+        if last < first:
+            raise UsageError(f"--brokers: the range {item} runs backwards")
+        if last > MAX_BROKER_ID:
+            raise UsageError(f"--brokers: {last} is more than {MAX_BROKER_ID}")
+        if len(ids) + last - first >= MAX_BROKERS:
+            raise UsageError(f"--brokers: more than {MAX_BROKERS} brokers")
+        ids.extend(range(first, last + 1))
+    twins = [id_ for id_, times in Counter(ids).items() if times > 1]
+    if twins:
+        raise UsageError(f"--brokers: broker {_joined(twins)} given twice")
+    return ids
+
+
+def _parse_racks(text: str, ids: Sequence[int]) -> dict[int, str]:
+    items = [item.strip() for item in text.split(",")]
+    if not all(items):
+        raise UsageError("--racks: a rack has no name", hint="use a,b,c or 0:a,1:b")
+    by_id = [re.fullmatch(r"([0-9]{1,10}):(.+)", item) for item in items]
+    pairs = [(int(match[1]), match[2]) for match in by_id if match is not None]
+    if not pairs:
+        if len(items) != len(ids):
+            raise UsageError(
+                f"--racks names {len(items)} racks for {len(ids)} brokers",
+                hint="give one for each broker, or name brokers as in 0:a,1:b",
+            )
+        return dict(zip(ids, items, strict=True))
+    if len(pairs) < len(items):
+        raise UsageError("--racks mixes a,b,c with 0:a,1:b", hint="use one of the two forms")
+    racks: dict[int, str] = {}
+    for broker_id, rack in pairs:
+        if broker_id not in ids:
+            raise UsageError(f"--racks: broker {broker_id} is not in --brokers")
+        if broker_id in racks:
+            raise UsageError(f"--racks: broker {broker_id} given twice")
+        racks[broker_id] = rack
+    return racks
+
+
+def _print_text(placed: Placement) -> None:
+    where = f"Broker list: {_joined(placed.broker_list)}"
+    seed = "" if placed.seed is None else f"  Seed: {placed.seed}"
+    start = f"Start index: {placed.start_index}  Next replica shift: {placed.next_replica_shift}"
+    console = Console(file=sys.stdout, highlight=False)
+    if not console.is_terminal:
+        for line in (where, start + seed):
+            typer.echo(line)
+        for section in _sections(placed):
+            _print_plain(section)
+        return
+    console.print(where, start + seed, sep="\n", markup=False)
+    for section in _sections(placed):
+        table = Table(title=section.title, title_justify="left", box=box.SIMPLE_HEAD)
+        for column in section.columns:
+            table.add_column(column, overflow="fold")
+        for row in section.rows:
+            table.add_row(*map(Text, row))
+        console.print(table)
+
+
+def _print_plain(section: Section) -> None:
+    lines = [section.columns, *section.rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    typer.echo(f"\n{section.title}")
+    for cells in lines:
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        typer.echo("  ".join(padded).rstrip())
+
+
+def _sections(placed: Placement) -> list[Section]:
+    racks = {broker.id: broker.rack for broker in placed.brokers}
+    replicas_of = placed.assignment.items()
+    has_racks = any(rack is not None for rack in racks.values())
+
+    def with_rack(rack: str, *cells: str) -> tuple[str, ...]:
+        return (*cells, rack) if has_racks else cells
+
+    table = [
+        with_rack(
+            ",".join(str(racks[id_]) for id_ in replicas),
+            *(str(partition), str(replicas[0]), _joined(replicas)),
+        )
+        for partition, replicas in replicas_of
+    ]
+    shares = [
+        with_rack(
+            str(racks[share.broker_id]),
+            str(share.broker_id),
+            str(len(share.leads)),
+            str(len(share.leads) + len(share.follows)),
+            _runs(share.leads),
+        )
+        for share in placed.shares
+    ]
+    deaths: list[tuple[str, ...]] = [
+        (
+            str(takeover.dead),
+            "; ".join(f"{id_} leads {_runs(parts)}" for id_, parts in takeover.new_leaders.items())
+            or "-",
+            _runs(takeover.leaderless),
+        )
+        for takeover in placed.takeovers
+    ]
+    return [
+        Section("Assignment", with_rack("Racks", "Partition", "Leader", "Replicas"), table),
+        Section(
+            "Leaders per broker",
+            with_rack("Rack", "Broker", "Leads", "Replicas", "Leads partitions"),
+            shares,
+        ),
+        Section("When one broker dies", ("Dies", "Takes over", "Left without leader"), deaths),
+    ]
+
+
+def _runs(partitions: Sequence[int]) -> str:
+    if not partitions:
+        return "-"
+    runs: list[tuple[int, int]] = []
+    for partition in partitions:
+        if runs and partition == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], partition)
+        else:
+            runs.append((partition, partition))
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def _joined(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids))
