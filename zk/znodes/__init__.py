@@ -1,0 +1,132 @@
+"""Kafka 2.8's znodes: path, encode and decode of each, as kafka.zk.ZkData.
+
+Pure values in and out: nothing here reads or writes ZooKeeper. ``path`` is a string where there is
+one such znode and a function where there are many. ``decode`` raises MalformedZNode where Kafka
+2.8.2 throws, and returns what Kafka takes the znode for where it is tolerant.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zk.znodes.admin import (
+    AdminZNode,
+    DeleteTopicsTopicZNode,
+    DeleteTopicsZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+)
+from zk.znodes.brokers import (
+    BrokerIdsZNode,
+    BrokerIdZNode,
+    BrokerInfo,
+    BrokerSequenceIdZNode,
+    BrokersZNode,
+)
+from zk.znodes.configs import (
+    CONFIG_TYPES,
+    DEFAULT_ENTITY,
+    ConfigChange,
+    ConfigEntityChangeNotificationSequenceZNode,
+    ConfigEntityChangeNotificationZNode,
+    ConfigEntityTypeZNode,
+    ConfigEntityZNode,
+    ConfigZNode,
+)
+from zk.znodes.controller import (
+    ClusterIdZNode,
+    ClusterZNode,
+    ControllerEpochZNode,
+    ControllerZNode,
+    FeatureZNode,
+    FeatureZNodeStatus,
+    ProducerIdBlockZNode,
+)
+from zk.znodes.features import VersionRange
+from zk.znodes.json_values import MalformedZNode, UnparsableJson
+from zk.znodes.notifications import (
+    IsrChangeNotificationSequenceZNode,
+    IsrChangeNotificationZNode,
+    LogDirEventNotificationSequenceZNode,
+    LogDirEventNotificationZNode,
+)
+from zk.znodes.others import (
+    AclZNode,
+    ConsumerOffset,
+    ConsumerPathZNode,
+    DelegationTokenAuthZNode,
+    DelegationTokenChangeNotificationZNode,
+    DelegationTokenInfoZNode,
+    DelegationTokensZNode,
+    ExtendedAclZNode,
+)
+from zk.znodes.topics import (
+    TopicPartitionStateZNode,
+    TopicPartitionsZNode,
+    TopicPartitionZNode,
+    TopicsZNode,
+    TopicZNode,
+)
+
+PERSISTENT_ZK_PATHS: Final = (
+    ConsumerPathZNode.path,
+    BrokerIdsZNode.path,
+    TopicsZNode.path,
+    ConfigEntityChangeNotificationZNode.path,
+    DeleteTopicsZNode.path,
+    BrokerSequenceIdZNode.path,
+    IsrChangeNotificationZNode.path,
+    ProducerIdBlockZNode.path,
+    LogDirEventNotificationZNode.path,
+    *(ConfigEntityTypeZNode.path(entity_type) for entity_type in CONFIG_TYPES),
+)
+"""What a broker creates when it starts, in this order, all with null data."""
+
+__all__ = [
+    "CONFIG_TYPES",
+    "DEFAULT_ENTITY",
+    "PERSISTENT_ZK_PATHS",
+    "AclZNode",
+    "AdminZNode",
+    "BrokerIdZNode",
+    "BrokerIdsZNode",
+    "BrokerInfo",
+    "BrokerSequenceIdZNode",
+    "BrokersZNode",
+    "ClusterIdZNode",
+    "ClusterZNode",
+    "ConfigChange",
+    "ConfigEntityChangeNotificationSequenceZNode",
+    "ConfigEntityChangeNotificationZNode",
+    "ConfigEntityTypeZNode",
+    "ConfigEntityZNode",
+    "ConfigZNode",
+    "ConsumerOffset",
+    "ConsumerPathZNode",
+    "ControllerEpochZNode",
+    "ControllerZNode",
+    "DelegationTokenAuthZNode",
+    "DelegationTokenChangeNotificationZNode",
+    "DelegationTokenInfoZNode",
+    "DelegationTokensZNode",
+    "DeleteTopicsTopicZNode",
+    "DeleteTopicsZNode",
+    "ExtendedAclZNode",
+    "FeatureZNode",
+    "FeatureZNodeStatus",
+    "IsrChangeNotificationSequenceZNode",
+    "IsrChangeNotificationZNode",
+    "LogDirEventNotificationSequenceZNode",
+    "LogDirEventNotificationZNode",
+    "MalformedZNode",
+    "PreferredReplicaElectionZNode",
+    "ProducerIdBlockZNode",
+    "ReassignPartitionsZNode",
+    "TopicPartitionStateZNode",
+    "TopicPartitionZNode",
+    "TopicPartitionsZNode",
+    "TopicZNode",
+    "TopicsZNode",
+    "UnparsableJson",
+    "VersionRange",
+]

@@ -1,0 +1,168 @@
+"""Znodes of brokers: /brokers/ids/N and the sequence of generated ids. Mirrors kafka.zk.ZkData.
+
+Pure: paths, encode, decode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from cluster.types import Broker, EndPoint
+from zk.znodes.features import VersionRange, features_field, version_ranges
+from zk.znodes.json_values import (
+    ILLEGAL_ARGUMENT,
+    KAFKA_EXCEPTION,
+    NUMBER_FORMAT,
+    MalformedZNode,
+    UnparsableJson,
+    as_array,
+    as_object,
+    field,
+    parse_bytes,
+    parse_int,
+    to_int,
+    to_str,
+    utf8,
+)
+
+REGISTRATION_VERSION: Final = 5
+NO_JMX_PORT: Final = -1
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_DEFAULT_PROTOCOL_MAP: Final = {name: name for name in SECURITY_PROTOCOLS}
+_CONNECTION_STRING: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+
+
+class BrokersZNode:
+    """/brokers"""
+
+    path: Final = "/brokers"
+
+
+class BrokerIdsZNode:
+    """/brokers/ids"""
+
+    path: Final = "/brokers/ids"
+
+
+class BrokerSequenceIdZNode:
+    """/brokers/seqid: its version is the last generated broker id."""
+
+    path: Final = "/brokers/seqid"
+
+
+class BrokerInfo(msgspec.Struct, frozen=True):
+    """A broker's registration: the broker and what only its znode holds."""
+
+    broker: Broker
+    version: int = REGISTRATION_VERSION
+    jmx_port: int = NO_JMX_PORT
+    features: dict[str, VersionRange] = {}
+
+
+class BrokerIdZNode:
+    """/brokers/ids/N: a broker's registration, owned by its session."""
+
+    @staticmethod
+    def path(broker_id: int) -> str:
+        """The path of the broker's registration."""
+        return f"/brokers/ids/{broker_id}"
+
+    @staticmethod
+    def encode(info: BrokerInfo, timestamp_ms: int) -> bytes:
+        """JSON of ``info.version``, which says how much is written. ``rack`` None is left out.
+
+        Host and port are those of the first PLAINTEXT endpoint, null and -1 without one.
+        """
+        broker = info.broker
+        plaintext = next((e for e in broker.end_points if e.security_protocol == "PLAINTEXT"), None)
+        content: dict[str, Any] = {}
+        if info.version >= 5:
+            content["features"] = {
+                name: {"min_version": versions.min, "max_version": versions.max}
+                for name, versions in info.features.items()
+            }
+        if info.version >= 4:
+            content["listener_security_protocol_map"] = {
+                e.listener_name: e.security_protocol for e in broker.end_points
+            }
+        content["endpoints"] = [_connection_string(e) for e in broker.end_points]
+        if info.version >= 3 and broker.rack is not None:
+            content["rack"] = broker.rack
+        content["jmx_port"] = info.jmx_port
+        content["port"] = plaintext.port if plaintext else -1
+        content["host"] = (plaintext.host or None) if plaintext else None
+        content["version"] = info.version
+        content["timestamp"] = str(timestamp_ms)
+        return msgspec.json.encode(content)
+
+    @staticmethod
+    def decode(broker_id: int, data: bytes | None) -> BrokerInfo:
+        """The registration. Raises MalformedZNode for everything Kafka refuses, also bad JSON."""
+        try:
+            node = as_object(parse_bytes(data))
+        except UnparsableJson:
+            raise MalformedZNode(
+                f"Failed to parse ZooKeeper registration for broker {broker_id}: "
+                f"{utf8(data or b'')}",
+                KAFKA_EXCEPTION,
+            ) from None
+        version = to_int(field(node, "version"))
+        jmx_port = to_int(field(node, "jmx_port"))
+        if version < 1:
+            raise MalformedZNode(
+                f"Unsupported version of broker registration: {utf8(data or b'')}", KAFKA_EXCEPTION
+            )
+        end_points = _end_points(node, version)
+        rack = to_str(node["rack"]) if node.get("rack") is not None else None
+        features = version_ranges(features_field(node) or {}, "min_version", "max_version")
+        return BrokerInfo(Broker(broker_id, end_points, rack), version, jmx_port, features)
+
+
+def _connection_string(end_point: EndPoint) -> str:
+    host = f"[{end_point.host}]" if ":" in end_point.host else end_point.host
+    return f"{end_point.listener_name}://{host}:{end_point.port}"
+
+
+def _end_points(node: dict[str, Any], version: int) -> tuple[EndPoint, ...]:
+    if version == 1:
+        return (EndPoint(to_str(field(node, "host")), to_int(field(node, "port"))),)
+    protocols: Mapping[str, str] = _DEFAULT_PROTOCOL_MAP
+    if "listener_security_protocol_map" in node:
+        listeners = as_object(node["listener_security_protocol_map"])
+        protocols = {name: _protocol(value) for name, value in listeners.items()}
+    texts = [to_str(text) for text in as_array(field(node, "endpoints"))]
+    return tuple(_end_point(text, protocols) for text in texts)
+
+
+def _protocol(value: Any) -> str:
+    name = to_str(value).upper()
+    if name not in SECURITY_PROTOCOLS:
+        raise MalformedZNode(
+            f"No enum constant org.apache.kafka.common.security.auth.SecurityProtocol.{name}",
+            ILLEGAL_ARGUMENT,
+        )
+    return name
+
+
+def _end_point(text: str, protocols: Mapping[str, str]) -> EndPoint:
+    match = _CONNECTION_STRING.fullmatch(text)
+    if match is None:
+        raise MalformedZNode(f"Unable to parse {text} to a broker endpoint", KAFKA_EXCEPTION)
+    listener = match[1].upper()
+    port = _port(match[3])
+    if listener not in protocols:
+        raise MalformedZNode(
+            f"No security protocol defined for listener {listener}", ILLEGAL_ARGUMENT
+        )
+    return EndPoint(match[2], port, listener, protocols[listener])
+
+
+def _port(text: str) -> int:
+    try:
+        return parse_int(text)
+    except MalformedZNode:
+        raise MalformedZNode(f'For input string: "{text}"', NUMBER_FORMAT) from None

@@ -1,0 +1,174 @@
+"""Znodes under /config: overrides of topics and other entities, and notices that they changed.
+
+Pure; mirrors kafka.zk.ZkData and the decoding in kafka.server.DynamicConfigManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from zk.znodes.json_values import (
+    ILLEGAL_ARGUMENT,
+    MalformedZNode,
+    UnparsableJson,
+    field,
+    parse_bytes,
+    to_int,
+    to_str,
+    utf8,
+)
+
+CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
+"""Every kind of entity that has configs, in the order in which Kafka creates their znodes."""
+DEFAULT_ENTITY: Final = "<default>"
+_VERSION_1_TYPES: Final = ("topics", "clients")
+
+
+class ConfigZNode:
+    """/config"""
+
+    path: Final = "/config"
+
+
+class ConfigEntityTypeZNode:
+    """/config/TYPE"""
+
+    @staticmethod
+    def path(entity_type: str) -> str:
+        """The path above the entities of one of CONFIG_TYPES."""
+        return f"/config/{entity_type}"
+
+
+class ConfigEntityZNode:
+    """/config/TYPE/NAME: an entity's overrides."""
+
+    @staticmethod
+    def path(entity_type: str, entity_name: str) -> str:
+        """The path of the entity's overrides."""
+        return f"/config/{entity_type}/{entity_name}"
+
+    @staticmethod
+    def encode(config: Mapping[str, str]) -> bytes:
+        """JSON version 1."""
+        return msgspec.json.encode({"version": 1, "config": dict(config)})
+
+    @staticmethod
+    def decode(data: bytes | None) -> dict[str, str]:
+        """The overrides; none if ``data`` is null, not JSON, or has no object ``config``.
+
+        Raises MalformedZNode for a value that is not a string.
+        """
+        if data is None:
+            return {}
+        try:
+            node = parse_bytes(data)
+        except UnparsableJson:
+            return {}
+        config = node.get("config") if isinstance(node, dict) else None
+        if not isinstance(config, dict):
+            return {}
+        return {name: to_str(value) for name, value in config.items()}
+
+
+class ConfigEntityChangeNotificationZNode:
+    """/config/changes"""
+
+    path: Final = "/config/changes"
+
+
+class ConfigChange(NamedTuple):
+    """Which entity's overrides changed, e.g. ``("topics", "t")``."""
+
+    entity_type: str
+    entity_name: str
+
+
+class ConfigEntityChangeNotificationSequenceZNode:
+    """/config/changes/config_change_N"""
+
+    sequence_number_prefix: Final = "config_change_"
+    create_path: Final = "/config/changes/config_change_"
+
+    @staticmethod
+    def path(sequence_node: str) -> str:
+        """The path of a notification by its full name, e.g. ``config_change_0000000001``."""
+        return f"/config/changes/{sequence_node}"
+
+    @staticmethod
+    def encode(sanitized_entity_path: str) -> bytes:
+        """A notification of version 2; the path is e.g. ``topics/t``."""
+        return msgspec.json.encode({"version": 2, "entity_path": sanitized_entity_path})
+
+    @staticmethod
+    def decode(data: bytes | None) -> ConfigChange | None:
+        """The entity, from version 1 or 2; None if not JSON. Raises MalformedZNode."""
+        try:
+            node = parse_bytes(data)
+        except UnparsableJson:
+            return None
+        received = f"Received: {utf8(data or b'')}"
+        if not isinstance(node, dict):
+            raise MalformedZNode(
+                "Config change notification has an unexpected value. The format is:"
+                '{"version" : 1, "entity_type":"topics/clients", '
+                '"entity_name" : "topic_name/client_id"} or '
+                f'{{"version" : 2, "entity_path":"entity_type/entity_name"}}. {received}',
+                ILLEGAL_ARGUMENT,
+            )
+        version = to_int(field(node, "version"))
+        if version == 1:
+            return _version_1(node, received)
+        if version == 2:
+            return _version_2(node, received)
+        raise MalformedZNode(
+            f"Config change notification has unsupported version '{version}', "
+            "supported versions are 1 and 2.",
+            ILLEGAL_ARGUMENT,
+        )
+
+
+def _optional_str(node: dict[str, Any], name: str) -> str | None:
+    return None if node.get(name) is None else to_str(node[name])
+
+
+def _version_1(node: dict[str, Any], received: str) -> ConfigChange:
+    entity_type = _optional_str(node, "entity_type")
+    if entity_type not in _VERSION_1_TYPES:
+        raise MalformedZNode(
+            "Version 1 config change notification must have 'entity_type' set to "
+            f"'clients' or 'topics'. {received}",
+            ILLEGAL_ARGUMENT,
+        )
+    entity_name = _optional_str(node, "entity_name")
+    if entity_name is None:
+        raise MalformedZNode(
+            f"Version 1 config change notification does not specify 'entity_name'. {received}",
+            ILLEGAL_ARGUMENT,
+        )
+    return ConfigChange(entity_type, entity_name)
+
+
+def _version_2(node: dict[str, Any], received: str) -> ConfigChange:
+    entity_path = _optional_str(node, "entity_path")
+    if entity_path is None:
+        raise MalformedZNode(
+            f"Version 2 config change notification must specify 'entity_path'. {received}",
+            ILLEGAL_ARGUMENT,
+        )
+    entity_type, slash, entity_name = entity_path.partition("/")
+    if not slash:
+        raise MalformedZNode(
+            f"begin 0, end -1, length {len(entity_path)}",
+            "java.lang.StringIndexOutOfBoundsException",
+        )
+    if entity_type not in CONFIG_TYPES:
+        allowed = ", ".join(f"'{name}'/" for name in CONFIG_TYPES)
+        raise MalformedZNode(
+            "Version 2 config change notification must have 'entity_path' starting with "
+            f"one of {allowed}. {received}",
+            ILLEGAL_ARGUMENT,
+        )
+    return ConfigChange(entity_type, entity_name)

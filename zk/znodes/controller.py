@@ -1,0 +1,182 @@
+"""Znodes of the controller and of the cluster as a whole. Pure; mirrors kafka.zk.ZkData."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, Final
+
+import msgspec
+
+from zk.znodes.features import VersionRange, features_field, version_ranges
+from zk.znodes.json_values import (
+    ILLEGAL_ARGUMENT,
+    KAFKA_EXCEPTION,
+    NULL_POINTER,
+    MalformedZNode,
+    UnparsableJson,
+    as_object,
+    field,
+    parse_bytes,
+    parse_int,
+    to_int,
+    to_str,
+    utf8,
+)
+
+
+class ControllerZNode:
+    """/controller: which broker is the controller; owned by its session."""
+
+    path: Final = "/controller"
+
+    @staticmethod
+    def encode(broker_id: int, timestamp_ms: int) -> bytes:
+        """The bytes that Kafka 2.8.2 writes; the timestamp is a string in the JSON."""
+        return msgspec.json.encode(
+            {"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)}
+        )
+
+    @staticmethod
+    def decode(data: bytes | None) -> int | None:
+        """The controller's broker id; None if ``data`` is not JSON. Raises MalformedZNode."""
+        try:
+            return to_int(field(as_object(parse_bytes(data)), "brokerid"))
+        except UnparsableJson:
+            return None
+
+
+class ControllerEpochZNode:
+    """/controller_epoch: a plain decimal number; its znode version is the fence."""
+
+    path: Final = "/controller_epoch"
+
+    @staticmethod
+    def encode(epoch: int) -> bytes:
+        """The epoch in decimal."""
+        return b"%d" % epoch
+
+    @staticmethod
+    def decode(data: bytes | None) -> int:
+        """The epoch. Raises MalformedZNode where Integer.parseInt would throw."""
+        if data is None:
+            raise MalformedZNode("null controller epoch", NULL_POINTER)
+        return parse_int(utf8(data))
+
+
+class ClusterZNode:
+    """/cluster"""
+
+    path: Final = "/cluster"
+
+
+class ClusterIdZNode:
+    """/cluster/id"""
+
+    path: Final = "/cluster/id"
+
+    @staticmethod
+    def encode(cluster_id: str) -> bytes:
+        """The version is the string "1" here."""
+        return msgspec.json.encode({"version": "1", "id": cluster_id})
+
+    @staticmethod
+    def decode(data: bytes | None) -> str:
+        """The cluster id. Raises MalformedZNode."""
+        try:
+            return to_str(field(as_object(parse_bytes(data)), "id"))
+        except UnparsableJson:
+            raise MalformedZNode(
+                f"Failed to parse the cluster id json {utf8(data or b'')}", KAFKA_EXCEPTION
+            ) from None
+
+
+class ProducerIdBlockZNode:
+    """/latest_producer_id_block: null until the first block is taken."""
+
+    path: Final = "/latest_producer_id_block"
+
+    @staticmethod
+    def encode(broker_id: int, block_start: int, block_end: int) -> bytes:
+        """A block of producer ids; both ends are strings in the JSON."""
+        return msgspec.json.encode(
+            {
+                "version": 1,
+                "broker": broker_id,
+                "block_start": str(block_start),
+                "block_end": str(block_end),
+            }
+        )
+
+
+class FeatureZNodeStatus(IntEnum):
+    """Whether feature versioning (KIP-584) is on."""
+
+    DISABLED = 0
+    ENABLED = 1
+
+
+class FeatureZNode(msgspec.Struct, frozen=True):
+    """/feature: the finalized features of the cluster."""
+
+    status: FeatureZNodeStatus
+    features: dict[str, VersionRange]
+
+    path = "/feature"
+
+    def encode(self) -> bytes:
+        """JSON version 1."""
+        features = {
+            name: {"min_version_level": levels.min, "max_version_level": levels.max}
+            for name, levels in self.features.items()
+        }
+        return msgspec.json.encode({"features": features, "version": 1, "status": int(self.status)})
+
+    @staticmethod
+    def decode(data: bytes | None) -> FeatureZNode:
+        """The features and their status. Raises MalformedZNode; unparsable JSON is one, too."""
+        try:
+            parsed = parse_bytes(data)
+        except UnparsableJson:
+            raise MalformedZNode(
+                f"Failed to parse feature information: {utf8(data or b'')}", ILLEGAL_ARGUMENT
+            ) from None
+        node = as_object(parsed)
+        text = utf8(data or b"")
+        version = to_int(field(node, "version"))
+        if version < 1:
+            raise MalformedZNode(
+                f"Unsupported version: {version} of feature information: {text}", ILLEGAL_ARGUMENT
+            )
+        features = features_field(node)
+        if features is None:
+            raise MalformedZNode(f"Features map can not be absent in: {text}", ILLEGAL_ARGUMENT)
+        status = _status(node, text)
+        return FeatureZNode(status, _finalized(features))
+
+
+def _status(node: dict[str, Any], text: str) -> FeatureZNodeStatus:
+    if node.get("status") is None:
+        raise MalformedZNode(
+            f"Status can not be absent in feature information: {text}", ILLEGAL_ARGUMENT
+        )
+    status = to_int(node["status"])
+    if status not in (0, 1):
+        raise MalformedZNode(
+            f"Malformed status: Some({status}) found in feature information: {text}",
+            ILLEGAL_ARGUMENT,
+        )
+    return FeatureZNodeStatus(status)
+
+
+def _finalized(features: Mapping[str, Mapping[str, int]]) -> dict[str, VersionRange]:
+    try:
+        return version_ranges(features, "min_version_level", "max_version_level")
+    except MalformedZNode as error:
+        shown = ", ".join(
+            f"{name}={{{', '.join(f'{label}={level}' for label, level in levels.items())}}}"
+            for name, levels in features.items()
+        )
+        raise MalformedZNode(
+            f"Unable to convert to finalized features from map: {{{shown}}}", ILLEGAL_ARGUMENT
+        ) from error

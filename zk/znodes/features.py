@@ -1,0 +1,55 @@
+"""Version ranges of features (KIP-584), shared by the broker and the feature znode.
+
+Pure; mirrors org.apache.kafka.common.feature.{Features,BaseVersionRange}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from zk.znodes.json_values import ILLEGAL_ARGUMENT, MalformedZNode, as_object, to_int
+
+
+class VersionRange(NamedTuple):
+    """Lowest and highest version (level) of a feature."""
+
+    min: int
+    max: int
+
+
+def features_field(node: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
+    """The field ``features`` as maps of shorts; None if it is absent or null."""
+    value = node.get("features")
+    if value is None:
+        return None
+    return {
+        name: {label: _to_short(to_int(version)) for label, version in as_object(labels).items()}
+        for name, labels in as_object(value).items()
+    }
+
+
+def _to_short(value: int) -> int:
+    """Java's narrowing cast from int to short."""
+    return (value + 0x8000) % 0x10000 - 0x8000
+
+
+def version_ranges(
+    features: Mapping[str, Mapping[str, int]], min_label: str, max_label: str
+) -> dict[str, VersionRange]:
+    """Ranges by feature name. Raises MalformedZNode for a missing label or an impossible range."""
+    ranges = {}
+    for name, labels in features.items():
+        for label in (min_label, max_label):
+            if label not in labels:
+                shown = ", ".join(f"{key}:{version}" for key, version in labels.items())
+                raise MalformedZNode(f"{label} absent in [{shown}]", ILLEGAL_ARGUMENT)
+        low, high = labels[min_label], labels[max_label]
+        if low < 1 or high < 1 or high < low:
+            raise MalformedZNode(
+                "Expected minValue >= 1, maxValue >= 1 and maxValue >= minValue, but received "
+                f"minValue: {low}, maxValue: {high}",
+                ILLEGAL_ARGUMENT,
+            )
+        ranges[name] = VersionRange(low, high)
+    return ranges

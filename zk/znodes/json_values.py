@@ -1,0 +1,155 @@
+"""Reading JSON exactly as tolerantly and as strictly as Kafka does through Jackson.
+
+Jackson reads the first value and ignores what follows it, takes the last of duplicate keys, and
+tells integers from numbers with a fraction. Nothing here knows any znode. Mirrors
+kafka.utils.Json and kafka.utils.json.{JsonValue,JsonObject,DecodeJson}.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, Never
+
+import msgspec
+
+from cluster.errors import KlammError
+
+JSON_MAPPING: Final = "com.fasterxml.jackson.databind.JsonMappingException"
+KAFKA_EXCEPTION: Final = "org.apache.kafka.common.KafkaException"
+ILLEGAL_ARGUMENT: Final = "java.lang.IllegalArgumentException"
+NUMBER_FORMAT: Final = "java.lang.NumberFormatException"
+NULL_POINTER: Final = "java.lang.NullPointerException"
+
+INT_MIN: Final = -(2**31)
+INT_MAX: Final = 2**31 - 1
+_JAVA_INTEGER: Final = re.compile(r"[+-]?\d+")
+_WHITESPACE: Final = " \t\n\r"
+_END_OF_ROOT_SCALAR: Final = re.compile(r"[ \t\n\r]|\Z")
+
+
+class MalformedZNode(KlammError):
+    """A znode holds what Kafka cannot read: an exception that callers may keep as a value.
+
+    ``kafka_class`` is the Java exception that Kafka 2.8.2 throws; None where Kafka takes the
+    znode for empty or absent without a word. ``path`` is filled in by whoever read the znode.
+    """
+
+    def __init__(self, reason: str, kafka_class: str | None = JSON_MAPPING) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.kafka_class = kafka_class
+        self.path: str | None = None
+
+    def at(self, path: str) -> MalformedZNode:
+        """This error, with the path of the znode."""
+        self.path = path
+        self.message = f"malformed znode {path}: {self.reason}"
+        return self
+
+
+class Missing:
+    """What Jackson reads from empty input: a node that is not there and prints as nothing."""
+
+
+MISSING: Final = Missing()
+
+
+class UnparsableJson(ValueError):
+    """The input does not begin with a JSON value (Jackson's JsonProcessingException)."""
+
+
+def parse_bytes(data: bytes | None) -> Any:
+    """The first JSON value of ``data``; MISSING if there is only white space.
+
+    Raises UnparsableJson, or MalformedZNode for a null znode, which Jackson refuses.
+    """
+    if data is None:
+        raise MalformedZNode('argument "content" is null', ILLEGAL_ARGUMENT)
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return _parse_leniently(data)
+
+
+def _parse_leniently(data: bytes) -> Any:
+    try:
+        text = data.decode(json.detect_encoding(data))
+        start = len(text) - len(text.lstrip(_WHITESPACE))
+        if start == len(text):
+            return MISSING
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError) as error:
+        raise UnparsableJson(str(error)) from error
+    if not isinstance(value, (dict, list, str)) and not _END_OF_ROOT_SCALAR.match(text, end):
+        raise UnparsableJson(f"unexpected character at {end}")
+    return value
+
+
+def _refuse_constant(name: str) -> Never:
+    raise UnparsableJson(f"{name} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def as_text(value: Any) -> str:
+    """The value as Jackson prints it in error messages."""
+    if value is MISSING:
+        return ""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def utf8(data: bytes) -> str:
+    """Bytes as Java's ``new String(bytes, UTF_8)``."""
+    return data.decode("utf-8", errors="replace")
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """The value if it is a JSON object, otherwise MalformedZNode."""
+    if isinstance(value, dict):
+        return value
+    raise MalformedZNode(f"Expected JSON object, received {as_text(value)}")
+
+
+def as_array(value: Any) -> list[Any]:
+    """The value if it is a JSON array, otherwise MalformedZNode."""
+    if isinstance(value, list):
+        return value
+    raise MalformedZNode(f"Expected JSON array, received {as_text(value)}")
+
+
+def field(node: dict[str, Any], name: str) -> Any:
+    """A field that must be there."""
+    try:
+        return node[name]
+    except KeyError:
+        raise MalformedZNode(f"No such field exists: `{name}`") from None
+
+
+def to_int(value: Any) -> int:
+    """The value if it is a JSON integer of 32 bits, otherwise MalformedZNode."""
+    if type(value) is int and INT_MIN <= value <= INT_MAX:
+        return value
+    raise MalformedZNode(f"Expected `Int` value, received {as_text(value)}")
+
+
+def to_str(value: Any) -> str:
+    """The value if it is a JSON string, otherwise MalformedZNode."""
+    if isinstance(value, str):
+        return value
+    raise MalformedZNode(f"Expected `String` value, received {as_text(value)}")
+
+
+def to_ints(value: Any) -> tuple[int, ...]:
+    """The value if it is a JSON array of integers of 32 bits, otherwise MalformedZNode."""
+    return tuple(to_int(item) for item in as_array(value))
+
+
+def parse_int(text: str) -> int:
+    """Java's ``Integer.parseInt``; MalformedZNode where Java throws NumberFormatException."""
+    if _JAVA_INTEGER.fullmatch(text):
+        number = int(text)
+        if INT_MIN <= number <= INT_MAX:
+            return number
+    raise MalformedZNode(f'For input string: "{text}"', NUMBER_FORMAT)

@@ -1,0 +1,205 @@
+"""Znodes under /brokers/topics: assignments and partition states, decoded as kafka.zk.ZkData does.
+
+Pure: paths, encode, decode. The state znode has fast paths, because a failover reads one for every
+partition and a broker's failure writes one for every partition it hosted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from cluster.types import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicIdReplicaAssignment,
+    TopicPartition,
+)
+from zk.znodes.json_values import (
+    ILLEGAL_ARGUMENT,
+    INT_MAX,
+    INT_MIN,
+    MalformedZNode,
+    UnparsableJson,
+    as_object,
+    field,
+    parse_bytes,
+    parse_int,
+    to_int,
+    to_ints,
+    to_str,
+)
+
+_JavaInt = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
+_TOPIC_ID_BYTES: Final = 16
+_TOPIC_ID_MAX_LENGTH: Final = 24
+
+
+class TopicsZNode:
+    """/brokers/topics"""
+
+    path: Final = "/brokers/topics"
+
+
+class TopicZNode:
+    """/brokers/topics/TOPIC: the topic's id and the replicas of its partitions."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """The path of ``topic``'s znode."""
+        return f"/brokers/topics/{topic}"
+
+    @staticmethod
+    def encode(
+        topic_id: str | None, assignment: Mapping[TopicPartition, ReplicaAssignment]
+    ) -> bytes:
+        """JSON version 3, partitions in numeric order; ``topic_id`` None leaves the id out."""
+        partitions, adding, removing = {}, {}, {}
+        for tp in sorted(assignment):
+            replicas = assignment[tp]
+            key = str(tp.partition)
+            partitions[key] = replicas.replicas
+            if replicas.adding_replicas:
+                adding[key] = replicas.adding_replicas
+            if replicas.removing_replicas:
+                removing[key] = replicas.removing_replicas
+        content: dict[str, Any] = {"partitions": partitions}
+        if topic_id is not None:
+            content["topic_id"] = topic_id
+        content["adding_replicas"] = adding
+        content["removing_replicas"] = removing
+        content["version"] = 3
+        return msgspec.json.encode(content)
+
+    @staticmethod
+    def decode(topic: str, data: bytes | None) -> TopicIdReplicaAssignment:
+        """The assignment; without any partition if ``data`` is not JSON, as in Kafka.
+
+        Raises MalformedZNode where Kafka throws. ``version`` is not looked at.
+        """
+        try:
+            node = as_object(parse_bytes(data))
+        except UnparsableJson:
+            return TopicIdReplicaAssignment(topic, None, {})
+        topic_id = _topic_id(to_str(node["topic_id"])) if "topic_id" in node else None
+        adding, removing, partitions = (
+            as_object(node[name]) if name in node else {}
+            for name in ("adding_replicas", "removing_replicas", "partitions")
+        )
+        assignment = {
+            TopicPartition(topic, parse_int(key)): ReplicaAssignment(
+                to_ints(replicas),
+                to_ints(adding[key]) if key in adding else (),
+                to_ints(removing[key]) if key in removing else (),
+            )
+            for key, replicas in partitions.items()
+        }
+        return TopicIdReplicaAssignment(topic, topic_id, assignment)
+
+
+def _topic_id(text: str) -> str:
+    """The id as Kafka prints it after reading it (org.apache.kafka.common.Uuid.fromString)."""
+    if len(text) > _TOPIC_ID_MAX_LENGTH:
+        raise MalformedZNode(
+            f"Input string with prefix `{text[:_TOPIC_ID_MAX_LENGTH]}` is too long "
+            "to be decoded as a base64 UUID",
+            ILLEGAL_ARGUMENT,
+        )
+    unpadded = text.rstrip("=")
+    try:
+        raw = base64.b64decode(unpadded + "=" * (-len(unpadded) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise MalformedZNode(f"Illegal base64 in topic id `{text}`", ILLEGAL_ARGUMENT) from error
+    if len(raw) != _TOPIC_ID_BYTES:
+        raise MalformedZNode(
+            f"Input string `{text}` decoded as {len(raw)} bytes, which is not equal to the "
+            f"expected {_TOPIC_ID_BYTES} bytes of a base64-encoded UUID",
+            ILLEGAL_ARGUMENT,
+        )
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+class TopicPartitionsZNode:
+    """/brokers/topics/TOPIC/partitions"""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """The path above the partitions of ``topic``."""
+        return f"/brokers/topics/{topic}/partitions"
+
+
+class TopicPartitionZNode:
+    """/brokers/topics/TOPIC/partitions/N"""
+
+    @staticmethod
+    def path(partition: TopicPartition) -> str:
+        """The path of the partition, above its state."""
+        return f"/brokers/topics/{partition[0]}/partitions/{partition[1]}"
+
+
+class _State(msgspec.Struct, gc=False):
+    leader: _JavaInt
+    leader_epoch: _JavaInt
+    isr: tuple[_JavaInt, ...]
+    controller_epoch: _JavaInt
+
+
+_decode_state: Final = msgspec.json.Decoder(_State).decode
+
+
+@lru_cache(maxsize=65536)
+def _isr_text(isr: tuple[int, ...]) -> str:
+    return ",".join(map(str, isr))
+
+
+class TopicPartitionStateZNode:
+    """/brokers/topics/TOPIC/partitions/N/state: leader, ISR, epochs."""
+
+    @staticmethod
+    def path(partition: TopicPartition) -> str:
+        """The path of the partition's state."""
+        return f"/brokers/topics/{partition[0]}/partitions/{partition[1]}/state"
+
+    @staticmethod
+    def encode(state: LeaderAndIsr, controller_epoch: int) -> bytes:
+        """The bytes that Kafka 2.8.2 writes; ``state.zk_version`` is not part of them."""
+        return (
+            f'{{"controller_epoch":{controller_epoch},"leader":{state.leader},"version":1,'
+            f'"leader_epoch":{state.leader_epoch},"isr":[{_isr_text(state.isr)}]}}'
+        ).encode()
+
+    @staticmethod
+    def decode(data: bytes | None, zk_version: int) -> LeaderIsrAndControllerEpoch | None:
+        """The state; None if ``data`` is not JSON, as in Kafka.
+
+        ``zk_version`` is the znode's data version. Raises MalformedZNode where Kafka throws.
+        """
+        try:
+            state = _decode_state(data)  # type: ignore[arg-type]
+        except (msgspec.DecodeError, TypeError):
+            return _decode_state_slowly(data, zk_version)
+        return LeaderIsrAndControllerEpoch(
+            LeaderAndIsr(state.leader, state.leader_epoch, state.isr, zk_version),
+            state.controller_epoch,
+        )
+
+
+def _decode_state_slowly(data: bytes | None, zk_version: int) -> LeaderIsrAndControllerEpoch | None:
+    """What the strict decoder refused: read it in Kafka's order, so that the error is Kafka's."""
+    try:
+        node = as_object(parse_bytes(data))
+    except UnparsableJson:
+        return None
+    leader = to_int(field(node, "leader"))
+    leader_epoch = to_int(field(node, "leader_epoch"))
+    isr = to_ints(field(node, "isr"))
+    controller_epoch = to_int(field(node, "controller_epoch"))
+    return LeaderIsrAndControllerEpoch(
+        LeaderAndIsr(leader, leader_epoch, isr, zk_version), controller_epoch
+    )
