@@ -1,1 +1,4 @@
-"""Pure decisions: legal transitions, the context, plan and apply, elections, request batches."""
+"""Pure decisions of the controller: legal moves, its context, elections, plans and their apply.
+
+Knows neither ZooKeeper nor threads nor clocks; mirrors kafka.controller.
+"""

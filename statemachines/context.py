@@ -1,0 +1,380 @@
+"""The controller's cache of the cluster: topics, assignments, leadership, states, live brokers.
+
+Changed only by the apply steps of the state machines, by the loader of a failover and by the
+controller's own bookkeeping; never decides anything. Mirrors
+kafka/controller/ControllerContext.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from cluster.quirks import NO_QUIRKS, Quirks
+from cluster.types import (
+    EMPTY_ASSIGNMENT,
+    INITIAL_CONTROLLER_EPOCH,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from statemachines.counts import Counts, has_preferred_leader
+from statemachines.live_brokers import LiveBrokers
+from statemachines.partition_state import PartitionState
+from statemachines.replica_state import ReplicaState
+
+ReplicasByBroker = dict[int, list[TopicPartition]]
+"""Replicas, as the partitions they belong to by the broker they are on; brokers ascending."""
+_OFFLINE: Final = PartitionState.OFFLINE
+_NO_REPLICAS: Final[dict[TopicPartition, None]] = {}
+
+
+class ControllerContext(LiveBrokers):
+    """What the active controller knows.
+
+    The dictionaries are open to read. The sets have no order: sort before iterating where the
+    order can be seen. One TopicPartition object is the key everywhere.
+    """
+
+    def __init__(self, quirks: Quirks = NO_QUIRKS, controller_id: int = -1) -> None:
+        self.quirks = quirks
+        self.controller_id = controller_id
+        self.reset_context()
+
+    def reset_context(self) -> None:
+        """Know nothing, as before the first election and after a resignation."""
+        self.forget_brokers()
+        self.epoch = INITIAL_CONTROLLER_EPOCH
+        self.epoch_zk_version = 0
+        self.offline_partition_count = 0
+        self.preferred_replica_imbalance_count = 0
+        self.all_topics: set[str] = set()
+        self.topic_ids: dict[str, str] = {}
+        self.topic_names: dict[str, str] = {}
+        self.assignments: dict[TopicPartition, ReplicaAssignment] = {}
+        self.leaderships: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        self.partition_states: dict[TopicPartition, PartitionState] = {}
+        self.replica_states: dict[int, dict[TopicPartition, ReplicaState]] = {}
+        self.partitions_being_reassigned: set[TopicPartition] = set()
+        self.topics_to_be_deleted: set[str] = set()
+        self.topics_with_deletion_started: set[str] = set()
+        self.topics_ineligible_for_deletion: set[str] = set()
+        self._partitions_by_topic: dict[str, list[TopicPartition]] = {}
+        self._partitions_by_broker: dict[int, dict[TopicPartition, None]] = {}
+
+    # Topics
+
+    def set_all_topics(self, topics: Iterable[str]) -> None:
+        """These are the topics; what is cached of others stays until ``remove_topic``."""
+        self.all_topics = set(topics)
+
+    def add_topic_id(self, topic: str, topic_id: str) -> None:
+        """Remember a topic's id (22 characters of base64). A second id, or topic, is a bug."""
+        assert topic in self.all_topics, f"topic {topic} is not contained in all topics."
+        assert self.topic_ids.get(topic, topic_id) == topic_id, f"{topic} has another id"
+        assert self.topic_names.get(topic_id, topic) == topic, f"{topic_id} has another name"
+        self.topic_ids[topic] = topic_id
+        self.topic_names[topic_id] = topic
+
+    def topic_name(self, topic_id: str) -> str | None:
+        """The topic with this id."""
+        return self.topic_names.get(topic_id)
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget a topic and all that is cached of its partitions and replicas."""
+        for tp in self._partitions_by_topic.pop(topic, ()):
+            assignment = self.assignments[tp]
+            leadership = self.leaderships.get(tp)
+            self._count_imbalance(tp, assignment, leadership, -1)
+            self._index_replicas(tp, assignment.replicas, ())
+            self.put_partition_state(tp, PartitionState.NON_EXISTENT)
+            for broker_id in assignment.replicas:
+                self.put_replica_states(broker_id, (tp,), ReplicaState.NON_EXISTENT)
+            del self.partition_states[tp], self.assignments[tp]
+            self.leaderships.pop(tp, None)
+            self.partitions_being_reassigned.discard(tp)
+        self.topics_to_be_deleted.discard(topic)
+        self.topics_with_deletion_started.discard(topic)
+        self.topics_ineligible_for_deletion.discard(topic)
+        self.all_topics.discard(topic)
+        topic_id = self.topic_ids.pop(topic, None)
+        if topic_id is not None:
+            del self.topic_names[topic_id]
+
+    def queue_topic_deletion(self, topics: Iterable[str]) -> None:
+        """The topics wait to be deleted: their imbalance counts no more."""
+        for topic in topics:
+            for tp in self._partitions_by_topic.get(topic, ()):
+                self._count_imbalance(tp, self.assignments[tp], self.leaderships.get(tp), -1)
+            self.topics_to_be_deleted.add(topic)
+
+    def begin_topic_deletion(self, topics: Iterable[str]) -> None:
+        """The deletion has started: their offline partitions count no more."""
+        for topic in topics:
+            if topic not in self.topics_with_deletion_started:
+                self.offline_partition_count -= len(self.partitions_in_states((_OFFLINE,), topic))
+                self.topics_with_deletion_started.add(topic)
+
+    def is_topic_deletion_in_progress(self, topic: str) -> bool:
+        """True once the deletion of the topic has started."""
+        return topic in self.topics_with_deletion_started
+
+    def is_topic_queued_up_for_deletion(self, topic: str) -> bool:
+        """True once somebody asked for the deletion of the topic."""
+        return topic in self.topics_to_be_deleted
+
+    def is_topic_eligible_for_deletion(self, topic: str) -> bool:
+        """True if the topic waits to be deleted and nothing keeps it from being so."""
+        return (
+            topic in self.topics_to_be_deleted and topic not in self.topics_ineligible_for_deletion
+        )
+
+    # Assignments
+
+    def partition_replica_assignment(self, tp: TopicPartition) -> tuple[int, ...]:
+        """The replicas of a partition, () if it is not known."""
+        return self.assignments.get(tp, EMPTY_ASSIGNMENT).replicas
+
+    def partition_full_replica_assignment(self, tp: TopicPartition) -> ReplicaAssignment:
+        """The assignment of a partition, the empty one if it is not known."""
+        return self.assignments.get(tp, EMPTY_ASSIGNMENT)
+
+    def update_partition_full_replica_assignment(
+        self, tp: TopicPartition, assignment: ReplicaAssignment
+    ) -> None:
+        """Put a partition's assignment, its place in the indices and the imbalance count."""
+        previous = self.assignments.get(tp)
+        self.assignments[tp] = assignment
+        if previous is None:
+            self._partitions_by_topic.setdefault(tp.topic, []).append(tp)
+            self._index_replicas(tp, (), assignment.replicas)
+        elif previous.replicas != assignment.replicas:
+            self._index_replicas(tp, previous.replicas, assignment.replicas)
+        leadership = self.leaderships.get(tp)
+        if leadership is not None:
+            if previous is not None:
+                self._count_imbalance(tp, previous, leadership, -1)
+            self._count_imbalance(tp, assignment, leadership, 1)
+
+    def partition_full_replica_assignment_for_topic(
+        self, topic: str
+    ) -> dict[TopicPartition, ReplicaAssignment]:
+        """The assignments of a topic's partitions."""
+        return {tp: self.assignments[tp] for tp in self._partitions_by_topic.get(topic, ())}
+
+    def all_partitions(self) -> Collection[TopicPartition]:
+        """Every partition with an assignment."""
+        return self.assignments.keys()
+
+    def partitions_for_topic(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic that have an assignment."""
+        return list(self._partitions_by_topic.get(topic, ()))
+
+    def partitions_on_broker(self, broker_id: int) -> Collection[TopicPartition]:
+        """The partitions that have a replica on the broker: a live view."""
+        return self._partitions_by_broker.get(broker_id, _NO_REPLICAS).keys()
+
+    def replicas_on_broker(self, broker_id: int) -> list[TopicPartition]:
+        """The partitions that have a replica on the broker."""
+        return list(self._partitions_by_broker.get(broker_id, ()))
+
+    def replicas_on_brokers(self, broker_ids: Iterable[int]) -> ReplicasByBroker:
+        """The replicas on some brokers; brokers without any are left out."""
+        index = self._partitions_by_broker
+        return {b: list(index[b]) for b in sorted(broker_ids) if b in index}
+
+    def replicas_for_topic(self, topic: str) -> ReplicasByBroker:
+        """The replicas of a topic."""
+        return self.replicas_for_partitions(self._partitions_by_topic.get(topic, ()))
+
+    def replicas_for_partitions(self, tps: Iterable[TopicPartition]) -> ReplicasByBroker:
+        """The replicas of some partitions."""
+        found: ReplicasByBroker = {}
+        for tp in tps:
+            for broker_id in self.partition_replica_assignment(tp):
+                found.setdefault(broker_id, []).append(tp)
+        return dict(sorted(found.items()))
+
+    def online_and_offline_replicas(self) -> tuple[ReplicasByBroker, ReplicasByBroker]:
+        """All replicas: those online, those offline."""
+        online: ReplicasByBroker = {}
+        offline: ReplicasByBroker = {}
+        for broker_id in sorted(self._partitions_by_broker):
+            up, down = self.split_by_online(broker_id, self._partitions_by_broker[broker_id])
+            if up:
+                online[broker_id] = up
+            if down:
+                offline[broker_id] = down
+        return online, offline
+
+    # States
+
+    def partition_state(self, tp: TopicPartition) -> PartitionState:
+        """The state of a partition; one that was never seen does not exist."""
+        return self.partition_states.get(tp, PartitionState.NON_EXISTENT)
+
+    def put_partition_state(self, tp: TopicPartition, state: PartitionState) -> None:
+        """Put a partition's state and count it if it is offline."""
+        was_offline = self.partition_states.get(tp) is _OFFLINE
+        self.partition_states[tp] = state
+        if (state is _OFFLINE) is not was_offline and (
+            tp.topic not in self.topics_with_deletion_started
+        ):
+            self.offline_partition_count += -1 if was_offline else 1
+
+    def partitions_in_states(
+        self, states: Collection[PartitionState], topic: str | None = None
+    ) -> list[TopicPartition]:
+        """The partitions, of one topic or of all, that are in one of ``states``."""
+        wanted = tuple(states)
+        if topic is None:
+            return [tp for tp, state in self.partition_states.items() if state in wanted]
+        tps = self._partitions_by_topic.get(topic, ())
+        return [tp for tp in tps if self.partition_state(tp) in wanted]
+
+    def replica_state(self, broker_id: int, tp: TopicPartition) -> ReplicaState:
+        """The state of a replica; one that was never seen does not exist."""
+        states = self.replica_states.get(broker_id)
+        return (
+            ReplicaState.NON_EXISTENT
+            if states is None
+            else (states.get(tp, ReplicaState.NON_EXISTENT))
+        )
+
+    def put_replica_states(
+        self, broker_id: int, tps: Iterable[TopicPartition], state: ReplicaState
+    ) -> None:
+        """Put the state of replicas of one broker; one that does not exist is forgotten."""
+        states = self.replica_states.setdefault(broker_id, {})
+        if state is ReplicaState.NON_EXISTENT:
+            for tp in tps:
+                states.pop(tp, None)
+        else:
+            states.update(dict.fromkeys(tps, state))
+
+    def replicas_in_state(self, topic: str, state: ReplicaState) -> ReplicasByBroker:
+        """The replicas of a topic that are in ``state``."""
+        found = {
+            broker_id: [tp for tp in tps if self.replica_state(broker_id, tp) is state]
+            for broker_id, tps in self.replicas_for_topic(topic).items()
+        }
+        return {broker_id: tps for broker_id, tps in found.items() if tps}
+
+    def are_all_replicas_in_state(self, topic: str, state: ReplicaState) -> bool:
+        """True if every replica of the topic is in ``state``."""
+        return all(
+            self.replica_state(broker_id, tp) is state
+            for broker_id, tps in self.replicas_for_topic(topic).items()
+            for tp in tps
+        )
+
+    def is_any_replica_in_state(self, topic: str, state: ReplicaState) -> bool:
+        """True if a replica of the topic is in ``state``."""
+        return bool(self.replicas_in_state(topic, state))
+
+    # Leadership
+
+    def partition_leadership_info(self, tp: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
+        """Leader and ISR as last stored, with the znode's version; None if there are none yet."""
+        return self.leaderships.get(tp)
+
+    def put_partition_leadership_info(
+        self, tp: TopicPartition, leadership: LeaderIsrAndControllerEpoch
+    ) -> None:
+        """Put what ZooKeeper holds of a partition's leader and ISR."""
+        previous = self.leaderships.get(tp)
+        self.leaderships[tp] = leadership
+        assignment = self.assignments.get(tp)
+        if assignment is not None:
+            self._count_imbalance(tp, assignment, previous, -1)
+            self._count_imbalance(tp, assignment, leadership, 1)
+
+    def clear_partition_leadership_info(self) -> None:
+        """Forget every leader and ISR."""
+        self.leaderships.clear()
+        self.preferred_replica_imbalance_count = 0
+
+    def partitions_with_leaders(self) -> list[TopicPartition]:
+        """Partitions with a leader and ISR whose topics are not queued for deletion."""
+        return [tp for tp in self.leaderships if tp.topic not in self.topics_to_be_deleted]
+
+    def partitions_with_offline_leader(self) -> list[TopicPartition]:
+        """Partitions whose leader is not online and whose topics are not queued for deletion."""
+        dirs = self.replicas_on_offline_dirs
+        live = self.live_broker_ids
+        return [
+            tp
+            for tp, leadership in self.leaderships.items()
+            if (
+                (leader := leadership.leader_and_isr.leader) not in live
+                or (dirs and tp in dirs.get(leader, ()))
+            )
+            and tp.topic not in self.topics_to_be_deleted
+        ]
+
+    def partition_leaders_on_broker(self, broker_id: int) -> list[TopicPartition]:
+        """Partitions of more than one replica that the broker leads, but not of topics queued for
+        deletion."""
+        return [
+            tp
+            for tp, leadership in self.leaderships.items()
+            if leadership.leader_and_isr.leader == broker_id
+            and tp.topic not in self.topics_to_be_deleted
+            and len(self.partition_replica_assignment(tp)) > 1
+        ]
+
+    # Counts
+
+    def counts(self) -> Counts:
+        """The counts as they were kept with each change."""
+        return Counts(
+            self.offline_partition_count,
+            self.preferred_replica_imbalance_count,
+            {b: len(tps) for b, tps in sorted(self._partitions_by_broker.items())},
+        )
+
+    def recount(self) -> Counts:
+        """The counts made afresh, to check those that were kept."""
+        replicas: dict[int, int] = {}
+        for assignment in self.assignments.values():
+            for broker_id in assignment.replicas:
+                replicas[broker_id] = replicas.get(broker_id, 0) + 1
+        return Counts(
+            sum(
+                state is _OFFLINE and tp.topic not in self.topics_with_deletion_started
+                for tp, state in self.partition_states.items()
+            ),
+            sum(
+                tp in self.leaderships and not has_preferred_leader(a, self.leaderships[tp])
+                for tp, a in self.assignments.items()
+                if tp.topic not in self.topics_to_be_deleted
+            ),
+            dict(sorted(replicas.items())),
+        )
+
+    def _count_imbalance(
+        self,
+        tp: TopicPartition,
+        assignment: ReplicaAssignment,
+        leadership: LeaderIsrAndControllerEpoch | None,
+        step: int,
+    ) -> None:
+        if (
+            leadership is not None
+            and not has_preferred_leader(assignment, leadership)
+            and tp.topic not in self.topics_to_be_deleted
+        ):
+            self.preferred_replica_imbalance_count += step
+
+    def _index_replicas(
+        self, tp: TopicPartition, before: Collection[int], after: Collection[int]
+    ) -> None:
+        for broker_id in before:
+            if broker_id not in after:
+                on_broker = self._partitions_by_broker[broker_id]
+                del on_broker[tp]
+                if not on_broker:
+                    del self._partitions_by_broker[broker_id]
+        for broker_id in after:
+            if broker_id not in before:
+                self._partitions_by_broker.setdefault(broker_id, {})[tp] = None

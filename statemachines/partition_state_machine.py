@@ -1,0 +1,283 @@
+"""Moves of partitions from state to state: planned from the context, applied once written.
+
+Neither writes to ZooKeeper nor sends; a plan holds what is to be written, the batch collects what
+is to be sent. Mirrors kafka/controller/PartitionStateMachine.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from cluster.errors import StateChangeFailed
+from cluster.outcome import WriteOutcome
+from cluster.types import (
+    INITIAL_LEADER_EPOCH,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    TopicPartition,
+)
+from statemachines.context import ControllerContext
+from statemachines.election import ElectionResult, ElectionStrategy, elect
+from statemachines.partition_state import PREVIOUS_NAMES, VALID_PREVIOUS, PartitionState
+from statemachines.request_batch import ControllerBrokerRequestBatch
+
+Failures = dict[TopicPartition, StateChangeFailed]
+
+
+class PartitionPlan(msgspec.Struct, frozen=True):
+    """What is to become of some partitions.
+
+    ``moves`` only change their state. ``creates`` are state znodes to create, ``updates`` state
+    znodes to set (at the zk_version they hold). ``failures`` could not be planned; ``invalid``
+    are in a state from which there is no way to ``target``. Both stay as they are.
+    """
+
+    target: PartitionState
+    election: ElectionStrategy | None
+    moves: list[TopicPartition]
+    creates: dict[TopicPartition, LeaderIsrAndControllerEpoch]
+    updates: dict[TopicPartition, ElectionResult]
+    failures: Failures
+    invalid: Failures
+
+    @property
+    def leader_and_isrs(self) -> dict[TopicPartition, LeaderAndIsr]:
+        """What to set the state znodes of ``updates`` to."""
+        return {
+            tp: result.leader_and_isr
+            for tp, result in self.updates.items()
+            if result.leader_and_isr is not None
+        }
+
+
+class PartitionChange(msgspec.Struct, frozen=True, gc=False):
+    """One partition moved, or was elected a leader in the state it is in.
+
+    ``leadership`` is as it is now and ``previous_leadership`` as it was before: the same object
+    unless a state znode was written. ``unclean``: the leader elected was not in sync.
+    """
+
+    topic_partition: TopicPartition
+    from_state: PartitionState
+    to_state: PartitionState
+    leadership: LeaderIsrAndControllerEpoch | None
+    previous_leadership: LeaderIsrAndControllerEpoch | None
+    election: ElectionStrategy | None = None
+    unclean: bool = False
+
+
+class PartitionOutcome(msgspec.Struct, frozen=True):
+    """What became of a plan. ``retries`` are to be read again and planned again, alone;
+    ``failures`` and ``invalid`` did not move, those of the plan included."""
+
+    changes: list[PartitionChange]
+    failures: Failures
+    invalid: Failures
+    retries: list[TopicPartition]
+
+
+def initialize_partition_states(context: ControllerContext) -> None:
+    """Put the state of every partition after a failover: Online if its leader is, else Offline;
+    New without a leader and ISR."""
+    leaderships = context.leaderships
+    for tp in context.all_partitions():
+        leadership = leaderships.get(tp)
+        if leadership is None:
+            state = PartitionState.NEW
+        elif context.is_replica_online(leadership.leader_and_isr.leader, tp):
+            state = PartitionState.ONLINE
+        else:
+            state = PartitionState.OFFLINE
+        context.put_partition_state(tp, state)
+
+
+def partitions_to_bring_online(
+    context: ControllerContext, topic: str | None = None
+) -> list[TopicPartition]:
+    """New and Offline partitions, of one topic or of all, but not of topics to be deleted."""
+    waiting = (PartitionState.OFFLINE, PartitionState.NEW)
+    return [
+        tp
+        for tp in context.partitions_in_states(waiting, topic)
+        if tp.topic not in context.topics_to_be_deleted
+    ]
+
+
+def topics_without_live_isr(
+    context: ControllerContext, partitions: Iterable[TopicPartition]
+) -> list[str]:
+    """Topics whose config an offline election must know: a partition has no live replica in sync.
+
+    The partitions are those to be planned for Online; only Online and Offline ones count.
+    """
+    topics: dict[str, None] = {}
+    for tp in partitions:
+        if tp.topic not in topics and context.partition_state(tp) in (
+            PartitionState.OFFLINE,
+            PartitionState.ONLINE,
+        ):
+            leadership = context.leaderships.get(tp)
+            if leadership is not None and not context.online_replicas(
+                tp, leadership.leader_and_isr.isr
+            ):
+                topics[tp.topic] = None
+    return list(topics)
+
+
+def plan_partition_state_changes(
+    context: ControllerContext,
+    partitions: Iterable[TopicPartition],
+    target: PartitionState,
+    election: ElectionStrategy | None = None,
+    unclean_topics: Collection[str] = frozenset(),
+) -> PartitionPlan:
+    """Plan to move partitions to ``target``.
+
+    ``election`` is needed for Online, ``unclean_topics`` are the topics whose config allows an
+    unclean one. The context is only read.
+    """
+    plan = PartitionPlan(target, election, [], {}, {}, {}, {})
+    valid = VALID_PREVIOUS[target]
+    to_elect: list[tuple[TopicPartition, LeaderAndIsr]] = []
+    for tp in partitions:
+        state = context.partition_state(tp)
+        if state not in valid:
+            plan.invalid[tp] = invalid_transition(tp, state, target)
+        elif target is not PartitionState.ONLINE:
+            plan.moves.append(tp)
+        elif state is PartitionState.NEW:
+            _plan_create(context, tp, plan)
+        else:
+            leadership = context.leaderships.get(tp)
+            failure = _refuse_election(context, tp, state, leadership)
+            if failure is not None:
+                plan.failures[tp] = failure
+            elif leadership is not None:
+                to_elect.append((tp, leadership.leader_and_isr))
+    if to_elect:
+        assert election is not None, "a move to OnlinePartition needs an election strategy"
+        for tp, result in elect(context, to_elect, election, unclean_topics).items():
+            if result.leader_and_isr is not None:
+                plan.updates[tp] = result
+            else:
+                plan.failures[tp] = StateChangeFailed(
+                    f"Failed to elect leader for partition {tp} under strategy {election}"
+                )
+    return plan
+
+
+def invalid_transition(
+    tp: TopicPartition, state: PartitionState, target: PartitionState
+) -> StateChangeFailed:
+    """Why a partition in ``state`` cannot move to ``target``, in Kafka's words."""
+    return StateChangeFailed(
+        f"Partition {tp} should be in one of {','.join(PREVIOUS_NAMES[target.value])} states "
+        f"before moving to {target} state. Instead it is in {state} state"
+    )
+
+
+def _plan_create(context: ControllerContext, tp: TopicPartition, plan: PartitionPlan) -> None:
+    replicas = context.partition_replica_assignment(tp)
+    live = context.online_replicas(tp, replicas)
+    if live:
+        plan.creates[tp] = LeaderIsrAndControllerEpoch(
+            LeaderAndIsr(live[0], INITIAL_LEADER_EPOCH, live), context.epoch
+        )
+        return
+    live_brokers = ", ".join(map(str, sorted(context.live_broker_ids)))
+    plan.failures[tp] = StateChangeFailed(
+        f"Controller {context.controller_id} epoch {context.epoch} encountered error during state "
+        f"change of partition {tp} from New to Online, assigned replicas are "
+        f"[{','.join(map(str, replicas))}], live brokers are [Set({live_brokers})]. "
+        "No assigned replica is alive."
+    )
+
+
+def _refuse_election(
+    context: ControllerContext,
+    tp: TopicPartition,
+    state: PartitionState,
+    leadership: LeaderIsrAndControllerEpoch | None,
+) -> StateChangeFailed | None:
+    if leadership is None:
+        return StateChangeFailed(
+            f"LeaderAndIsr information doesn't exist for partition {tp} in {state} state"
+        )
+    if leadership.controller_epoch > context.epoch:
+        return StateChangeFailed(
+            f"Aborted leader election for partition {tp} since the LeaderAndIsr path was already "
+            "written by another controller. This probably means that the current controller "
+            f"{context.controller_id} went through a soft failure and another controller was "
+            f"elected with epoch {leadership.controller_epoch}."
+        )
+    return None
+
+
+def apply_partition_state_changes(
+    context: ControllerContext,
+    plan: PartitionPlan,
+    batch: ControllerBrokerRequestBatch,
+    written: WriteOutcome | None = None,
+) -> PartitionOutcome:
+    """Put into the context and the batch what was planned and, where it had to be, written.
+
+    ``written`` holds a result for every partition of ``creates`` and ``updates``. One that failed
+    stays in its state, and so does one to be retried.
+    """
+    outcome = PartitionOutcome([], dict(plan.failures), plan.invalid, [])
+    for tp in plan.moves:
+        leadership = context.leaderships.get(tp)
+        outcome.changes.append(
+            PartitionChange(tp, context.partition_state(tp), plan.target, leadership, leadership)
+        )
+        context.put_partition_state(tp, plan.target)
+    if plan.creates or plan.updates:
+        assert written is not None, "the plan has writes, so it needs their results"
+        outcome.retries.extend(written.retry)
+        _apply_writes(context, plan, batch, written, outcome)
+    return outcome
+
+
+def _apply_writes(
+    context: ControllerContext,
+    plan: PartitionPlan,
+    batch: ControllerBrokerRequestBatch,
+    written: WriteOutcome,
+    outcome: PartitionOutcome,
+) -> None:
+    """First what was created, then what was elected: the order of Kafka's batch."""
+    epoch = context.epoch
+    retries = set(written.retry)
+    for tp in (*plan.creates, *plan.updates):
+        if tp in retries:
+            continue
+        stored = written.finished[tp]
+        if isinstance(stored, StateChangeFailed):
+            outcome.failures[tp] = stored
+            continue
+        result = plan.updates.get(tp)
+        previous = context.leaderships.get(tp)
+        leadership = LeaderIsrAndControllerEpoch(stored, epoch)
+        context.put_partition_leadership_info(tp, leadership)
+        batch.add_leader_and_isr_request_for_brokers(
+            stored.isr if result is None else result.live_replicas,
+            tp,
+            leadership,
+            context.partition_full_replica_assignment(tp),
+            is_new=result is None,
+        )
+        state = context.partition_state(tp)
+        context.put_partition_state(tp, plan.target)
+        outcome.changes.append(
+            PartitionChange(
+                tp,
+                state,
+                plan.target,
+                leadership,
+                previous,
+                None if result is None else plan.election,
+                result is not None and result.unclean,
+            )
+        )

@@ -1,0 +1,57 @@
+"""The states of a replica and which may follow which.
+
+Only the declaration and the table derived from it; moves are planned and applied elsewhere.
+Mirrors the ReplicaState objects of kafka/controller/ReplicaStateMachine.scala.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from statemachines.rules import declare, previous_names, valid_previous
+
+
+class ReplicaState(Enum):
+    """A replica's state; the value is Kafka's name."""
+
+    NEW = "NewReplica"
+    ONLINE = "OnlineReplica"
+    OFFLINE = "OfflineReplica"
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+    NON_EXISTENT = "NonExistentReplica"
+
+    def __str__(self) -> str:
+        return str(self._value_)
+
+
+_S = ReplicaState
+
+REPLICA_MACHINE: Final = declare(
+    _S.NON_EXISTENT,
+    {
+        _S.NEW: (_S.NON_EXISTENT,),
+        _S.ONLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE, _S.DELETION_INELIGIBLE),
+        _S.OFFLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE, _S.DELETION_INELIGIBLE),
+        _S.DELETION_STARTED: (_S.OFFLINE,),
+        _S.DELETION_SUCCESSFUL: (_S.DELETION_STARTED,),
+        _S.DELETION_INELIGIBLE: (_S.OFFLINE, _S.DELETION_STARTED),
+        _S.NON_EXISTENT: (_S.DELETION_SUCCESSFUL,),
+    },
+)
+VALID_PREVIOUS: Final = valid_previous(REPLICA_MACHINE, ReplicaState)
+"""{target: the states from which a replica may move to it}."""
+PREVIOUS_NAMES: Final = previous_names(REPLICA_MACHINE)
+"""The same by name, in the order in which Kafka prints them."""
+CODES: Final = {
+    _S.NEW: 1,
+    _S.ONLINE: 2,
+    _S.OFFLINE: 3,
+    _S.DELETION_STARTED: 4,
+    _S.DELETION_SUCCESSFUL: 5,
+    _S.DELETION_INELIGIBLE: 6,
+    _S.NON_EXISTENT: 7,
+}
+"""Kafka's number of each state."""

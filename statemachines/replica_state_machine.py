@@ -1,0 +1,326 @@
+"""Moves of one broker's replicas from state to state: planned from the context, then applied.
+
+Neither writes to ZooKeeper nor sends; a plan holds what is to be written, the batch collects what
+is to be sent. Mirrors kafka/controller/ReplicaStateMachine.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from cluster.errors import StateChangeFailed
+from cluster.outcome import WriteOutcome
+from cluster.types import (
+    NO_LEADER,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    PartitionAndReplica,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from statemachines.context import ControllerContext, ReplicasByBroker
+from statemachines.replica_state import PREVIOUS_NAMES, VALID_PREVIOUS, ReplicaState
+from statemachines.request_batch import ControllerBrokerRequestBatch
+
+Failures = dict[TopicPartition, StateChangeFailed]
+
+
+class ReplicaMoves(msgspec.Struct, frozen=True):
+    """Replicas of one broker that were in the same state and move to the same state."""
+
+    from_state: ReplicaState
+    to_state: ReplicaState
+    partitions: list[TopicPartition]
+
+
+class ReplicaPlan(msgspec.Struct, frozen=True):
+    """What is to become of replicas of the broker ``replica_id``.
+
+    ``moves``: who moves, one group for each state they are in. For Offline: ``updates`` are state
+    znodes to set (at the zk_version they hold) so that the replica leaves the ISR. ``failures``
+    could not be planned (for Offline they are in ``moves`` too: the replica is told to stop all the
+    same); ``invalid`` are in a state from which there is no way to ``target``. Both stay as they
+    are.
+    """
+
+    replica_id: int
+    target: ReplicaState
+    moves: list[ReplicaMoves]
+    updates: dict[TopicPartition, LeaderAndIsr]
+    failures: Failures
+    invalid: Failures
+
+
+class IsrRemoved(msgspec.Struct, frozen=True, gc=False):
+    """A replica left an ISR, or was found not to be in it: the partition's leadership now."""
+
+    topic_partition: TopicPartition
+    leadership: LeaderIsrAndControllerEpoch
+    previous_leadership: LeaderIsrAndControllerEpoch
+
+
+class ReplicaOutcome(msgspec.Struct, frozen=True):
+    """What became of a plan: ``changes`` are grouped as in the plan, so that 300,000 replicas are a
+    few lists. ``retries`` are to be read again and planned again, alone; ``failures`` and
+    ``invalid`` did not move, those of the plan included."""
+
+    replica_id: int
+    changes: list[ReplicaMoves]
+    isr_removed: list[IsrRemoved]
+    failures: Failures
+    invalid: Failures
+    retries: list[TopicPartition]
+
+
+def initialize_replica_states(
+    context: ControllerContext,
+) -> tuple[ReplicasByBroker, ReplicasByBroker]:
+    """Put the state of every replica after a failover and give those online and those offline.
+
+    Online, or ReplicaDeletionIneligible where the broker or the directory is down.
+    """
+    online, offline = context.online_and_offline_replicas()
+    for broker_id, tps in online.items():
+        context.put_replica_states(broker_id, tps, ReplicaState.ONLINE)
+    for broker_id, tps in offline.items():
+        context.put_replica_states(broker_id, tps, ReplicaState.DELETION_INELIGIBLE)
+    return online, offline
+
+
+def plan_replica_state_changes(
+    context: ControllerContext,
+    replica_id: int,
+    partitions: Iterable[TopicPartition],
+    target: ReplicaState,
+) -> ReplicaPlan:
+    """Plan to move the replicas of ``partitions`` on the broker ``replica_id`` to ``target``.
+
+    The context is only read.
+    """
+    plan = ReplicaPlan(replica_id, target, [], {}, {}, {})
+    for state, tps in _by_state(context, replica_id, partitions).items():
+        if state not in VALID_PREVIOUS[target]:
+            for tp in tps:
+                plan.invalid[tp] = invalid_transition(replica_id, tp, state, target)
+            continue
+        if target is ReplicaState.NEW:
+            tps = _plan_new(context, replica_id, tps, plan.failures)
+        elif target is ReplicaState.OFFLINE:
+            _plan_isr_removals(context, replica_id, tps, plan.updates, plan.failures)
+        if tps:
+            plan.moves.append(ReplicaMoves(state, target, tps))
+    return plan
+
+
+def invalid_transition(
+    replica_id: int, tp: TopicPartition, state: ReplicaState, target: ReplicaState
+) -> StateChangeFailed:
+    """Why a replica in ``state`` cannot move to ``target``, in Kafka's words."""
+    return StateChangeFailed(
+        f"Replica {PartitionAndReplica(tp, replica_id)} should be in the "
+        f"{','.join(PREVIOUS_NAMES[target.value])} states before moving to {target} state. "
+        f"Instead it is in {state} state"
+    )
+
+
+def _by_state(
+    context: ControllerContext, replica_id: int, partitions: Iterable[TopicPartition]
+) -> dict[ReplicaState, list[TopicPartition]]:
+    """Replicas grouped by state. They come in long runs of one state, and an Enum is slow to
+    hash, so a group is looked up only where the state changes."""
+    states = context.replica_states.get(replica_id, {})
+    groups: dict[ReplicaState, list[TopicPartition]] = {}
+    current: ReplicaState | None = None
+    group: list[TopicPartition] = []
+    for tp in partitions:
+        state = states.get(tp, ReplicaState.NON_EXISTENT)
+        if state is not current:
+            current = state
+            group = groups.setdefault(state, [])
+        group.append(tp)
+    return groups
+
+
+def _plan_new(
+    context: ControllerContext,
+    replica_id: int,
+    tps: list[TopicPartition],
+    failures: Failures,
+) -> list[TopicPartition]:
+    movable = []
+    for tp in tps:
+        leadership = context.leaderships.get(tp)
+        if leadership is not None and leadership.leader_and_isr.leader == replica_id:
+            failures[tp] = StateChangeFailed(
+                f"Replica {replica_id} for partition {tp} cannot be moved to NewReplica state as "
+                "it is being requested to become leader"
+            )
+        else:
+            movable.append(tp)
+    return movable
+
+
+def _plan_isr_removals(
+    context: ControllerContext,
+    replica_id: int,
+    tps: list[TopicPartition],
+    updates: dict[TopicPartition, LeaderAndIsr],
+    failures: Failures,
+) -> None:
+    """The last member of an ISR stays in it, so that a clean election remains possible."""
+    for tp in tps:
+        leadership = context.leaderships.get(tp)
+        if leadership is None:
+            continue
+        state = leadership.leader_and_isr
+        if leadership.controller_epoch > context.epoch:
+            failures[tp] = StateChangeFailed(
+                "Leader and isr path written by another controller. This probably means the "
+                f"current controller with epoch {context.epoch} went through a soft failure and "
+                f"another controller was elected with epoch {leadership.controller_epoch}. "
+                "Aborting state change by this controller"
+            )
+        elif replica_id in state.isr:
+            leader = NO_LEADER if state.leader == replica_id else state.leader
+            isr = (
+                state.isr if len(state.isr) == 1 else tuple(r for r in state.isr if r != replica_id)
+            )
+            updates[tp] = state.with_leader_and_isr(leader, isr)
+
+
+def apply_replica_state_changes(
+    context: ControllerContext,
+    plan: ReplicaPlan,
+    batch: ControllerBrokerRequestBatch,
+    written: WriteOutcome | None = None,
+) -> ReplicaOutcome:
+    """Put into the context and the batch what was planned and, where it had to be, written.
+
+    ``written`` holds a result for every partition of ``updates``. A replica whose write failed
+    stays in its state, and so does one to be retried.
+    """
+    outcome = ReplicaOutcome(plan.replica_id, [], [], dict(plan.failures), plan.invalid, [])
+    if plan.target is ReplicaState.OFFLINE:
+        _apply_offline(context, plan, batch, written or WriteOutcome(), outcome)
+        return outcome
+    replica_id = plan.replica_id
+    for move in plan.moves:
+        match plan.target:
+            case ReplicaState.NEW:
+                batch.add_leader_and_isr_requests_for_broker(replica_id, move.partitions, True)
+            case ReplicaState.ONLINE if move.from_state is ReplicaState.NEW:
+                _join_assignments(context, replica_id, move.partitions)
+            case ReplicaState.ONLINE:
+                batch.add_leader_and_isr_requests_for_broker(replica_id, move.partitions, False)
+            case ReplicaState.DELETION_STARTED:
+                for tp in move.partitions:
+                    batch.add_stop_replica_request_for_brokers((replica_id,), tp, True)
+            case ReplicaState.NON_EXISTENT:
+                for tp in move.partitions:
+                    assignment = context.partition_full_replica_assignment(tp)
+                    context.update_partition_full_replica_assignment(
+                        tp, assignment.remove_replica(replica_id)
+                    )
+        if move.from_state is not move.to_state:
+            context.put_replica_states(replica_id, move.partitions, plan.target)
+        outcome.changes.append(move)
+    return outcome
+
+
+def abandon_replica_state_changes(
+    plan: ReplicaPlan, batch: ControllerBrokerRequestBatch, moved: bool
+) -> None:
+    """Give the batch up because the write of ``plan`` failed as a whole.
+
+    Kafka has asked replicas that go Offline to stop before it writes, which is why a batch that is
+    not cleared (KAFKA-12315) is never empty then.
+    """
+    if plan.target is ReplicaState.OFFLINE:
+        _add_stop_replicas(plan, batch)
+    batch.abandon(moved)
+
+
+def _join_assignments(
+    context: ControllerContext, replica_id: int, tps: Iterable[TopicPartition]
+) -> None:
+    for tp in tps:
+        assignment = context.partition_full_replica_assignment(tp)
+        if replica_id not in assignment.replicas:
+            context.update_partition_full_replica_assignment(
+                tp,
+                ReplicaAssignment(
+                    (*assignment.replicas, replica_id),
+                    assignment.adding_replicas,
+                    assignment.removing_replicas,
+                ),
+            )
+
+
+def _add_stop_replicas(plan: ReplicaPlan, batch: ControllerBrokerRequestBatch) -> None:
+    for move in plan.moves:
+        for tp in move.partitions:
+            batch.add_stop_replica_request_for_brokers((plan.replica_id,), tp, False)
+
+
+def _apply_offline(
+    context: ControllerContext,
+    plan: ReplicaPlan,
+    batch: ControllerBrokerRequestBatch,
+    written: WriteOutcome,
+    outcome: ReplicaOutcome,
+) -> None:
+    """StopReplica carries the leader epoch from before the write, so it comes first."""
+    _add_stop_replicas(plan, batch)
+    outcome.retries.extend(written.retry)
+    unmoved = {*plan.failures, *written.retry}
+    for tp in plan.updates:
+        stored = None if tp in unmoved else written.finished[tp]
+        if isinstance(stored, StateChangeFailed):
+            outcome.failures[tp] = stored
+            unmoved.add(tp)
+    for move in plan.moves:
+        moved = [tp for tp in move.partitions if tp not in unmoved] if unmoved else move.partitions
+        for tp in moved:
+            previous = context.leaderships.get(tp)
+            if previous is None:
+                batch.add_update_metadata_request_for_brokers(
+                    context.live_or_shutting_down_broker_ids, (tp,)
+                )
+                continue
+            stored = written.finished[tp] if tp in plan.updates else previous.leader_and_isr
+            assert isinstance(stored, LeaderAndIsr), "failed writes were set aside"
+            _leave_isr(
+                context,
+                plan.replica_id,
+                batch,
+                IsrRemoved(tp, LeaderIsrAndControllerEpoch(stored, context.epoch), previous),
+                outcome,
+            )
+        if moved:
+            context.put_replica_states(plan.replica_id, moved, ReplicaState.OFFLINE)
+            outcome.changes.append(ReplicaMoves(move.from_state, ReplicaState.OFFLINE, moved))
+
+
+def _leave_isr(
+    context: ControllerContext,
+    replica_id: int,
+    batch: ControllerBrokerRequestBatch,
+    removed: IsrRemoved,
+    outcome: ReplicaOutcome,
+) -> None:
+    """Remember the new ISR and, unless the topic is to be deleted, tell the other replicas."""
+    tp = removed.topic_partition
+    context.put_partition_leadership_info(tp, removed.leadership)
+    outcome.isr_removed.append(removed)
+    if tp.topic in context.topics_to_be_deleted:
+        return
+    assignment = context.partition_full_replica_assignment(tp)
+    batch.add_leader_and_isr_request_for_brokers(
+        [r for r in assignment.replicas if r != replica_id],
+        tp,
+        removed.leadership,
+        assignment,
+        is_new=False,
+    )

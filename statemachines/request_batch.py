@@ -1,0 +1,295 @@
+"""What brokers must hear of one call of a state machine: merged, then drained in sending order.
+
+Collects and merges only; the channels send. Partition states are shared by the requests of all
+brokers. Mirrors AbstractControllerBrokerRequestBatch of
+kafka/controller/ControllerChannelManager.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cluster.errors import KlammError
+from cluster.requests import (
+    ControlRequest,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
+from cluster.types import (
+    EMPTY_ASSIGNMENT,
+    EPOCH_DURING_DELETE,
+    INITIAL_LEADER_EPOCH,
+    INITIAL_ZK_VERSION,
+    LEADER_DURING_DELETE,
+    NO_EPOCH,
+    Broker,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from statemachines.context import ControllerContext
+
+_SharedState = tuple[LeaderIsrAndControllerEpoch, ReplicaAssignment, LeaderAndIsrPartitionState]
+_Shared = tuple[dict[TopicPartition, _SharedState], dict[TopicPartition, _SharedState]]
+"""States made in this batch, those not new and those new, with what they were made from."""
+
+
+class BatchNotEmpty(KlammError):
+    """A batch was begun while the requests of the one before were never sent."""
+
+
+class ControllerBrokerRequestBatch:
+    """Control requests by broker, from ``new_batch`` to ``drain``.
+
+    The controller has three: its own and one for each state machine. A LeaderAndIsr names a
+    partition once per broker, as last added, and stays "new" once it was; UpdateMetadata goes to
+    every broker it was added for, and its states are read from the context by ``drain``.
+    """
+
+    def __init__(self, context: ControllerContext, controller_id: int) -> None:
+        self.context = context
+        self.controller_id = controller_id
+        self.leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
+        self.stop_replica: dict[int, dict[TopicPartition, StopReplicaPartitionState]] = {}
+        self.update_metadata_brokers: set[int] = set()
+        self.update_metadata_partitions: dict[TopicPartition, None] = {}
+        self._shared: _Shared = ({}, {})
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to send."""
+        return not (self.leader_and_isr or self.stop_replica or self.update_metadata_brokers)
+
+    def new_batch(self) -> None:
+        """Begin. Raises BatchNotEmpty if requests of the last batch are still there."""
+        for name, left in (
+            ("LeaderAndIsr", self.leader_and_isr),
+            ("StopReplica", self.stop_replica),
+            ("UpdateMetadata", self.update_metadata_brokers),
+        ):
+            if left:
+                raise BatchNotEmpty(
+                    "Controller to broker state change requests batch is not empty while creating "
+                    f"a new one. Some {name} state changes to brokers "
+                    f"{', '.join(map(str, sorted(left)))} might be lost"
+                )
+
+    def clear(self) -> None:
+        """Drop everything; done at every election."""
+        self.leader_and_isr = {}
+        self.stop_replica = {}
+        self.update_metadata_brokers = set()
+        self.update_metadata_partitions = {}
+        self._shared = ({}, {})
+
+    def abandon(self, moved: bool) -> None:
+        """Give the batch up after a failure; ``moved``: the fence failed (ControllerMoved).
+
+        With the quirk KAFKA-12315 (moved) or C6 (any other failure) it stays as it is, and every
+        later ``new_batch`` raises.
+        """
+        quirks = self.context.quirks
+        if not (quirks.kafka_12315 if moved else quirks.hazard_c6):
+            self.clear()
+
+    def add_leader_and_isr_request_for_brokers(
+        self,
+        broker_ids: Iterable[int],
+        tp: TopicPartition,
+        leadership: LeaderIsrAndControllerEpoch,
+        assignment: ReplicaAssignment,
+        is_new: bool,
+    ) -> None:
+        """Tell ``broker_ids`` to lead or follow, and every broker where the leader is.
+
+        Negative ids are left out.
+        """
+        state = self._state(tp, leadership, assignment, is_new)
+        requests = self.leader_and_isr
+        for broker_id in broker_ids:
+            if broker_id < 0:
+                continue
+            states = requests.get(broker_id)
+            if states is None:
+                requests[broker_id] = {tp: state}
+                continue
+            previous = states.get(tp)
+            if previous is not None and previous.is_new and not is_new:
+                states[tp] = self._state(tp, leadership, assignment, True)
+            else:
+                states[tp] = state
+        self.update_metadata_brokers |= self.context.live_or_shutting_down_broker_ids
+        self.update_metadata_partitions[tp] = None
+
+    def add_leader_and_isr_requests_for_broker(
+        self, broker_id: int, partitions: Iterable[TopicPartition], is_new: bool
+    ) -> None:
+        """The same for many partitions and one broker, with leader, ISR and assignment from the
+        context. A partition without a leader and ISR is left out."""
+        leaderships = self.context.leaderships
+        assignments = self.context.assignments
+        shared = self._shared[is_new]
+        metadata = self.update_metadata_partitions
+        states = self.leader_and_isr.get(broker_id, {})
+        may_be_new = bool(states) and not is_new
+        for tp in partitions:
+            leadership = leaderships.get(tp)
+            if leadership is None:
+                continue
+            assignment = assignments.get(tp, EMPTY_ASSIGNMENT)
+            made = shared.get(tp)
+            if made is not None and made[0] is leadership and made[1] is assignment:
+                state = made[2]
+            else:
+                state = self._state(tp, leadership, assignment, is_new)
+            if may_be_new and tp in states and states[tp].is_new:
+                state = self._state(tp, leadership, assignment, True)
+            states[tp] = state
+            metadata[tp] = None
+        if states:
+            self.leader_and_isr[broker_id] = states
+            self.update_metadata_brokers |= self.context.live_or_shutting_down_broker_ids
+
+    def add_stop_replica_request_for_brokers(
+        self, broker_ids: Iterable[int], tp: TopicPartition, delete_partition: bool
+    ) -> None:
+        """Tell ``broker_ids`` to stop the replica, and to delete it once any addition said so.
+
+        The leader epoch is -2 for a topic to be deleted, -1 without a leader and ISR.
+        """
+        if tp.topic in self.context.topics_to_be_deleted:
+            leader_epoch = EPOCH_DURING_DELETE
+        else:
+            leadership = self.context.leaderships.get(tp)
+            leader_epoch = (
+                NO_EPOCH if leadership is None else leadership.leader_and_isr.leader_epoch
+            )
+        for broker_id in broker_ids:
+            if broker_id < 0:
+                continue
+            states = self.stop_replica.setdefault(broker_id, {})
+            previous = states.get(tp)
+            delete = delete_partition or (previous is not None and previous.delete_partition)
+            states[tp] = StopReplicaPartitionState(tp, leader_epoch, delete)
+
+    def add_update_metadata_request_for_brokers(
+        self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Tell ``broker_ids`` of ``partitions`` and of the live brokers.
+
+        A partition without a leader and ISR is left out; one of a topic to be deleted has leader
+        -2. Negative ids are left out.
+        """
+        self.update_metadata_brokers.update(b for b in broker_ids if b >= 0)
+        self.update_metadata_partitions.update(dict.fromkeys(partitions))
+
+    def drain(self) -> list[tuple[int, ControlRequest]]:
+        """Take the requests in sending order: every LeaderAndIsr, UpdateMetadata, StopReplica, each
+        by ascending broker id. Brokers that are not live hear nothing."""
+        requests: list[tuple[int, ControlRequest]] = []
+        live = self.context.live_or_shutting_down_broker_ids
+        for broker_id in sorted(live.intersection(self.leader_and_isr)):
+            requests.append((broker_id, self._leader_and_isr_request(broker_id)))
+        requests += self._update_metadata_requests()
+        for broker_id in sorted(live.intersection(self.stop_replica)):
+            requests.append((broker_id, self._stop_replica_request(broker_id)))
+        self.clear()
+        return requests
+
+    def _state(
+        self,
+        tp: TopicPartition,
+        leadership: LeaderIsrAndControllerEpoch,
+        assignment: ReplicaAssignment,
+        is_new: bool,
+    ) -> LeaderAndIsrPartitionState:
+        """The state to send; the same object for every broker that is told the same."""
+        shared = self._shared[is_new].get(tp)
+        if shared is not None and shared[0] is leadership and shared[1] is assignment:
+            return shared[2]
+        leader_and_isr = leadership.leader_and_isr
+        state = LeaderAndIsrPartitionState(
+            tp,
+            leadership.controller_epoch,
+            leader_and_isr.leader,
+            leader_and_isr.leader_epoch,
+            leader_and_isr.isr,
+            leader_and_isr.zk_version,
+            assignment.replicas,
+            assignment.adding_replicas,
+            assignment.removing_replicas,
+            is_new,
+        )
+        self._shared[is_new][tp] = (leadership, assignment, state)
+        return state
+
+    def _leader_and_isr_request(self, broker_id: int) -> LeaderAndIsrRequest:
+        context = self.context
+        states = tuple(self.leader_and_isr[broker_id].values())
+        leaders = {state.leader for state in states}
+        return LeaderAndIsrRequest(
+            self.controller_id,
+            context.epoch,
+            context.live_broker_epochs[broker_id],
+            states,
+            self._topic_ids(states),
+            tuple(b for b in context.live_or_shutting_down_brokers if b.id in leaders),
+        )
+
+    def _update_metadata_requests(self) -> Iterable[tuple[int, UpdateMetadataRequest]]:
+        context = self.context
+        recipients = self.update_metadata_brokers & context.live_or_shutting_down_broker_ids
+        if not recipients:
+            return
+        states = tuple(self._metadata_states())
+        live_brokers: tuple[Broker, ...] = context.live_or_shutting_down_brokers
+        topic_ids = self._topic_ids(states)
+        for broker_id in sorted(recipients):
+            epoch = context.live_broker_epochs[broker_id]
+            yield (
+                broker_id,
+                UpdateMetadataRequest(
+                    self.controller_id, context.epoch, epoch, states, live_brokers, topic_ids
+                ),
+            )
+
+    def _metadata_states(self) -> Iterable[UpdateMetadataPartitionState]:
+        context = self.context
+        for tp in self.update_metadata_partitions:
+            leadership = context.leaderships.get(tp)
+            if leadership is None:
+                continue
+            state = leadership.leader_and_isr
+            replicas = context.partition_replica_assignment(tp)
+            deleting = tp.topic in context.topics_to_be_deleted
+            yield UpdateMetadataPartitionState(
+                tp,
+                leadership.controller_epoch,
+                LEADER_DURING_DELETE if deleting else state.leader,
+                INITIAL_LEADER_EPOCH if deleting else state.leader_epoch,
+                state.isr,
+                INITIAL_ZK_VERSION if deleting else state.zk_version,
+                replicas,
+                context.offline_replicas(tp, replicas),
+            )
+
+    def _stop_replica_request(self, broker_id: int) -> StopReplicaRequest:
+        return StopReplicaRequest(
+            self.controller_id,
+            self.context.epoch,
+            self.context.live_broker_epochs[broker_id],
+            tuple(self.stop_replica[broker_id].values()),
+        )
+
+    def _topic_ids(
+        self,
+        states: Iterable[LeaderAndIsrPartitionState] | Iterable[UpdateMetadataPartitionState],
+    ) -> dict[str, str]:
+        """The ids of the topics of ``states``, in their order; topics without one are left out."""
+        topics = dict.fromkeys(state.topic_partition.topic for state in states)
+        ids = self.context.topic_ids
+        return {topic: ids[topic] for topic in topics if topic in ids}
