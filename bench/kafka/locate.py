@@ -1,0 +1,92 @@
+"""Finds Kafka 2.8.2's jars and runs its command-line tools.
+
+It must not fetch anything (fetch.sh does) and must not use a Kafka of another version. Mirrors what
+bin/kafka-run-class.sh does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from cluster.errors import EnvironmentProblem
+from zk.java import find_java
+
+LIBS_VARIABLE = "KAFKA_LIBS"
+KAFKA_JAR = "kafka_2.13-2.8.2.jar"
+SKIP_REASON = f"no {KAFKA_JAR}: make peer-kafka, or set {LIBS_VARIABLE}"
+TOPIC_COMMAND = "kafka.admin.TopicCommand"
+
+_HERE = Path(__file__).resolve().parent
+_FETCHED = _HERE.parents[1] / ".kafka" / "libs"
+_TOOLS_LOG_CONFIG = _HERE / "tools-log4j.properties"
+# A tool lives for a second: most of it would go into the better compiler and the parallel collector.
+_TOOL_FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8")
+
+
+def kafka_libs() -> Path | None:
+    """The folder with Kafka 2.8.2's jars: KAFKA_LIBS, else .kafka/libs; None if it has none."""
+    libs = Path(os.environ.get(LIBS_VARIABLE) or _FETCHED)
+    return libs.resolve() if (libs / KAFKA_JAR).is_file() else None
+
+
+def require_kafka_libs() -> Path:
+    """As ``kafka_libs``, but raises EnvironmentProblem."""
+    libs = kafka_libs()
+    if libs is None:
+        where = os.environ.get(LIBS_VARIABLE) or _FETCHED
+        raise EnvironmentProblem(
+            f"no {KAFKA_JAR} in {where}", hint=f"make peer-kafka, or set {LIBS_VARIABLE}"
+        )
+    return libs
+
+
+def find_javac() -> Path:
+    """The compiler beside the Java that is used, else the one in PATH. Raises EnvironmentProblem."""
+    beside = find_java().home / "bin" / "javac"
+    if beside.is_file():
+        return beside
+    on_path = shutil.which("javac")
+    if on_path is None:
+        raise EnvironmentProblem(
+            f"no javac beside {find_java().executable} or in PATH, and the fake brokers are Java",
+            hint="install a JDK 17 or newer",
+        )
+    return Path(on_path)
+
+
+def run_tool(
+    class_name: str, args: Sequence[str], *, timeout_s: float = 120.0
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's command-line tools to its end; its exit code is for the caller to judge.
+
+    Raises EnvironmentProblem without the jars, JavaNotFound, and subprocess.TimeoutExpired.
+    """
+    command = [
+        str(find_java().executable),
+        *_TOOL_FLAGS,
+        f"-Dlog4j.configuration={_TOOLS_LOG_CONFIG.as_uri()}",
+        "-cp",
+        f"{require_kafka_libs()}/*",
+        class_name,
+        *args,
+    ]
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        text=True,
+        encoding="utf-8",
+        timeout=timeout_s,
+    )
+
+
+def run_topic_command(
+    connect: str, args: Sequence[str], *, timeout_s: float = 120.0
+) -> subprocess.CompletedProcess[str]:
+    """Run kafka-topics of 2.8.2 against a ZooKeeper: ``connect`` is ``host:port[/chroot]``."""
+    return run_tool(TOPIC_COMMAND, ["--zookeeper", connect, *args], timeout_s=timeout_s)
