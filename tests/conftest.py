@@ -1,0 +1,38 @@
+"""Fixtures for all tests: one real ZooKeeper server a session, one chroot of it a test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from zk.embedded import EmbeddedZooKeeper
+
+_chroot_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[EmbeddedZooKeeper]:
+    """A server that all tests share: use ``chroot``, and start your own one to kill it."""
+    with EmbeddedZooKeeper() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def zookeeper_client(zookeeper: EmbeddedZooKeeper) -> Iterator[KazooClient]:
+    """A plain kazoo session at the server's root, to look on independently of klamm's store."""
+    client = KazooClient(hosts=zookeeper.connect_string)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def chroot(zookeeper: EmbeddedZooKeeper, zookeeper_client: KazooClient) -> str:
+    """``host:port/test-N``, where /test-N exists, is empty, and belongs to this test alone."""
+    path = f"/test-{next(_chroot_numbers)}"
+    zookeeper_client.create(path)
+    return zookeeper.connect_string + path

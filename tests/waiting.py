@@ -1,0 +1,26 @@
+"""Waiting in tests: for a condition, with a deadline, never for a length of time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], timeout_s: float = 20.0, what: str = "") -> T:
+    """The first true value of ``condition``. Raises AssertionError after ``timeout_s``.
+
+    ``what`` says in words what was waited for.
+    """
+    never = threading.Event()
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"not within {timeout_s:g} s: {what or condition}")
+        never.wait(0.01)

