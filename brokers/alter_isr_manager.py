@@ -1,0 +1,132 @@
+"""Carries the ISRs that leaders propose to the controller, one request at a time.
+
+It knows nothing of partitions beyond the proposals: what an answer means for one is
+ReplicaManager's business. Mirrors kafka.server.DefaultAlterIsrManager and the retries of
+BrokerToControllerChannelManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from brokers.config import BrokerConfig
+from brokers.metadata_cache import MetadataCache
+from cluster.api_errors import Errors
+from cluster.requests import Address, AlterIsrRequest, AlterIsrResponse
+from cluster.types import LeaderAndIsr, TopicPartition
+
+Send = Callable[[Address, AlterIsrRequest], int]
+"""Sends a request and returns its correlation id."""
+
+
+class AlterIsrResult(msgspec.Struct, frozen=True):
+    """What the controller answered to one proposal."""
+
+    topic_partition: TopicPartition
+    proposed: LeaderAndIsr
+    answer: LeaderAndIsr | Errors
+
+
+class _InFlight(msgspec.Struct, frozen=True):
+    correlation_id: int
+    controller_id: int
+    controller_epoch: int
+    items: dict[TopicPartition, LeaderAndIsr]
+    due_ms: float
+
+
+class AlterIsrManager:
+    """Proposals that have no answer yet, and the request in flight."""
+
+    def __init__(
+        self, broker_id: int, config: BrokerConfig, metadata_cache: MetadataCache, send: Send
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._metadata_cache = metadata_cache
+        self._send = send
+        self._unsent: dict[TopicPartition, LeaderAndIsr] = {}
+        self._in_flight: _InFlight | None = None
+        self._retry_at_ms: float | None = None
+
+    @property
+    def pending_count(self) -> int:
+        """Proposals without an answer, those in flight among them."""
+        return len(self._unsent)
+
+    def submit(self, partition: TopicPartition, proposed: LeaderAndIsr) -> None:
+        """Queue a proposal; ``maybe_propagate`` sends it. A partition has at most one."""
+        assert partition not in self._unsent, f"{partition} has a proposal already"
+        self._unsent[partition] = proposed
+
+    def clear_pending(self, partition: TopicPartition) -> None:
+        """Forget the proposal of a partition; an answer on its way to it will be ignored."""
+        self._unsent.pop(partition, None)
+
+    def maybe_propagate(self, broker_epoch: int, now_ms: float) -> None:
+        """Send everything queued to the controller, unless a request is in flight or backing off.
+
+        A request to a controller that is one no longer is given up: its answer may never come.
+        """
+        cache = self._metadata_cache
+        controller_id = cache.controller_id
+        flight = self._in_flight
+        if flight is not None and (flight.controller_id, flight.controller_epoch) != (
+            controller_id,
+            cache.controller_epoch,
+        ):
+            self._in_flight = self._retry_at_ms = None
+        if not self._unsent or self._in_flight is not None or controller_id is None:
+            return
+        if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
+            return
+        self._retry_at_ms = None
+        items = dict(self._unsent)
+        request = AlterIsrRequest(self._broker_id, broker_epoch, items)
+        correlation_id = self._send(Address("controller", controller_id), request)
+        self._in_flight = _InFlight(
+            correlation_id,
+            controller_id,
+            cache.controller_epoch,
+            items,
+            now_ms + self._config.request_timeout_ms,
+        )
+
+    def on_response(
+        self, correlation_id: int, response: AlterIsrResponse, now_ms: float
+    ) -> list[AlterIsrResult]:
+        """The answers to the proposals of the request in flight, in its order.
+
+        After an error of the whole request (NOT_CONTROLLER, STALE_BROKER_EPOCH, ...) everything
+        stays queued and goes out again a little later. An answer to an older request is ignored.
+        """
+        flight = self._in_flight
+        if flight is None or flight.correlation_id != correlation_id:
+            return []
+        self._in_flight = None
+        if response.error != Errors.NONE:
+            self._retry_at_ms = now_ms + self._config.alter_isr_backoff_ms
+            return []
+        results: list[AlterIsrResult] = []
+        for partition, proposed in flight.items.items():
+            answer = response.partitions.get(partition)
+            if answer is None:
+                self._retry_at_ms = now_ms + self._config.alter_isr_backoff_ms
+                continue
+            if self._unsent.get(partition) is proposed:
+                del self._unsent[partition]
+            results.append(AlterIsrResult(partition, proposed, answer))
+        return results
+
+    def next_due_ms(self) -> float | None:
+        """When a request is to be sent again, or the one in flight is to be given up."""
+        if self._in_flight is not None:
+            return self._in_flight.due_ms
+        return self._retry_at_ms if self._unsent else None
+
+    def on_timer(self, now_ms: float) -> None:
+        """Give up a request that was not answered in request.timeout.ms."""
+        if self._in_flight is not None and now_ms >= self._in_flight.due_ms:
+            self._in_flight = None

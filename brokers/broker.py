@@ -1,0 +1,215 @@
+"""One simulated broker: takes one message at a time and handles it to its end.
+
+It registers itself in ZooKeeper and otherwise only answers; who delivers its messages and calls its
+timers is not its business. It never decides who leads. Mirrors the dispatch and the epoch checks of
+kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from brokers.alter_isr_manager import AlterIsrManager
+from brokers.config import BrokerConfig
+from brokers.fetchers import ReplicaFetcherManager
+from brokers.log_dirs import LogDirs
+from brokers.metadata_cache import MetadataCache
+from brokers.replica_manager import ReplicaManager
+from brokers.status import broker_status
+from cluster.api_errors import Errors
+from cluster.protocols import Clock, Transport
+from cluster.requests import (
+    Address,
+    AlterIsrResponse,
+    ControlRequest,
+    FetchRequest,
+    FetchResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    Message,
+    Request,
+    Response,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from cluster.types import NO_BROKER_EPOCH
+from cluster.types import Broker as BrokerInfo
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import Store
+
+
+class Broker:
+    """A broker of the cluster. ``broker_epoch`` is the czxid of its registration, -1 before it.
+
+    Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
+    """
+
+    def __init__(
+        self,
+        info: BrokerInfo,
+        store: Store,
+        transport: Transport,
+        clock: Clock,
+        config: BrokerConfig | None = None,
+    ) -> None:
+        config = config or BrokerConfig()
+        self.info = info
+        self.config = config
+        self.address = Address("broker", info.id)
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.metadata_cache = MetadataCache()
+        self.alter_isr_manager = AlterIsrManager(info.id, config, self.metadata_cache, self._send)
+        self.fetchers = ReplicaFetcherManager(info.id, config, self._send)
+        self.replica_manager = ReplicaManager(
+            info.id,
+            LogDirs(config.log_dirs),
+            self.metadata_cache,
+            self.fetchers,
+            self.alter_isr_manager,
+        )
+        self._store = store
+        self._zk = KafkaZkClient(store)
+        self._transport = transport
+        self._clock = clock
+        self._correlation_id = 0
+        self._propose_at_ms: float | None = None
+
+    # -- registration
+
+    def startup(self) -> int:
+        """Make the top-level znodes and register; returns the broker epoch.
+
+        Raises what ``KafkaZkClient.register_broker`` does when another session holds the id.
+        """
+        self._zk.create_top_level_paths()
+        return self._register()
+
+    def on_session_expired(self) -> int:
+        """Begin a new session and register again; returns the new broker epoch.
+
+        For a broker that is no controller candidate: a candidate's controller reopens the session
+        it shares with its broker, registers, and the new epoch comes by ``on_registered``.
+        """
+        self._store.reopen()
+        return self._register()
+
+    def on_registered(self, broker_epoch: int) -> None:
+        """Somebody else registered this broker again: requests of older epochs are stale now."""
+        self.broker_epoch = broker_epoch
+
+    def _register(self) -> int:
+        self.on_registered(self._zk.register_broker(self.info))
+        return self.broker_epoch
+
+    # -- messages and timers
+
+    def receive(self, message: Message) -> None:
+        """Handle one message: answer a request, take in a response, send what follows from it."""
+        body = message.body
+        match body:
+            case LeaderAndIsrRequest():
+                self._reply(message, self._on_leader_and_isr(body))
+            case UpdateMetadataRequest():
+                self._reply(message, self._on_update_metadata(body))
+            case StopReplicaRequest():
+                self._reply(message, self._on_stop_replica(body))
+            case FetchRequest():
+                self._reply(message, self.replica_manager.fetch(body))
+            case FetchResponse():
+                self._on_fetch_response(message, body)
+            case AlterIsrResponse():
+                self._on_alter_isr_response(message, body)
+            case _:
+                raise AssertionError(f"{self.address} cannot handle {type(body).__name__}")
+        self._send_what_is_due()
+
+    def next_due_ms(self) -> float | None:
+        """When ``on_timer`` is to be called next, in the clock's monotonic milliseconds."""
+        due = (
+            self._propose_at_ms,
+            self.alter_isr_manager.next_due_ms(),
+            self.fetchers.next_due_ms(self.metadata_cache.alive_brokers),
+        )
+        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+
+    def on_timer(self) -> None:
+        """Do what is due by now; harmless when nothing is."""
+        now_ms = self._clock.monotonic_ms()
+        self.fetchers.on_timer(now_ms)
+        self.alter_isr_manager.on_timer(now_ms)
+        if self._propose_at_ms is not None and now_ms >= self._propose_at_ms:
+            self._propose_at_ms = None
+            self.replica_manager.propose_waiting()
+        self._send_what_is_due()
+
+    def hold_catch_up(self) -> None:
+        """From now on followers do not fetch, so that nothing joins an ISR through them."""
+        self.fetchers.held = True
+
+    def release_catch_up(self) -> None:
+        """Let followers fetch again, beginning with all that was held back."""
+        self.fetchers.held = False
+        self._send_what_is_due()
+
+    def status(self) -> dict[str, Any]:
+        """What ``klamm status`` shows of this broker: plain values."""
+        return broker_status(self)
+
+    # -- requests of the controller
+
+    def _is_broker_epoch_stale(self, request: ControlRequest) -> bool:
+        # The controller may know a new registration before the broker does: greater is not stale.
+        return NO_BROKER_EPOCH != request.broker_epoch < self.broker_epoch
+
+    def _on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        if self._is_broker_epoch_stale(request):
+            named = (state.topic_partition for state in request.partition_states)
+            stale = Errors.STALE_BROKER_EPOCH
+            return LeaderAndIsrResponse(stale, dict.fromkeys(named, stale))
+        return self.replica_manager.become_leader_or_follower(request)
+
+    def _on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        if self._is_broker_epoch_stale(request):
+            return StopReplicaResponse(Errors.STALE_BROKER_EPOCH, {})
+        return self.replica_manager.stop_replicas(request)
+
+    def _on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        if self._is_broker_epoch_stale(request):
+            return UpdateMetadataResponse(Errors.STALE_BROKER_EPOCH)
+        alive = self.metadata_cache.alive_brokers
+        response = self.replica_manager.maybe_update_metadata_cache(request)
+        if self.metadata_cache.alive_brokers.keys() != alive.keys():
+            self.replica_manager.propose_waiting()
+        return response
+
+    # -- responses
+
+    def _on_fetch_response(self, message: Message, response: FetchResponse) -> None:
+        self.fetchers.on_response(
+            message.source.id, message.correlation_id, response, self._clock.monotonic_ms()
+        )
+
+    def _on_alter_isr_response(self, message: Message, response: AlterIsrResponse) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for result in self.alter_isr_manager.on_response(message.correlation_id, response, now_ms):
+            self.replica_manager.on_alter_isr_result(result)
+        if self._propose_at_ms is None and self.replica_manager.has_waiting:
+            # A replica that was refused comes again, as with its next fetch in Kafka.
+            self._propose_at_ms = now_ms + self.config.replica_fetch_wait_max_ms
+
+    # -- sending
+
+    def _send_what_is_due(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self.fetchers.maybe_fetch(self.metadata_cache.alive_brokers, now_ms)
+        self.alter_isr_manager.maybe_propagate(self.broker_epoch, now_ms)
+
+    def _send(self, destination: Address, body: Request) -> int:
+        self._correlation_id += 1
+        self._transport.send(Message(self.address, destination, self._correlation_id, body))
+        return self._correlation_id
+
+    def _reply(self, request: Message, body: Response) -> None:
+        self._transport.send(Message(self.address, request.source, request.correlation_id, body))

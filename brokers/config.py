@@ -1,0 +1,72 @@
+"""What a simulated broker is told at its start: log directories, backoffs, timeouts.
+
+Only values and their parsing; nothing is looked up. Names and defaults are those of
+kafka.server.KafkaConfig, but for ``catch_up``, which is klamm's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from cluster.errors import InvalidConfig
+
+CatchUp = Literal["released", "held"]
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of one broker; times in milliseconds.
+
+    ``alter_isr_backoff_ms`` is fixed in Kafka (DefaultAlterIsrManager). ``catch_up`` "held" keeps
+    followers from fetching until ``Broker.release_catch_up``.
+    """
+
+    log_dirs: tuple[str, ...] = ("kafka-logs",)
+    replica_fetch_backoff_ms: int = 1000
+    replica_fetch_wait_max_ms: int = 500
+    replica_socket_timeout_ms: int = 30_000
+    request_timeout_ms: int = 30_000
+    alter_isr_backoff_ms: int = 50
+    catch_up: CatchUp = "released"
+
+
+_TIMES: Final = (
+    "replica_fetch_backoff_ms",
+    "replica_fetch_wait_max_ms",
+    "replica_socket_timeout_ms",
+    "request_timeout_ms",
+)
+
+
+def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
+    """A BrokerConfig from Kafka's property names; properties of other parts are passed over.
+
+    Raises InvalidConfig if a value does not fit.
+    """
+    values: dict[str, int | tuple[str, ...]] = {}
+    for field in _TIMES:
+        name = field.replace("_", ".")
+        if name in properties:
+            values[field] = _milliseconds(name, properties[name])
+    dirs = properties.get("log.dirs") or properties.get("log.dir")
+    if dirs is not None:
+        values["log_dirs"] = tuple(d for d in (part.strip() for part in dirs.split(",")) if d)
+        if not values["log_dirs"]:
+            raise InvalidConfig(
+                "At least one log directory must be defined via log.dirs or log.dir."
+            )
+    return msgspec.convert(values, BrokerConfig)
+
+
+def _milliseconds(name: str, word: str) -> int:
+    try:
+        value = int(word)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise InvalidConfig(
+            f"Invalid value {word} for configuration {name}", hint="a whole number of milliseconds"
+        )
+    return value

@@ -1,0 +1,97 @@
+"""What a broker knows of the whole cluster: partition states, live brokers, the controller.
+
+Filled by UpdateMetadata requests alone. The requests' state objects are kept and shared, never
+copied and never changed. Mirrors kafka.server.ZkMetadataCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster.requests import UpdateMetadataPartitionState, UpdateMetadataRequest
+from cluster.types import LEADER_DURING_DELETE, Broker, TopicPartition
+
+
+class MetadataCache:
+    """A broker's metadata cache. ``update_count`` rises with every request that was applied."""
+
+    __slots__ = (
+        "_partition_counts",
+        "_states",
+        "_topic_ids",
+        "alive_brokers",
+        "controller_epoch",
+        "controller_id",
+        "update_count",
+    )
+
+    def __init__(self) -> None:
+        self._states: dict[TopicPartition, UpdateMetadataPartitionState] = {}
+        self._partition_counts: dict[str, int] = {}
+        self._topic_ids: dict[str, str] = {}
+        self.alive_brokers: dict[int, Broker] = {}
+        self.controller_id: int | None = None
+        self.controller_epoch = 0
+        self.update_count = 0
+
+    def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
+        """Apply a request; returns the partitions it deleted (those with leader -2)."""
+        self.controller_id = request.controller_id if request.controller_id >= 0 else None
+        self.controller_epoch = request.controller_epoch
+        self.alive_brokers = {broker.id: broker for broker in request.live_brokers}
+        self._topic_ids.update(request.topic_ids)
+        self.update_count += 1
+        deleted: list[TopicPartition] = []
+        states = self._states
+        counts = self._partition_counts
+        for state in request.partition_states:
+            partition = state.topic_partition
+            if state.leader == LEADER_DURING_DELETE:
+                deleted.append(partition)
+                self._remove(partition)
+                continue
+            if partition not in states:
+                topic = partition.topic
+                counts[topic] = counts.get(topic, 0) + 1
+            states[partition] = state
+        return deleted
+
+    def _remove(self, partition: TopicPartition) -> None:
+        if self._states.pop(partition, None) is None:
+            return
+        topic = partition.topic
+        self._partition_counts[topic] -= 1
+        if not self._partition_counts[topic]:
+            del self._partition_counts[topic]
+            self._topic_ids.pop(topic, None)
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        return partition in self._states
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
+        """The state of a partition, None if it is unknown."""
+        return self._states.get(partition)
+
+    def states(self) -> Iterator[UpdateMetadataPartitionState]:
+        """Every partition state, in the order in which the partitions were first heard of."""
+        return iter(self._states.values())
+
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        """The leader (-1: none) that the cache shows; None if it does not know the partition."""
+        state = self._states.get(partition)
+        return None if state is None else state.leader
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics of which a partition is known."""
+        return tuple(self._partition_counts)
+
+    def num_partitions(self, topic: str) -> int:
+        """How many partitions of ``topic`` are known."""
+        return self._partition_counts.get(topic, 0)
+
+    def topic_id(self, topic: str) -> str | None:
+        """The id of ``topic``, None if it is unknown."""
+        return self._topic_ids.get(topic)

@@ -1,0 +1,76 @@
+"""What a broker shows of itself: plain dicts for the command line and the HTTP API.
+
+It only reads, and counts when asked, so that nothing has to be kept up to date in between.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cluster.types import TopicPartition
+
+if TYPE_CHECKING:
+    from brokers.broker import Broker
+
+
+def broker_status(broker: Broker) -> dict[str, Any]:
+    """A broker's registration, its counts of replicas, and the size of its metadata cache."""
+    manager = broker.replica_manager
+    cache = broker.metadata_cache
+    broker_id = broker.info.id
+    leaders = under_replicated = 0
+    for partition in manager.partitions.values():
+        if not partition.is_leader(broker_id):
+            continue
+        leaders += 1
+        current = partition.leader_and_isr
+        if current is not None and partition.state is not None:
+            state = partition.state
+            expected = len(state.replicas) - len(state.adding_replicas)
+            under_replicated += len(current.isr) < expected
+    return {
+        "id": broker_id,
+        "rack": broker.info.rack,
+        "end_points": [f"{e.listener_name}://{e.host}:{e.port}" for e in broker.info.end_points],
+        "broker_epoch": broker.broker_epoch,
+        "controller_id": cache.controller_id,
+        "controller_epoch": manager.controller_epoch,
+        "partitions": len(manager.partitions),
+        "leaders": leaders,
+        "under_replicated": under_replicated,
+        "offline": len(manager.offline_partitions),
+        "catching_up": broker.fetchers.partition_count,
+        "pending_alter_isr": broker.alter_isr_manager.pending_count,
+        "log_dirs": [
+            {"path": path, "online": manager.log_dirs.is_online(path), "logs": logs}
+            for path, logs in manager.log_dirs.log_counts().items()
+        ],
+        "metadata_cache": {
+            "live_brokers": sorted(cache.alive_brokers),
+            "topics": len(cache.topics()),
+            "partitions": len(cache),
+        },
+    }
+
+
+def replica_status(broker: Broker, partition: TopicPartition) -> dict[str, Any] | None:
+    """One replica as its broker knows it, None if it is not hosted there."""
+    if partition in broker.replica_manager.offline_partitions:
+        return {"topic": partition.topic, "partition": partition.partition, "role": "offline"}
+    replica = broker.replica_manager.partitions.get(partition)
+    if replica is None:
+        return None
+    current = replica.leader_and_isr
+    leads = replica.is_leader(broker.info.id)
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "role": "leader" if leads else "follower",
+        "leader": None if current is None else current.leader,
+        "leader_epoch": replica.leader_epoch,
+        "isr": [] if current is None else list(current.isr),
+        "zk_version": None if current is None else current.zk_version,
+        "pending_isr": None if replica.pending is None else list(replica.pending.isr),
+        "log_dir": replica.log_dir,
+        "topic_id": replica.topic_id,
+    }
