@@ -1,0 +1,247 @@
+"""What brokers, tools and the controller read from ZooKeeper, and write to it without a fence.
+
+One malformed znode is set apart and reported, the rest is served. What only the active controller
+may write is in controller_client.py. Mirrors kafka.zk.KafkaZkClient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from cluster.quirks import NO_QUIRKS, Quirks
+from cluster.types import (
+    Broker,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicIdReplicaAssignment,
+    TopicPartition,
+)
+from zk.admin_znodes import AdminZNodeClient
+from zk.decoding_client import Decoded
+from zk.store import Create, ReadResult, ResultCode, SetData, Store, WriteOp
+from zk.znode_client import NodeExists, reason, store_error
+from zk.znodes import (
+    PERSISTENT_ZK_PATHS,
+    BrokerIdsZNode,
+    BrokerIdZNode,
+    BrokerInfo,
+    ClusterIdZNode,
+    ControllerEpochZNode,
+    ControllerZNode,
+    MalformedZNode,
+    TopicPartitionStateZNode,
+    TopicsZNode,
+    TopicZNode,
+    UnparsableJson,
+)
+from zk.znodes.json_values import parse_bytes, parse_int
+
+NO_SESSION: Final = 0
+
+
+class RegisteredBroker(msgspec.Struct, frozen=True):
+    """A live broker and its epoch, which is the czxid of its registration."""
+
+    broker: Broker
+    epoch: int
+
+
+class KafkaZkClient(AdminZNodeClient):
+    """Kafka's znodes by name. ``watch`` arms the one-shot watch of what is read."""
+
+    def __init__(self, store: Store, quirks: Quirks = NO_QUIRKS) -> None:
+        super().__init__(store, quirks)
+        self._registered_by_session = NO_SESSION
+
+    # The cluster
+
+    def create_top_level_paths(self) -> None:
+        """Create what a starting broker creates: null data, its order, only what is absent."""
+        self.make_sure_persistent_paths_exist(PERSISTENT_ZK_PATHS)
+
+    def get_cluster_id(self) -> str | None:
+        """The cluster's id, None before the first broker. Raises MalformedZNode."""
+        found = self.get_data_and_stat(ClusterIdZNode.path)
+        return None if found is None else ClusterIdZNode.decode(found[0])
+
+    def create_or_get_cluster_id(self, proposed: str) -> str:
+        """The cluster's id: ``proposed`` if there was none."""
+        current = self.get_cluster_id()
+        if current is not None:
+            return current
+        if self.create_recursive(ClusterIdZNode.path, ClusterIdZNode.encode(proposed)):
+            return proposed
+        current = self.get_cluster_id()
+        if current is None:
+            raise store_error(ResultCode.NONODE, ClusterIdZNode.path)
+        return current
+
+    def get_controller_id(self, watch: bool = False) -> int | None:
+        """The id in /controller; None if it is absent or not JSON. Raises MalformedZNode."""
+        found = self.get_data_and_stat(ControllerZNode.path, watch)
+        return None if found is None else ControllerZNode.decode(found[0])
+
+    def get_controller_epoch(self) -> tuple[int, int] | None:
+        """The epoch and its znode's version; None before the first election."""
+        found = self.get_data_and_stat(ControllerEpochZNode.path)
+        return None if found is None else (ControllerEpochZNode.decode(found[0]), found[1].version)
+
+    # Brokers
+
+    def register_broker(self, info: BrokerInfo, now_ms: int) -> int:
+        """Create /brokers/ids/N owned by this session and return the broker epoch (its czxid).
+
+        One transaction creates it with null data and sets the data. A registration which a lost
+        reply of this session left is taken over; one that an earlier, expired session of this
+        client left is replaced. Raises NodeExists if another session owns it.
+        """
+        path = BrokerIdZNode.path(info.broker.id)
+        data = BrokerIdZNode.encode(info, now_ms)
+        while True:
+            transaction: list[WriteOp] = [
+                Create(path, None, ephemeral=True),
+                SetData(path, data, 0),
+            ]
+            result = self.store.write([transaction])[0]
+            if result.code is ResultCode.OK:
+                self._registered_by_session = self.store.session_id
+                return result.results[1].czxid
+            if result.code not in (ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS):
+                raise store_error(result.code, path)
+            epoch = self._epoch_after_node_exists(path)
+            if epoch is not None:
+                return epoch
+
+    def _epoch_after_node_exists(self, path: str) -> int | None:
+        """The epoch if the registration is ours; None if it is gone and may be made again."""
+        found = self.get_data_and_stat(path)
+        if found is None:
+            return None
+        owner = found[1].ephemeral_owner
+        session_id = self.store.session_id
+        if owner == session_id:
+            self._registered_by_session = session_id
+            return found[1].czxid
+        if owner == self._registered_by_session:
+            self.delete(path)
+            return None
+        raise NodeExists(
+            reason(ResultCode.NODEEXISTS, path),
+            hint="another session registered this broker id; it goes with that session",
+        )
+
+    def update_broker_info(self, info: BrokerInfo, now_ms: int) -> None:
+        """Replace the registration's data, e.g. with other endpoints; the epoch stays."""
+        path = BrokerIdZNode.path(info.broker.id)
+        if self.set_data(path, BrokerIdZNode.encode(info, now_ms)) is None:
+            raise store_error(ResultCode.NONODE, path)
+
+    def get_sorted_broker_list(self, watch: bool = False) -> list[int]:
+        """Ids of the live brokers, ascending. Names that are no numbers are left out."""
+        return self._broker_ids(watch)[0]
+
+    def _broker_ids(self, watch: bool) -> tuple[list[int], list[MalformedZNode]]:
+        ids: list[int] = []
+        malformed: list[MalformedZNode] = []
+        for name in self.get_children(BrokerIdsZNode.path, watch):
+            try:
+                ids.append(parse_int(name))
+            except MalformedZNode as error:
+                self.set_apart(error, f"{BrokerIdsZNode.path}/{name}", malformed)
+        return sorted(ids), malformed
+
+    def get_all_brokers_and_epochs_in_cluster(
+        self, watch: bool = False
+    ) -> Decoded[int, RegisteredBroker]:
+        """Live brokers by id, ascending; ``watch`` arms the child watch of /brokers/ids."""
+        ids, malformed = self._broker_ids(watch)
+        found = self.read_each(ids, BrokerIdZNode.path, _decode_broker)
+        found.malformed[:0] = malformed
+        return found
+
+    def get_broker(self, broker_id: int, watch: bool = False) -> Broker | None:
+        """One live broker; None if it is not registered. Raises MalformedZNode."""
+        path = BrokerIdZNode.path(broker_id)
+        found = self.get_data_and_stat(path, watch)
+        if found is None:
+            return None
+        try:
+            return BrokerIdZNode.decode(broker_id, found[0]).broker
+        except MalformedZNode as error:
+            raise error.at(path) from None
+
+    # Topics and partitions
+
+    def get_all_topics_in_cluster(self, watch: bool = False) -> list[str]:
+        """Names of the topics, sorted; ``watch`` arms the child watch of /brokers/topics."""
+        return self.get_children(TopicsZNode.path, watch)
+
+    def topic_exists(self, topic: str) -> bool:
+        """True if the topic has a znode."""
+        return self.path_exists(TopicZNode.path(topic))
+
+    def get_topic_assignments(
+        self, topics: Sequence[str], watch: bool = False
+    ) -> Decoded[str, TopicIdReplicaAssignment]:
+        """Assignments and ids by topic; ``watch`` arms the data watch of every topic znode."""
+        return self.read_each(topics, TopicZNode.path, self._decode_topic, watch)
+
+    def get_topic_ids_for_topics(self, topics: Sequence[str]) -> dict[str, str]:
+        """The ids of those topics that have one."""
+        found = self.get_topic_assignments(topics).values
+        return {name: topic.topic_id for name, topic in found.items() if topic.topic_id is not None}
+
+    def create_topic_assignment(
+        self,
+        topic: str,
+        topic_id: str | None,
+        assignment: Mapping[TopicPartition, ReplicaAssignment],
+    ) -> bool:
+        """Create the topic's znode; False if it is there."""
+        return self.create_recursive(
+            TopicZNode.path(topic), TopicZNode.encode(topic_id, assignment)
+        )
+
+    def set_topic_assignment(
+        self,
+        topic: str,
+        topic_id: str | None,
+        assignment: Mapping[TopicPartition, ReplicaAssignment],
+    ) -> None:
+        """Replace the topic's znode without a fence, as tools do. Raises StoreError for NONODE."""
+        path = TopicZNode.path(topic)
+        if self.set_data(path, TopicZNode.encode(topic_id, assignment)) is None:
+            raise store_error(ResultCode.NONODE, path)
+
+    def get_partition_states(
+        self, partitions: Sequence[TopicPartition], watch: bool = False
+    ) -> Decoded[TopicPartition, LeaderIsrAndControllerEpoch]:
+        """Leader, ISR and epochs by partition; ``watch`` arms the data watch of every state."""
+        return self.read_each(partitions, TopicPartitionStateZNode.path, self._decode_state, watch)
+
+    def _decode_topic(self, topic: str, result: ReadResult) -> TopicIdReplicaAssignment:
+        decoded = TopicZNode.decode(topic, result.data)
+        if not decoded.assignment and decoded.topic_id is None:
+            try:
+                parse_bytes(result.data)
+            except UnparsableJson:
+                self.not_json()
+        return decoded
+
+    def _decode_state(
+        self, _: TopicPartition, result: ReadResult
+    ) -> LeaderIsrAndControllerEpoch | None:
+        assert result.stat is not None
+        state = TopicPartitionStateZNode.decode(result.data, result.stat.version)
+        if state is None:
+            self.not_json()
+        return state
+
+
+def _decode_broker(broker_id: int, result: ReadResult) -> RegisteredBroker:
+    assert result.stat is not None
+    broker = BrokerIdZNode.decode(broker_id, result.data).broker
+    return RegisteredBroker(broker, result.stat.czxid)
