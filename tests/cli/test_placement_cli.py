@@ -64,8 +64,8 @@ def test_racks_in_the_order_of_the_brokers_mean_the_same() -> None:
 
 def test_a_terminal_gets_drawn_tables_with_racks_as_they_are_written() -> None:
     terminal = {"FORCE_COLOR": "1", "COLUMNS": "100"}
-    args = "assign --brokers 0-1 --partitions 2 --rf 2 --seed 1 --racks [red]a,b".split()
-    result = CliRunner(env=terminal).invoke(app, args)
+    line = "assign --brokers 0-1 --partitions 2 --rf 2 --seed 1 --racks [red]a,b"
+    result = CliRunner(env=terminal).invoke(app, line.split())
     assert result.exit_code == 0
     assert "─" in result.stdout
     assert "[red]a,b" in result.stdout
