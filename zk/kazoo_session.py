@@ -1,0 +1,420 @@
+"""One ZooKeeper session on kazoo: its connection, its watches, its events, and waves of requests.
+
+Kazoo gives the connection, the handshake, pings and reconnecting; nothing else of it is used: no
+KazooRetry around a request, no watch table, no worker threads, no recipe. Everything that concerns
+the connection happens on the connection's own thread, in the order in which the server said it;
+listeners are called there, and may only enqueue.
+
+Mirrors kafka.zookeeper.ZooKeeperClient (connection, reinitialization) and
+org.apache.zookeeper.ClientCnxn (what is sent first on a new connection).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.hosts import collect_hosts
+from kazoo.protocol.serialization import CloseInstance
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry
+
+from cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
+from zk.kazoo_watches import WatchTable
+from zk.kazoo_wire import Chroot, Multi, Request, read_watch_event
+from zk.store import (
+    Create,
+    Listener,
+    ResultCode,
+    SessionEvent,
+    SessionState,
+    StoreEvent,
+    WatchEvent,
+    WatchKind,
+)
+
+CONNECTION_TIMEOUT_MS: Final = 15_000
+CLOSE_TIMEOUT_MS: Final = 5_000
+_RECONNECT_FIRST_DELAY_S: Final = 0.05
+_RECONNECT_MAX_DELAY_S: Final = 1.0
+_GONE: Final = (KeeperState.CLOSED, KeeperState.EXPIRED_SESSION, KeeperState.AUTH_FAILED)
+_WATCH_KINDS: Final = {int(kind.value): kind for kind in WatchKind}
+
+_log = logging.getLogger(__name__)
+# Kazoo warns of every lost connection and refused attempt; those are events here, not log lines.
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(logging.ERROR)
+
+
+class Completion:
+    """Something that will be finished, from any thread, once."""
+
+    def __init__(self) -> None:
+        self._finished = threading.Event()
+        self._completion_lock = threading.Lock()
+        self._callbacks: list[Callable[[Completion], None]] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether it is finished."""
+        return self._finished.is_set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Block this thread until it is finished, or the timeout passed. Returns ``done``."""
+        return self._finished.wait(timeout_s)
+
+    def add_done_callback(self, callback: Callable[[Completion], None]) -> None:
+        """Call ``callback`` when it is finished, on whatever thread; at once if it is already.
+
+        The callback may only enqueue, and must not raise.
+        """
+        with self._completion_lock:
+            if not self.done:
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def finish(self) -> None:
+        """Finish it, unless it is finished."""
+        with self._completion_lock:
+            if self.done:
+                return
+            self._finished.set()
+        for callback in self._callbacks:
+            callback(self)
+
+
+Wait = Callable[[Completion], None]
+
+
+def block(completion: Completion) -> None:
+    """The plain way to wait: this thread does nothing else."""
+    completion.wait()
+
+
+class Wave(Completion):
+    """Requests that were sent together; finished when each has its answer or its definite loss."""
+
+    def __init__(
+        self, requests: Sequence[Request], repeat: bool, on_settled: Callable[[Wave], None]
+    ) -> None:
+        super().__init__()
+        self.requests = requests
+        self.repeat = repeat
+        self._on_settled = on_settled
+        self._unsettled = 0
+        self._lock = threading.Lock()
+        for request in requests:
+            request.listener = self
+
+    def lost(self) -> list[Request]:
+        """The requests whose connection was lost."""
+        return [r for r in self.requests if r.code is ResultCode.CONNECTIONLOSS]
+
+    def sending(self, count: int) -> None:
+        """``count`` requests will now be sent."""
+        self._unsettled = count
+
+    def settled(self, request: Request) -> None:
+        """One of them has its answer, or was lost."""
+        with self._lock:
+            self._unsettled -= 1
+            last = self._unsettled == 0
+        if last:
+            self._on_settled(self)
+
+
+class _Handler(SequentialThreadingHandler):
+    """Kazoo's threads without its two worker threads, which have nothing to do here."""
+
+    def start(self) -> None:
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+    def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
+        thread = threading.Thread(
+            target=func, args=args, kwargs=kwargs, name="klamm-zookeeper", daemon=True
+        )
+        thread.start()
+        return thread
+
+    def select(
+        self, readers: Any, writers: Any, _: Any, timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As select.select; kazoo's own builds and closes an epoll each time."""
+        poll = select.poll()
+        for reader in readers:
+            poll.register(reader, select.POLLIN)
+        for writer in writers:
+            poll.register(writer, select.POLLOUT)
+        ready = {fd for fd, _ in poll.poll(None if timeout is None else max(0.0, timeout * 1000))}
+        return (
+            [reader for reader in readers if reader.fileno() in ready],
+            [writer for writer in writers if writer.fileno() in ready],
+            [],
+        )
+
+
+class KazooSession:
+    """A session that any number of stores may share. Thread-safe."""
+
+    def __init__(
+        self,
+        connect_string: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
+    ) -> None:
+        """Connect to ``host:port[,host:port][/chroot]``.
+
+        Raises UsageError for a malformed connect string, ZooKeeperUnavailable if no server
+        answers within ``connection_timeout_ms``.
+        """
+        self._hosts, self.chroot = _parse(connect_string)
+        self._session_timeout_ms = session_timeout_ms
+        self._listeners: tuple[Listener, ...] = ()
+        self._lock = threading.Lock()
+        self._held: list[Wave] = []
+        self._dead: ResultCode | None = ResultCode.SESSIONEXPIRED
+        self._closed = False
+        self.session_id = 0
+        self.watches = WatchTable()
+        self.has_multi_read: bool | None = None
+        self._opening = Completion()
+        self._client = self._new_client()
+        self._client.start_async()
+        if not self._opening.wait(connection_timeout_ms / 1000):
+            self.abandon()
+            raise ZooKeeperUnavailable(
+                f"no ZooKeeper answers at {self._hosts} within {connection_timeout_ms} ms",
+                hint="start one there, or name another with --zookeeper host:port/chroot",
+            )
+
+    @property
+    def last_zxid(self) -> int:
+        """The zxid of the last answer: every read sent from now on sees at least this. 0: none."""
+        return int(self._client.last_zxid)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Call ``listener`` for every event, on the connection's thread: it may only enqueue."""
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Stop calling ``listener``."""
+        with self._lock:
+            self._listeners = tuple(known for known in self._listeners if known != listener)
+
+    def run(self, requests: Sequence[Request], repeat: bool, wait: Wait = block) -> None:
+        """Send ``requests`` together, and wait for all of them.
+
+        With ``repeat``, those that lose their connection are sent again on the next; otherwise
+        they come back as CONNECTIONLOSS once the session is connected again. Of a session that is
+        gone, all come back with SESSIONEXPIRED or AUTHFAILED.
+        """
+        if not requests:
+            return
+        wave = Wave(requests, repeat, self._wave_settled)
+        self._send(wave, requests)
+        wait(wave)
+        for request in requests:
+            if request.error is not None:
+                raise request.error
+
+    def reopen(self, wait: Wait = block) -> None:
+        """Begin a new session if the old one is gone; returns when it is connected, or closed."""
+        with self._lock:
+            opening = self._opening
+            mine = opening.done and self._dead is not None and not self._closed
+            if mine:
+                opening = self._opening = Completion()
+        if mine:
+            # What the old session still owes must be told before a new one begins, or a lost
+            # request might be sent again in the new one.
+            _drop(self._client)
+            with self._lock:
+                if self._closed:
+                    return
+                self._client = self._new_client()
+                self._client.start_async()
+        wait(opening)
+
+    def create_chroot(self) -> None:
+        """Create the chroot's znodes that are missing, with null data as Kafka does."""
+        root, path = Chroot(""), ""
+        for name in filter(None, self.chroot.path.split("/")):
+            path = f"{path}/{name}"
+            code = ResultCode.CONNECTIONLOSS
+            while code is ResultCode.CONNECTIONLOSS:
+                request = Multi([Create(path, None)], root)
+                self.run([request], repeat=False)
+                code = request.result().code
+            if code not in (ResultCode.OK, ResultCode.NODEEXISTS):
+                raise StoreError(f"cannot create the chroot {path}: {code.name}")
+
+    def close(self) -> None:
+        """End the session, so that its ephemeral znodes go at once, and free everything."""
+        client = self._begin_to_close()
+        if client.connected:
+            client._stopped.set()
+            client._queue.append((CloseInstance, None))
+            _wake(client)
+            client._connection.connection_stopped.wait(CLOSE_TIMEOUT_MS / 1000)
+        _drop(client)
+
+    def abandon(self) -> None:
+        """Drop the connection without a word, as a killed process does, and free everything."""
+        _drop(self._begin_to_close())
+
+    def _begin_to_close(self) -> KazooClient:
+        with self._lock:
+            self._closed = True
+            self._listeners = ()
+            self._opening.finish()
+            return self._client
+
+    def _new_client(self) -> KazooClient:
+        client = KazooClient(
+            hosts=self._hosts,
+            timeout=self._session_timeout_ms / 1000,
+            handler=_Handler(),
+            connection_retry=KazooRetry(
+                max_tries=-1,
+                delay=_RECONNECT_FIRST_DELAY_S,
+                max_delay=_RECONNECT_MAX_DELAY_S,
+            ),
+            logger=_kazoo_log,
+        )
+        client._connection._read_watch_event = self._on_watch_event
+        client.add_listener(lambda state: self._on_state(client, state))
+        return client
+
+    def _send(self, wave: Wave, requests: Sequence[Request]) -> None:
+        wave.sending(len(requests))
+        dead, client = self._dead, self._client
+        for request in requests:
+            if dead is None:
+                client._call(request, request)
+            else:
+                request.settle(dead, None)
+        if client.client_state in _GONE:
+            # Kazoo drains its queue and throws it away: what came in between would wait forever.
+            for request in requests:
+                request.settle(self._dead or ResultCode.SESSIONEXPIRED, None)
+
+    def _wave_settled(self, wave: Wave) -> None:
+        if not wave.lost():
+            wave.finish()
+            return
+        with self._lock:
+            # Kazoo changes its own state before it hands back what was lost, and before it tells
+            # listeners that it is connected: so a wave is either held in time, or goes on.
+            if self._dead is None and self._client.client_state != KeeperState.CONNECTED:
+                self._held.append(wave)
+                return
+        self._resume(wave)
+
+    def _resume(self, wave: Wave) -> None:
+        lost, dead = wave.lost(), self._dead
+        if dead is None and wave.repeat:
+            for request in lost:
+                request.forget()
+            self._send(wave, lost)
+            return
+        if dead is not None:
+            for request in lost:
+                request.code = dead
+        wave.finish()
+
+    def _on_state(self, client: KazooClient, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            self._on_connected(client)
+        elif state == KazooState.SUSPENDED:
+            self.watches.disconnected(client.last_zxid)
+            self._dispatch(SessionEvent(SessionState.DISCONNECTED))
+        else:
+            self._on_lost(client)
+
+    def _on_connected(self, client: KazooClient) -> None:
+        # Any answer moves last_zxid past the changes that were missed, so nothing may go before.
+        for request in reversed(self.watches.rearm(self.chroot)):
+            client._queue.appendleft((request, request))
+            _wake(client)
+        with self._lock:
+            self._dead = None
+            self.session_id = client._session_id
+            held, self._held = self._held, []
+            self._opening.finish()
+        self._dispatch(SessionEvent(SessionState.CONNECTED))
+        for wave in held:
+            self._resume(wave)
+
+    def _on_lost(self, client: KazooClient) -> None:
+        auth_failed = client.client_state == KeeperState.AUTH_FAILED
+        # Left alone, kazoo would begin a new session by itself.
+        client._stopped.set()
+        self.watches.clear()
+        with self._lock:
+            self._dead = ResultCode.AUTHFAILED if auth_failed else ResultCode.SESSIONEXPIRED
+            held, self._held = self._held, []
+        self._dispatch(
+            SessionEvent(SessionState.AUTH_FAILED if auth_failed else SessionState.EXPIRED)
+        )
+        for wave in held:
+            self._resume(wave)
+
+    def _on_watch_event(self, buffer: bytes, offset: int) -> None:
+        number, full_path = read_watch_event(buffer, offset)
+        kind = _WATCH_KINDS.get(number)
+        if kind is None:
+            _log.error("ZooKeeper sent an event of unknown type %d for %s", number, full_path)
+            return
+        path = self.chroot.strip(full_path)
+        if self.watches.fired(kind, path):
+            self._dispatch(WatchEvent(kind, path))
+
+    def _dispatch(self, event: StoreEvent) -> None:
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception:
+                _log.exception("a listener failed on %s", event)
+
+
+def _parse(connect_string: str) -> tuple[str, Chroot]:
+    try:
+        _, chroot = collect_hosts(connect_string)
+    except ValueError as error:
+        raise UsageError(
+            f"not a ZooKeeper address: {connect_string!r} ({error})",
+            hint="write host:port, host:port,host:port or host:port/chroot",
+        ) from error
+    path = (chroot or "").rstrip("/")
+    if "//" in path:
+        raise UsageError(f"not a ZooKeeper chroot: {path!r} has an empty name")
+    return connect_string.partition("/")[0], Chroot(path)
+
+
+def _wake(client: KazooClient) -> None:
+    client._connection._write_sock.send(b"\0")
+
+
+def _drop(client: KazooClient) -> None:
+    """Stop the connection's thread, whatever it is doing, and close its sockets."""
+    connection = client._connection
+    client._stopped.set()
+    client.handler.stop()
+    # Again and again: the thread may just be opening a socket.
+    while not connection.connection_stopped.wait(0.02):
+        with contextlib.suppress(OSError, AttributeError):
+            connection._socket.shutdown(socket.SHUT_RDWR)
+    connection.stop()
+    connection.close()

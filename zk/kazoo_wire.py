@@ -1,0 +1,379 @@
+"""ZooKeeper's requests as bytes: MultiRead, SetWatches, whole transactions, and single reads.
+
+Kazoo has no MultiRead and no SetWatches, cannot create a znode with null data inside a transaction,
+and its answers are slower to take apart than ZooKeeper is to send them. The classes here are what
+``KazooClient._call`` takes both as request and as the object that receives the answer. They hold
+bytes and results; they open no connection, decide no retry, and know no watch table.
+
+Formats: zookeeper.jute, MultiOperationRecord, MultiResponse (org.apache.zookeeper).
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from cluster.errors import OperationTooBig
+from zk.store import (
+    Check,
+    Create,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    OpResult,
+    ReadOp,
+    ReadResult,
+    ResultCode,
+    SetData,
+    Stat,
+    Transaction,
+    TxnResult,
+)
+
+# jute.maxbuffer of a server as it comes, less the length, xid and type that go before a request.
+MAX_PAYLOAD_BYTES: Final = 0xFFFFF - 8
+BULK_BYTES: Final = 128 * 1024
+READS_A_REQUEST: Final = 1_000
+WATCHES_A_REQUEST: Final = 5_000
+
+_GET_DATA, _GET_CHILDREN, _EXISTS = 4, 8, 3
+_CREATE, _DELETE, _SET_DATA, _CHECK = 1, 2, 5, 13
+_ERROR: Final = -1
+
+_INT = struct.Struct("!i")
+_LONG = struct.Struct("!q")
+_STAT = struct.Struct("!qqqqiiiqiiq")
+# A multi's item begins with (int type, bool done, int error), and every item that carries anything
+# goes on with an int: an error's code, the length of data or of a path, or a count of children.
+_ITEM_HEADER = struct.Struct("!iBi")
+_ITEM = struct.Struct("!iBii")
+# Of the item of a set: the stat's czxid and version, nothing else.
+_SET_ITEM = struct.Struct("!9xq24xi32x")
+_REPLY_ZXID = struct.Struct("!4xq")
+_END: Final = _ITEM_HEADER.pack(-1, 1, -1)
+
+
+def _acl_open_to_all() -> bytes:
+    scheme, who, every_permission = b"world", b"anyone", 31
+    return b"".join(
+        (
+            _INT.pack(1),
+            _INT.pack(every_permission),
+            _INT.pack(len(scheme)) + scheme,
+            _INT.pack(len(who)) + who,
+        )
+    )
+
+
+_READ_TYPES: Final = {GetData: _GET_DATA, GetChildren: _GET_CHILDREN, Exists: _EXISTS}
+_WRITE_TYPES: Final = {Create: _CREATE, Delete: _DELETE, SetData: _SET_DATA, Check: _CHECK}
+
+# What follows a created znode's data, by (ephemeral, sequential).
+_CREATE_TAILS: Final = {
+    (ephemeral, sequential): _acl_open_to_all() + _INT.pack(ephemeral + 2 * sequential)
+    for ephemeral in (False, True)
+    for sequential in (False, True)
+}
+
+_RESULT_CODES: Final[dict[int, ResultCode]] = {
+    **{int(code): code for code in ResultCode},
+    -6: ResultCode.MARSHALLINGERROR,  # UNIMPLEMENTED: the server does not know the request
+    -118: ResultCode.CONNECTIONLOSS,  # SESSIONMOVED: another server answers for the session now
+}
+
+_new_tuple = tuple.__new__
+_settling = threading.Lock()
+
+
+def result_code(number: int) -> ResultCode:
+    """ZooKeeper's number as a ResultCode; one that is not in the list counts as SYSTEMERROR."""
+    return _RESULT_CODES.get(number, ResultCode.SYSTEMERROR)
+
+
+class Chroot:
+    """Turns paths of the store into ZooKeeper's own, and back."""
+
+    __slots__ = ("_bytes", "path")
+
+    def __init__(self, path: str) -> None:
+        """``path`` is "" or begins with a slash and ends without one."""
+        self.path = path
+        self._bytes = path.encode()
+
+    def add(self, path: str) -> bytes:
+        """The full path, encoded; "/" is the chroot itself."""
+        if path == "/" and self._bytes:
+            return self._bytes
+        return self._bytes + path.encode()
+
+    def strip(self, full_path: str) -> str:
+        """The path as the store's users know it."""
+        return full_path[len(self.path) :] or "/"
+
+
+class Listener(Protocol):
+    """Who hears that a request has its answer, or has lost it."""
+
+    def settled(self, request: Request) -> None:
+        """``request.code`` and ``request.reply`` are final, until it is sent again."""
+        ...
+
+
+class Request:
+    """One request and its answer.
+
+    ``code`` is None until the answer is there, OK when ``reply`` holds it, CONNECTIONLOSS when the
+    connection went first, or the error of the request as a whole. ``error`` is what went wrong on
+    this side while the answer was read.
+    """
+
+    type: int
+    __slots__ = ("code", "error", "listener", "payload", "reply", "type")
+
+    def __init__(self, payload: bytes) -> None:
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            raise OperationTooBig(
+                f"a request of {len(payload)} bytes is more than the {MAX_PAYLOAD_BYTES} that "
+                "ZooKeeper takes; it was not sent"
+            )
+        self.payload = payload
+        self.listener: Listener | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Become unanswered, to be sent again."""
+        self.code: ResultCode | None = None
+        self.reply: Any = None
+        self.error: Exception | None = None
+
+    def serialize(self) -> bytes:
+        """What follows the request's type on the wire."""
+        return self.payload
+
+    def deserialize(self, buffer: bytes, offset: int) -> Any:
+        """Read the answer; ``buffer`` begins with the reply's header."""
+        raise NotImplementedError
+
+    def set(self, reply: Any) -> None:
+        """Kazoo's call when the answer has been read."""
+        self.settle(ResultCode.OK, reply)
+
+    def set_exception(self, error: Exception) -> None:
+        """Kazoo's call for an error, which may come twice."""
+        number = getattr(error, "code", None)
+        if number is None:
+            self.error = error
+        self.settle(ResultCode.SYSTEMERROR if number is None else result_code(number), None)
+
+    def settle(self, code: ResultCode, reply: Any) -> None:
+        """Take the answer, once."""
+        with _settling:
+            if self.code is not None:
+                return
+            self.reply = reply
+            self.code = code
+        if self.listener is not None:
+            self.listener.settled(self)
+
+
+class MultiRead(Request):
+    """Many reads in one request (ZooKeeper 3.6 or newer). It arms no watch."""
+
+    type = 22
+    __slots__ = ("_ops",)
+
+    def __init__(self, ops: Sequence[ReadOp], payload: bytes) -> None:
+        super().__init__(payload)
+        self._ops = ops
+
+    @property
+    def count(self) -> int:
+        """How many operations it holds."""
+        return len(self._ops)
+
+    def deserialize(self, buffer: bytes, offset: int) -> list[ReadResult]:
+        """One result per operation; an Exists is a GetData whose data nobody wants."""
+        results: list[ReadResult] = []
+        add, item, stat_of = results.append, _ITEM.unpack_from, _STAT.unpack_from
+        ok = ResultCode.OK
+        for op in self._ops:
+            kind, _, _, number = item(buffer, offset)
+            offset += 13
+            if kind == _GET_DATA:
+                data = None
+                if number >= 0:
+                    data = buffer[offset : offset + number]
+                    offset += number
+                stat = _new_tuple(Stat, stat_of(buffer, offset))
+                offset += 68
+                add(ReadResult(ok, None if type(op) is Exists else data, stat))
+            elif kind == _ERROR:
+                add(ReadResult(result_code(number)))
+            else:
+                children, offset = _read_strings(buffer, offset, number)
+                add(ReadResult(ok, children=children))
+        return results
+
+
+def multi_reads(ops: Sequence[ReadOp], chroot: Chroot) -> Iterator[MultiRead]:
+    """Spread a wave over requests of at most 1,000 operations and 128 KiB."""
+    pack, add_chroot = _ITEM.pack, chroot.add
+    parts: list[bytes] = []
+    first = size = 0
+    for index, op in enumerate(ops):
+        full_path = add_chroot(op.path)
+        length = len(full_path)
+        if index - first == READS_A_REQUEST or (parts and size + length + 23 > BULK_BYTES):
+            yield MultiRead(ops[first:index], b"".join((*parts, _END)))
+            parts, first, size = [], index, 0
+        kind = _GET_CHILDREN if type(op) is GetChildren else _GET_DATA
+        parts += (pack(kind, 0, -1, length), full_path, b"\0")
+        size += length + 14
+    if parts:
+        yield MultiRead(ops[first:], b"".join((*parts, _END)))
+
+
+class SingleRead(Request):
+    """One read as a request of its own, which ZooKeeper answers and watches in one step.
+
+    ``on_read`` is called by whoever reads the answer, before any event that follows it is read.
+    """
+
+    __slots__ = ("_on_read", "op")
+
+    def __init__(
+        self, op: ReadOp, chroot: Chroot, on_read: Callable[[ReadOp, ReadResult], None]
+    ) -> None:
+        super().__init__(b"%b%b" % (_string(chroot.add(op.path)), b"\1" if op.watch else b"\0"))
+        self.op = op
+        self._on_read = on_read
+        self.type = _READ_TYPES[type(op)]
+
+    def deserialize(self, buffer: bytes, offset: int) -> ReadResult:
+        """The answer of a znode that is there."""
+        ok = ResultCode.OK
+        if self.type == _EXISTS:
+            return ReadResult(ok, stat=Stat._make(_STAT.unpack_from(buffer, offset)))
+        (number,) = _INT.unpack_from(buffer, offset)
+        offset += 4
+        if self.type == _GET_CHILDREN:
+            return ReadResult(ok, children=_read_strings(buffer, offset, number)[0])
+        data = None
+        if number >= 0:
+            data = buffer[offset : offset + number]
+            offset += number
+        return ReadResult(ok, data, Stat._make(_STAT.unpack_from(buffer, offset)))
+
+    def settle(self, code: ResultCode, reply: Any) -> None:
+        """Take the answer; for an Exists, kazoo makes None of NONODE."""
+        if code is ResultCode.OK and self.code is None:
+            reply = reply or ReadResult(ResultCode.NONODE)
+            self._on_read(self.op, reply)
+        super().settle(code, reply)
+
+
+class Multi(Request):
+    """One transaction, all or nothing."""
+
+    type = 14
+    __slots__ = ("_chroot", "_ops")
+
+    def __init__(self, ops: Transaction, chroot: Chroot) -> None:
+        super().__init__(_transaction_payload(ops, chroot))
+        self._ops = ops
+        self._chroot = chroot
+
+    def deserialize(self, buffer: bytes, offset: int) -> list[TxnResult]:
+        """A list of one result: kazoo walks over what a transaction returns."""
+        if buffer[offset : offset + 4] == b"\xff\xff\xff\xff" and self._ops:
+            return [self._failed(buffer, offset)]
+        (zxid,) = _REPLY_ZXID.unpack_from(buffer, 0)
+        ok = ResultCode.OK
+        results = []
+        for op in self._ops:
+            kind = type(op)
+            if kind is SetData:
+                czxid, version = _SET_ITEM.unpack_from(buffer, offset)
+                offset += 77
+                results.append(OpResult(ok, op.path, version, czxid))
+            elif kind is Create:
+                (length,) = _INT.unpack_from(buffer, offset + 9)
+                offset += 13 + length
+                created = self._chroot.strip(buffer[offset - length : offset].decode())
+                # A multi is one transaction: what it creates has its zxid.
+                results.append(OpResult(ok, created, 0, zxid))
+            else:
+                offset += 9
+                results.append(OpResult(ok, op.path))
+        return [TxnResult(ok, results, zxid=zxid)]
+
+    def result(self) -> TxnResult:
+        """What became of it, or the error of the request as a whole."""
+        if self.reply:
+            return self.reply[0]
+        assert self.code is not None, "asked before its wave was finished"
+        return TxnResult(self.code, [])
+
+    def _failed(self, buffer: bytes, offset: int) -> TxnResult:
+        codes = [
+            result_code(_ITEM.unpack_from(buffer, offset + 13 * index)[3])
+            for index in range(len(self._ops))
+        ]
+        first = next(index for index, code in enumerate(codes) if code is not ResultCode.OK)
+        results = [OpResult(code) for code in codes]
+        return TxnResult(codes[first], results, failed_index=first)
+
+
+def _transaction_payload(ops: Transaction, chroot: Chroot) -> bytes:
+    parts: list[bytes] = []
+    for op in ops:
+        full_path = chroot.add(op.path)
+        parts += (_ITEM.pack(_WRITE_TYPES[type(op)], 0, -1, len(full_path)), full_path)
+        if isinstance(op, SetData):
+            parts += (_buffer(op.data), _INT.pack(op.version))
+        elif isinstance(op, Create):
+            parts += (_buffer(op.data), _CREATE_TAILS[op.ephemeral, op.sequential])
+        else:
+            parts.append(_INT.pack(op.version))
+    parts.append(_END)
+    return b"".join(parts)
+
+
+def set_watches_payload(
+    relative_zxid: int, data: Iterable[bytes], exist: Iterable[bytes], child: Iterable[bytes]
+) -> bytes:
+    """The body of a SetWatches: full paths of present, of absent, and of listed znodes."""
+    parts = [_LONG.pack(relative_zxid)]
+    for full_paths in (list(data), list(exist), list(child)):
+        parts.append(_INT.pack(len(full_paths)))
+        for full_path in full_paths:
+            parts += (_INT.pack(len(full_path)), full_path)
+    return b"".join(parts)
+
+
+def read_watch_event(buffer: bytes, offset: int) -> tuple[int, str]:
+    """The type number and the full path of a watch event."""
+    kind, _, length = struct.unpack_from("!iii", buffer, offset)
+    offset += 12
+    return kind, buffer[offset : offset + length].decode()
+
+
+def _read_strings(buffer: bytes, offset: int, count: int) -> tuple[list[str], int]:
+    strings = []
+    length_of = _INT.unpack_from
+    for _ in range(count):
+        (length,) = length_of(buffer, offset)
+        offset += 4 + length
+        strings.append(buffer[offset - length : offset].decode())
+    return strings, offset
+
+
+def _string(encoded: bytes) -> bytes:
+    return _INT.pack(len(encoded)) + encoded
+
+
+def _buffer(data: bytes | None) -> bytes:
+    return _INT.pack(-1) if data is None else _INT.pack(len(data)) + data
