@@ -1,0 +1,179 @@
+"""The house rules that no linter knows, over every file of the project."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = tuple(
+    tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+)
+NOT_OURS = ("build", "dist", "__pycache__")
+LINE_COLUMNS_MAX = 100
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 400
+MACHINE = re.compile(
+    r"/wor[k]/|/tm[p]/|\.\./share[d]|index-[u]rl|https?://\S*(/simple/|/maven2|registry|mirror)"
+)
+LEFT_OVER = re.compile(r"\b(TO[D]O|FIXM[E]|XX[X])\b")
+# What a test does that can fail: an assertion, or a helper whose name says that it makes one.
+JUDGES = ("Assert(", "raises", "assert_", "check", "expect", "verify", "compare")
+
+
+class Source(NamedTuple):
+    """One Python file. ``name`` is relative to the root, with slashes."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+
+@cache
+def text_files() -> tuple[tuple[str, str], ...]:
+    """(name, text) of all files that people write: no dotted folder but .ci, no recorded data."""
+    found = []
+    for folder, folders, names in os.walk(ROOT):
+        relative = Path(folder).relative_to(ROOT)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in NOT_OURS
+            and not name.endswith(".egg-info")
+            and (not name.startswith(".") or name == ".ci")
+            and (relative / name) != Path("tests/data")
+        )
+        for name in sorted(names):
+            try:
+                found.append(((relative / name).as_posix(), (ROOT / relative / name).read_text()))
+            except UnicodeDecodeError:
+                continue
+    return tuple(found)
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    return tuple(
+        Source(name, text, ast.parse(text, name))
+        for name, text in text_files()
+        if name.endswith(".py")
+    )
+
+
+def product_sources() -> Iterator[Source]:
+    return (source for source in sources() if source.name.split("/")[0] in PRODUCT)
+
+
+def functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def imported_modules(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield (node.module or "").split(".")[0]
+
+
+def lines_that(match: Callable[[str], object]) -> list[str]:
+    return [
+        f"{name}:{number}: {line.strip()[:80]}"
+        for name, text in text_files()
+        for number, line in enumerate(text.splitlines(), 1)
+        if match(line)
+    ]
+
+
+def test_every_file_says_what_it_is_for() -> None:
+    silent = [
+        source.name
+        for source in sources()
+        if not ast.get_docstring(source.tree) and source.text.strip()
+    ]
+    assert silent == []
+
+
+def test_every_package_with_code_is_shipped() -> None:
+    folders = {source.name.rpartition("/")[0].replace("/", ".") for source in product_sources()}
+    assert folders == set(PRODUCT)
+
+
+def test_python_lines_are_short() -> None:
+    long = [
+        f"{source.name}:{number}"
+        for source in sources()
+        for number, line in enumerate(source.text.splitlines(), 1)
+        if len(line) > LINE_COLUMNS_MAX
+    ]
+    assert long == []
+
+
+def test_functions_fit_on_a_screen() -> None:
+    long = [
+        f"{source.name}:{function.lineno}: {function.name}"
+        for source in sources()
+        for function in functions(source)
+        if (function.end_lineno or 0) - function.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+def test_product_files_are_short() -> None:
+    long = {
+        source.name: source.text.count("\n")
+        for source in product_sources()
+        if source.text.count("\n") > FILE_LINES_MAX
+    }
+    assert long == {}
+
+
+def test_no_test_sleeps() -> None:
+    sleepers = [
+        f"{source.name}:{node.lineno}"
+        for source in sources()
+        if source.name.startswith("tests/")
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Attribute | ast.ImportFrom)
+        and ast.unparse(node) in ("time.sleep", "from time import sleep")
+    ]
+    assert sleepers == []
+
+
+def test_every_test_can_fail() -> None:
+    toothless = [
+        f"{source.name}:{function.lineno}: {function.name}"
+        for source in sources()
+        if source.name.startswith("tests/")
+        for function in functions(source)
+        if function.name.startswith("test_")
+        and not any(word in ast.dump(function) for word in JUDGES)
+    ]
+    assert toothless == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    assert lines_that(LEFT_OVER.search) == []
+
+
+def test_nothing_names_a_machine_or_a_registry() -> None:
+    assert lines_that(MACHINE.search) == []
+
+
+def test_only_their_own_files_import_kazoo_and_pyspark() -> None:
+    strangers = [
+        f"{source.name}: {module}"
+        for source in product_sources()
+        for module in imported_modules(source)
+        if (module == "kazoo" and not re.match(r"zk/kazoo_\w+\.py$", source.name))
+        or (module == "pyspark" and not source.name.startswith("replay/"))
+    ]
+    assert strangers == []
