@@ -1,0 +1,392 @@
+"""What only the active controller writes: its election, and everything fenced by its epoch.
+
+Every write is checked against the version of /controller_epoch; every write whose reply was lost
+is settled by reading back. It decides nothing about partitions. Mirrors the fenced part of
+kafka.zk.KafkaZkClient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cluster.errors import ControllerMoved, StateChangeFailed
+from cluster.outcome import WriteOutcome
+from cluster.quirks import NO_QUIRKS, Quirks
+from cluster.types import (
+    INITIAL_CONTROLLER_EPOCH,
+    INITIAL_ZK_VERSION,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicIdReplicaAssignment,
+    TopicPartition,
+)
+from zk.fenced_writes import GROUP_SIZE, FencedWriter
+from zk.kafka_zk_client import KafkaZkClient
+from zk.request_size import GROUP_BYTES
+from zk.store import Create, Delete, GetChildren, OpResult, ResultCode, SetData, Store, WriteOp
+from zk.znode_client import reason, store_error
+from zk.znodes import (
+    ConfigEntityZNode,
+    ControllerEpochZNode,
+    ControllerZNode,
+    DeleteTopicsTopicZNode,
+    IsrChangeNotificationSequenceZNode,
+    LogDirEventNotificationSequenceZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+    TopicPartitionStateZNode,
+    TopicPartitionsZNode,
+    TopicPartitionZNode,
+    TopicZNode,
+)
+
+_Finished = dict[TopicPartition, LeaderAndIsr | StateChangeFailed]
+
+
+class ControllerZkClient:
+    """The active controller's writes.
+
+    ``epoch_zk_version`` is the version of /controller_epoch that the election gave. Methods raise
+    ControllerMoved when it is no longer that, and SessionExpired: either ends the event.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        quirks: Quirks = NO_QUIRKS,
+        group_size: int = GROUP_SIZE,
+        group_bytes: int = GROUP_BYTES,
+    ) -> None:
+        self._store = store
+        self._quirks = quirks
+        self._reader = KafkaZkClient(store)
+        self._fenced = FencedWriter(store, group_size, group_bytes)
+
+    # The election
+
+    def register_controller_and_increment_epoch(
+        self, controller_id: int, now_ms: int
+    ) -> tuple[int, int]:
+        """Become the controller: the new epoch and the version of /controller_epoch.
+
+        One transaction creates /controller, owned by this session, and raises /controller_epoch.
+        Raises ControllerMoved if another broker was first.
+        """
+        epoch, epoch_zk_version = self._current_epoch()
+        ops: list[WriteOp] = [
+            Create(
+                ControllerZNode.path, ControllerZNode.encode(controller_id, now_ms), ephemeral=True
+            ),
+            SetData(
+                ControllerEpochZNode.path, ControllerEpochZNode.encode(epoch + 1), epoch_zk_version
+            ),
+        ]
+        while True:
+            result = self._store.write([ops])[0]
+            if result.code is ResultCode.OK:
+                return epoch + 1, result.results[1].version
+            lost = result.code is ResultCode.CONNECTIONLOSS
+            if not lost and result.code not in (ResultCode.NODEEXISTS, ResultCode.BADVERSION):
+                raise store_error(result.code, ops[max(result.failed_index, 0)].path)
+            won = self._won_after_all(epoch + 1, lost)
+            if won is not None:
+                return epoch + 1, won
+
+    def _current_epoch(self) -> tuple[int, int]:
+        """The epoch and its version; /controller_epoch is created with 0 if it is absent."""
+        current = self._reader.get_controller_epoch()
+        if current is None:
+            data = ControllerEpochZNode.encode(INITIAL_CONTROLLER_EPOCH)
+            if self._reader.create(ControllerEpochZNode.path, data):
+                return INITIAL_CONTROLLER_EPOCH, INITIAL_ZK_VERSION
+            current = self._reader.get_controller_epoch()
+        if current is None:
+            raise store_error(ResultCode.NONODE, ControllerEpochZNode.path)
+        return current
+
+    def _won_after_all(self, new_epoch: int, lost: bool) -> int | None:
+        """The epoch's version if /controller is ours and of this epoch; None to try once more.
+
+        The owner of the ephemeral node says whose it is: the broker id in it may be that of an
+        earlier session of the same broker.
+        """
+        found = self._reader.get_data_and_stat(ControllerZNode.path)
+        if found is None:
+            if lost:
+                return None
+            raise ControllerMoved(
+                f"The ephemeral node at {ControllerZNode.path} went away while checking whether "
+                "the controller election succeeds. Aborting controller startup procedure"
+            )
+        if found[1].ephemeral_owner == self._store.session_id:
+            current = self._reader.get_controller_epoch()
+            if current is None:
+                raise store_error(ResultCode.NONODE, ControllerEpochZNode.path)
+            if current[0] == new_epoch:
+                return current[1]
+        raise ControllerMoved(
+            "Controller moved to another broker. Aborting controller startup procedure"
+        )
+
+    def delete_controller(self, epoch_zk_version: int) -> None:
+        """Give up /controller, so that an election follows."""
+        self._delete([ControllerZNode.path], epoch_zk_version)
+
+    # Partition states
+
+    def create_partition_states(
+        self,
+        states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
+        epoch_zk_version: int,
+    ) -> WriteOutcome:
+        """Create ``partitions``, ``partitions/N`` and ``partitions/N/state``, in three waves.
+
+        What is there of the first two is left by an earlier try and is no failure (hazard C3). A
+        state that is there is adopted if it is what was to be written (hazard C4).
+        """
+        topics = dict.fromkeys(TopicPartitionsZNode.path(tp.topic) for tp in states)
+        for paths in (topics, map(TopicPartitionZNode.path, states)):
+            parents: list[WriteOp] = [Create(path, None) for path in paths]
+            self._fenced.write_until_known(parents, epoch_zk_version)
+        ops = [
+            Create(
+                TopicPartitionStateZNode.path(tp),
+                TopicPartitionStateZNode.encode(state.leader_and_isr, state.controller_epoch),
+            )
+            for tp, state in states.items()
+        ]
+        results = self._fenced.write_until_known(ops, epoch_zk_version)
+        finished: _Finished = {}
+        there: list[TopicPartition] = []
+        for tp, op, result in zip(states, ops, results, strict=True):
+            if result.code is ResultCode.OK:
+                finished[tp] = states[tp].leader_and_isr.with_zk_version(INITIAL_ZK_VERSION)
+            else:
+                finished[tp] = StateChangeFailed(reason(result.code, op.path))
+                if result.code is ResultCode.NODEEXISTS:
+                    there.append(tp)
+        if there and not self._quirks.hazard_c4:
+            self._adopt(there, states, finished)
+        return WriteOutcome(finished)
+
+    def _adopt(
+        self,
+        there: Sequence[TopicPartition],
+        states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
+        finished: _Finished,
+    ) -> None:
+        """Take states that are there for written if they hold what was to be written."""
+        for tp, found in self._reader.get_partition_states(there).values.items():
+            wanted = states[tp]
+            _check_epoch(tp, found, wanted.controller_epoch)
+            if _same(found, wanted.leader_and_isr, wanted.controller_epoch):
+                finished[tp] = found.leader_and_isr
+            else:
+                path = TopicPartitionStateZNode.path(tp)
+                finished[tp] = StateChangeFailed(
+                    f"{reason(ResultCode.NODEEXISTS, path)}: it holds {found}"
+                )
+
+    def update_leader_and_isr(
+        self,
+        states: Mapping[TopicPartition, LeaderAndIsr],
+        controller_epoch: int,
+        epoch_zk_version: int,
+    ) -> WriteOutcome:
+        """Set states whose znodes have the ``zk_version`` given; retry names those that have not.
+
+        Finished states have their new version. Raises ControllerMoved also when a read-back shows
+        the epoch of a newer controller.
+        """
+        finished: _Finished = {}
+        retry: list[TopicPartition] = []
+        perhaps_written: set[TopicPartition] = set()
+        pending = list(states)
+        while pending:
+            ops = [
+                SetData(
+                    TopicPartitionStateZNode.path(tp),
+                    TopicPartitionStateZNode.encode(states[tp], controller_epoch),
+                    states[tp].zk_version,
+                )
+                for tp in pending
+            ]
+            unsettled: list[TopicPartition] = []
+            results = self._fenced.write(ops, epoch_zk_version)
+            for tp, op, result in zip(pending, ops, results, strict=True):
+                if result.code is ResultCode.OK:
+                    finished[tp] = states[tp].with_zk_version(result.version)
+                elif result.code is ResultCode.CONNECTIONLOSS:
+                    perhaps_written.add(tp)
+                    unsettled.append(tp)
+                elif result.code is not ResultCode.BADVERSION:
+                    finished[tp] = StateChangeFailed(reason(result.code, op.path))
+                elif tp in perhaps_written:
+                    unsettled.append(tp)
+                else:
+                    retry.append(tp)
+            pending = self._settle(unsettled, states, controller_epoch, finished, retry)
+        return WriteOutcome(finished, retry)
+
+    def _settle(
+        self,
+        unsettled: Sequence[TopicPartition],
+        states: Mapping[TopicPartition, LeaderAndIsr],
+        controller_epoch: int,
+        finished: _Finished,
+        retry: list[TopicPartition],
+    ) -> list[TopicPartition]:
+        """Read back what may have been written; returns what was not, to be sent again."""
+        if not unsettled:
+            return []
+        read = self._reader.get_partition_states(unsettled)
+        absent = set(read.missing)
+        again = []
+        for tp in unsettled:
+            found, wanted = read.values.get(tp), states[tp]
+            if tp in absent:
+                path = TopicPartitionStateZNode.path(tp)
+                finished[tp] = StateChangeFailed(reason(ResultCode.NONODE, path))
+                continue
+            if found is None:
+                retry.append(tp)
+                continue
+            _check_epoch(tp, found, controller_epoch)
+            zk_version = found.leader_and_isr.zk_version
+            if zk_version == wanted.zk_version + 1 and _same(found, wanted, controller_epoch):
+                finished[tp] = found.leader_and_isr
+            elif zk_version == wanted.zk_version:
+                again.append(tp)
+            else:
+                retry.append(tp)
+        return again
+
+    # Topics
+
+    def set_topic_assignments(
+        self, topics: Sequence[TopicIdReplicaAssignment], epoch_zk_version: int
+    ) -> dict[str, StateChangeFailed]:
+        """Replace the topics' znodes, whatever their versions; returns those that failed."""
+        ops = [
+            SetData(TopicZNode.path(t.topic), TopicZNode.encode(t.topic_id, t.assignment))
+            for t in topics
+        ]
+        results = self._fenced.write_until_known(ops, epoch_zk_version)
+        return {
+            t.topic: StateChangeFailed(reason(result.code, op.path))
+            for t, op, result in zip(topics, ops, results, strict=True)
+            if result.code is not ResultCode.OK
+        }
+
+    def set_topic_assignment(
+        self,
+        topic: str,
+        topic_id: str | None,
+        assignment: Mapping[TopicPartition, ReplicaAssignment],
+        epoch_zk_version: int,
+    ) -> None:
+        """Replace one topic's znode. Raises StoreError if that is not possible, e.g. NONODE."""
+        op = SetData(TopicZNode.path(topic), TopicZNode.encode(topic_id, assignment))
+        self._write_one(op, epoch_zk_version)
+
+    def delete_topic_znode(self, topic: str, epoch_zk_version: int) -> None:
+        """Delete a topic's znode and all below it."""
+        self.delete_recursive(TopicZNode.path(topic), epoch_zk_version)
+
+    def delete_topic_configs(self, topics: Iterable[str], epoch_zk_version: int) -> None:
+        """Delete the topics' overrides."""
+        paths = [ConfigEntityZNode.path("topics", topic) for topic in topics]
+        self._delete(paths, epoch_zk_version)
+
+    # Requests of tools and notices of brokers
+
+    def delete_topic_deletions(self, topics: Iterable[str], epoch_zk_version: int) -> None:
+        """Take the topics off the list of those to be deleted."""
+        self._delete([DeleteTopicsTopicZNode.path(topic) for topic in topics], epoch_zk_version)
+
+    def delete_isr_change_notifications(
+        self, sequence_numbers: Iterable[str], epoch_zk_version: int
+    ) -> None:
+        """Delete the ISR notices of these sequence numbers."""
+        paths = [IsrChangeNotificationSequenceZNode.path(number) for number in sequence_numbers]
+        self._delete(paths, epoch_zk_version)
+
+    def delete_log_dir_event_notifications(
+        self, sequence_numbers: Iterable[str], epoch_zk_version: int
+    ) -> None:
+        """Delete the log dir notices of these sequence numbers."""
+        paths = [LogDirEventNotificationSequenceZNode.path(number) for number in sequence_numbers]
+        self._delete(paths, epoch_zk_version)
+
+    def delete_preferred_replica_election(self, epoch_zk_version: int) -> None:
+        """Delete /admin/preferred_replica_election, if it is there."""
+        self._delete([PreferredReplicaElectionZNode.path], epoch_zk_version)
+
+    def delete_partition_reassignment(self, epoch_zk_version: int) -> None:
+        """Delete /admin/reassign_partitions, if it is there."""
+        self.delete_recursive(ReassignPartitionsZNode.path, epoch_zk_version)
+
+    def set_or_create_partition_reassignment(
+        self, reassignment: Mapping[TopicPartition, Sequence[int]], epoch_zk_version: int
+    ) -> None:
+        """Replace what is still to be reassigned. Raises StoreError if that is not possible."""
+        path, data = ReassignPartitionsZNode.path, ReassignPartitionsZNode.encode(reassignment)
+        result = self._fenced.write_until_known([SetData(path, data)], epoch_zk_version)[0]
+        if result.code is ResultCode.NONODE:
+            self._write_one(Create(path, data), epoch_zk_version)
+        elif result.code is not ResultCode.OK:
+            raise store_error(result.code, path)
+
+    # In general
+
+    def fenced_write(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
+        """Independent writes in order, a result for each; see FencedWriter.write."""
+        return self._fenced.write(ops, epoch_zk_version)
+
+    def delete_recursive(self, path: str, epoch_zk_version: int) -> bool:
+        """Delete a znode and all below it, level by level; False if it is absent."""
+        levels: list[list[str]] = []
+        level = [path]
+        while level:
+            levels.append(level)
+            reads = self._reader.read([GetChildren(parent) for parent in level])
+            if len(levels) == 1 and reads[0].code is ResultCode.NONODE:
+                return False
+            level = [
+                f"{parent}/{child}"
+                for parent, read in zip(level, reads, strict=True)
+                for child in read.children or ()
+            ]
+        for level in reversed(levels):
+            self._delete(level, epoch_zk_version)
+        return True
+
+    def _delete(self, paths: Sequence[str], epoch_zk_version: int) -> None:
+        """Delete znodes; one that is absent is no failure. Raises StoreError for the others."""
+        results = self._fenced.write_until_known([Delete(path) for path in paths], epoch_zk_version)
+        for path, result in zip(paths, results, strict=True):
+            if result.code is not ResultCode.OK and result.code is not ResultCode.NONODE:
+                raise store_error(result.code, path)
+
+    def _write_one(self, op: WriteOp, epoch_zk_version: int) -> None:
+        result = self._fenced.write_until_known([op], epoch_zk_version)[0]
+        if result.code is not ResultCode.OK:
+            raise store_error(result.code, op.path)
+
+
+def _check_epoch(
+    tp: TopicPartition, found: LeaderIsrAndControllerEpoch, controller_epoch: int
+) -> None:
+    if found.controller_epoch > controller_epoch:
+        raise ControllerMoved(
+            f"Leader and isr path written by another controller. The state of {tp} shows "
+            f"controller epoch {found.controller_epoch}, this controller has {controller_epoch}"
+        )
+
+
+def _same(found: LeaderIsrAndControllerEpoch, wanted: LeaderAndIsr, controller_epoch: int) -> bool:
+    return (
+        found.leader_and_isr.equals_ignoring_zk_version(wanted)
+        and found.controller_epoch == controller_epoch
+    )

@@ -1,0 +1,124 @@
+"""Many independent writes under one fence: grouped into transactions, with a result for each.
+
+The fence is operation 0 of every transaction: the version of /controller_epoch. It must not know
+what is written. Kafka 2.8.2 sends one transaction a write (kafka.zk.KafkaZkClient,
+wrapRequestWithControllerEpochCheck); here a transaction holds as many as fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from cluster.errors import ControllerMoved, OperationTooBig
+from zk.request_size import GROUP_BYTES, MAX_TRANSACTION_BYTES, op_size, transaction_size
+from zk.store import Check, Delete, OpResult, ResultCode, Store, Transaction, WriteOp
+from zk.znode_client import store_error
+from zk.znodes import ControllerEpochZNode
+
+GROUP_SIZE: Final = 500
+FAILURES_BEFORE_SINGLES: Final = 3
+
+
+class _Group(NamedTuple):
+    """Indices of operations that go into one transaction, and how often it failed."""
+
+    indices: list[int]
+    failures: int
+
+
+class FencedWriter:
+    """Writes under the fence of one controller epoch.
+
+    ``group_size``: operations in a transaction, at most; 1 is what Kafka does. ``group_bytes``:
+    bytes of a transaction of several operations, at most.
+    """
+
+    def __init__(
+        self, store: Store, group_size: int = GROUP_SIZE, group_bytes: int = GROUP_BYTES
+    ) -> None:
+        assert group_size >= 1
+        self._store = store
+        self._group_size = group_size
+        self._group_bytes = group_bytes
+
+    def write(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
+        """Write all of ``ops`` in order, each for itself; one result per operation.
+
+        A transaction that fails names its first bad operation: the others are sent again without
+        it, and one by one after three failures. CONNECTIONLOSS means that the outcome is unknown.
+        Operations must not depend on one another. Raises ControllerMoved if the fence fails,
+        SessionExpired, and OperationTooBig before anything was sent.
+        """
+        fence = Check(ControllerEpochZNode.path, epoch_zk_version)
+        results: dict[int, OpResult] = {}
+        groups = self._grouped(ops, transaction_size([fence]))
+        while groups:
+            wave: list[Transaction] = [[fence, *(ops[i] for i in g.indices)] for g in groups]
+            again: list[_Group] = []
+            for group, answer in zip(groups, self._store.write(wave), strict=True):
+                if answer.code is ResultCode.OK:
+                    results.update(zip(group.indices, answer.results[1:], strict=True))
+                elif answer.code is ResultCode.SESSIONEXPIRED:
+                    raise store_error(answer.code, fence.path)
+                elif answer.failed_index == 0:
+                    raise ControllerMoved(
+                        "Controller epoch zkVersion check fails. "
+                        f"Expected zkVersion = {epoch_zk_version}"
+                    )
+                elif answer.failed_index > 0:
+                    bad = group.indices[answer.failed_index - 1]
+                    results[bad] = OpResult(answer.code)
+                    again += _without(bad, group)
+                else:
+                    results.update((i, OpResult(answer.code)) for i in group.indices)
+            groups = again
+        return [results[i] for i in range(len(ops))]
+
+    def write_until_known(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
+        """Like write, but sends again what got lost: only for operations that may be repeated.
+
+        A deletion whose reply was lost counts as OK when the znode is gone afterwards. A creation
+        whose reply was lost may come back as NODEEXISTS.
+        """
+        results = self.write(ops, epoch_zk_version)
+        lost = _lost(range(len(ops)), results)
+        while lost:
+            repeated = self.write([ops[i] for i in lost], epoch_zk_version)
+            for i, result in zip(lost, repeated, strict=True):
+                gone = result.code is ResultCode.NONODE and isinstance(ops[i], Delete)
+                results[i] = OpResult(ResultCode.OK, ops[i].path) if gone else result
+            lost = _lost(lost, results)
+        return results
+
+    def _grouped(self, ops: Sequence[WriteOp], fence_bytes: int) -> list[_Group]:
+        groups: list[_Group] = []
+        indices: list[int] = []
+        total = fence_bytes
+        for index, op in enumerate(ops):
+            size = op_size(op)
+            if fence_bytes + size > MAX_TRANSACTION_BYTES:
+                raise OperationTooBig(
+                    f"writing {op.path} takes {size} bytes, more than ZooKeeper takes in a request"
+                )
+            full = len(indices) == self._group_size or total + size > self._group_bytes
+            if indices and full:
+                groups.append(_Group(indices, 0))
+                indices, total = [], fence_bytes
+            indices.append(index)
+            total += size
+        if indices:
+            groups.append(_Group(indices, 0))
+        return groups
+
+
+def _without(bad: int, group: _Group) -> list[_Group]:
+    rest = [index for index in group.indices if index != bad]
+    failures = group.failures + 1
+    if failures >= FAILURES_BEFORE_SINGLES:
+        return [_Group([index], failures) for index in rest]
+    return [_Group(rest, failures)] if rest else []
+
+
+def _lost(indices: Sequence[int], results: Sequence[OpResult]) -> list[int]:
+    return [i for i in indices if results[i].code is ResultCode.CONNECTIONLOSS]
