@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
@@ -36,3 +38,16 @@ def chroot(zookeeper: EmbeddedZooKeeper, zookeeper_client: KazooClient) -> str:
     path = f"/test-{next(_chroot_numbers)}"
     zookeeper_client.create(path)
     return zookeeper.connect_string + path
+
+
+@pytest.fixture
+def environ_without_java(tmp_path: Path) -> dict[str, str]:
+    """This environment on a machine without Java: all of PATH's commands but java's."""
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        for command in Path(folder or ".").glob("*"):
+            link = commands / command.name
+            if not command.name.startswith("java") and not link.is_symlink():
+                link.symlink_to(command)
+    return {**os.environ, "PATH": str(commands), "JAVA_HOME": ""}

