@@ -280,47 +280,44 @@ def _apply_offline(
         if isinstance(stored, StateChangeFailed):
             outcome.failures[tp] = stored
             unmoved.add(tp)
+    without_leader = []
     for move in plan.moves:
         moved = [tp for tp in move.partitions if tp not in unmoved] if unmoved else move.partitions
         for tp in moved:
             previous = context.leaderships.get(tp)
             if previous is None:
-                batch.add_update_metadata_request_for_brokers(
-                    context.live_or_shutting_down_broker_ids, (tp,)
-                )
+                without_leader.append(tp)
                 continue
             stored = written.finished[tp] if tp in plan.updates else previous.leader_and_isr
             assert isinstance(stored, LeaderAndIsr), "failed writes were set aside"
-            _leave_isr(
-                context,
-                plan.replica_id,
-                batch,
-                IsrRemoved(tp, LeaderIsrAndControllerEpoch(stored, context.epoch), previous),
-                outcome,
-            )
+            leadership = LeaderIsrAndControllerEpoch(stored, context.epoch)
+            _leave_isr(context, batch, plan.replica_id, tp, leadership)
+            outcome.isr_removed.append(IsrRemoved(tp, leadership, previous))
         if moved:
             context.put_replica_states(plan.replica_id, moved, ReplicaState.OFFLINE)
             outcome.changes.append(ReplicaMoves(move.from_state, ReplicaState.OFFLINE, moved))
+    if without_leader:
+        batch.add_update_metadata_request_for_brokers(
+            context.live_or_shutting_down_broker_ids, without_leader
+        )
 
 
 def _leave_isr(
     context: ControllerContext,
-    replica_id: int,
     batch: ControllerBrokerRequestBatch,
-    removed: IsrRemoved,
-    outcome: ReplicaOutcome,
+    replica_id: int,
+    tp: TopicPartition,
+    leadership: LeaderIsrAndControllerEpoch,
 ) -> None:
     """Remember the new ISR and, unless the topic is to be deleted, tell the other replicas."""
-    tp = removed.topic_partition
-    context.put_partition_leadership_info(tp, removed.leadership)
-    outcome.isr_removed.append(removed)
+    context.put_partition_leadership_info(tp, leadership)
     if tp.topic in context.topics_to_be_deleted:
         return
     assignment = context.partition_full_replica_assignment(tp)
     batch.add_leader_and_isr_request_for_brokers(
         [r for r in assignment.replicas if r != replica_id],
         tp,
-        removed.leadership,
+        leadership,
         assignment,
         is_new=False,
     )

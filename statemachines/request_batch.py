@@ -58,6 +58,7 @@ class ControllerBrokerRequestBatch:
         self.update_metadata_brokers: set[int] = set()
         self.update_metadata_partitions: dict[TopicPartition, None] = {}
         self._shared: _Shared = ({}, {})
+        self._told: frozenset[int] = frozenset()
 
     @property
     def is_empty(self) -> bool:
@@ -85,6 +86,7 @@ class ControllerBrokerRequestBatch:
         self.update_metadata_brokers = set()
         self.update_metadata_partitions = {}
         self._shared = ({}, {})
+        self._told = frozenset()
 
     def abandon(self, moved: bool) -> None:
         """Give the batch up after a failure; ``moved``: the fence failed (ControllerMoved).
@@ -122,7 +124,7 @@ class ControllerBrokerRequestBatch:
                 states[tp] = self._state(tp, leadership, assignment, True)
             else:
                 states[tp] = state
-        self.update_metadata_brokers |= self.context.live_or_shutting_down_broker_ids
+        self._tell_every_broker()
         self.update_metadata_partitions[tp] = None
 
     def add_leader_and_isr_requests_for_broker(
@@ -152,7 +154,7 @@ class ControllerBrokerRequestBatch:
             metadata[tp] = None
         if states:
             self.leader_and_isr[broker_id] = states
-            self.update_metadata_brokers |= self.context.live_or_shutting_down_broker_ids
+            self._tell_every_broker()
 
     def add_stop_replica_request_for_brokers(
         self, broker_ids: Iterable[int], tp: TopicPartition, delete_partition: bool
@@ -199,6 +201,14 @@ class ControllerBrokerRequestBatch:
             requests.append((broker_id, self._stop_replica_request(broker_id)))
         self.clear()
         return requests
+
+    def _tell_every_broker(self) -> None:
+        """Add every live broker to the recipients of UpdateMetadata; once is enough while the
+        context holds the same set of them."""
+        everyone = self.context.live_or_shutting_down_broker_ids
+        if self._told is not everyone:
+            self.update_metadata_brokers |= everyone
+            self._told = everyone
 
     def _state(
         self,
