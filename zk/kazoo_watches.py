@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from zk.kazoo_wire import (
-    BULK_BYTES,
     WATCHES_A_REQUEST,
     Chroot,
     Request,
     set_watches_payload,
 )
+from zk.request_size import GROUP_BYTES
 from zk.store import Exists, GetChildren, ReadOp, ReadResult, ResultCode, WatchKind
 
 # The kinds of watch that ZooKeeper keeps, as bits: on a znode that is there, on one that is not, on
@@ -171,7 +171,7 @@ def set_watches(
     size = 0
     for path, wanted in watches.items():
         full_path = chroot.add(path)
-        if chunk and (size + 2 * len(full_path) > BULK_BYTES or len(chunk) == WATCHES_A_REQUEST):
+        if chunk and (size + 2 * len(full_path) > GROUP_BYTES or len(chunk) == WATCHES_A_REQUEST):
             yield SetWatches(set_watches_payload(relative_zxid, *vectors), chunk, table)
             chunk, size = {}, 0
             for vector in vectors:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from cluster.errors import OperationTooBig
+from zk.request_size import GROUP_BYTES, MAX_TRANSACTION_BYTES
 from zk.store import (
     Check,
     Create,
@@ -33,9 +34,6 @@ from zk.store import (
     TxnResult,
 )
 
-# jute.maxbuffer of a server as it comes, less the length, xid and type that go before a request.
-MAX_PAYLOAD_BYTES: Final = 0xFFFFF - 8
-BULK_BYTES: Final = 128 * 1024
 READS_A_REQUEST: Final = 1_000
 WATCHES_A_REQUEST: Final = 5_000
 
@@ -134,9 +132,9 @@ class Request:
     __slots__ = ("code", "error", "listener", "payload", "reply", "type")
 
     def __init__(self, payload: bytes) -> None:
-        if len(payload) > MAX_PAYLOAD_BYTES:
+        if len(payload) > MAX_TRANSACTION_BYTES:
             raise OperationTooBig(
-                f"a request of {len(payload)} bytes is more than the {MAX_PAYLOAD_BYTES} that "
+                f"a request of {len(payload)} bytes is more than the {MAX_TRANSACTION_BYTES} that "
                 "ZooKeeper takes; it was not sent"
             )
         self.payload = payload
@@ -226,7 +224,7 @@ def multi_reads(ops: Sequence[ReadOp], chroot: Chroot) -> Iterator[MultiRead]:
     for index, op in enumerate(ops):
         full_path = add_chroot(op.path)
         length = len(full_path)
-        if index - first == READS_A_REQUEST or (parts and size + length + 23 > BULK_BYTES):
+        if index - first == READS_A_REQUEST or (parts and size + length + 23 > GROUP_BYTES):
             yield MultiRead(ops[first:index], b"".join((*parts, _END)))
             parts, first, size = [], index, 0
         kind = _GET_CHILDREN if type(op) is GetChildren else _GET_DATA
