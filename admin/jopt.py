@@ -1,0 +1,143 @@
+"""A parser of command lines that behaves as joptsimple 5 does in Kafka's tools.
+
+One table of options a tool; no abbreviations, ``--name value`` or ``--name=value``, one dash works
+for a whole name too, words that are no options are passed over. Values are converted when asked
+for, as Kafka does, so a wrong number fails only where it is used. Mirrors
+joptsimple.OptionParser(false) and kafka.utils.CommandLineUtils.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from importlib.resources import files
+from typing import Final
+
+from cluster.errors import KlammError, UsageError
+
+VERSION_TEXT: Final = "2.8.2 (Commit:3146c6ff4a24cc24)"
+
+
+class UsageExit(KlammError):
+    """The tool prints ``message`` and its usage to standard error and exits with 1."""
+
+    exit_code = 1
+
+
+class VersionExit(KlammError):
+    """The tool prints its version and exits with 0."""
+
+    exit_code = 0
+
+
+class UncaughtException(UsageError):
+    """An exception that Kafka's tool does not catch: the JVM prints it and exits with 1."""
+
+    def __init__(self, java_class: str, message: str) -> None:
+        super().__init__(message)
+        self.java_class = java_class
+
+
+class Options:
+    """What a command line said: which options are there, and their values as text."""
+
+    def __init__(self, values: Mapping[str, Sequence[str]]) -> None:
+        self._values = values
+
+    def has(self, name: str) -> bool:
+        """True if the option was given."""
+        return name in self._values
+
+    def text(self, name: str) -> str | None:
+        """The value of an option that may be given once; None if it is absent."""
+        values = self._values.get(name)
+        if not values:
+            return None
+        if len(values) > 1:
+            raise UncaughtException(
+                "joptsimple.MultipleArgumentsForOptionException",
+                f"Found multiple arguments for option {name}, but you asked for only one",
+            )
+        return values[0]
+
+    def texts(self, name: str) -> list[str]:
+        """Every value of an option, in order."""
+        return list(self._values.get(name, ()))
+
+    def integer(self, name: str) -> int | None:
+        """The value as a Java int; None if it is absent. Raises UsageError for another text."""
+        text = self.text(name)
+        if text is None:
+            return None
+        digits = text[1:] if text[:1] in ("+", "-") else text
+        if not (digits.isascii() and digits.isdigit()) or not -(2**31) <= int(text) < 2**31:
+            raise UsageError(f"Cannot parse argument '{text}' of option {name}")
+        return int(text)
+
+    # -- kafka.utils.CommandLineUtils
+
+    def require(self, *names: str) -> None:
+        """Exit with usage unless every one of ``names`` is there."""
+        for name in names:
+            if not self.has(name):
+                raise UsageExit(f'Missing required argument "[{name}]"')
+
+    def refuse(self, used: str, invalid: Sequence[str]) -> None:
+        """Exit with usage if ``used`` is there together with one of ``invalid``."""
+        if self.has(used):
+            for name in invalid:
+                if self.has(name):
+                    raise UsageExit(f'Option "[{used}]" can\'t be used with option "[{name}]"')
+
+    def refuse_combination(self, used: Sequence[str], invalid: str, trailing: str) -> None:
+        """Exit with usage if all of ``used`` are there together with ``invalid``."""
+        if all(map(self.has, used)) and self.has(invalid):
+            shown = ",".join(f"[{name}]" for name in used)
+            raise UsageExit(
+                f'Option combination "{shown}" can\'t be used with option "[{invalid}]"{trailing}'
+            )
+
+
+class OptionParser:
+    """The options of one tool: those that take a value and those that do not."""
+
+    def __init__(self, tool: str, with_value: Collection[str], flags: Collection[str]) -> None:
+        self._tool = tool
+        self._with_value = frozenset(with_value)
+        self._flags = frozenset(flags) | {"help", "version"}
+
+    @property
+    def usage(self) -> str:
+        """What ``--help`` prints below its first line, to the byte."""
+        return (files("admin") / "texts" / f"{self._tool}.txt").read_text()
+
+    def parse(self, args: Sequence[str]) -> Options:
+        """Read a command line. Raises UncaughtException as joptsimple does."""
+        values: dict[str, list[str]] = {}
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                break
+            if not word.startswith("-") or word == "-":
+                continue
+            name, _, value = word.lstrip("-" if word.startswith("--") else "-").partition("=")
+            self._check_known(name, is_long=word.startswith("--"))
+            found = values.setdefault(name, [])
+            if name in self._with_value:
+                if not value:
+                    if not rest:
+                        raise UncaughtException(
+                            "joptsimple.OptionMissingRequiredArgumentException",
+                            f"Option {name} requires an argument",
+                        )
+                    value = rest.pop(0)
+                found.append(value)
+        return Options(values)
+
+    def _check_known(self, name: str, *, is_long: bool) -> None:
+        if name in self._with_value or name in self._flags:
+            return
+        shown = name if is_long else name[:1]
+        raise UncaughtException(
+            "joptsimple.UnrecognizedOptionException", f"{shown} is not a recognized option"
+        )

@@ -1,0 +1,180 @@
+"""The options of kafka-topics and which of them go together.
+
+Mirrors kafka.admin.TopicCommand.TopicCommandOptions: the same checks in the same order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from admin.jopt import OptionParser, Options, UncaughtException, UsageExit, VersionExit
+from admin.topic_configs import validate_configs, validate_names
+from cluster.errors import UsageError
+from placement.assign import Assignment
+from placement.broker_metadata import RackAwareMode
+from placement.manual import parse_replica_assignment
+
+_ACTIONS: Final = ("alter", "create", "describe", "list", "delete")
+_REPORTS: Final = (
+    "under-replicated-partitions",
+    "under-min-isr-partitions",
+    "at-min-isr-partitions",
+    "unavailable-partitions",
+)
+_OVERRIDES: Final = "topics-with-overrides"
+
+PARSER: Final = OptionParser(
+    "kafka-topics",
+    with_value=(
+        "bootstrap-server",
+        "command-config",
+        "zookeeper",
+        "topic",
+        "config",
+        "delete-config",
+        "partitions",
+        "replication-factor",
+        "replica-assignment",
+    ),
+    flags=(
+        *_ACTIONS,
+        *_REPORTS,
+        _OVERRIDES,
+        "if-exists",
+        "if-not-exists",
+        "disable-rack-aware",
+        "force",
+        "exclude-internal",
+    ),
+)
+
+
+class TopicCommandOptions:
+    """A checked command line of kafka-topics.
+
+    Raises UsageExit, VersionExit or UncaughtException as the tool does.
+    """
+
+    def __init__(self, args: Sequence[str]) -> None:
+        self.options = PARSER.parse(args)
+        self._check(args)
+
+    @property
+    def action(self) -> str:
+        """The one action that was asked for."""
+        return next(action for action in _ACTIONS if self.options.has(action))
+
+    @property
+    def rack_aware_mode(self) -> RackAwareMode:
+        """Whether racks count when replicas are placed."""
+        disabled = self.options.has("disable-rack-aware")
+        return RackAwareMode.DISABLED if disabled else RackAwareMode.ENFORCED
+
+    def replica_assignment(self) -> Assignment | None:
+        """{partition: replicas} of a manual assignment; None without one."""
+        text = self.options.text("replica-assignment")
+        return parse_replica_assignment(text) if text else None
+
+    def configs_to_add(self) -> dict[str, str]:
+        """Validated overrides by name. Raises UsageError, InvalidConfig."""
+        pairs = [_java_split(text) for text in self.options.texts("config")]
+        if any(len(pair) != 2 for pair in pairs):
+            raise UsageError(
+                "requirement failed: Invalid topic config: all configs to be added must be in the "
+                'format "key=val".'
+            )
+        configs = {name.strip(): value.strip() for name, value in pairs}
+        validate_configs(configs)
+        return configs
+
+    def configs_to_delete(self) -> list[str]:
+        """Names of overrides to remove. Raises InvalidConfig."""
+        names = [text.strip() for text in self.options.texts("delete-config")]
+        validate_names(names)
+        return names
+
+    def topic_filter(self) -> re.Pattern[str] | None:
+        """Which topics an action is about: ``--topic`` is a regular expression, commas are "or"."""
+        text = self.options.text("topic")
+        if text is None:
+            return None
+        pattern = re.sub(r'^["\']+|["\']+$', "", text.strip().replace(",", "|").replace(" ", ""))
+        try:
+            return re.compile(pattern)
+        except re.error as error:
+            raise UncaughtException(
+                "java.lang.RuntimeException", f"{pattern} is an invalid regex."
+            ) from error
+
+    def _check(self, args: Sequence[str]) -> None:
+        options = self.options
+        if not args:
+            raise UsageExit("Create, delete, describe, or change a topic.")
+        if options.has("help"):
+            raise UsageExit("This tool helps to create, delete, describe, or change a topic.")
+        if options.has("version"):
+            raise VersionExit("")
+        if sum(map(options.has, _ACTIONS)) != 1:
+            raise UsageExit(
+                "Command must include exactly one action: "
+                "--list, --describe, --create, --alter or --delete"
+            )
+        if options.has("bootstrap-server") == options.has("zookeeper"):
+            raise UncaughtException(
+                "java.lang.IllegalArgumentException",
+                "Only one of --bootstrap-server or --zookeeper must be specified",
+            )
+        _check_required(options)
+        _check_invalid(options)
+
+
+def _check_required(options: Options) -> None:
+    if options.has("describe") and options.has("if-exists"):
+        options.require("topic")
+    if not options.has("list") and not options.has("describe"):
+        options.require("topic")
+    if (
+        options.has("create")
+        and not options.has("replica-assignment")
+        and options.has("zookeeper")
+    ):
+        options.require("partitions", "replication-factor")
+    if options.has("bootstrap-server") and options.has("alter"):
+        options.refuse_combination(
+            ("bootstrap-server", "config"),
+            "alter",
+            " (the kafka-configs CLI supports altering topic configs with a --bootstrap-server "
+            "option)",
+        )
+        options.require("partitions")
+
+
+def _check_invalid(options: Options) -> None:
+    options.refuse("config", _all_but("alter", "create"))
+    options.refuse("delete-config", [*_all_but("alter"), "bootstrap-server"])
+    options.refuse("partitions", _all_but("alter", "create"))
+    options.refuse("replication-factor", _all_but("create"))
+    options.refuse("replica-assignment", _all_but("create", "alter"))
+    if options.has("create"):
+        options.refuse("replica-assignment", ("partitions", "replication-factor"))
+    for report in _REPORTS:
+        others = [other for other in _REPORTS if other != report]
+        by_zookeeper = ["zookeeper"] if "min-isr" in report else []
+        options.refuse(report, [*_all_but("describe"), *others, _OVERRIDES, *by_zookeeper])
+    options.refuse(_OVERRIDES, [*_all_but("describe"), *_REPORTS])
+    options.refuse("if-exists", _all_but("alter", "delete", "describe"))
+    options.refuse("if-not-exists", _all_but("create"))
+    options.refuse("exclude-internal", _all_but("list", "describe"))
+
+
+def _all_but(*allowed: str) -> list[str]:
+    return [action for action in _ACTIONS if action not in allowed]
+
+
+def _java_split(text: str) -> list[str]:
+    pieces = re.split(r"\s*=\s*", text)
+    while len(pieces) > 1 and not pieces[-1]:
+        pieces.pop()
+    return pieces

@@ -1,0 +1,141 @@
+"""What kafka-topics --describe prints, and which partitions each filter shows.
+
+Values in, text out. Mirrors kafka.admin.TopicCommand's TopicDescription, PartitionDescription and
+DescribeOptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from admin.jopt import Options
+
+
+class Reassignment(msgspec.Struct, frozen=True):
+    """A running reassignment of a partition, as the ListPartitionReassignments API tells it."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
+class PartitionDescription(msgspec.Struct, frozen=True):
+    """One partition of a topic. ``leader`` None: it has none; ``min_isr`` None: not known."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    min_isr: int | None = None
+    marked_for_deletion: bool = False
+    reassignment: Reassignment | None = None
+
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas it is to have: those a running reassignment adds do not count."""
+        moving = self.reassignment
+        if moving and {*moving.adding_replicas, *moving.removing_replicas} & set(self.replicas):
+            return len([r for r in moving.replicas if r not in moving.adding_replicas])
+        return len(self.replicas)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """True if replicas are missing from the ISR."""
+        return self.replication_factor > len(self.isr)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """True if there is no leader, or the ISR is smaller than min.insync.replicas."""
+        return self.leader is None or (self.min_isr is not None and len(self.isr) < self.min_isr)
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """True if the ISR has just min.insync.replicas members."""
+        return self.min_isr == len(self.isr)
+
+    def is_unavailable(self, live_brokers: Collection[int]) -> bool:
+        """True if there is no leader, or it is not live."""
+        return self.leader is None or self.leader not in live_brokers
+
+    @property
+    def text(self) -> str:
+        """Its line, with the newline."""
+        line = (
+            f"\tTopic: {self.topic}\tPartition: {self.partition}"
+            f"\tLeader: {'none' if self.leader is None else self.leader}"
+            f"\tReplicas: {_joined(self.replicas)}\tIsr: {_joined(self.isr)}"
+        )
+        if self.reassignment is not None:
+            line += f"\tAdding Replicas: {_joined(self.reassignment.adding_replicas)}"
+            line += f"\tRemoving Replicas: {_joined(self.reassignment.removing_replicas)}"
+        return f"{line}{_marked(self.marked_for_deletion)}\n"
+
+
+class TopicDescription(msgspec.Struct, frozen=True):
+    """A topic and its partitions in order. ``configs`` are its overrides; ``topic_id`` may lack."""
+
+    topic: str
+    topic_id: str | None
+    configs: Mapping[str, str]
+    partitions: tuple[PartitionDescription, ...]
+    marked_for_deletion: bool = False
+
+    @property
+    def text(self) -> str:
+        """Its line, with the newline. The topic has at least one partition."""
+        topic_id = f"\tTopicId: {self.topic_id}" if self.topic_id else ""
+        configs = ",".join(f"{name}={value}" for name, value in self.configs.items())
+        return (
+            f"Topic: {self.topic}{topic_id}\tPartitionCount: {len(self.partitions)}"
+            f"\tReplicationFactor: {self.partitions[0].replication_factor}"
+            f"\tConfigs: {configs}{_marked(self.marked_for_deletion)}\n"
+        )
+
+
+class DescribeFilter:
+    """What ``--describe`` shows, by the flags that were given."""
+
+    def __init__(self, options: Options, live_brokers: Collection[int]) -> None:
+        self._under_replicated = options.has("under-replicated-partitions")
+        self._unavailable = options.has("unavailable-partitions")
+        self._under_min_isr = options.has("under-min-isr-partitions")
+        self._at_min_isr = options.has("at-min-isr-partitions")
+        self._overrides = options.has("topics-with-overrides")
+        self._live_brokers = live_brokers
+
+    @property
+    def shows_topics(self) -> bool:
+        """True if topics have a line of their own."""
+        return not (
+            self._under_replicated or self._unavailable or self._under_min_isr or self._at_min_isr
+        )
+
+    def shows(self, partition: PartitionDescription) -> bool:
+        """True if this partition's line is shown, where partitions are."""
+        return (
+            self.shows_topics
+            or (self._under_replicated and partition.is_under_replicated)
+            or (self._unavailable and partition.is_unavailable(self._live_brokers))
+            or (self._under_min_isr and partition.is_under_min_isr)
+            or (self._at_min_isr and partition.is_at_min_isr)
+        )
+
+    def text(self, topic: TopicDescription) -> str:
+        """What is shown of a topic."""
+        shown = ""
+        if self.shows_topics and (not self._overrides or topic.configs):
+            shown += topic.text
+        if not self._overrides:
+            shown += "".join(p.text for p in topic.partitions if self.shows(p))
+        return shown
+
+
+def _joined(ids: Collection[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+def _marked(marked_for_deletion: bool) -> str:
+    return "\tMarkedForDeletion: true" if marked_for_deletion else ""

@@ -1,0 +1,149 @@
+"""What Kafka's admin tools do to topics: validate, create, add partitions, change configs.
+
+Works on znodes through KafkaZkClient, whether a controller runs or not; prints nothing. Mirrors
+kafka.zk.AdminZkClient.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Mapping, Sequence
+
+from admin.topic_configs import validate_configs
+from admin.topic_names import has_collision, has_collision_chars, validate_topic_name
+from cluster.errors import InvalidTopic, TopicExists
+from cluster.types import ReplicaAssignment, TopicPartition
+from placement.added_partitions import create_new_partitions_assignment
+from placement.assign import Assignment, assign_replicas_to_brokers
+from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
+from placement.draws import IntSource
+from placement.manual import check_new_topic_assignment
+from zk.kafka_zk_client import KafkaZkClient
+
+_RESERVED_TOPIC_IDS = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
+
+
+def new_topic_id(source: IntSource) -> str:
+    """A random topic id: a version 4 UUID as 22 characters of base64, never a reserved one."""
+    while True:
+        raw = bytearray(source.next_int(256) for _ in range(16))
+        raw[6] = (raw[6] & 0x0F) | 0x40
+        raw[8] = (raw[8] & 0x3F) | 0x80
+        topic_id = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+        if topic_id not in _RESERVED_TOPIC_IDS and not topic_id.startswith("-"):
+            return topic_id
+
+
+def validate_topic_create(
+    topic: str,
+    assignment: Mapping[int, Sequence[int]],
+    configs: Mapping[str, str],
+    existing_topics: Collection[str],
+) -> None:
+    """Refuse what Kafka refuses of a new topic {partition: replicas}, in Kafka's order.
+
+    Raises InvalidTopic, TopicExists, InvalidReplicaAssignment, InvalidConfig.
+    """
+    validate_topic_name(topic)
+    if topic in existing_topics:
+        raise TopicExists(f"Topic '{topic}' already exists.")
+    if has_collision_chars(topic):
+        colliding = sorted(other for other in existing_topics if has_collision(topic, other))
+        if colliding:
+            raise InvalidTopic(
+                f"Topic '{topic}' collides with existing topics: {', '.join(colliding)}"
+            )
+    check_new_topic_assignment(assignment, negative_ids_pass=True)
+    validate_configs(configs)
+
+
+class TopicAdmin:
+    """AdminZkClient's operations on topics. ``source`` draws start index and shift."""
+
+    def __init__(self, client: KafkaZkClient, source: IntSource) -> None:
+        self._client = client
+        self._source = source
+
+    def broker_metadatas(
+        self, mode: RackAwareMode = RackAwareMode.ENFORCED
+    ) -> tuple[BrokerMetadata, ...]:
+        """The live brokers by ascending id. Raises AdminOperationError for mixed racks."""
+        registered = self._client.get_all_brokers_and_epochs_in_cluster().values
+        return broker_metadatas(
+            (BrokerMetadata(id_, found.broker.rack) for id_, found in registered.items()), mode
+        )
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str],
+        mode: RackAwareMode = RackAwareMode.ENFORCED,
+    ) -> Assignment:
+        """Place a new topic on the live brokers and write it; gives {partition: replicas}.
+
+        Raises InvalidPartitions, InvalidReplicationFactor and what
+        ``create_topic_with_assignment`` raises.
+        """
+        assignment = assign_replicas_to_brokers(
+            self.broker_metadatas(mode), partitions, replication_factor, source=self._source
+        )
+        self.create_topic_with_assignment(topic, configs, assignment)
+        return assignment
+
+    def create_topic_with_assignment(
+        self,
+        topic: str,
+        configs: Mapping[str, str],
+        assignment: Mapping[int, Sequence[int]],
+        topic_id: str | None = None,
+    ) -> None:
+        """Validate and write a new topic: its config znode, then its assignment.
+
+        Raises what ``validate_topic_create`` raises; TopicExists also if another was faster.
+        """
+        existing = self._client.get_all_topics_in_cluster()
+        validate_topic_create(topic, assignment, configs, existing)
+        self._client.set_or_create_entity_configs("topics", topic, configs)
+        replicas = {
+            TopicPartition(topic, partition): ReplicaAssignment(tuple(ids))
+            for partition, ids in assignment.items()
+        }
+        if not self._client.create_topic_assignment(topic, topic_id, replicas):
+            raise TopicExists(f"Topic '{topic}' already exists.")
+
+    def add_partitions(
+        self,
+        topic: str,
+        existing: Mapping[int, ReplicaAssignment],
+        num_partitions: int,
+        manual: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        """Bring a topic to ``num_partitions``; ``manual`` are replicas of the new partitions.
+
+        Raises what placement.added_partitions.create_new_partitions_assignment raises.
+        """
+        added = create_new_partitions_assignment(
+            topic, existing, self.broker_metadatas(), num_partitions, manual
+        )
+        combined = {
+            TopicPartition(topic, partition): assignment
+            for partition, assignment in ({**existing, **added}).items()
+        }
+        topic_id = self._client.get_topic_ids_for_topics([topic]).get(topic)
+        self._client.set_topic_assignment(topic, topic_id, combined)
+
+    def change_topic_config(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Replace a topic's overrides and tell the brokers. Raises InvalidConfig."""
+        validate_topic_name(topic)
+        validate_configs(configs)
+        self._client.set_or_create_entity_configs("topics", topic, configs)
+        self._client.create_config_change_notification(f"topics/{topic}")
+
+    def existing_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
+        """The assignment of a topic's partitions, empty if there is no such topic."""
+        found = self._client.get_topic_assignments([topic]).values.get(topic)
+        if found is None:
+            return {}
+        return {tp.partition: assignment for tp, assignment in found.assignment.items()}
