@@ -41,6 +41,8 @@ PORT_TRIES = 20
 PROBE_TIMEOUT_S = 1.0
 PROBE_INTERVAL_S = 0.02
 STOP_TIMEOUT_S = 10.0
+# A server whose parent was killed a moment ago still has to die.
+LOCK_TIMEOUT_S = 2.0
 
 # Of the 280 jars in the wheel, those the server loads.
 _JARS = (
@@ -287,14 +289,25 @@ def _locked(data_dir: Path) -> Iterator[int]:
     """
     descriptor = os.open(data_dir / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        deadline_s = time.monotonic() + LOCK_TIMEOUT_S
+        while not _try_lock(descriptor):
+            if time.monotonic() > deadline_s:
+                raise ZooKeeperUnavailable(
+                    f"another ZooKeeper runs in {data_dir}",
+                    hint="stop it, or choose another directory",
+                )
+            time.sleep(PROBE_INTERVAL_S)
         yield descriptor
-    except BlockingIOError as error:
-        raise ZooKeeperUnavailable(
-            f"another ZooKeeper runs in {data_dir}", hint="stop it, or choose another directory"
-        ) from error
     finally:
         os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _class_path() -> str:
