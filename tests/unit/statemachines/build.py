@@ -80,8 +80,9 @@ def cluster(
             context.put_partition_state(partition, partition_state)
         if partition_state is PartitionState.ONLINE:
             context.put_partition_leadership_info(partition, leadership(replicas[0], 0, replicas))
-        for broker_id in replicas if replica_state is not None else ():
-            context.put_replica_states(broker_id, (partition,), replica_state)
+        if replica_state is not None:
+            for broker_id in replicas:
+                context.put_replica_states(broker_id, (partition,), replica_state)
     return context
 
 
