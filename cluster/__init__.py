@@ -1,1 +1,1 @@
-"""Leaf values of the control plane: no I/O, no clock, no threads; every other folder may import it."""
+"""Leaf values of the control plane: no I/O, clock or threads; every folder may import it."""

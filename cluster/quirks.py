@@ -18,7 +18,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     """Which bugs of 2.8.2 are present. Field ``kafka_NNNNN`` is the switch of KAFKA-NNNNN."""
 
     kafka_12315: bool = False
-    """A request batch is not cleared when the controller moves in mid-event; it never sends again."""
+    """A request batch is not cleared when the controller moves mid-event; it never sends again."""
     kafka_13225: bool = False
     """A dead broker stays in the metadata of the others while any partition is offline."""
     kafka_13461: bool = False

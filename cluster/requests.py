@@ -65,7 +65,7 @@ class UpdateMetadataPartitionState(msgspec.Struct, frozen=True, gc=False):
 
 
 class StopReplicaPartitionState(msgspec.Struct, frozen=True, gc=False):
-    """A replica to stop. ``leader_epoch`` -2 marks the deletion of its topic and skips the check."""
+    """Stop a replica. ``leader_epoch`` -2 marks the deletion of its topic and skips the check."""
 
     topic_partition: TopicPartition
     leader_epoch: int
@@ -146,13 +146,13 @@ class FetchRequest(msgspec.Struct, frozen=True):
 
 
 class FetchResponse(msgspec.Struct, frozen=True):
-    """Partitions that could not be fetched and why; a partition that is missing here was fetched."""
+    """Partitions that could not be fetched, and why; one that is missing here was fetched."""
 
     partition_errors: Mapping[TopicPartition, Errors]
 
 
 class CreatableTopic(msgspec.Struct, frozen=True):
-    """A topic to create. -1 stands for the broker's default; ``assignments`` excludes both counts."""
+    """A topic to create. -1 is the broker's default; ``assignments`` excludes both counts."""
 
     name: str
     num_partitions: int = -1

@@ -58,7 +58,7 @@ class Stat(NamedTuple):
 
 
 class GetData(msgspec.Struct, frozen=True, gc=False):
-    """Read a znode's data and stat; ``watch`` arms a data watch (an exist watch if it is absent)."""
+    """Read a znode's data and stat; ``watch`` arms a data watch (an exist watch if absent)."""
 
     path: str
     watch: bool = False
