@@ -134,6 +134,10 @@ class Wave(Completion):
 class _Handler(SequentialThreadingHandler):
     """Kazoo's threads without its two worker threads, which have nothing to do here."""
 
+    def __init__(self, running: threading.Event) -> None:
+        super().__init__()
+        self._connection_may_run = running
+
     def start(self) -> None:
         self._running = True
 
@@ -150,13 +154,17 @@ class _Handler(SequentialThreadingHandler):
     def select(
         self, readers: Any, writers: Any, _: Any, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As select.select; kazoo's own builds and closes an epoll each time."""
+        """As select.select; kazoo's own builds and closes an epoll each time.
+
+        It returns only while the session is not suspended, so that not even a ping is sent.
+        """
         poll = select.poll()
         for reader in readers:
             poll.register(reader, select.POLLIN)
         for writer in writers:
             poll.register(writer, select.POLLOUT)
         ready = {fd for fd, _ in poll.poll(None if timeout is None else max(0.0, timeout * 1000))}
+        self._connection_may_run.wait()
         return (
             [reader for reader in readers if reader.fileno() in ready],
             [writer for writer in writers if writer.fileno() in ready],
@@ -185,6 +193,8 @@ class KazooSession:
         self._held: list[Wave] = []
         self._dead: ResultCode | None = ResultCode.SESSIONEXPIRED
         self._closed = False
+        self._running = threading.Event()
+        self._running.set()
         self.session_id = 0
         self.watches = WatchTable()
         self.has_multi_read: bool | None = None
@@ -260,6 +270,14 @@ class KazooSession:
             if code not in (ResultCode.OK, ResultCode.NODEEXISTS):
                 raise StoreError(f"cannot create the chroot {path}: {code.name}")
 
+    def suspend(self) -> None:
+        """Stop the connection as a long garbage collection does: nothing is sent or read."""
+        self._running.clear()
+
+    def resume(self) -> None:
+        """Let the connection go on; it learns now if its session has expired meanwhile."""
+        self._running.set()
+
     def close(self) -> None:
         """End the session, so that its ephemeral znodes go at once, and free everything."""
         client = self._begin_to_close()
@@ -278,6 +296,7 @@ class KazooSession:
         with self._lock:
             self._closed = True
             self._listeners = ()
+            self._running.set()
             self._opening.finish()
             return self._client
 
@@ -285,7 +304,7 @@ class KazooSession:
         client = KazooClient(
             hosts=self._hosts,
             timeout=self._session_timeout_ms / 1000,
-            handler=_Handler(),
+            handler=_Handler(self._running),
             connection_retry=KazooRetry(
                 max_tries=-1,
                 delay=_RECONNECT_FIRST_DELAY_S,
