@@ -1,0 +1,218 @@
+"""A ZooKeeper server in memory: transactions, sessions, watches, and hooks for faults.
+
+For the simulated world and for tests: one thread, no I/O, deep-copyable while nobody is inside a
+call. Time comes from the clock handed in and only matters to sessions without a connection.
+Mirrors org.apache.zookeeper.server.{ZooKeeperServer,SessionTracker} as far as a client sees them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.protocols import Clock
+from zk.data_tree import Change, DataTree
+from zk.memory_watches import SavedWatches, WatchTable
+from zk.store import (
+    GetChildren,
+    GetData,
+    ReadOp,
+    ReadResult,
+    ResultCode,
+    SessionEvent,
+    SessionState,
+    StoreEvent,
+    Transaction,
+    TxnResult,
+)
+
+
+class Crashed(BaseException):
+    """Raised by a hook: the caller dies here. No handler of errors catches it."""
+
+
+class LostReply(Exception):
+    """Raised by a hook: the connection breaks here, and the session gets another one.
+
+    From ``before_op`` the operation did not take place, from ``after_op`` it did.
+    """
+
+
+BeforeOp = Callable[[int, ReadOp | Transaction], None]
+AfterOp = Callable[[int, ReadOp | Transaction, ReadResult | TxnResult], None]
+
+
+@dataclass(slots=True)
+class _Session:
+    timeout_ms: float
+    notify: Callable[[StoreEvent], None]
+    disconnected_at_ms: float | None = None
+    watches: SavedWatches | None = None
+    expired: bool = False
+    told: bool = False
+
+
+class MemoryServer:
+    """The server. ``before_op`` and ``after_op`` are called around every read and transaction.
+
+    They get the session's id, the operation (a ReadOp, or the whole transaction) and, after it,
+    the result; they may raise Crashed or LostReply.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.tree = DataTree()
+        self.watches = WatchTable()
+        self.zxid = 0
+        self.before_op: BeforeOp | None = None
+        self.after_op: AfterOp | None = None
+        self._clock = clock
+        self._sessions: dict[int, _Session] = {}
+        self._last_session_id = 0
+
+    # Sessions
+
+    def open_session(self, timeout_ms: float, notify: Callable[[StoreEvent], None]) -> int:
+        """Begin a session and return its id; ``notify`` hears its events."""
+        self.zxid += 1
+        self._last_session_id += 1
+        self._sessions[self._last_session_id] = _Session(timeout_ms, notify)
+        return self._last_session_id
+
+    def close_session(self, session_id: int) -> None:
+        """End a session on its client's wish, or forget one that has ended."""
+        session = self._sessions.pop(session_id)
+        if not session.expired:
+            self._end(session_id)
+
+    def expire_session(self, session_id: int, notify: bool = True) -> None:
+        """End a session as a timeout does.
+
+        Its client hears of it at once, or, without ``notify``, at its next call or connection.
+        """
+        session = self._sessions[session_id]
+        if session.expired:
+            return
+        session.expired = True
+        self._end(session_id)
+        if notify:
+            self.tell_expired(session_id)
+
+    def tell_expired(self, session_id: int) -> None:
+        """Let the client of an expired session know, once."""
+        session = self._sessions[session_id]
+        if session.expired and not session.told:
+            session.told = True
+            session.notify(SessionEvent(SessionState.EXPIRED))
+
+    def disconnect(self, session_id: int, notify: bool = True) -> None:
+        """Cut a session's connection; it expires after its timeout unless it is reconnected."""
+        session = self._sessions[session_id]
+        if session.expired or session.disconnected_at_ms is not None:
+            return
+        session.disconnected_at_ms = self._clock.monotonic_ms()
+        session.watches = self.watches.disarm(session_id, self.tree, self.zxid)
+        if notify:
+            session.notify(SessionEvent(SessionState.DISCONNECTED))
+
+    def reconnect(self, session_id: int) -> None:
+        """Give a session a connection again: it hears what it missed, or that it has expired."""
+        session = self._sessions[session_id]
+        if session.expired:
+            self.tell_expired(session_id)
+            return
+        if session.disconnected_at_ms is None:
+            return
+        session.disconnected_at_ms = None
+        saved, session.watches = session.watches, None
+        assert saved is not None
+        session.notify(SessionEvent(SessionState.CONNECTED))
+        for event in self.watches.rearm(session_id, self.tree, saved):
+            session.notify(event)
+
+    def fail_authentication(self, session_id: int) -> None:
+        """Tell a live session's client that it could not authenticate."""
+        self._sessions[session_id].notify(SessionEvent(SessionState.AUTH_FAILED))
+
+    def next_expiry_ms(self) -> float | None:
+        """When the first session without a connection expires, in the clock's monotonic time."""
+        return min(
+            (
+                session.disconnected_at_ms + session.timeout_ms
+                for session in self._sessions.values()
+                if session.disconnected_at_ms is not None and not session.expired
+            ),
+            default=None,
+        )
+
+    def expire_due(self) -> list[int]:
+        """Expire the sessions whose time is up; returns them. Their clients hear of it later."""
+        now_ms = self._clock.monotonic_ms()
+        due = [
+            session_id
+            for session_id, session in self._sessions.items()
+            if session.disconnected_at_ms is not None
+            and not session.expired
+            and session.disconnected_at_ms + session.timeout_ms <= now_ms
+        ]
+        for session_id in due:
+            self.expire_session(session_id, notify=False)
+        return due
+
+    def is_connected(self, session_id: int) -> bool:
+        """True if the session is alive and has a connection."""
+        session = self._sessions.get(session_id)
+        return session is not None and not session.expired and session.disconnected_at_ms is None
+
+    def is_alive(self, session_id: int) -> bool:
+        """True if the session has not ended, with or without a connection."""
+        session = self._sessions.get(session_id)
+        return session is not None and not session.expired
+
+    def _end(self, session_id: int) -> None:
+        self.watches.disarm(session_id, self.tree, self.zxid)
+        self.zxid += 1
+        changes = self.tree.remove_ephemerals(session_id, self.zxid)
+        self._deliver(changes)
+
+    # Operations of a connected session
+
+    def read(self, session_id: int, op: ReadOp) -> ReadResult:
+        """Do one read and arm its watch."""
+        node = self.tree.nodes.get(op.path)
+        if node is None:
+            if op.watch and not isinstance(op, GetChildren):
+                self.watches.watch_data(op.path, session_id)
+            return ReadResult(ResultCode.NONODE)
+        if isinstance(op, GetChildren):
+            if op.watch:
+                self.watches.watch_children(op.path, session_id)
+            return ReadResult(ResultCode.OK, children=sorted(node.children or ()))
+        if op.watch:
+            self.watches.watch_data(op.path, session_id)
+        data = node.data if isinstance(op, GetData) else None
+        return ReadResult(ResultCode.OK, data, node.stat())
+
+    def commit(self, session_id: int, transaction: Transaction) -> TxnResult:
+        """Do one transaction; whoever watches hears of it before this returns."""
+        self.zxid += 1
+        result, changes = self.tree.apply(transaction, session_id, self.zxid, self._clock.now_ms())
+        if changes:
+            self._deliver(changes)
+        return result
+
+    def _deliver(self, changes: list[Change]) -> None:
+        for session_id, event in self.watches.fire(changes):
+            self._sessions[session_id].notify(event)
+
+    def fingerprint(self) -> str:
+        """A digest of everything: tree, watches, sessions. Equal states have equal digests."""
+        digest = hashlib.blake2b(digest_size=16)
+        for path, node in self.tree.items():
+            digest.update(repr((path, node.data, node.stat(), node.creations)).encode())
+        sessions = [
+            (session_id, s.timeout_ms, s.disconnected_at_ms, s.watches, s.expired, s.told)
+            for session_id, s in self._sessions.items()
+        ]
+        digest.update(repr((self.zxid, self.watches.armed(), sessions)).encode())
+        return digest.hexdigest()
