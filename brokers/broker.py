@@ -35,9 +35,10 @@ from cluster.requests import (
     UpdateMetadataResponse,
 )
 from cluster.types import NO_BROKER_EPOCH
-from cluster.types import Broker as BrokerInfo
+from cluster.types import Broker as RegisteredBroker
 from zk.kafka_zk_client import KafkaZkClient
 from zk.store import Store
+from zk.znodes import BrokerInfo
 
 
 class Broker:
@@ -48,7 +49,7 @@ class Broker:
 
     def __init__(
         self,
-        info: BrokerInfo,
+        info: RegisteredBroker,
         store: Store,
         transport: Transport,
         clock: Clock,
@@ -81,7 +82,7 @@ class Broker:
     def startup(self) -> int:
         """Make the top-level znodes and register; returns the broker epoch.
 
-        Raises what ``KafkaZkClient.register_broker`` does when another session holds the id.
+        Raises NodeExists while another session holds the id, e.g. that of a broker just killed.
         """
         self._zk.create_top_level_paths()
         return self._register()
@@ -100,7 +101,8 @@ class Broker:
         self.broker_epoch = broker_epoch
 
     def _register(self) -> int:
-        self.on_registered(self._zk.register_broker(self.info))
+        info = BrokerInfo(self.info)
+        self.on_registered(self._zk.register_broker(info, self._clock.now_ms()))
         return self.broker_epoch
 
     # -- messages and timers
@@ -143,6 +145,10 @@ class Broker:
             self._propose_at_ms = None
             self.replica_manager.propose_waiting()
         self._send_what_is_due()
+
+    def begin_shutdown(self) -> None:
+        """From now on this broker follows without fetching, so that it cannot rejoin an ISR."""
+        self.replica_manager.is_shutting_down = True
 
     def hold_catch_up(self) -> None:
         """From now on followers do not fetch, so that nothing joins an ISR through them."""

@@ -42,7 +42,8 @@ class ReplicaManager:
     """The hosted partitions of one broker.
 
     ``partitions`` are those that can be used, ``offline_partitions`` those whose log directory
-    failed. ``controller_epoch`` is the highest seen in any request.
+    failed. ``controller_epoch`` is the highest seen in any request. ``is_shutting_down``: replicas
+    that become followers are no longer fetched.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class ReplicaManager:
         self.broker_id = broker_id
         self.log_dirs = log_dirs
         self.controller_epoch = 0
+        self.is_shutting_down = False
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline_partitions: dict[TopicPartition, None] = {}
         self._metadata_cache = metadata_cache
@@ -134,7 +136,7 @@ class ReplicaManager:
             # can be applied when it comes again.
             if state.leader in alive:
                 self._apply(partition, state)
-                if broker_id in state.isr:
+                if broker_id in state.isr or self.is_shutting_down:
                     self._fetchers.remove(tp)
                 else:
                     self._fetchers.add(tp, state.leader, state.leader_epoch)

@@ -1,0 +1,259 @@
+"""How a leader asks the controller for ISR expansions, and what it does with each answer.
+
+Sources: Partition.{maybeExpandIsr, handleAlterIsrResponse}, DefaultAlterIsrManager,
+BrokerToControllerChannelManager.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers.partition import Partition
+from cluster.api_errors import Errors
+from cluster.requests import (
+    Address,
+    AlterIsrRequest,
+    AlterIsrResponse,
+    FetchRequest,
+    Message,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+)
+from cluster.types import LeaderAndIsr
+from tests.unit.brokers.network import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    T0,
+    T1,
+    Network,
+    leader_and_isr,
+    state,
+    update_metadata,
+)
+
+BROKER_EPOCH = 50
+REPLICAS = (1, 2, 3)
+ASKED = LeaderAndIsr(1, 3, (1, 2), 7)
+
+
+@pytest.fixture
+def network() -> Network:
+    """Broker 1 leads t-0 and t-1 at epoch 3, alone in both ISRs; brokers 2 and 3 follow."""
+    network = Network()
+    network.add(1, broker_epoch=BROKER_EPOCH)
+    network.request(1, update_metadata())
+    alone = [state(tp, isr=(1,), replicas=REPLICAS) for tp in (T0, T1)]
+    network.request(1, leader_and_isr(*alone))
+    return network
+
+
+def fetch(network: Network, replica_id: int, *tps: object, leader_epoch: int = 3) -> None:
+    body = FetchRequest(replica_id, {tp: leader_epoch for tp in tps or (T0,)})  # type: ignore[misc]
+    network.request(1, body, Address("broker", replica_id))
+
+
+def asked(network: Network) -> list[Message]:
+    return network.alter_isr_requests()
+
+
+def items(message: Message) -> dict[object, LeaderAndIsr]:
+    assert isinstance(message.body, AlterIsrRequest)
+    return dict(message.body.partitions)
+
+
+def answer(network: Network, *, error: Errors = Errors.NONE, nth: int = -1, **each: object) -> None:
+    """Answer a request; ``each`` maps t0, t1 to a state or an error."""
+    names = {"t0": T0, "t1": T1}
+    partitions = {names[name]: value for name, value in each.items()}
+    network.answer(asked(network)[nth], AlterIsrResponse(error, partitions))  # type: ignore[arg-type]
+
+
+def hosted(network: Network) -> Partition:
+    return network.brokers[1].replica_manager.partitions[T0]
+
+
+def test_a_follower_that_fetched_at_the_leaders_epoch_is_proposed_at_the_end(
+    network: Network,
+) -> None:
+    fetch(network, 2)
+    (message,) = asked(network)
+    assert message.destination == Address("controller", CONTROLLER)
+    assert message.body == AlterIsrRequest(1, BROKER_EPOCH, {T0: ASKED})
+    answer(network, t0=LeaderAndIsr(1, 3, (1, 2), 8))
+    assert hosted(network).leader_and_isr == LeaderAndIsr(1, 3, (1, 2), 8)
+    assert hosted(network).pending is None
+
+
+@pytest.mark.parametrize(("replica_id", "leader_epoch"), [(9, 3), (1, 3), (2, 2), (2, 4)], ids=str)
+def test_nobody_else_is_proposed(network: Network, replica_id: int, leader_epoch: int) -> None:
+    fetch(network, replica_id, leader_epoch=leader_epoch)
+    assert asked(network) == []
+
+
+def test_a_member_of_the_isr_is_not_proposed_again(network: Network) -> None:
+    fetch(network, 2)
+    answer(network, t0=LeaderAndIsr(1, 3, (1, 2), 8))
+    fetch(network, 2)
+    assert len(asked(network)) == 1
+
+
+def test_one_replica_at_a_time_joins_an_isr(network: Network) -> None:
+    fetch(network, 3)
+    fetch(network, 2)
+    assert len(asked(network)) == 1
+    answer(network, t0=LeaderAndIsr(1, 3, (1, 3), 8))
+    assert items(asked(network)[1]) == {T0: LeaderAndIsr(1, 3, (1, 3, 2), 8)}
+
+
+def test_a_fetch_of_many_partitions_makes_one_request(network: Network) -> None:
+    fetch(network, 2, T0, T1)
+    assert [list(items(message)) for message in asked(network)] == [[T0, T1]]
+
+
+def test_one_request_is_in_flight_and_the_next_takes_everything_that_waits(
+    network: Network,
+) -> None:
+    fetch(network, 2, T0)
+    fetch(network, 2, T1)
+    assert [list(items(message)) for message in asked(network)] == [[T0]]
+    answer(network, t0=LeaderAndIsr(1, 3, (1, 2), 8))
+    assert [list(items(message)) for message in asked(network)] == [[T0], [T1]]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        Errors.FENCED_LEADER_EPOCH,
+        Errors.INVALID_UPDATE_VERSION,
+    ],
+)
+def test_a_final_refusal_leaves_the_partition_to_the_controller(
+    network: Network, refusal: Errors
+) -> None:
+    fetch(network, 2)
+    answer(network, t0=refusal)
+    fetch(network, 3)
+    network.pass_time(60_000)
+    assert len(asked(network)) == 1
+    assert hosted(network).leader_and_isr == LeaderAndIsr(1, 3, (1,), 7)
+    newer = state(leader_epoch=4, isr=(1,), zk_version=9, replicas=REPLICAS)
+    network.request(1, leader_and_isr(newer))
+    fetch(network, 3, leader_epoch=4)
+    assert items(asked(network)[-1]) == {T0: LeaderAndIsr(1, 4, (1, 3), 9)}
+
+
+def test_any_other_refusal_is_asked_again_with_the_followers_next_fetch(network: Network) -> None:
+    fetch(network, 2)
+    answer(network, t0=Errors.UNKNOWN_SERVER_ERROR)
+    assert len(asked(network)) == 1
+    network.pass_time(500)
+    assert items(asked(network)[-1]) == {T0: ASKED}
+    assert len(asked(network)) == 2
+
+
+def test_a_refused_replica_that_died_is_proposed_when_it_lives_again(network: Network) -> None:
+    fetch(network, 2)
+    network.request(1, update_metadata(live=(0, 1, 3)))
+    answer(network, t0=Errors.UNKNOWN_SERVER_ERROR)
+    network.pass_time(60_000)
+    assert len(asked(network)) == 1
+    network.request(1, update_metadata())
+    assert [items(message) for message in asked(network)] == [{T0: ASKED}] * 2
+
+
+@pytest.mark.parametrize(
+    "error", [Errors.NOT_CONTROLLER, Errors.STALE_BROKER_EPOCH, Errors.UNKNOWN_SERVER_ERROR]
+)
+def test_an_error_of_the_whole_request_is_retried_with_the_broker_epoch_of_then(
+    network: Network, error: Errors
+) -> None:
+    fetch(network, 2)
+    answer(network, error=error)
+    network.brokers[1].on_registered(BROKER_EPOCH + 1)
+    network.pass_time(49)
+    assert len(asked(network)) == 1
+    network.pass_time(1)
+    assert asked(network)[-1].body == AlterIsrRequest(1, BROKER_EPOCH + 1, {T0: ASKED})
+
+
+@pytest.mark.parametrize(
+    ("controller_id", "controller_epoch"), [(3, CONTROLLER_EPOCH + 1), (0, CONTROLLER_EPOCH + 1)]
+)
+def test_a_request_to_a_deposed_controller_goes_to_the_new_one(
+    network: Network, controller_id: int, controller_epoch: int
+) -> None:
+    fetch(network, 2)
+    newer = update_metadata(controller_id=controller_id, controller_epoch=controller_epoch)
+    network.request(1, newer)
+    assert [message.destination.id for message in asked(network)] == [CONTROLLER, controller_id]
+    answer(network, nth=0, t0=LeaderAndIsr(1, 3, (1, 2), 8))
+    assert hosted(network).pending == ASKED
+    answer(network, nth=1, t0=LeaderAndIsr(1, 3, (1, 2), 8))
+    assert hosted(network).leader_and_isr == LeaderAndIsr(1, 3, (1, 2), 8)
+
+
+def test_a_lost_answer_is_asked_for_again_after_the_request_timeout(network: Network) -> None:
+    fetch(network, 2)
+    network.pass_time(29_999)
+    assert len(asked(network)) == 1
+    network.pass_time(1)
+    assert [items(message) for message in asked(network)] == [{T0: ASKED}] * 2
+    assert network.brokers[1].next_due_ms() == network.clock.time_ms + 30_000
+
+
+def test_nothing_is_asked_before_a_controller_is_known() -> None:
+    network = Network()
+    network.add(1)
+    network.request(1, leader_and_isr(state(isr=(1,), replicas=REPLICAS)))
+    fetch(network, 2)
+    assert asked(network) == [] and network.brokers[1].next_due_ms() is None
+    network.request(1, update_metadata())
+    assert len(asked(network)) == 1
+
+
+def test_an_answer_that_comes_after_a_new_state_is_ignored(network: Network) -> None:
+    fetch(network, 2)
+    newer = state(leader_epoch=4, isr=(1,), zk_version=9, replicas=REPLICAS)
+    network.request(1, leader_and_isr(newer))
+    answer(network, t0=LeaderAndIsr(1, 3, (1, 2), 8))
+    assert hosted(network).leader_and_isr == LeaderAndIsr(1, 4, (1,), 9)
+    fetch(network, 2, leader_epoch=4)
+    assert items(asked(network)[-1]) == {T0: LeaderAndIsr(1, 4, (1, 2), 9)}
+
+
+@pytest.mark.parametrize(
+    "stale", [LeaderAndIsr(1, 2, (1, 2), 8), LeaderAndIsr(1, 3, (1, 2), 6)], ids=str
+)
+def test_an_answer_older_than_what_is_known_is_not_taken_over(
+    network: Network, stale: LeaderAndIsr
+) -> None:
+    fetch(network, 2)
+    answer(network, t0=stale)
+    assert hosted(network).leader_and_isr == LeaderAndIsr(1, 3, (1,), 7)
+
+
+def test_a_partition_missing_in_the_answer_is_sent_again(network: Network) -> None:
+    fetch(network, 2, T0, T1)
+    answer(network, t1=LeaderAndIsr(1, 3, (1, 2), 8))
+    network.pass_time(50)
+    assert items(asked(network)[-1]) == {T0: ASKED}
+
+
+def test_a_deleted_partition_is_asked_for_no_more(network: Network) -> None:
+    fetch(network, 2, T1)
+    fetch(network, 2, T0)
+    named = StopReplicaPartitionState(T0, -2, True)
+    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    answer(network, t1=LeaderAndIsr(1, 3, (1, 2), 8))
+    assert [list(items(message)) for message in asked(network)] == [[T1]]
+
+
+def test_a_leader_that_becomes_a_follower_proposes_nothing_more(network: Network) -> None:
+    fetch(network, 2, T1)
+    fetch(network, 2, T0)
+    follower = state(leader=2, leader_epoch=4, isr=(2, 1), replicas=REPLICAS)
+    network.request(1, leader_and_isr(follower))
+    answer(network, t1=LeaderAndIsr(1, 3, (1, 2), 8))
+    assert [list(items(message)) for message in asked(network)] == [[T1]]
+    assert hosted(network).leader_and_isr == LeaderAndIsr(2, 4, (2, 1), 7)

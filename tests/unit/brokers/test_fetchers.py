@@ -1,0 +1,183 @@
+"""When a follower fetches, when it asks again, and when it does not ask at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers.config import BrokerConfig
+from cluster.api_errors import Errors
+from cluster.requests import (
+    FetchRequest,
+    FetchResponse,
+    Message,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+)
+from tests.unit.brokers.network import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    T0,
+    T1,
+    Network,
+    leader_and_isr,
+    state,
+    update_metadata,
+)
+
+
+@pytest.fixture
+def network() -> Network:
+    """Broker 2 alone, which knows that brokers 0 to 3 live."""
+    network = Network()
+    network.add(2)
+    network.request(2, update_metadata())
+    return network
+
+
+def follow(network: Network, *, leader: int = 1, leader_epoch: int = 3) -> None:
+    """Broker 2 becomes a follower of t-0 and t-1, outside both ISRs."""
+    states = [state(tp, leader=leader, leader_epoch=leader_epoch, isr=(leader,)) for tp in (T0, T1)]
+    network.request(2, leader_and_isr(*states))
+
+
+def fetched(network: Network) -> list[tuple[int, dict[object, int]]]:
+    """(leader, partitions with epochs) of every fetch sent so far."""
+    found = []
+    for message in network.fetch_requests():
+        assert isinstance(message.body, FetchRequest) and message.body.replica_id == 2
+        found.append((message.destination.id, dict(message.body.partitions)))
+    return found
+
+
+def answer(network: Network, nth: int = -1, **errors: Errors) -> None:
+    """Answer a fetch as its leader; ``errors`` maps t0, t1 to errors."""
+    request = network.fetch_requests()[nth]
+    named = {"t0": T0, "t1": T1}
+    body = FetchResponse({named[name]: error for name, error in errors.items()})
+    reply = Message(request.destination, request.source, request.correlation_id, body)
+    network.brokers[2].receive(reply)
+
+
+def test_a_follower_outside_the_isr_fetches_all_partitions_of_a_leader_at_once(
+    network: Network,
+) -> None:
+    follow(network)
+    assert fetched(network) == [(1, {T0: 3, T1: 3})]
+    answer(network)
+    assert network.brokers[2].next_due_ms() is None
+    assert network.brokers[2].fetchers.partition_count == 0
+
+
+def test_a_follower_in_the_isr_has_nothing_to_fetch(network: Network) -> None:
+    network.request(2, leader_and_isr(state(leader=1, isr=(1, 2))))
+    assert fetched(network) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Errors.UNKNOWN_LEADER_EPOCH,
+        Errors.NOT_LEADER_OR_FOLLOWER,
+        Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        Errors.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_what_the_leader_could_not_serve_is_asked_again_after_the_backoff(
+    network: Network, error: Errors
+) -> None:
+    follow(network)
+    answer(network, t0=error)
+    network.pass_time(999)
+    assert len(fetched(network)) == 1
+    network.pass_time(1)
+    assert fetched(network)[1:] == [(1, {T0: 3})]
+
+
+def test_a_fenced_follower_waits_for_the_controller(network: Network) -> None:
+    follow(network)
+    answer(network, t0=Errors.FENCED_LEADER_EPOCH)
+    network.pass_time(60_000)
+    assert len(fetched(network)) == 1
+    follow(network, leader_epoch=4)
+    assert fetched(network)[1:] == [(1, {T0: 4, T1: 4})]
+
+
+def test_a_new_leader_is_fetched_from_at_once(network: Network) -> None:
+    follow(network)
+    follow(network, leader=3, leader_epoch=4)
+    assert fetched(network)[1:] == [(3, {T0: 4, T1: 4})]
+    answer(network, nth=0)
+    assert network.brokers[2].fetchers.partition_count == 2
+
+
+def test_one_fetch_is_in_flight_and_an_answer_for_an_older_epoch_does_not_count(
+    network: Network,
+) -> None:
+    follow(network)
+    follow(network, leader_epoch=4)
+    assert len(fetched(network)) == 1
+    answer(network)
+    assert fetched(network)[1:] == [(1, {T0: 4, T1: 4})]
+
+
+def test_a_lost_answer_is_asked_for_again_after_the_socket_timeout(network: Network) -> None:
+    follow(network)
+    network.pass_time(29_999)
+    assert len(fetched(network)) == 1
+    network.pass_time(1)
+    assert fetched(network) == [(1, {T0: 3, T1: 3})] * 2
+
+
+def test_a_dead_leader_is_not_asked_until_it_lives_again(network: Network) -> None:
+    follow(network)
+    network.request(2, update_metadata(live=(0, 2, 3)))
+    assert network.brokers[2].next_due_ms() is None
+    network.pass_time(60_000)
+    assert len(fetched(network)) == 1
+    network.request(2, update_metadata())
+    assert fetched(network) == [(1, {T0: 3, T1: 3})] * 2
+
+
+def test_a_stopped_replica_fetches_no_more(network: Network) -> None:
+    follow(network)
+    answer(network, t0=Errors.UNKNOWN_LEADER_EPOCH)
+    stopped = StopReplicaPartitionState(T0, 4, False)
+    network.request(2, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [stopped]))
+    network.pass_time(60_000)
+    assert len(fetched(network)) == 1
+
+
+def test_a_broker_that_is_shutting_down_follows_without_fetching(network: Network) -> None:
+    network.brokers[2].begin_shutdown()
+    follow(network)
+    assert fetched(network) == []
+    assert network.brokers[2].replica_manager.partitions[T0].leader_epoch == 3
+
+
+def test_catching_up_can_be_held_and_released() -> None:
+    network = Network()
+    broker = network.add(2, BrokerConfig(catch_up="held"))
+    network.request(2, update_metadata())
+    follow(network)
+    assert fetched(network) == [] and broker.next_due_ms() is None
+    broker.release_catch_up()
+    assert fetched(network) == [(1, {T0: 3, T1: 3})]
+    answer(network)
+    broker.hold_catch_up()
+    follow(network, leader_epoch=4)
+    assert len(fetched(network)) == 1
+
+
+def test_a_returning_follower_ends_up_in_the_isr_of_its_leader() -> None:
+    network = Network()
+    for broker_id in (1, 2):
+        network.add(broker_id)
+        network.request(broker_id, update_metadata())
+    named = state(leader=1, isr=(1,))
+    network.request(2, leader_and_isr(named))
+    network.deliver()
+    assert network.alter_isr_requests() == []
+    network.request(1, leader_and_isr(named))
+    network.pass_time(1000)
+    (asked,) = network.alter_isr_requests()
+    assert asked.source.id == 1

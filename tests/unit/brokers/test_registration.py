@@ -1,0 +1,170 @@
+"""A broker's registration in ZooKeeper, its configuration, and what it shows of itself."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from brokers.config import BrokerConfig, broker_config
+from brokers.log_dirs import LogDirs
+from brokers.status import replica_status
+from cluster.errors import InvalidConfig, KlammError
+from cluster.requests import Address, AlterIsrRequest, FetchRequest
+from tests.unit.brokers.network import (
+    T0,
+    T1,
+    TOPIC_ID,
+    Network,
+    cached,
+    leader_and_isr,
+    state,
+    update_metadata,
+)
+from zk.kafka_zk_client import KafkaZkClient
+from zk.memory_store import MemoryStore
+from zk.store import Exists
+
+
+def test_startup_makes_the_top_level_znodes_and_registers() -> None:
+    network = Network()
+    broker = network.add(1)
+    epoch = broker.startup()
+    client = KafkaZkClient(MemoryStore(network.zookeeper, 6000))
+    registered = client.get_all_brokers_and_epochs_in_cluster().values
+    assert {b: (r.broker, r.epoch) for b, r in registered.items()} == {1: (broker.info, epoch)}
+    assert broker.broker_epoch == epoch > 0
+    assert client.path_exists("/admin/delete_topics")
+
+
+def test_an_id_that_another_session_holds_is_refused_in_kafkas_words() -> None:
+    network = Network()
+    first = network.add(1).startup()
+    with pytest.raises(KlammError, match="KeeperErrorCode = NodeExists for /brokers/ids/1"):
+        network.add(1).startup()
+    store = MemoryStore(network.zookeeper, 6000)
+    (found,) = store.read([Exists("/brokers/ids/1")])
+    assert found.stat is not None and found.stat.czxid == first
+
+
+def test_after_an_expired_session_the_broker_registers_under_a_greater_epoch() -> None:
+    network = Network()
+    broker = network.add(1)
+    first = broker.startup()
+    network.zookeeper.expire_session(network.stores[1].session_id)
+    second = broker.on_session_expired()
+    assert broker.broker_epoch == second > first
+    client = KafkaZkClient(MemoryStore(network.zookeeper, 6000))
+    assert client.get_sorted_broker_list() == [1]
+
+
+def test_configuration_by_kafkas_names() -> None:
+    properties = {
+        "log.dirs": "a, b",
+        "replica.fetch.backoff.ms": "10",
+        "request.timeout.ms": "20",
+        "replica.socket.timeout.ms": "30",
+        "replica.fetch.wait.max.ms": "40",
+        "num.partitions": "7",
+    }
+    assert broker_config(properties) == BrokerConfig(
+        log_dirs=("a", "b"),
+        replica_fetch_backoff_ms=10,
+        request_timeout_ms=20,
+        replica_socket_timeout_ms=30,
+        replica_fetch_wait_max_ms=40,
+    )
+    assert broker_config({}) == BrokerConfig()
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"replica.fetch.backoff.ms": "soon"},
+        {"request.timeout.ms": "-1"},
+        {"log.dirs": " , "},
+    ],
+    ids=str,
+)
+def test_values_that_do_not_fit_are_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(InvalidConfig):
+        broker_config(properties)
+
+
+def test_a_new_log_goes_where_the_fewest_are() -> None:
+    dirs = LogDirs(("a", "b"))
+    assert [dirs.create_log(is_new=True) for _ in range(3)] == ["a", "b", "a"]
+    dirs.delete_log("a")
+    dirs.delete_log("a")
+    assert dirs.create_log(is_new=True) == "a"
+    dirs.mark_offline("a")
+    assert dirs.create_log(is_new=False) is None
+    assert dirs.create_log(is_new=True) == "b"
+    dirs.mark_offline("b")
+    assert dirs.create_log(is_new=True) is None
+    assert (dirs.offline, dirs.is_online("a"), dirs.is_online("c")) == (("a", "b"), False, False)
+
+
+def leading_one_following_one() -> Network:
+    network = Network()
+    network.add(1, broker_epoch=50)
+    network.request(1, update_metadata(cached(T0)))
+    named = leader_and_isr(state(T0, isr=(1,)), state(T1, leader=2, isr=(2,)))
+    network.request(1, named)
+    network.request(1, named)
+    network.request(1, FetchRequest(2, {T0: 3}), Address("broker", 2))
+    return network
+
+
+def test_status_is_plain_values() -> None:
+    status = leading_one_following_one().brokers[1].status()
+    assert json.loads(json.dumps(status)) == {
+        "id": 1,
+        "rack": None,
+        "end_points": ["PLAINTEXT://localhost:9093"],
+        "broker_epoch": 50,
+        "controller_id": 0,
+        "controller_epoch": 5,
+        "partitions": 2,
+        "leaders": 1,
+        "under_replicated": 1,
+        "offline": 0,
+        "catching_up": 1,
+        "pending_alter_isr": 1,
+        "log_dirs": [{"path": "kafka-logs", "online": True, "logs": 2}],
+        "metadata_cache": {"live_brokers": [0, 1, 2, 3], "topics": 1, "partitions": 1},
+    }
+
+
+def test_status_of_one_replica() -> None:
+    broker = leading_one_following_one().brokers[1]
+    leader = replica_status(broker, T0)
+    assert json.loads(json.dumps(leader)) == {
+        "topic": "t",
+        "partition": 0,
+        "role": "leader",
+        "leader": 1,
+        "leader_epoch": 3,
+        "isr": [1],
+        "zk_version": 7,
+        "pending_isr": [1, 2],
+        "log_dir": "kafka-logs",
+        "topic_id": TOPIC_ID,
+    }
+    follower = replica_status(broker, T1)
+    assert follower is not None and (follower["role"], follower["leader"]) == ("follower", 2)
+    assert replica_status(broker, T0._replace(partition=9)) is None
+    broker.replica_manager.handle_log_dir_failure("kafka-logs")
+    offline = replica_status(broker, T0)
+    assert offline is not None and offline["role"] == "offline"
+    assert broker.status()["offline"] == 2
+
+
+def test_a_copy_of_a_cluster_goes_its_own_way() -> None:
+    network = leading_one_following_one()
+    twin = copy.deepcopy(network)
+    twin.pass_time(30_000)
+    asked = [m for m in twin.sent if isinstance(m.body, AlterIsrRequest)]
+    assert len(asked) == 2 and len(network.alter_isr_requests()) == 1
+    assert network.brokers[1].next_due_ms() == network.clock.time_ms + 30_000
