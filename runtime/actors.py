@@ -1,0 +1,125 @@
+"""Actors on greenlets: the one scheduler that both worlds use.
+
+An actor is anything that takes one event at a time: a broker, a controller, a client. Each event
+runs in its own greenlet, so a store call in the middle of it can give way to other actors. The
+scheduler runs in one thread; from other threads only ``wake`` may be called. It knows nothing of
+Kafka, and it decides nothing: who is next is the caller's choice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from greenlet import getcurrent, greenlet
+
+from cluster.requests import Address
+
+
+class Completion(Protocol):
+    """A result that another thread will deliver."""
+
+    def add_done_callback(self, callback: Callable[[Completion], None]) -> None:
+        """Call ``callback`` once the result is there, at once if it is; from any thread."""
+        ...
+
+
+class Actor:
+    """One actor: its events in order, and the greenlet of the event that it is in the middle of."""
+
+    def __init__(self, address: Address, handle: Callable[[object], None]) -> None:
+        self.address = address
+        self.handle = handle
+        self.inbox: deque[object] = deque()
+        self.paused = False
+        self.stopped = False
+        self.task: greenlet | None = None
+        self.waiting = False
+
+    @property
+    def is_runnable(self) -> bool:
+        """True if it can go on with its event or begin the next one."""
+        if self.paused or self.stopped or self.waiting:
+            return False
+        return self.task is not None or self.has_events()
+
+    def has_events(self) -> bool:
+        """True if an event is waiting to begin."""
+        return bool(self.inbox)
+
+    def run_event(self) -> None:
+        """Take the next event and process it to its end."""
+        self.handle(self.inbox.popleft())
+
+    def next_due_ms(self) -> float | None:
+        """When the actor's next timer is due, in the clock's monotonic milliseconds."""
+        return None
+
+
+class Scheduler:
+    """Resumes one actor at a time. ``on_error`` is told of an event that raised."""
+
+    def __init__(self, on_error: Callable[[Actor, BaseException], None]) -> None:
+        self.actors: dict[Address, Actor] = {}
+        self._on_error = on_error
+        self._current: Actor | None = None
+
+    def add(self, actor: Actor) -> None:
+        """Take an actor in; it replaces one with the same address."""
+        self.actors[actor.address] = actor
+
+    def remove(self, address: Address) -> None:
+        """Let an actor go: what it was doing is never resumed."""
+        actor = self.actors.pop(address, None)
+        if actor is not None:
+            actor.stopped = True
+
+    def runnable(self) -> list[Actor]:
+        """The actors that can go on, in the order they were added."""
+        return [actor for actor in self.actors.values() if actor.is_runnable]
+
+    @property
+    def inside_an_event(self) -> list[Address]:
+        """The actors that are in the middle of an event."""
+        return [a.address for a in self.actors.values() if a.task is not None and not a.stopped]
+
+    def resume(self, actor: Actor) -> None:
+        """Let one actor run until its event ends or it gives way."""
+        task = actor.task
+        if task is None:
+            task = actor.task = greenlet(actor.run_event)
+        self._current = actor
+        try:
+            task.switch()
+        except Exception as error:
+            self._on_error(actor, error)
+        finally:
+            self._current = None
+            if task.dead:
+                actor.task = None
+
+    def give_way(self) -> None:
+        """Called inside an event: let others run before the event goes on."""
+        if self._current is not None:
+            parent = getcurrent().parent
+            assert parent is not None
+            parent.switch()
+
+    def wait(self, completion: Completion, wake: Callable[[Actor], None]) -> None:
+        """Called inside an event: go on when ``completion`` is there.
+
+        ``wake`` is called with the actor, from whichever thread completes; the scheduler's own
+        thread must then call ``woken``.
+        """
+        actor = self._current
+        assert actor is not None, "a store call on the scheduler's thread outside of an event"
+        actor.waiting = True
+        completion.add_done_callback(lambda _: wake(actor))
+        parent = getcurrent().parent
+        assert parent is not None
+        parent.switch()
+
+    def woken(self, actor: Actor) -> None:
+        """What ``actor`` waited for is there."""
+        actor.waiting = False

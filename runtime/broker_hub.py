@@ -1,0 +1,147 @@
+"""The thread that runs every simulated broker of a real-world cluster.
+
+One thread, one greenlet scheduler: a broker's store call is submitted to kazoo and gives way;
+kazoo's callback puts the broker on a thread-safe queue that this thread drains. Mirrors nothing of
+Kafka, where each broker is a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+
+from cluster.protocols import Clock
+from cluster.requests import Address
+from runtime.actors import Actor, Completion, Scheduler
+
+logger = logging.getLogger(__name__)
+
+_IDLE_WAIT_S = 60.0
+
+
+class BrokerHub:
+    """Runs actors on one thread until ``close``; ``call`` and ``post`` may come from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._scheduler = Scheduler(self._failed)
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="broker-hub", daemon=True)
+        self.errors: list[tuple[Address, BaseException]] = []
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop after the event that is running; idempotent."""
+        self._closing = True
+        self._queue.put(lambda: None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def post(self, address: Address, event: object) -> None:
+        """Give an event to an actor; lost if there is no such actor, as a packet would be."""
+        self._queue.put(lambda: self._deliver(address, event))
+
+    def call(self, function: Callable[[], None]) -> Future[None]:
+        """Run ``function`` on the hub's thread, outside of any event."""
+        future: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                function()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+        self._queue.put(run)
+        return future
+
+    def add(self, actor: Actor) -> None:
+        """Take an actor in."""
+        self.call(lambda: self._scheduler.add(actor)).result()
+
+    def remove(self, address: Address) -> None:
+        """Let an actor go at once."""
+        self.call(lambda: self._scheduler.remove(address)).result()
+
+    def set_paused(self, address: Address, paused: bool) -> None:
+        """Keep an actor from going on, or let it."""
+
+        def set_paused() -> None:
+            actor = self._scheduler.actors.get(address)
+            if actor is not None:
+                actor.paused = paused
+
+        self.call(set_paused).result()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """No actor runs meanwhile."""
+        is_held, may_go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            is_held.set()
+            may_go_on.wait()
+
+        self._queue.put(hold)
+        is_held.wait()
+        try:
+            yield
+        finally:
+            may_go_on.set()
+
+    def wait(self, completion: Completion) -> None:
+        """The ``wait`` strategy of the brokers' stores."""
+        self._scheduler.wait(
+            completion, lambda actor: self._queue.put(lambda: self._scheduler.woken(actor))
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no event waits or runs. A paused actor's events do not count."""
+        return self._queue.empty() and not any(
+            (a.inbox or a.task is not None) and not a.paused
+            for a in tuple(self._scheduler.actors.values())
+        )
+
+    def _deliver(self, address: Address, event: object) -> None:
+        actor = self._scheduler.actors.get(address)
+        if actor is not None:
+            actor.inbox.append(event)
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._drain(self._wait_s())
+            for actor in self._scheduler.runnable():
+                self._scheduler.resume(actor)
+
+    def _drain(self, wait_s: float) -> None:
+        try:
+            self._queue.get(timeout=wait_s)()
+            while True:
+                self._queue.get_nowait()()
+        except queue.Empty:
+            return
+
+    def _wait_s(self) -> float:
+        if self._scheduler.runnable():
+            return 0.0
+        now = self._clock.monotonic_ms()
+        due = [
+            due_ms
+            for actor in self._scheduler.actors.values()
+            if not (actor.paused or actor.waiting) and (due_ms := actor.next_due_ms()) is not None
+        ]
+        return max(0.0, (min(due) - now) / 1000) if due else _IDLE_WAIT_S
+
+    def _failed(self, actor: Actor, error: BaseException) -> None:
+        logger.error("%s failed in an event", actor.address, exc_info=error)
+        self.errors.append((actor.address, error))

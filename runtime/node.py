@@ -1,0 +1,247 @@
+"""One machine of a cluster: a broker and, where it is a candidate, its controller.
+
+Broker and controller of a node share one ZooKeeper session, as in Kafka, so one death removes both
+ephemerals. Here they are made and wired, and wrapped as actors; which thread or scheduler runs the
+actors is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from brokers.broker import Broker
+from brokers.config import broker_config
+from cluster import types
+from cluster.errors import SessionExpired, StoreError
+from cluster.protocols import Clock, Journal, Transport
+from cluster.quirks import NO_QUIRKS, Quirks
+from cluster.requests import Address, Message
+from controller.config import ControllerConfig
+from controller.kafka_controller import KafkaController
+from controller.state_change_log import StateChangeLog
+from placement.draws import JavaRandom
+from runtime.actors import Actor
+from zk.store import SessionEvent, SessionState, Store, StoreEvent
+from zk.znode_client import NodeExists
+
+FIRST_PORT = 9092
+REGISTRATION_RETRY_MS = 200.0
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """Event of a broker: register, and let the controller begin to be a candidate."""
+
+    deadline_ms: float
+    """Until when another session may hold the broker's id, in monotonic milliseconds."""
+
+
+@dataclass(frozen=True)
+class ReRegister:
+    """Event of a broker that is no candidate: its session expired."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSpec:
+    """What a cluster is made of. ``racks`` by broker id; times in milliseconds.
+
+    ``candidates`` None: every broker is a controller candidate. ``config``: Kafka's property names.
+    """
+
+    broker_ids: tuple[int, ...]
+    racks: Mapping[int, str] = field(default_factory=dict)
+    candidates: tuple[int, ...] | None = None
+    session_timeout_ms: int = 6000
+    quirks: Quirks = NO_QUIRKS
+    config: Mapping[str, str] = field(default_factory=dict)
+    run_id: str = "run"
+    seed: int = 0
+    journal_messages: bool = False
+
+    def is_candidate(self, broker_id: int) -> bool:
+        """True if this broker may become the controller."""
+        return self.candidates is None or broker_id in self.candidates
+
+    def broker_info(self, broker_id: int) -> types.Broker:
+        """What the broker registers in ZooKeeper."""
+        end_point = types.EndPoint("localhost", FIRST_PORT + broker_id)
+        return types.Broker(broker_id, (end_point,), self.racks.get(broker_id))
+
+    def controller_config(self, broker_id: int) -> ControllerConfig:
+        """What the broker's controller is told."""
+        config = self.config
+        return ControllerConfig(
+            broker_id=broker_id,
+            run_id=self.run_id,
+            num_partitions=int(config.get("num.partitions", "1")),
+            default_replication_factor=int(config.get("default.replication.factor", "1")),
+            unclean_leader_election_enable=config.get("unclean.leader.election.enable") == "true",
+            journal_messages=self.journal_messages,
+        )
+
+
+def rack_map(broker_ids: Sequence[int], racks: Sequence[str]) -> dict[int, str]:
+    """Racks dealt to the brokers in turn; none if ``racks`` is empty."""
+    if not racks:
+        return {}
+    return {broker_id: racks[n % len(racks)] for n, broker_id in enumerate(broker_ids)}
+
+
+@dataclass(kw_only=True)
+class Node:
+    """A broker and its controller (None: it is no candidate)."""
+
+    broker: Broker
+    controller: KafkaController | None
+
+    @property
+    def id(self) -> int:
+        """The broker's id."""
+        return self.broker.info.id
+
+
+def build_node(
+    spec: ClusterSpec,
+    broker_id: int,
+    *,
+    broker_store: Store,
+    controller_store: Store,
+    transport: Transport,
+    clock: Clock,
+    journal: Journal,
+    state_change_log: StateChangeLog | None = None,
+    incarnation: int = 0,
+) -> Node:
+    """Make a node's broker and, if it is a candidate, its controller.
+
+    The two stores are views of one session. ``incarnation`` counts the starts of this broker, so
+    that it does not draw the same numbers again.
+    """
+    info = spec.broker_info(broker_id)
+    broker = Broker(info, broker_store, transport, clock, broker_config(spec.config))
+    if not spec.is_candidate(broker_id):
+        return Node(broker=broker, controller=None)
+    controller = KafkaController(
+        spec.controller_config(broker_id),
+        info,
+        controller_store,
+        transport,
+        clock,
+        journal,
+        broker.metadata_cache,
+        JavaRandom(hash((spec.seed, broker_id, incarnation))),
+        spec.quirks,
+        state_change_log,
+        broker.on_registered,
+    )
+    return Node(broker=broker, controller=controller)
+
+
+class BrokerActor(Actor):
+    """A broker's events: messages, its start, its timers.
+
+    ``on_started`` is called once the broker is registered, or with the error that prevented it.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        clock: Clock,
+        on_started: Callable[[int, Exception | None], None] | None = None,
+    ) -> None:
+        super().__init__(Address("broker", node.id), self._handle)
+        self._node = node
+        self._clock = clock
+        self._on_started = on_started
+        self._retry: tuple[float, StartUp] | None = None
+
+    def receive(self, message: Message) -> None:
+        """Take a message; it is handled later."""
+        self.inbox.append(message)
+
+    def on_store_event(self, event: StoreEvent) -> None:
+        """Take what became of the session of a broker that has no controller to see to it."""
+        if isinstance(event, SessionEvent) and event.state is SessionState.EXPIRED:
+            self.inbox.append(ReRegister())
+
+    def has_events(self) -> bool:
+        """True if a message waits or a timer is due."""
+        due_ms = self.next_due_ms()
+        return bool(self.inbox) or (due_ms is not None and due_ms <= self._clock.monotonic_ms())
+
+    def next_due_ms(self) -> float | None:
+        """When the broker's next timer is due."""
+        due = (self._node.broker.next_due_ms(), self._retry[0] if self._retry else None)
+        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+
+    def run_event(self) -> None:
+        """Handle one message, or what is due."""
+        if self._retry is not None and self._retry[0] <= self._clock.monotonic_ms():
+            (_, again), self._retry = self._retry, None
+            self._start_up(again)
+        elif self.inbox:
+            self._handle(self.inbox.popleft())
+        else:
+            self._node.broker.on_timer()
+
+    def _handle(self, event: object) -> None:
+        match event:
+            case StartUp():
+                self._start_up(event)
+            case ReRegister():
+                self._node.broker.on_session_expired()
+            case Message():
+                self._node.broker.receive(event)
+            case _:
+                raise AssertionError(f"{self.address} cannot handle {event}")
+
+    def _start_up(self, event: StartUp) -> None:
+        try:
+            self._node.broker.startup()
+        except NodeExists as error:
+            now_ms = self._clock.monotonic_ms()
+            if now_ms < event.deadline_ms:
+                self._retry = (now_ms + REGISTRATION_RETRY_MS, event)
+            else:
+                self._tell_started(error)
+        except (StoreError, SessionExpired) as error:
+            self._tell_started(error)
+        else:
+            if self._node.controller is not None:
+                self._node.controller.startup()
+            self._tell_started(None)
+
+    def _tell_started(self, error: Exception | None) -> None:
+        if self._on_started is not None:
+            self._on_started(self._node.id, error)
+        elif error is not None:
+            raise error
+
+
+class ControllerActor(Actor):
+    """A controller whose events are run by a scheduler, in the simulated world."""
+
+    def __init__(self, controller: KafkaController, clock: Clock) -> None:
+        super().__init__(Address("controller", controller.config.broker_id), self._handle)
+        self._controller = controller
+        self._clock = clock
+
+    def receive(self, message: Message) -> None:
+        """Take a message; it is handled later."""
+        self._controller.receive(message)
+
+    def has_events(self) -> bool:
+        """True if an event or a timer is due."""
+        return self._controller.events.has_work()
+
+    def next_due_ms(self) -> float | None:
+        """When the controller's next timer is due."""
+        return self._controller.next_due_ms()
+
+    def run_event(self) -> None:
+        """Process one event."""
+        self._controller.step()
+
+    def _handle(self, event: object) -> None:
+        raise AssertionError(f"{self.address} takes its events from its own queue, not {event}")

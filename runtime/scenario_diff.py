@@ -1,0 +1,116 @@
+"""Compares what klamm did in a scenario with what real Kafka 2.8.2 brokers were recorded to do.
+
+Left out are only the things in which two runs of real Kafka differ as well: which broker wins an
+election, timestamps, ids of topics, the order between partitions and between replicas of a batch,
+the order of an ISR (followers race), how AlterIsr requests are grouped. ``ignore`` of a scenario
+names whole sections.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from runtime.scenario import Json, StepRecord
+
+
+def compare_step(recorded: Json, seen: StepRecord, ignore: Sequence[str] = ()) -> list[str]:
+    """The differences between a recorded step and the same step run by klamm, a line each."""
+    sections = {
+        "tree": _compare_trees(recorded["tree"], seen.tree),
+        "transitions": _compare_transitions(recorded["transitions"], seen.transitions),
+        "requests": _compare_requests(recorded, seen.requests),
+    }
+    return [line for name, lines in sections.items() if name not in ignore for line in lines]
+
+
+def _compare_trees(recorded: Json, seen: Json) -> list[str]:
+    lines = []
+    for path in sorted(recorded.keys() | seen.keys()):
+        expected, actual = (_tree_node(path, tree.get(path)) for tree in (recorded, seen))
+        if expected != actual:
+            lines.append(f"tree {path}: Kafka {_text(expected)}, klamm {_text(actual)}")
+    return lines
+
+
+def _tree_node(path: str, node: Json | None) -> Any:
+    if node is None:
+        return None
+    if path == "/controller":
+        return "ephemeral" if node.get("ephemeral") else "persistent"
+    if path.endswith("/state"):
+        return {**node, "data": _with_sorted_isr(node["data"])}
+    return node
+
+
+def _with_sorted_isr(state: Any) -> Any:
+    return {**state, "isr": sorted(state["isr"])} if isinstance(state, dict) else state
+
+
+def _compare_transitions(recorded: Sequence[Any], seen: Sequence[Any]) -> list[str]:
+    """Transitions in order for each partition and each replica; ``assigned`` is in the tree."""
+    expected, actual = _by_key(recorded), _by_key(seen)
+    return [
+        f"transitions {key}: Kafka {_text(expected.get(key))}, klamm {_text(actual.get(key))}"
+        for key in sorted(expected.keys() | actual.keys())
+        if expected.get(key) != actual.get(key)
+    ]
+
+
+def _by_key(transitions: Sequence[Any]) -> dict[str, list[Any]]:
+    by_key: dict[str, list[Any]] = defaultdict(list)
+    for kind, partition, replica, source, target, *rest in transitions:
+        state = _with_sorted_isr(rest[0]) if rest and "isr" in rest[0] else None
+        if state is not None:
+            state.pop("controller_epoch", None)
+        subject = partition if replica is None else f"{partition} replica {replica}"
+        by_key[subject].append([kind, source, target, state])
+    return by_key
+
+
+def _compare_requests(recorded: Json, seen: Sequence[Json]) -> list[str]:
+    lines = []
+    for api in ("LeaderAndIsr", "StopReplica"):
+        expected, actual = (_rows(requests, api) for requests in (recorded["requests"], seen))
+        lines += [f"{api} only by Kafka: {row} x{n}" for row, n in (expected - actual).items()]
+        lines += [f"{api} only by klamm: {row} x{n}" for row, n in (actual - expected).items()]
+    after_expansion = _has_isr_expansion(recorded)
+    expected, actual = (_metadata(r, after_expansion) for r in (recorded["requests"], seen))
+    lines += [f"UpdateMetadata only by Kafka: {row} x{n}" for row, n in (expected - actual).items()]
+    lines += [f"UpdateMetadata only by klamm: {row} x{n}" for row, n in (actual - expected).items()]
+    return lines
+
+
+def _rows(requests: Sequence[Json], api: str) -> Counter[str]:
+    rows: Counter[str] = Counter()
+    for request in requests:
+        if request["api"] == api:
+            row = {k: v for k, v in request.items() if k not in ("at", "become", "api")}
+            if "isr" in row:
+                row["isr"] = sorted(row["isr"])
+            rows[_text(row)] += 1
+    return rows
+
+
+def _metadata(requests: Sequence[Json], after_expansion: bool) -> Counter[str]:
+    """(broker, number of partitions) of every UpdateMetadata; after ISR expansions only which."""
+    rows = Counter(
+        f"to {broker}: {request['partitions']} partitions"
+        for request in requests
+        if request["api"] == "UpdateMetadata"
+        for broker in request["to"]
+    )
+    return Counter(rows.keys()) if after_expansion else rows
+
+
+def _has_isr_expansion(recorded: Json) -> bool:
+    return any(
+        op == "setData" and path.endswith("/state") and len(data["isr"]) > 1
+        for op, path, _, data, _ in recorded["zk_writes"]
+    )
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, sort_keys=True)

@@ -1,0 +1,210 @@
+"""A whole cluster in one thread on virtual time: the same seed gives the same journal.
+
+Every broker and every controller is an actor; a store call gives way to the others, so any
+interleaving of their ZooKeeper operations can happen. Time stands still while somebody can run.
+Nothing here sleeps, reads the machine's clock or iterates over a set.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import random
+from collections.abc import Callable
+
+from brokers.broker import Broker
+from cluster.errors import KlammError
+from cluster.requests import Address
+from controller.kafka_controller import KafkaController
+from runtime.actors import Actor, Scheduler
+from runtime.clock import VirtualClock
+from runtime.journal import MemoryJournal
+from runtime.node import BrokerActor, ClusterSpec, ControllerActor, Startup, build_node
+from runtime.transport import SimulatedTransport
+from zk.memory_store import MemoryServer, MemoryStore
+
+Chooser = Callable[[int], int]
+
+
+class SimulatedNode:
+    """One machine of the world: its session, and its broker and controller."""
+
+    def __init__(self, store: MemoryStore, broker: Broker, controller: KafkaController | None):
+        self.store = store
+        self.broker = broker
+        self.controller = controller
+
+
+class SimulatedWorld:
+    """A cluster, its ZooKeeper and its network, moved one step at a time.
+
+    A step resumes one actor, or delivers messages, or lets time pass to whatever is due next.
+    ``choose(n)`` picks one of n runnable actors; by default it draws from the seed.
+    """
+
+    def __init__(self, spec: ClusterSpec, *, choose: Chooser | None = None) -> None:
+        self.spec = spec
+        self.clock = VirtualClock()
+        self.rng = random.Random(spec.seed)
+        self.journal = MemoryJournal()
+        self.server = MemoryServer(self.clock)
+        self.transport = SimulatedTransport(self.clock, self.rng)
+        self.scheduler = Scheduler(self._failed)
+        self.nodes: dict[int, SimulatedNode] = {}
+        self.choices: list[int] = []
+        self.errors: list[str] = []
+        self._choose = choose
+        self.incarnations = 0
+
+    # -- the world's own steps
+
+    def step(self) -> bool:
+        """Do one thing; False if nothing can ever happen again without help from outside."""
+        runnable = self.scheduler.runnable()
+        if runnable:
+            index = self._pick(len(runnable))
+            self.choices.append(index)
+            self.scheduler.resume(runnable[index])
+            return True
+        if self.transport.deliver_due():
+            return True
+        due_ms = self.next_due_ms()
+        if due_ms is None:
+            return False
+        self.clock.advance_to(due_ms)
+        self.server.expire_due()
+        return True
+
+    def next_due_ms(self) -> float | None:
+        """When the next timer, message or session expiry is due, in monotonic milliseconds."""
+        due = [self.transport.next_due_ms(), self.server.next_expiry_ms()]
+        due += [a.next_due_ms() for a in self.scheduler.actors.values() if not a.paused]
+        return min((d for d in due if d is not None), default=None)
+
+    def run_until(self, condition: Callable[[], bool], *, timeout_ms: float = 60_000) -> bool:
+        """Step until ``condition`` holds; False if it does not within ``timeout_ms``."""
+        deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        while not condition():
+            if self.clock.monotonic_ms() > deadline_ms or not self.step():
+                return condition()
+        return True
+
+    def run_for(self, duration_ms: float) -> None:
+        """Step until this much time has passed and everything due by then is done."""
+        deadline_ms = self.clock.monotonic_ms() + duration_ms
+        while True:
+            busy = self.scheduler.runnable() or self.transport.in_flight_before(deadline_ms)
+            due_ms = self.next_due_ms()
+            if not busy and (due_ms is None or due_ms > deadline_ms):
+                self.clock.advance_to(deadline_ms)
+                return
+            self.step()
+
+    @property
+    def is_quiescent(self) -> bool:
+        """True if nobody can run and no message is on its way; timers may still be due later."""
+        return not self.scheduler.runnable() and self.transport.next_due_ms() is None
+
+    def _pick(self, count: int) -> int:
+        if self._choose is not None:
+            return self._choose(count)
+        return self.rng.randrange(count)
+
+    def _failed(self, actor: Actor, error: BaseException) -> None:
+        self.errors.append(f"{actor.address}: {type(error).__name__}: {error}")
+
+    # -- nodes and their faults
+
+    def start(self, broker_id: int) -> None:
+        """Start a broker, and its controller if it is a candidate."""
+        if broker_id in self.nodes:
+            raise KlammError(f"broker {broker_id} runs already")
+        self.incarnations += 1
+        store = MemoryStore(
+            self.server, self.spec.session_timeout_ms, yield_control=self.scheduler.give_way
+        )
+        broker, controller = build_node(
+            self.spec,
+            broker_id,
+            store,
+            store,
+            self.transport,
+            self.clock,
+            self.journal,
+            run_id=f"sim-{self.spec.seed}",
+            seed=self.spec.seed * 1_000_003 + self.incarnations,
+        )
+        self.nodes[broker_id] = SimulatedNode(store, broker, controller)
+        broker_actor = BrokerActor(broker, controller, self.clock)
+        self._connect(broker_actor)
+        if controller is not None:
+            self._connect(ControllerActor(controller, self.clock))
+        broker_actor.inbox.append(Startup())
+
+    def kill(self, broker_id: int) -> None:
+        """Crash a node in the middle of whatever it does; its session lives until it times out."""
+        node = self._node(broker_id)
+        self._disconnect(broker_id)
+        node.store.abandon()
+        del self.nodes[broker_id]
+
+    def stop(self, broker_id: int) -> None:
+        """End a node's session cleanly: its ephemerals go at once."""
+        node = self._node(broker_id)
+        self._disconnect(broker_id)
+        node.store.close()
+        del self.nodes[broker_id]
+
+    def pause(self, broker_id: int) -> None:
+        """Freeze a node as a long garbage collection does: no heartbeat leaves it either."""
+        self._node(broker_id).store.suspend()
+        self._set_paused(broker_id, True)
+
+    def resume(self, broker_id: int) -> None:
+        """Let a paused node go on where it was; it learns then that its session is gone."""
+        self._set_paused(broker_id, False)
+        self._node(broker_id).store.resume()
+
+    def expire_session(self, broker_id: int) -> None:
+        """Make ZooKeeper expire the node's session now, paused or not."""
+        self.server.expire_session(self._node(broker_id).store.session_id)
+
+    def _node(self, broker_id: int) -> SimulatedNode:
+        node = self.nodes.get(broker_id)
+        if node is None:
+            raise KlammError(f"broker {broker_id} does not run")
+        return node
+
+    def _connect(self, actor: Actor) -> None:
+        self.scheduler.add(actor)
+        self.transport.register(actor.address, actor.receive)
+
+    def _disconnect(self, broker_id: int) -> None:
+        for role in ("broker", "controller"):
+            address = Address(role, broker_id)
+            self.transport.unregister(address)
+            self.scheduler.remove(address)
+
+    def _set_paused(self, broker_id: int, paused: bool) -> None:
+        for role in ("broker", "controller"):
+            actor = self.scheduler.actors.get(Address(role, broker_id))
+            if actor is not None:
+                actor.paused = paused
+
+    # -- time travel
+
+    def snapshot(self) -> SimulatedWorld:
+        """A copy that goes its own way. Only between events: greenlets cannot be copied."""
+        inside = self.scheduler.inside_an_event
+        assert not inside, f"snapshot while {inside} are inside an event"
+        return copy.deepcopy(self)
+
+    def fingerprint(self) -> str:
+        """A hash that is equal for two worlds that are alike; asserted as ``snapshot`` is."""
+        assert not self.scheduler.inside_an_event
+        digest = hashlib.sha256()
+        digest.update(repr(self.clock.monotonic_ms()).encode())
+        digest.update(repr(self.server.dump()).encode())
+        digest.update(repr(self.transport.in_flight).encode())
+        digest.update(self.journal.to_bytes())
+        return digest.hexdigest()
