@@ -19,7 +19,7 @@ from cluster.requests import (
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
-from cluster.types import LeaderAndIsr
+from cluster.types import LeaderAndIsr, TopicPartition
 from tests.unit.brokers.network import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -47,8 +47,8 @@ def network() -> Network:
     return network
 
 
-def fetch(network: Network, replica_id: int, *tps: object, leader_epoch: int = 3) -> None:
-    body = FetchRequest(replica_id, {tp: leader_epoch for tp in tps or (T0,)})  # type: ignore[misc]
+def fetch(network: Network, replica_id: int, *tps: TopicPartition, leader_epoch: int = 3) -> None:
+    body = FetchRequest(replica_id, {tp: leader_epoch for tp in tps or (T0,)})
     network.request(1, body, Address("broker", replica_id))
 
 
@@ -56,16 +56,22 @@ def asked(network: Network) -> list[Message]:
     return network.alter_isr_requests()
 
 
-def items(message: Message) -> dict[object, LeaderAndIsr]:
+def items(message: Message) -> dict[TopicPartition, LeaderAndIsr]:
     assert isinstance(message.body, AlterIsrRequest)
     return dict(message.body.partitions)
 
 
-def answer(network: Network, *, error: Errors = Errors.NONE, nth: int = -1, **each: object) -> None:
+def answer(
+    network: Network,
+    *,
+    error: Errors = Errors.NONE,
+    nth: int = -1,
+    **each: LeaderAndIsr | Errors,
+) -> None:
     """Answer a request; ``each`` maps t0, t1 to a state or an error."""
     names = {"t0": T0, "t1": T1}
     partitions = {names[name]: value for name, value in each.items()}
-    network.answer(asked(network)[nth], AlterIsrResponse(error, partitions))  # type: ignore[arg-type]
+    network.answer(asked(network)[nth], AlterIsrResponse(error, partitions))
 
 
 def hosted(network: Network) -> Partition:
@@ -231,6 +237,34 @@ def test_an_answer_older_than_what_is_known_is_not_taken_over(
     fetch(network, 2)
     answer(network, t0=stale)
     assert hosted(network).leader_and_isr == LeaderAndIsr(1, 3, (1,), 7)
+
+
+@pytest.mark.parametrize("refusal", [Errors.FENCED_LEADER_EPOCH, Errors.UNKNOWN_SERVER_ERROR])
+def test_a_refusal_of_an_older_proposal_does_not_touch_the_new_one(
+    network: Network, refusal: Errors
+) -> None:
+    fetch(network, 2)
+    newer = state(leader_epoch=4, isr=(1,), zk_version=9, replicas=REPLICAS)
+    network.request(1, leader_and_isr(newer))
+    fetch(network, 2, leader_epoch=4)
+    answer(network, t0=refusal)
+    assert [items(message) for message in asked(network)] == [
+        {T0: ASKED},
+        {T0: LeaderAndIsr(1, 4, (1, 2), 9)},
+    ]
+    assert hosted(network).pending == LeaderAndIsr(1, 4, (1, 2), 9)
+
+
+def test_who_caught_up_with_an_older_epoch_is_not_proposed(network: Network) -> None:
+    fetch(network, 2)
+    fetch(network, 3)
+    newer = state(leader_epoch=4, isr=(1,), zk_version=9, replicas=REPLICAS)
+    network.request(1, leader_and_isr(newer))
+    fetch(network, 2, leader_epoch=4)
+    answer(network, t0=ASKED)
+    answer(network, t0=LeaderAndIsr(1, 4, (1, 2), 10))
+    assert len(asked(network)) == 2
+    assert hosted(network).leader_and_isr == LeaderAndIsr(1, 4, (1, 2), 10)
 
 
 def test_a_partition_missing_in_the_answer_is_sent_again(network: Network) -> None:

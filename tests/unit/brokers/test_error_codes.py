@@ -18,6 +18,7 @@ from cluster.requests import (
     FetchRequest,
     FetchResponse,
     LeaderAndIsrResponse,
+    Request,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -100,7 +101,7 @@ def test_controller_epoch(in_request: int, expected: Errors, learned_from: str) 
     network = Network()
     network.add(1)
     current = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [])
-    teachers = {
+    teachers: dict[str, Request] = {
         "LeaderAndIsr": leader_and_isr(),
         "UpdateMetadata": update_metadata(),
         "StopReplica": current,

@@ -13,6 +13,7 @@ from cluster.requests import (
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
+from cluster.types import TopicPartition
 from tests.unit.brokers.network import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -40,7 +41,7 @@ def follow(network: Network, *, leader: int = 1, leader_epoch: int = 3) -> None:
     network.request(2, leader_and_isr(*states))
 
 
-def fetched(network: Network) -> list[tuple[int, dict[object, int]]]:
+def fetched(network: Network) -> list[tuple[int, dict[TopicPartition, int]]]:
     """(leader, partitions with epochs) of every fetch sent so far."""
     found = []
     for message in network.fetch_requests():
@@ -126,6 +127,17 @@ def test_a_lost_answer_is_asked_for_again_after_the_socket_timeout(network: Netw
     assert len(fetched(network)) == 1
     network.pass_time(1)
     assert fetched(network) == [(1, {T0: 3, T1: 3})] * 2
+    answer(network, nth=0)
+    assert network.brokers[2].fetchers.partition_count == 2
+    answer(network, nth=1)
+    assert network.brokers[2].fetchers.partition_count == 0
+
+
+def test_a_newer_epoch_ends_the_backoff(network: Network) -> None:
+    follow(network)
+    answer(network, t0=Errors.UNKNOWN_LEADER_EPOCH)
+    follow(network, leader_epoch=4)
+    assert fetched(network)[1:] == [(1, {T0: 4, T1: 4})]
 
 
 def test_a_dead_leader_is_not_asked_until_it_lives_again(network: Network) -> None:
@@ -136,6 +148,13 @@ def test_a_dead_leader_is_not_asked_until_it_lives_again(network: Network) -> No
     assert len(fetched(network)) == 1
     network.request(2, update_metadata())
     assert fetched(network) == [(1, {T0: 3, T1: 3})] * 2
+
+
+def test_the_backoff_of_a_dead_leader_wakes_nobody(network: Network) -> None:
+    follow(network)
+    answer(network, t0=Errors.UNKNOWN_LEADER_EPOCH)
+    network.request(2, update_metadata(live=(0, 2, 3)))
+    assert network.brokers[2].next_due_ms() is None
 
 
 def test_a_stopped_replica_fetches_no_more(network: Network) -> None:
