@@ -1,0 +1,28 @@
+"""What a controller is told at its start: Kafka's broker settings that the controller reads.
+
+Values only; parsing of ``name=value`` words belongs to the command line. Mirrors the settings of
+kafka/server/KafkaConfig.scala by their names and defaults.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of one controller.
+
+    ``run_id`` and ``cluster_id`` go into every journal row. ``num_partitions`` and
+    ``default_replication_factor`` stand in for -1 in a CreateTopics request.
+    ``unclean_leader_election_enable`` holds for topics whose config does not say.
+    ``journal_messages``: also journal every request sent and response received.
+    """
+
+    broker_id: int
+    run_id: str = ""
+    cluster_id: str | None = None
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    unclean_leader_election_enable: bool = False
+    controller_socket_timeout_ms: int = 30_000
+    journal_messages: bool = False

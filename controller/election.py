@@ -1,0 +1,196 @@
+"""Becoming the controller and ceasing to be it: elect, fail over, resign.
+
+The order of a failover is Kafka's and is seen by brokers: who lives, then replicas, then
+partitions. Mirrors elect, onControllerFailover, onControllerResignation, maybeResign and
+triggerControllerMove of kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cluster.errors import ControllerMoved
+from cluster.journal import Kind
+from controller import loader
+from controller.events import RequestTimeout
+from zk.store import Create, ResultCode, SetData
+from zk.znode_client import store_error
+from zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+NO_CONTROLLER: Final = -1
+
+
+def elect(controller: KafkaController) -> None:
+    """Become the controller if nobody is, and fail over to this broker."""
+    log, broker_id = controller.log, controller.config.broker_id
+    read_controller_id(controller)
+    if controller.active_controller_id != NO_CONTROLLER:
+        log.debug(
+            f"Broker {controller.active_controller_id} has been elected as the controller, "
+            "so stopping the election process."
+        )
+        return
+    try:
+        _register(controller)
+        fail_over(controller)
+    except ControllerMoved as moved:
+        maybe_resign(controller)
+        if controller.active_controller_id != NO_CONTROLLER:
+            log.debug(
+                f"Broker {controller.active_controller_id} was elected as controller instead of "
+                f"broker {broker_id}"
+            )
+        else:
+            log.warn(
+                "A controller has been elected but just resigned, this will result in another "
+                f"round of election: {moved}"
+            )
+    except Exception as error:
+        log.error(
+            f"Error while electing or becoming controller on broker {broker_id}. "
+            "Trigger controller movement immediately",
+            error=error,
+        )
+        controller.recorder.occurrence(
+            Kind.EVENT_FAILED, detail="failover", outcome=f"{type(error).__name__}: {error}"
+        )
+        trigger_controller_move(controller)
+
+
+def _register(controller: KafkaController) -> None:
+    context, broker_id = controller.context, controller.config.broker_id
+    epoch, epoch_zk_version = controller.controller_zk.register_controller_and_increment_epoch(
+        broker_id, controller.clock.now_ms()
+    )
+    context.epoch, context.epoch_zk_version = epoch, epoch_zk_version
+    controller.active_controller_id = broker_id
+    controller.is_elected = True
+    controller.log.epoch = epoch
+    controller.recorder.begin_epoch(epoch)
+    controller.recorder.occurrence(Kind.CONTROLLER_ELECTED)
+    controller.log.info(
+        f"{broker_id} successfully elected as the controller. Epoch incremented to {epoch} "
+        f"and epoch zk version is now {epoch_zk_version}"
+    )
+
+
+def fail_over(controller: KafkaController) -> None:
+    """Load the cluster and bring it to what its brokers' liveness allows."""
+    context, log = controller.context, controller.log
+    if not controller.quirks.kafka_12315:
+        controller.partition_state_machine.batch.clear()
+        controller.replica_state_machine.batch.clear()
+    enable_feature_versioning(controller)
+    log.info("Registering handlers")
+    controller.watches.activate()
+    log.info("Deleting log dir event notifications")
+    controller.controller_zk.delete_log_dir_event_notifications(
+        controller.zk.get_all_log_dir_event_notifications(), context.epoch_zk_version
+    )
+    log.info("Deleting isr change notifications")
+    controller.controller_zk.delete_isr_change_notifications(
+        controller.zk.get_all_isr_change_notifications(), context.epoch_zk_version
+    )
+    log.info("Initializing controller context")
+    loader.initialize_controller_context(controller)
+    # Brokers must know who lives before they can take a LeaderAndIsr.
+    log.info("Sending update metadata request")
+    controller.send_update_metadata_request(context.live_or_shutting_down_broker_ids, ())
+    controller.replica_state_machine.startup()
+    controller.partition_state_machine.startup()
+    log.info(f"Ready to serve as the new controller with epoch {context.epoch}")
+    controller.controller_zk.delete_preferred_replica_election(context.epoch_zk_version)
+    log.info("Starting the controller scheduler")
+    controller.recorder.occurrence(Kind.CONTROLLER_READY)
+
+
+def enable_feature_versioning(controller: KafkaController) -> None:
+    """Create /feature or enable it, as a controller of 2.7 or newer does."""
+    found = controller.zk.get_data_and_stat(FeatureZNode.path)
+    if found is None:
+        enabled = FeatureZNode(FeatureZNodeStatus.ENABLED, {})
+        op: Create | SetData = Create(FeatureZNode.path, enabled.encode())
+        doing = "Creating"
+    else:
+        existing = FeatureZNode.decode(found[0])
+        if existing.status is FeatureZNodeStatus.ENABLED:
+            return
+        enabled = FeatureZNode(FeatureZNodeStatus.ENABLED, {})
+        op, doing = SetData(FeatureZNode.path, enabled.encode()), "Updating"
+    controller.log.info(
+        f"{doing} FeatureZNode at path: {FeatureZNode.path} with contents: "
+        "FeatureZNode(Enabled,Features{})"
+    )
+    result = controller.controller_zk.fenced_write([op], controller.context.epoch_zk_version)[0]
+    # A creation that is found done may be this one, its reply lost: the content is the same.
+    if result.code not in (ResultCode.OK, ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS):
+        raise store_error(result.code, FeatureZNode.path)
+
+
+def read_controller_id(controller: KafkaController) -> None:
+    """Set ``active_controller_id`` from /controller, and watch it.
+
+    A /controller that this session owns though this broker has resigned (KAFKA-13461) is deleted,
+    so that it can be elected.
+    """
+    found = controller.zk.get_data_and_stat(ControllerZNode.path, watch=True)
+    if found is None:
+        controller.active_controller_id = NO_CONTROLLER
+        return
+    data, stat = found
+    broker_id = ControllerZNode.decode(data)
+    controller.active_controller_id = NO_CONTROLLER if broker_id is None else broker_id
+    is_orphan = (
+        broker_id == controller.config.broker_id
+        and not controller.is_elected
+        and stat.ephemeral_owner == controller.store.session_id
+    )
+    if is_orphan and not controller.quirks.kafka_13461:
+        controller.zk.delete(ControllerZNode.path, stat.version)
+        read_controller_id(controller)
+
+
+def maybe_resign(controller: KafkaController) -> None:
+    """Look who is the controller, and resign if it is another now."""
+    was_active = controller.is_active
+    read_controller_id(controller)
+    if was_active and not controller.is_active:
+        resign(controller)
+
+
+def resign(controller: KafkaController) -> None:
+    """Forget the cluster, its watches and channels. Nothing is written."""
+    log = controller.log
+    log.debug("Resigning")
+    controller.watches.clear()
+    controller.events.cancel(lambda event: isinstance(event, RequestTimeout))
+    controller.partition_state_machine.shutdown()
+    controller.replica_state_machine.shutdown()
+    controller.channels.shutdown()
+    controller.context.reset_context()
+    controller.malformed.clear()
+    if controller.is_elected:
+        controller.recorder.occurrence(Kind.CONTROLLER_RESIGNED)
+        controller.recorder.end_epoch()
+    controller.is_elected = False
+    log.epoch = 0
+    log.info("Resigned")
+
+
+def trigger_controller_move(controller: KafkaController) -> None:
+    """Resign and give up /controller, so that another election follows."""
+    read_controller_id(controller)
+    moved = "Controller has already moved when trying to trigger controller movement"
+    if not controller.is_active:
+        controller.log.warn(moved)
+        return
+    epoch_zk_version = controller.context.epoch_zk_version
+    controller.active_controller_id = NO_CONTROLLER
+    resign(controller)
+    try:
+        controller.controller_zk.delete_controller(epoch_zk_version)
+    except ControllerMoved:
+        controller.log.warn(moved)

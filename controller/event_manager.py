@@ -1,0 +1,158 @@
+"""The controller's one queue of events and timers, and the single step that processes one.
+
+It decides nothing: an event is handed to the processor, which is the only code that may touch the
+controller context. Puts may come from any thread; ``step`` and ``schedule`` belong to the event
+thread. Mirrors kafka/controller/ControllerEventManager.scala, with KafkaScheduler's timers as
+events that have a due time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from cluster.protocols import Clock
+from controller.events import ControllerEvent, ControllerState
+from controller.timer import Timer
+
+
+class QueuedEvent(msgspec.Struct, frozen=True):
+    """An event with its number, the event that caused it (0: none), and when it was put."""
+
+    event: ControllerEvent
+    event_id: int
+    cause_id: int
+    enqueue_time_ms: float
+
+
+class EventProcessor(Protocol):
+    """Who processes events, and answers those that are thrown away."""
+
+    def process(self, queued: QueuedEvent) -> None:
+        """Process one event to its end; errors are the processor's own matter."""
+        ...
+
+    def preempt(self, event: ControllerEvent) -> None:
+        """Answer an event that will never be processed."""
+        ...
+
+
+class EventManager:
+    """Queue, timers and their metrics. ``on_put`` is called after every put, to wake a thread."""
+
+    def __init__(self, clock: Clock, processor: EventProcessor) -> None:
+        self._clock = clock
+        self._processor = processor
+        self._queue: deque[QueuedEvent] = deque()
+        self._lock = threading.RLock()
+        self._timers: list[tuple[float, int, ControllerEvent, int]] = []
+        self._last_event_id = 0
+        self._last_timer_id = 0
+        self.on_put: Callable[[], None] | None = None
+        self.state = ControllerState.IDLE
+        self.current: QueuedEvent | None = None
+        self.event_queue_time_ms = Timer()
+        self.rate_and_time = {s.timer: Timer() for s in ControllerState if s.timer is not None}
+
+    def __getstate__(self) -> dict[str, object]:
+        # A lock cannot be copied; a copy is taken between events, when nobody holds it.
+        state = self.__dict__.copy()
+        del state["_lock"]
+        return state
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.RLock()
+
+    def put(self, event: ControllerEvent, cause_id: int | None = None) -> QueuedEvent:
+        """Add an event to the end of the queue. By default nothing known caused it."""
+        with self._lock:
+            queued = self._enqueue(event, cause_id or 0)
+        self._wake()
+        return queued
+
+    def put_caused(self, event: ControllerEvent) -> QueuedEvent:
+        """Add an event that the event being processed causes; for the event thread only."""
+        return self.put(event, self.current.event_id if self.current else 0)
+
+    def clear_and_put(self, event: ControllerEvent) -> QueuedEvent:
+        """Throw the queue away, answering what was in it, and put ``event`` first."""
+        with self._lock:
+            preempted = list(self._queue)
+            self._queue.clear()
+            queued = self._enqueue(event, 0)
+        for dropped in preempted:
+            self._processor.preempt(dropped.event)
+        self._wake()
+        return queued
+
+    def schedule(self, event: ControllerEvent, delay_ms: float) -> None:
+        """Put ``event`` once ``delay_ms`` have passed."""
+        self._last_timer_id += 1
+        due_ms = self._clock.monotonic_ms() + delay_ms
+        cause_id = self.current.event_id if self.current else 0
+        heapq.heappush(self._timers, (due_ms, self._last_timer_id, event, cause_id))
+
+    def cancel(self, is_cancelled: Callable[[ControllerEvent], bool]) -> None:
+        """Forget the timers whose event ``is_cancelled`` picks."""
+        self._timers = [timer for timer in self._timers if not is_cancelled(timer[2])]
+        heapq.heapify(self._timers)
+
+    def next_due_ms(self) -> float | None:
+        """When the next timer is due, in the clock's monotonic milliseconds; None without one."""
+        return self._timers[0][0] if self._timers else None
+
+    @property
+    def event_queue_size(self) -> int:
+        """How many events wait."""
+        return len(self._queue)
+
+    def has_work(self) -> bool:
+        """True if ``step`` would process something now."""
+        return bool(self._queue) or self._is_timer_due()
+
+    def step(self) -> bool:
+        """Process exactly one event, if there is one; False if there was none.
+
+        A timer that is due joins the end of the queue, behind what came before it.
+        """
+        while self._is_timer_due():
+            _, _, event, cause_id = heapq.heappop(self._timers)
+            with self._lock:
+                self._enqueue(event, cause_id)
+        with self._lock:
+            if not self._queue:
+                return False
+            queued = self._queue.popleft()
+        self._process(queued)
+        return True
+
+    def _process(self, queued: QueuedEvent) -> None:
+        begun_ms = self._clock.monotonic_ms()
+        self.event_queue_time_ms.update(begun_ms - queued.enqueue_time_ms)
+        state = queued.event.state
+        self.state, self.current = state, queued
+        try:
+            self._processor.process(queued)
+        finally:
+            self.state, self.current = ControllerState.IDLE, None
+        if state.timer is not None:
+            self.rate_and_time[state.timer].update(self._clock.monotonic_ms() - begun_ms)
+
+    def _enqueue(self, event: ControllerEvent, cause_id: int) -> QueuedEvent:
+        self._last_event_id += 1
+        queued = QueuedEvent(event, self._last_event_id, cause_id, self._clock.monotonic_ms())
+        self._queue.append(queued)
+        return queued
+
+    def _is_timer_due(self) -> bool:
+        return bool(self._timers) and self._timers[0][0] <= self._clock.monotonic_ms()
+
+    def _wake(self) -> None:
+        if self.on_put is not None:
+            self.on_put()

@@ -1,0 +1,179 @@
+"""What the controller's event thread can be told: frozen values, no behaviour.
+
+An event names what happened, never what to do about it, and holds no closure: whoever must be
+answered is named by address and correlation id. Mirrors the ControllerEvent case classes at the
+end of kafka/controller/KafkaController.scala, and kafka/controller/ControllerState.scala.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar
+
+import msgspec
+
+from cluster.requests import (
+    AlterIsrRequest,
+    ControlResponse,
+    CreateTopicsRequest,
+    LeaderAndIsrResponse,
+    Message,
+    UpdateMetadataResponse,
+)
+
+
+class ControllerState(Enum):
+    """What the event thread is busy with: Kafka's number, and its timer's name if it has one."""
+
+    IDLE = (0, None)
+    CONTROLLER_CHANGE = (1, "ControllerChangeRateAndTimeMs")
+    BROKER_CHANGE = (2, "LeaderElectionRateAndTimeMs")
+    TOPIC_CHANGE = (3, "TopicChangeRateAndTimeMs")
+    TOPIC_DELETION = (4, "TopicDeletionRateAndTimeMs")
+    ISR_CHANGE = (9, "IsrChangeRateAndTimeMs")
+    LEADER_AND_ISR_RESPONSE_RECEIVED = (10, "LeaderAndIsrResponseReceivedRateAndTimeMs")
+    CONTROLLER_SHUTDOWN = (12, "ControllerShutdownRateAndTimeMs")
+    UPDATE_METADATA_RESPONSE_RECEIVED = (16, None)
+
+    @property
+    def number(self) -> int:
+        """The value of the ControllerState metric."""
+        return self.value[0]
+
+    @property
+    def timer(self) -> str | None:
+        """The name of the rate-and-time metric under ControllerStats."""
+        return self.value[1]
+
+
+class ControllerEvent(msgspec.Struct, frozen=True):
+    """Base of all events; ``state`` is what the thread is busy with while it processes one."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
+
+    def __str__(self) -> str:
+        fields = ",".join(str(getattr(self, name)) for name in self.__struct_fields__)
+        name = type(self).__name__
+        return f"{name}({fields})" if fields else name
+
+
+class Startup(ControllerEvent, frozen=True):
+    """The process came up: watch /controller and try to be elected."""
+
+
+class ControllerChange(ControllerEvent, frozen=True):
+    """/controller was created or changed."""
+
+
+class Reelect(ControllerEvent, frozen=True):
+    """/controller is gone."""
+
+
+class Expire(ControllerEvent, frozen=True):
+    """The session is over. ``reopen`` False: the client only pretends, the session lives on."""
+
+    reopen: bool = True
+
+
+class RegisterBrokerAndReelect(ControllerEvent, frozen=True):
+    """A new session began: register the broker again, then try to be elected."""
+
+
+class ShutdownEventThread(ControllerEvent, frozen=True):
+    """The process stops: resign, and process nothing more."""
+
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_SHUTDOWN
+
+
+class BrokerChange(ControllerEvent, frozen=True):
+    """The children of /brokers/ids changed."""
+
+    state: ClassVar[ControllerState] = ControllerState.BROKER_CHANGE
+
+
+class BrokerModifications(ControllerEvent, frozen=True):
+    """The data of one broker's registration changed."""
+
+    broker_id: int
+    state: ClassVar[ControllerState] = ControllerState.BROKER_CHANGE
+
+
+class TopicChange(ControllerEvent, frozen=True):
+    """The children of /brokers/topics changed."""
+
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
+
+
+class PartitionModifications(ControllerEvent, frozen=True):
+    """The data of one topic znode changed."""
+
+    topic: str
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
+
+
+class AlterIsrReceived(ControllerEvent, frozen=True):
+    """A leader proposes ISRs; ``message`` says whom to answer."""
+
+    message: Message
+    request: AlterIsrRequest
+    state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
+
+    def __str__(self) -> str:
+        request = self.request
+        return f"AlterIsrReceived({request.broker_id},{request.broker_epoch})"
+
+
+class CreateTopicsReceived(ControllerEvent, frozen=True):
+    """A client asks for topics; ``message`` says whom to answer."""
+
+    message: Message
+    request: CreateTopicsRequest
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
+
+    def __str__(self) -> str:
+        return f"CreateTopicsReceived({','.join(topic.name for topic in self.request.topics)})"
+
+
+class CreateTopicsTimeout(ControllerEvent, frozen=True):
+    """The time a client gave for the creation with this number is over."""
+
+    creation: int
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
+
+
+class ResponseReceived(ControllerEvent, frozen=True):
+    """A broker answered a control request: its id, the request's correlation id, the answer."""
+
+    broker_id: int
+    correlation_id: int
+    response: ControlResponse
+    state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.broker_id})"
+
+
+class LeaderAndIsrResponseReceived(ResponseReceived, frozen=True):
+    """A broker answered a LeaderAndIsr request."""
+
+    response: LeaderAndIsrResponse
+    state: ClassVar[ControllerState] = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
+
+
+class UpdateMetadataResponseReceived(ResponseReceived, frozen=True):
+    """A broker answered an UpdateMetadata request."""
+
+    response: UpdateMetadataResponse
+
+
+class StopReplicaResponseReceived(ResponseReceived, frozen=True):
+    """A broker answered a StopReplica request."""
+
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
+
+
+class RequestTimeout(ControllerEvent, frozen=True):
+    """It is time to see whether a broker still owes an answer."""
+
+    broker_id: int
+    state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED

@@ -1,0 +1,334 @@
+"""The controller of one broker: a candidate until it is elected, then the one that decides.
+
+A table of contents: it wires the parts, takes one event at a time, and says in which order an
+election, a failover and a resignation go; what an event means is in on_*.py. Everything that comes
+from outside (messages, watches, session events) is only put on the queue. Mirrors
+kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from cluster.api_errors import Errors
+from cluster.errors import ControllerMoved
+from cluster.journal import Kind
+from cluster.protocols import Clock, Journal, MetadataView, Transport
+from cluster.quirks import NO_QUIRKS, Quirks
+from cluster.requests import (
+    AlterIsrRequest,
+    AlterIsrResponse,
+    CreateTopicsRequest,
+    LeaderAndIsrResponse,
+    Message,
+    Response,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
+from cluster.types import Broker, TopicPartition
+from controller import (
+    election,
+    on_alter_isr,
+    on_broker_change,
+    on_controller_change,
+    on_create_topics,
+    on_partition_modifications,
+    on_responses,
+    on_session,
+    on_topic_change,
+)
+from controller.channel_manager import ChannelManager
+from controller.config import ControllerConfig
+from controller.event_manager import EventManager, QueuedEvent
+from controller.events import (
+    AlterIsrReceived,
+    BrokerChange,
+    BrokerModifications,
+    ControllerChange,
+    ControllerEvent,
+    CreateTopicsReceived,
+    CreateTopicsTimeout,
+    Expire,
+    LeaderAndIsrResponseReceived,
+    PartitionModifications,
+    Reelect,
+    RegisterBrokerAndReelect,
+    RequestTimeout,
+    ResponseReceived,
+    ShutdownEventThread,
+    Startup,
+    StopReplicaResponseReceived,
+    TopicChange,
+    UpdateMetadataResponseReceived,
+)
+from controller.metrics import ControllerMetrics
+from controller.partition_state_changes import PartitionStateChanges
+from controller.recorder import Recorder
+from controller.replica_state_changes import ReplicaStateChanges
+from controller.request_sender import RequestSender
+from controller.state_change_log import StateChangeLog
+from controller.status import controller_status
+from controller.watches import Watches
+from placement.draws import IntSource
+from statemachines.context import ControllerContext
+from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
+from zk.controller_client import ControllerZkClient
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import SessionEvent, Store, StoreEvent
+from zk.znodes import MalformedZNode
+
+
+class KafkaController:
+    """One candidate. ``step`` belongs to its event thread; ``receive``, ``on_store_event``,
+    ``startup`` and ``shutdown`` may be called from anywhere, and only enqueue.
+
+    ``on_registered`` is called with the new broker epoch after the broker was registered again.
+    ``random`` draws assignments and topic ids.
+    """
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        broker_info: Broker,
+        store: Store,
+        transport: Transport,
+        clock: Clock,
+        journal: Journal,
+        metadata: MetadataView,
+        random: IntSource,
+        quirks: Quirks = NO_QUIRKS,
+        state_change_log: StateChangeLog | None = None,
+        on_registered: Callable[[int], None] | None = None,
+    ) -> None:
+        self.config = config
+        self.broker_info = broker_info
+        self.store = store
+        self.transport = transport
+        self.clock = clock
+        self.metadata = metadata
+        self.random = random
+        self.quirks = quirks
+        self.on_registered = on_registered
+        self.log = state_change_log or StateChangeLog(config.broker_id, clock)
+        self.recorder = Recorder(config, clock, journal)
+        self.context = ControllerContext(quirks, config.broker_id)
+        self.zk = KafkaZkClient(store, quirks)
+        self.controller_zk = ControllerZkClient(store, quirks)
+        self.events = EventManager(clock, self)
+        self.channels = ChannelManager(
+            config.broker_id,
+            transport,
+            clock,
+            self.events.schedule,
+            config.controller_socket_timeout_ms,
+        )
+        self.sender = RequestSender(config, self.channels, self.recorder, self.log)
+        self.batch = ControllerBrokerRequestBatch(self.context, config.broker_id)
+        self.partition_state_machine = PartitionStateChanges(self)
+        self.replica_state_machine = ReplicaStateChanges(self)
+        self.watches = Watches()
+        self.pending_creations = on_create_topics.PendingCreations()
+        self.malformed: dict[str, str] = {}
+        self.active_controller_id = election.NO_CONTROLLER
+        self.previous_session_id = 0
+        self.is_elected = False
+        self.is_shut_down = False
+        self.metrics = ControllerMetrics(self.events, self.channels)
+
+    # From outside: enqueue only
+
+    def startup(self) -> None:
+        """Begin to be a candidate. The broker is registered already."""
+        self.store.add_listener(self.on_store_event)
+        self.events.put(Startup())
+
+    def shutdown(self) -> None:
+        """Resign once the event being processed has ended, and process nothing after that."""
+        self.store.remove_listener(self.on_store_event)
+        self.events.clear_and_put(ShutdownEventThread())
+
+    def receive(self, message: Message) -> None:
+        """Take a request for the controller, or a broker's answer to one of the controller's."""
+        event = event_of_message(message)
+        if event is not None:
+            self.events.put(event)
+
+    def on_store_event(self, event: StoreEvent) -> None:
+        """Take what a watch saw, or what became of the session."""
+        if isinstance(event, SessionEvent):
+            on_session.on_session_event(self, event)
+            return
+        wanted = self.watches.event_of(event)
+        if wanted is not None:
+            self.events.put(wanted)
+
+    # The event thread
+
+    def step(self) -> bool:
+        """Process exactly one event; False if none is due."""
+        return self.events.step()
+
+    def next_due_ms(self) -> float | None:
+        """When the next timer is due, in the clock's monotonic milliseconds."""
+        return self.events.next_due_ms()
+
+    @property
+    def is_active(self) -> bool:
+        """True if this broker is the controller."""
+        return self.active_controller_id == self.config.broker_id and (
+            self.is_elected or self.quirks.kafka_13461
+        )
+
+    def process(self, queued: QueuedEvent) -> None:
+        """Process one event to its end. What goes wrong is logged and journalled here."""
+        event = queued.event
+        if self.is_shut_down:
+            return
+        self.recorder.event_id, self.recorder.cause_id = queued.event_id, queued.cause_id
+        if self.is_elected and not isinstance(event, ResponseReceived | RequestTimeout):
+            self.recorder.occurrence(Kind.EVENT, detail=str(event))
+        try:
+            self._dispatch(event)
+        except ControllerMoved as moved:
+            self.log.info(f"Controller moved to another broker when processing {event}.")
+            self.recorder.occurrence(Kind.CONTROLLER_MOVED, detail=str(event), outcome=str(moved))
+            self._after_moved(event)
+        except Exception as error:
+            self._report_failure(event, error)
+        self.metrics.update(self.context, self.is_active)
+        self.recorder.flush()
+
+    def preempt(self, event: ControllerEvent) -> None:
+        """Answer an event that was thrown away; called by whoever threw it away."""
+        match event:
+            case AlterIsrReceived(message):
+                self.reply(message, AlterIsrResponse(Errors.NOT_CONTROLLER, {}))
+            case CreateTopicsReceived(message, request):
+                self.reply(message, on_create_topics.not_controller(request))
+            case CreateTopicsTimeout():
+                self.events.put(event)
+
+    def _dispatch(self, event: ControllerEvent) -> None:  # noqa: C901 - a table of contents
+        match event:
+            case BrokerChange():
+                on_broker_change.process_broker_change(self)
+            case BrokerModifications(broker_id):
+                on_broker_change.process_broker_modification(self, broker_id)
+            case TopicChange():
+                on_topic_change.process_topic_change(self)
+            case PartitionModifications(topic):
+                on_partition_modifications.process_partition_modifications(self, topic)
+            case AlterIsrReceived(message, request):
+                on_alter_isr.process_alter_isr(self, message, request)
+            case CreateTopicsReceived(message, request):
+                on_create_topics.process_create_topics(self, message, request)
+            case CreateTopicsTimeout(creation):
+                on_create_topics.process_timeout(self, creation)
+            case LeaderAndIsrResponseReceived():
+                on_responses.process_leader_and_isr_response(self, event)
+            case UpdateMetadataResponseReceived():
+                on_responses.process_update_metadata_response(self, event)
+            case StopReplicaResponseReceived():
+                on_responses.process_stop_replica_response(self, event)
+            case RequestTimeout(broker_id):
+                on_responses.process_request_timeout(self, broker_id)
+            case ControllerChange():
+                on_controller_change.process_controller_change(self)
+            case Reelect():
+                on_controller_change.process_reelect(self)
+            case RegisterBrokerAndReelect():
+                on_session.process_register_broker_and_reelect(self)
+            case Expire(reopen):
+                on_session.process_expire(self, reopen)
+            case Startup():
+                on_controller_change.process_startup(self)
+            case ShutdownEventThread():
+                on_session.process_shutdown(self)
+            case _:
+                raise AssertionError(f"no handler for {event}")
+
+    def _after_moved(self, event: ControllerEvent) -> None:
+        try:
+            election.maybe_resign(self)
+        except Exception as error:
+            self._report_failure(event, error)
+
+    def _report_failure(self, event: ControllerEvent, error: Exception) -> None:
+        self.log.error(f"Error processing event {event}", error=error)
+        self.recorder.occurrence(
+            Kind.EVENT_FAILED, detail=str(event), outcome=f"{type(error).__name__}: {error}"
+        )
+
+    # What events share
+
+    def send_update_metadata_request(
+        self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Tell brokers who lives and, of ``partitions``, who leads."""
+        try:
+            self.batch.new_batch()
+        except BatchNotEmpty:
+            self.log.error("Forcing the controller to resign")
+            self.batch.clear()
+            election.trigger_controller_move(self)
+            raise
+        self.batch.add_update_metadata_request_for_brokers(broker_ids, partitions)
+        self.sender.send(self.batch)
+
+    def refresh_leaderships(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Read states that others wrote into the context; gives those that cannot be read.
+
+        Raises ControllerMoved if a newer controller wrote one.
+        """
+        if not partitions:
+            return []
+        found = self.zk.get_partition_states(partitions)
+        self.set_malformed_apart(found.malformed)
+        for tp, leadership in found.values.items():
+            if leadership.controller_epoch > self.context.epoch:
+                raise ControllerMoved(
+                    f"The state of {tp} was written by the controller of epoch "
+                    f"{leadership.controller_epoch}"
+                )
+            self.context.put_partition_leadership_info(tp, leadership)
+        return [tp for tp in partitions if tp not in found.values]
+
+    def set_malformed_apart(self, malformed: Iterable[MalformedZNode]) -> None:
+        """Remember, log and journal znodes that cannot be read; the rest is served."""
+        for error in malformed:
+            path, reason = error.path or "?", error.reason
+            if self.malformed.get(path) != reason:
+                self.malformed[path] = reason
+                self.log.warn(f"Ignoring the malformed znode {path}: {reason}")
+                self.recorder.occurrence(Kind.ZNODE_MALFORMED, detail=path, outcome=reason)
+
+    def reply(self, message: Message, body: Response) -> None:
+        """Answer a request."""
+        self.transport.send(
+            Message(message.destination, message.source, message.correlation_id, body)
+        )
+
+    # What others read
+
+    def status(self) -> dict[str, Any]:
+        """What ``klamm status`` shows of this controller: plain values."""
+        return controller_status(self)
+
+
+def event_of_message(message: Message) -> ControllerEvent | None:
+    """The event that a message means; None for what a controller never gets."""
+    body, broker_id, number = message.body, message.source.id, message.correlation_id
+    match body:
+        case AlterIsrRequest():
+            return AlterIsrReceived(message, body)
+        case CreateTopicsRequest():
+            return CreateTopicsReceived(message, body)
+        case LeaderAndIsrResponse():
+            return LeaderAndIsrResponseReceived(broker_id, number, body)
+        case UpdateMetadataResponse():
+            return UpdateMetadataResponseReceived(broker_id, number, body)
+        case StopReplicaResponse():
+            return StopReplicaResponseReceived(broker_id, number, body)
+        case _:
+            return None

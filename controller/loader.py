@@ -1,0 +1,120 @@
+"""Loading the cluster into the context after an election: everything, in a few waves.
+
+Reads and arms watches; changes nothing but missing topic ids. Mirrors initializeControllerContext
+and processTopicIds of kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from admin.topics import new_topic_id
+from cluster.types import Broker, TopicIdReplicaAssignment
+from controller.state_change_log import scala_set
+from statemachines.partition_state_machine import initialize_partition_states
+from zk.decoding_client import Decoded
+from zk.kafka_zk_client import RegisteredBroker
+from zk.znodes import BrokerIdZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+
+def initialize_controller_context(controller: KafkaController) -> None:
+    """Fill an empty context from ZooKeeper and open a channel to every live broker.
+
+    A malformed znode is set apart; with hazard C2 it ends the failover.
+    """
+    context, log = controller.context, controller.log
+    brokers = read_live_brokers(controller)
+    context.set_live_brokers(broker_and_epochs(brokers.values.values()))
+    log.info(f"Initialized broker epochs cache: {broker_epochs_text(context.live_broker_epochs)}")
+    topics = controller.zk.get_all_topics_in_cluster(watch=True)
+    context.set_all_topics(topics)
+    for topic in load_topics(controller, topics):
+        for tp, assignment in topic.assignment.items():
+            context.update_partition_full_replica_assignment(tp, assignment)
+            if assignment.is_being_reassigned:
+                context.partitions_being_reassigned.add(tp)
+    watch_brokers(controller, list(brokers.values))
+    partitions = list(context.all_partitions())
+    states = controller.zk.get_partition_states(partitions)
+    controller.set_malformed_apart(states.malformed)
+    for tp, leadership in states.values.items():
+        context.put_partition_leadership_info(tp, leadership)
+    # Kafka does this after the replicas' first transitions, which change no partition's state.
+    initialize_partition_states(context)
+    controller.recorder.partition_snapshots(context)
+    for broker_id in brokers.values:
+        controller.channels.add_broker(broker_id)
+    log.info(f"Currently active brokers in the cluster: {scala_set(brokers.values)}")
+    log.info("Currently shutting brokers in the cluster: HashSet()")
+    log.info(f"Current list of topics in the cluster: {scala_set(topics)}")
+
+
+def read_live_brokers(controller: KafkaController) -> Decoded[int, RegisteredBroker]:
+    """The registered brokers, by ascending id; arms the child watch of /brokers/ids."""
+    found = controller.zk.get_all_brokers_and_epochs_in_cluster(watch=True)
+    controller.set_malformed_apart(found.malformed)
+    return found
+
+
+def broker_and_epochs(registered: Iterable[RegisteredBroker]) -> Mapping[Broker, int]:
+    """{broker: broker epoch}."""
+    return {found.broker: found.epoch for found in registered}
+
+
+def broker_epochs_text(epochs: Mapping[int, int]) -> str:
+    """Broker epochs as Kafka logs them."""
+    return f"HashMap({', '.join(f'{id_} -> {epoch}' for id_, epoch in sorted(epochs.items()))})"
+
+
+def watch_brokers(controller: KafkaController, broker_ids: list[int]) -> None:
+    """Watch the registrations of these brokers for other end points."""
+    controller.log.debug(f"Register BrokerModifications handler for {scala_set(broker_ids)}")
+    controller.watches.register_brokers(broker_ids)
+    controller.zk.paths_exist([BrokerIdZNode.path(id_) for id_ in broker_ids], watch=True)
+
+
+def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdReplicaAssignment]:
+    """Read and watch topics of the context, and give an id to those that have none.
+
+    A topic that cannot be read leaves the context's topics; its data stays watched, so that it is
+    served once it is mended. Raises MalformedZNode with hazard C2.
+    """
+    context = controller.context
+    controller.watches.register_topics(topics)
+    found = controller.zk.get_topic_assignments(topics, watch=True)
+    controller.set_malformed_apart(found.malformed)
+    if found.malformed or found.missing:
+        context.set_all_topics(context.all_topics.difference(topics).union(found.values))
+    loaded = _with_topic_ids(controller, list(found.values.values()))
+    for topic in loaded:
+        if topic.topic_id is not None:
+            context.add_topic_id(topic.topic, topic.topic_id)
+    return loaded
+
+
+def _with_topic_ids(
+    controller: KafkaController, topics: list[TopicIdReplicaAssignment]
+) -> list[TopicIdReplicaAssignment]:
+    """The topics, each with an id; new ids are in their znodes when this returns."""
+    without = [topic for topic in topics if topic.topic_id is None]
+    if not without:
+        return topics
+    with_new_ids = {
+        topic.topic: TopicIdReplicaAssignment(
+            topic.topic, new_topic_id(controller.random), topic.assignment
+        )
+        for topic in without
+    }
+    failed = controller.controller_zk.set_topic_assignments(
+        list(with_new_ids.values()), controller.context.epoch_zk_version
+    )
+    for topic, failure in failed.items():
+        # The topic was deleted in the meantime; the watch of its parent tells.
+        controller.log.warn(f"Topic {topic} gets no id: {failure.reason}")
+    return [
+        topic if topic.topic in failed else with_new_ids.get(topic.topic, topic) for topic in topics
+    ]

@@ -1,0 +1,132 @@
+"""ISRs that leaders propose (KIP-497).
+
+Mirrors processAlterIsr of kafka/controller/KafkaController.scala, and where 2.8.2 is wrong what
+later versions do: KAFKA-14140, KAFKA-14154, and a fence that fails (hazard C5).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.api_errors import Errors
+from cluster.errors import ControllerMoved, StateChangeFailed
+from cluster.requests import AlterIsrRequest, AlterIsrResponse, Message
+from cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+_Answers = dict[TopicPartition, LeaderAndIsr | Errors]
+
+
+def process_alter_isr(
+    controller: KafkaController, message: Message, request: AlterIsrRequest
+) -> None:
+    """Store what is acceptable of a proposal, answer it, and tell every broker.
+
+    Raises ControllerMoved, after the answer, if the fence fails.
+    """
+    error = _refuse_request(controller, request)
+    if error is not None:
+        controller.reply(message, AlterIsrResponse(error, {}))
+        return
+    try:
+        answers = _alter(controller, request)
+    except ControllerMoved as moved:
+        if controller.quirks.hazard_c5:
+            controller.log.error("Error when processing AlterIsr", error=moved)
+            controller.reply(message, AlterIsrResponse(Errors.UNKNOWN_SERVER_ERROR, {}))
+            return
+        controller.reply(message, AlterIsrResponse(Errors.NOT_CONTROLLER, {}))
+        raise
+    except Exception:
+        controller.reply(message, AlterIsrResponse(Errors.UNKNOWN_SERVER_ERROR, {}))
+        raise
+    controller.reply(message, AlterIsrResponse(Errors.NONE, answers))
+
+
+def _refuse_request(controller: KafkaController, request: AlterIsrRequest) -> Errors | None:
+    if not controller.is_active:
+        return Errors.NOT_CONTROLLER
+    broker_id = request.broker_id
+    broker_epoch = controller.context.live_broker_epochs.get(broker_id)
+    if broker_epoch is None:
+        controller.log.info(f"Ignoring AlterIsr due to unknown broker {broker_id}")
+        return Errors.STALE_BROKER_EPOCH
+    if broker_epoch != request.broker_epoch:
+        controller.log.info(
+            f"Ignoring AlterIsr due to stale broker epoch {request.broker_epoch} "
+            f"for broker {broker_id}"
+        )
+        return Errors.STALE_BROKER_EPOCH
+    return None
+
+
+def _alter(controller: KafkaController, request: AlterIsrRequest) -> _Answers:
+    """Write the proposals that are acceptable; an answer for every partition of the request."""
+    context, log = controller.context, controller.log
+    answers: _Answers = {}
+    accepted: dict[TopicPartition, LeaderAndIsr] = {}
+    for tp, proposed in request.partitions.items():
+        answer = _answer_without_writing(controller, tp, proposed)
+        if answer is None:
+            accepted[tp] = proposed
+        else:
+            answers[tp] = answer
+    log.debug(f"Updating ISRs for partitions: {', '.join(map(str, accepted))}.")
+    if accepted:
+        written = controller.controller_zk.update_leader_and_isr(
+            accepted, context.epoch, context.epoch_zk_version
+        )
+        for tp, stored in written.finished.items():
+            if isinstance(stored, StateChangeFailed):
+                log.error(f"Failed to update ISR for partition {tp}: {stored.reason}")
+                answers[tp] = Errors.UNKNOWN_SERVER_ERROR
+            else:
+                _remember(controller, tp, stored)
+                answers[tp] = stored
+        for tp in written.retry:
+            log.info(f"Failed to update ISR to {accepted[tp]} for partition {tp}, bad ZK version.")
+            answers[tp] = Errors.INVALID_UPDATE_VERSION
+    for tp, answer in answers.items():
+        if isinstance(answer, Errors):
+            controller.recorder.alter_isr_refused(tp, request.partitions[tp], answer.name)
+    controller.send_update_metadata_request(
+        context.live_or_shutting_down_broker_ids, request.partitions
+    )
+    return answers
+
+
+def _answer_without_writing(
+    controller: KafkaController, tp: TopicPartition, proposed: LeaderAndIsr
+) -> LeaderAndIsr | Errors | None:
+    """The answer to one proposal that is not to be written; None if it is."""
+    context, quirks = controller.context, controller.quirks
+    leadership = context.partition_leadership_info(tp)
+    if leadership is None:
+        return Errors.UNKNOWN_TOPIC_OR_PARTITION
+    current = leadership.leader_and_isr
+    if not quirks.kafka_14154 and (
+        proposed.leader_epoch > current.leader_epoch or proposed.zk_version > current.zk_version
+    ):
+        # The leader has heard of a newer controller than this one.
+        return Errors.NOT_CONTROLLER
+    if proposed.leader_epoch < current.leader_epoch:
+        return Errors.FENCED_LEADER_EPOCH
+    if proposed.equals_ignoring_zk_version(current):
+        return current
+    if not quirks.kafka_14140 and not context.live_broker_ids.issuperset(proposed.isr):
+        return Errors.OPERATION_NOT_ATTEMPTED
+    return None
+
+
+def _remember(controller: KafkaController, tp: TopicPartition, stored: LeaderAndIsr) -> None:
+    context = controller.context
+    previous = context.partition_leadership_info(tp)
+    leadership = LeaderIsrAndControllerEpoch(stored, context.epoch)
+    context.put_partition_leadership_info(tp, leadership)
+    controller.recorder.isr_changed(tp, leadership, previous)
+    isr = ",".join(map(str, stored.isr))
+    controller.log.debug(
+        f"ISR for partition {tp} updated to [{isr}] and zkVersion updated to [{stored.zk_version}]"
+    )

@@ -1,0 +1,152 @@
+"""Brokers that came, went, were bounced, or moved to other end points.
+
+Mirrors processBrokerChange, onBrokerStartup, onBrokerFailure, onReplicasBecomeOffline and
+processBrokerModification of kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cluster.errors import StateChangeFailed
+from cluster.journal import Kind
+from cluster.types import Broker
+from controller.loader import (
+    broker_and_epochs,
+    broker_epochs_text,
+    read_live_brokers,
+    watch_brokers,
+)
+from controller.state_change_log import id_list
+from statemachines.context import ReplicasByBroker
+from statemachines.partition_state import PartitionState
+from statemachines.replica_state import ReplicaState
+from zk.kafka_zk_client import RegisteredBroker
+from zk.znodes import BrokerIdZNode, MalformedZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+
+def process_broker_change(controller: KafkaController) -> None:
+    """Compare /brokers/ids with the context by id and czxid, and act on every difference."""
+    if not controller.is_active:
+        return
+    context = controller.context
+    current = read_live_brokers(controller).values
+    known = context.live_broker_epochs
+    new = [id_ for id_ in current if id_ not in known]
+    dead = sorted(id_ for id_ in known if id_ not in current)
+    bounced = [id_ for id_ in current if id_ in known and current[id_].epoch > known[id_]]
+    controller.log.info(
+        f"Newly added brokers: {id_list(new)}, deleted brokers: {id_list(dead)}, "
+        f"bounced brokers: {id_list(bounced)}, all live brokers: {id_list(current)}"
+    )
+    for id_ in new:
+        controller.channels.add_broker(id_)
+    for id_ in bounced:
+        controller.channels.remove_broker(id_)
+        controller.channels.add_broker(id_)
+    for id_ in dead:
+        controller.channels.remove_broker(id_)
+    if new:
+        context.add_live_brokers(broker_and_epochs(current[id_] for id_ in new))
+        on_broker_startup(controller, [current[id_] for id_ in new])
+    if bounced:
+        context.remove_live_brokers(bounced)
+        on_broker_failure(controller, bounced)
+        context.add_live_brokers(broker_and_epochs(current[id_] for id_ in bounced))
+        on_broker_startup(controller, [current[id_] for id_ in bounced])
+    if dead:
+        context.remove_live_brokers(dead)
+        on_broker_failure(controller, dead)
+    if new or dead or bounced:
+        epochs = broker_epochs_text(context.live_broker_epochs)
+        controller.log.info(f"Updated broker epochs cache: {epochs}")
+
+
+def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredBroker]) -> None:
+    """Tell the others of the new brokers and the new ones of everything; then bring online what
+    waited for them."""
+    context = controller.context
+    new = [found.broker.id for found in brokers]
+    controller.log.info(f"New broker startup callback for {id_list(new)}")
+    for found in brokers:
+        controller.recorder.occurrence(
+            Kind.BROKER_ONLINE, replica=found.broker.id, zxid=found.epoch
+        )
+        context.replicas_on_offline_dirs.pop(found.broker.id, None)
+    existing = context.live_or_shutting_down_broker_ids.difference(new)
+    controller.send_update_metadata_request(existing, ())
+    controller.send_update_metadata_request(new, context.partitions_with_leaders())
+    replicas = context.replicas_on_brokers(new)
+    controller.replica_state_machine.handle_state_changes(replicas, ReplicaState.ONLINE)
+    controller.partition_state_machine.trigger_online_partition_state_change()
+    watch_brokers(controller, new)
+
+
+def on_broker_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
+    """Take leaderships and ISR memberships from brokers that are gone."""
+    context, log = controller.context, controller.log
+    log.info(f"Broker failure callback for {id_list(broker_ids)}")
+    for broker_id in broker_ids:
+        controller.recorder.occurrence(Kind.BROKER_OFFLINE, replica=broker_id)
+        context.replicas_on_offline_dirs.pop(broker_id, None)
+    shutting_down = [id_ for id_ in broker_ids if id_ in context.shutting_down_broker_ids]
+    if shutting_down:
+        context.remove_shutting_down_brokers(shutting_down)
+        log.info(f"Removed {id_list(shutting_down)} from list of shutting down brokers.")
+    on_replicas_become_offline(controller, context.replicas_on_brokers(broker_ids))
+    controller.watches.unregister_brokers(list(broker_ids))
+
+
+def on_replicas_become_offline(controller: KafkaController, replicas: ReplicasByBroker) -> None:
+    """Elect leaders for what the replicas led, then take the replicas offline.
+
+    Who lives is told to the brokers even if no partition is concerned. Kafka 2.8.2 leaves that
+    out while any partition of the cluster is without a leader (KAFKA-13225).
+    """
+    context, partitions = controller.context, controller.partition_state_machine
+    with_offline_leader = context.partitions_with_offline_leader()
+    partitions.handle_state_changes(with_offline_leader, PartitionState.OFFLINE)
+    elected = partitions.trigger_online_partition_state_change()
+    not_deleted = {
+        broker_id: kept
+        for broker_id, tps in replicas.items()
+        if (kept := [tp for tp in tps if tp.topic not in context.topics_to_be_deleted])
+    }
+    controller.replica_state_machine.handle_state_changes(not_deleted, ReplicaState.OFFLINE)
+    nobody_was_told = not not_deleted and all(
+        isinstance(result, StateChangeFailed) for result in elected.values()
+    )
+    if not with_offline_leader or (nobody_was_told and not controller.quirks.kafka_13225):
+        controller.send_update_metadata_request(context.live_or_shutting_down_broker_ids, ())
+
+
+def process_broker_modification(controller: KafkaController, broker_id: int) -> None:
+    """A live broker's registration changed: tell all brokers if its end points did."""
+    if not controller.is_active:
+        return
+    context = controller.context
+    try:
+        new = controller.zk.get_broker(broker_id, watch=True)
+    except MalformedZNode as error:
+        if controller.quirks.hazard_c2:
+            raise
+        controller.set_malformed_apart([error])
+        return
+    controller.malformed.pop(BrokerIdZNode.path(broker_id), None)
+    old = context.live_brokers.get(broker_id)
+    if new is None or old is None or new.end_points == old.end_points:
+        return
+    controller.log.info(f"Updated broker metadata: {_text(old)} -> {_text(new)}")
+    context.update_broker_metadata(new)
+    controller.recorder.occurrence(Kind.BROKER_MODIFIED, replica=broker_id, detail=_text(new))
+    controller.log.info(f"Broker info update callback for {broker_id}")
+    controller.send_update_metadata_request(context.live_or_shutting_down_broker_ids, ())
+
+
+def _text(broker: Broker) -> str:
+    end_points = ", ".join(f"{e.listener_name}://{e.host}:{e.port}" for e in broker.end_points)
+    return f"{broker.id} : {end_points} : {broker.rack or 'null'}"

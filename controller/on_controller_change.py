@@ -1,0 +1,28 @@
+"""Startup, and what /controller tells. Mirrors processStartup, processControllerChange and
+processReelect of kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from controller.election import elect, maybe_resign
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+
+def process_startup(controller: KafkaController) -> None:
+    """The process came up: watch /controller and try to be elected."""
+    elect(controller)
+
+
+def process_controller_change(controller: KafkaController) -> None:
+    """/controller was created or changed: resign if it is another's."""
+    maybe_resign(controller)
+
+
+def process_reelect(controller: KafkaController) -> None:
+    """/controller is gone: resign if it was ours, then try to be elected."""
+    maybe_resign(controller)
+    elect(controller)

@@ -1,0 +1,52 @@
+"""A topic znode changed: partitions that were added, and topics that can be read at last.
+
+Mirrors processPartitionModifications of kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.journal import Kind
+from controller.loader import load_topics
+from controller.on_topic_change import create_partitions, on_new_partition_creation
+from zk.znodes import TopicZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+
+def process_partition_modifications(controller: KafkaController, topic: str) -> None:
+    """Read a topic znode and bring online the partitions that are new in it.
+
+    Replicas of known partitions that somebody changed are not looked at, and neither are
+    partitions that are missing.
+    """
+    if not controller.is_active:
+        return
+    context = controller.context
+    if controller.malformed.pop(TopicZNode.path(topic), None) is not None and (
+        topic not in context.all_topics
+    ):
+        _serve_mended_topic(controller, topic)
+        return
+    found = controller.zk.get_topic_assignments([topic], watch=True)
+    controller.set_malformed_apart(found.malformed)
+    read = found.values.get(topic)
+    assignments = {} if read is None else read.assignment
+    added = {tp: a for tp, a in assignments.items() if not context.assignments.get(tp)}
+    if not added or topic in context.topics_to_be_deleted:
+        return
+    shown = ", ".join(f"{tp} -> {assignment}" for tp, assignment in added.items())
+    controller.log.info(f"New partitions to be added Map({shown})")
+    controller.recorder.occurrence(
+        Kind.PARTITIONS_ADDED, topic=topic, detail=f"{len(added)} partitions"
+    )
+    for tp, assignment in added.items():
+        context.update_partition_full_replica_assignment(tp, assignment)
+    on_new_partition_creation(controller, list(added))
+
+
+def _serve_mended_topic(controller: KafkaController, topic: str) -> None:
+    controller.context.set_all_topics(controller.context.all_topics | {topic})
+    create_partitions(controller, load_topics(controller, [topic]))

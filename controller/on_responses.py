@@ -1,0 +1,127 @@
+"""What brokers answered to control requests, and those who did not answer in time.
+
+Every answer first lets the channel send what waits. Mirrors processLeaderAndIsrResponseReceived
+and processUpdateMetadataResponseReceived of kafka/controller/KafkaController.scala, and
+RequestSendThread of ControllerChannelManager.scala.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.api_errors import Errors
+from cluster.journal import Kind
+from controller.channel_manager import InFlight
+from controller.events import (
+    LeaderAndIsrResponseReceived,
+    ResponseReceived,
+    StopReplicaResponseReceived,
+    UpdateMetadataResponseReceived,
+)
+from controller.on_broker_change import on_replicas_become_offline
+from controller.on_create_topics import complete_creations
+from controller.request_sender import request_name
+from controller.state_change_log import Source
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+
+def process_leader_and_isr_response(
+    controller: KafkaController, event: LeaderAndIsrResponseReceived
+) -> None:
+    """Replicas answered with KAFKA_STORAGE_ERROR are on a failed directory: take them offline."""
+    if _answered(controller, event) is None or not controller.is_active:
+        return
+    context, broker_id, response = controller.context, event.broker_id, event.response
+    if response.error is not Errors.NONE:
+        _log_error(controller, event, "LeaderAndIsr", response.error)
+        return
+    before = context.replicas_on_offline_dirs.get(broker_id, set())
+    errors = response.partition_errors
+    failed = {tp for tp, error in errors.items() if error is Errors.KAFKA_STORAGE_ERROR}
+    if not before and not failed:
+        return
+    now = before.difference(tp for tp, error in errors.items() if error is Errors.NONE) | failed
+    context.replicas_on_offline_dirs[broker_id] = now
+    newly_offline = sorted(now - before)
+    if newly_offline:
+        shown = ",".join(map(str, newly_offline))
+        controller.log.state_change(
+            "INFO", [f"Mark replicas {shown} on broker {broker_id} as offline"]
+        )
+        on_replicas_become_offline(controller, {broker_id: newly_offline})
+
+
+def process_update_metadata_response(
+    controller: KafkaController, event: UpdateMetadataResponseReceived
+) -> None:
+    """This broker's own metadata may now show the leaders that somebody waits for."""
+    if _answered(controller, event) is None or not controller.is_active:
+        return
+    if event.response.error is not Errors.NONE:
+        _log_error(controller, event, "UpdateMetadata", event.response.error)
+    if event.broker_id == controller.config.broker_id:
+        complete_creations(controller)
+
+
+def process_stop_replica_response(
+    controller: KafkaController, event: StopReplicaResponseReceived
+) -> None:
+    """A broker stopped replicas: nothing follows from it."""
+    _answered(controller, event)
+
+
+def process_request_timeout(controller: KafkaController, broker_id: int) -> None:
+    """Ask again a broker that owes an answer for too long."""
+    overdue = controller.channels.on_timeout(broker_id)
+    if overdue is not None:
+        controller.log.warn(
+            f"Controller {controller.config.broker_id} epoch {controller.context.epoch} fails to "
+            f"send request {request_name(overdue.request)} to broker {broker_id}. "
+            "Reconnecting to broker.",
+            Source.CHANNEL_MANAGER,
+        )
+
+
+def _answered(controller: KafkaController, event: ResponseReceived) -> InFlight | None:
+    """The request that was answered, None if the answer comes too late to matter."""
+    answered = controller.channels.on_response(event.broker_id, event.correlation_id)
+    if answered is None:
+        return None
+    # What follows from the answer was caused by the event that sent the request.
+    controller.recorder.cause_id = answered.event_id
+    name = request_name(answered.request)
+    if controller.config.journal_messages:
+        controller.recorder.occurrence(
+            Kind.RESPONSE_RECEIVED,
+            replica=event.broker_id,
+            detail=name,
+            outcome=_error_of(event).name,
+        )
+    if controller.log.is_trace:
+        controller.log.state_change(
+            "TRACE",
+            [
+                f"Received response {type(event.response).__name__}Data"
+                f"(errorCode={int(_error_of(event))}) for request {name} with correlation id "
+                f"{event.correlation_id} sent to broker {event.broker_id}"
+            ],
+        )
+    return answered
+
+
+def _error_of(event: ResponseReceived) -> Errors:
+    return event.response.error
+
+
+def _log_error(
+    controller: KafkaController, event: ResponseReceived, kind: str, error: Errors
+) -> None:
+    controller.log.state_change(
+        "ERROR",
+        [
+            f"Received error {error.name} in {kind} response "
+            f"{type(event.response).__name__} from broker {event.broker_id}"
+        ],
+    )

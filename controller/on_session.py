@@ -1,0 +1,78 @@
+"""The session ended, began anew, or the process stops.
+
+Until a new session begins nothing can be written; what was queued for the old one is answered and
+dropped before it ends. Mirrors the StateChangeHandler of kafka/controller/KafkaController.scala,
+processExpire and processRegisterBrokerAndReelect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from controller.election import NO_CONTROLLER, resign
+from controller.events import Expire, RegisterBrokerAndReelect
+from controller.on_controller_change import process_reelect
+from zk.store import SessionEvent, SessionState
+from zk.znode_client import NodeExists
+from zk.znodes import BrokerIdZNode, BrokerInfo
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+REGISTRATION_RETRY_MS: Final = 1_000
+
+
+def on_session_event(controller: KafkaController, event: SessionEvent) -> None:
+    """What became of the session; called from the store's thread, so it only enqueues.
+
+    Kafka 2.8.2 begins a session anew after an authentication failure even if it is alive
+    (KAFKA-13461), and so resigns with /controller still its own.
+    """
+    if event.state is SessionState.EXPIRED:
+        controller.events.clear_and_put(Expire())
+    elif event.state is SessionState.AUTH_FAILED and controller.quirks.kafka_13461:
+        controller.events.clear_and_put(Expire(reopen=False))
+
+
+def process_expire(controller: KafkaController, reopen: bool) -> None:
+    """Resign, and begin a new session."""
+    controller.active_controller_id = NO_CONTROLLER
+    controller.previous_session_id = controller.store.session_id
+    resign(controller)
+    if reopen:
+        controller.store.reopen()
+    controller.events.put_caused(RegisterBrokerAndReelect())
+
+
+def process_register_broker_and_reelect(controller: KafkaController) -> None:
+    """Register the broker in the new session, then try to be elected."""
+    try:
+        broker_epoch = _register_broker(controller)
+    except NodeExists:
+        # Whoever owns the id may go away; giving up would take this broker out for good.
+        controller.events.schedule(RegisterBrokerAndReelect(), REGISTRATION_RETRY_MS)
+        raise
+    if controller.on_registered is not None:
+        controller.on_registered(broker_epoch)
+    process_reelect(controller)
+
+
+def process_shutdown(controller: KafkaController) -> None:
+    """Resign in memory; /controller goes with the session."""
+    if controller.is_active:
+        controller.active_controller_id = NO_CONTROLLER
+        resign(controller)
+    controller.is_shut_down = True
+
+
+def _register_broker(controller: KafkaController) -> int:
+    """Register, replacing what the expired session of this very broker may have left behind."""
+    info, path = BrokerInfo(controller.broker_info), BrokerIdZNode.path(controller.config.broker_id)
+    try:
+        return controller.zk.register_broker(info, controller.clock.now_ms())
+    except NodeExists:
+        found = controller.zk.get_data_and_stat(path)
+        if found is not None and found[1].ephemeral_owner != controller.previous_session_id:
+            raise
+    controller.zk.delete(path)
+    return controller.zk.register_broker(info, controller.clock.now_ms())

@@ -1,0 +1,272 @@
+"""Moves of partitions carried out: plan, write, apply, report, and then send.
+
+The decisions are statemachines/partition_state_machine.py, the writes zk/controller_client.py; here
+is the loop around them, with what is read again after a BADVERSION. Mirrors handleStateChanges and
+electLeaderForPartitions of kafka/controller/PartitionStateMachine.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from cluster.errors import ControllerMoved, StateChangeFailed
+from cluster.outcome import WriteOutcome
+from cluster.types import LeaderAndIsr, TopicPartition
+from controller.state_change_log import (
+    Source,
+    partition_failed_text,
+    partition_new_text,
+    partition_online_text,
+)
+from statemachines.election import ElectionStrategy, OfflineElection
+from statemachines.partition_state import PartitionState
+from statemachines.partition_state_machine import (
+    PartitionOutcome,
+    PartitionPlan,
+    apply_partition_state_changes,
+    partitions_to_bring_online,
+    plan_partition_state_changes,
+    topics_without_live_isr,
+)
+from statemachines.request_batch import ControllerBrokerRequestBatch
+from zk.znodes import ConfigEntityZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+Results = dict[TopicPartition, LeaderAndIsr | StateChangeFailed]
+OFFLINE_ELECTION: Final = OfflineElection()
+UNCLEAN_CONFIG: Final = "unclean.leader.election.enable"
+
+
+class PartitionStateChanges:
+    """The partition state machine of one controller."""
+
+    def __init__(self, controller: KafkaController) -> None:
+        self._controller = controller
+        self.batch = ControllerBrokerRequestBatch(controller.context, controller.config.broker_id)
+
+    def startup(self) -> None:
+        """After an election, once the states are known: bring online what is not."""
+        log = self._controller.log
+        log.info("Initializing partition state", Source.PARTITION_STATE_MACHINE)
+        log.info("Triggering online partition state changes", Source.PARTITION_STATE_MACHINE)
+        self.trigger_online_partition_state_change()
+
+    def shutdown(self) -> None:
+        """The controller resigned."""
+        self._controller.log.info("Stopped partition state machine", Source.PARTITION_STATE_MACHINE)
+
+    def trigger_online_partition_state_change(self, topic: str | None = None) -> Results:
+        """Try to elect leaders for all New and Offline partitions, of one topic or of all."""
+        waiting = partitions_to_bring_online(self._controller.context, topic)
+        return self.handle_state_changes(waiting, PartitionState.ONLINE, OFFLINE_ELECTION)
+
+    def handle_state_changes(
+        self,
+        partitions: Sequence[TopicPartition],
+        target: PartitionState,
+        election: ElectionStrategy | None = None,
+    ) -> Results:
+        """Move partitions to ``target`` and tell the brokers.
+
+        For Online, ``election`` is needed, and the result has what was elected, or why not, for
+        every partition that had a leader before. Raises ControllerMoved; other StoreErrors end
+        the event too.
+        """
+        if not partitions:
+            return {}
+        log = self._controller.log
+        try:
+            self.batch.new_batch()
+            results = self._move(partitions, target, election)
+            self._controller.sender.send(self.batch)
+        except ControllerMoved as moved:
+            log.error(
+                f"Controller moved to another broker when moving some partitions to {target} state",
+                Source.PARTITION_STATE_MACHINE,
+                moved,
+            )
+            self.batch.abandon(moved=True)
+            raise
+        except Exception as error:
+            log.error(
+                f"Error while moving some partitions to {target} state",
+                Source.PARTITION_STATE_MACHINE,
+                error,
+            )
+            self.batch.abandon(moved=False)
+            if not self._controller.quirks.hazard_c6:
+                raise
+            return dict.fromkeys(partitions, StateChangeFailed(str(error)))
+        return results
+
+    def _move(
+        self,
+        partitions: Sequence[TopicPartition],
+        target: PartitionState,
+        election: ElectionStrategy | None,
+    ) -> Results:
+        context = self._controller.context
+        results: Results = {}
+        remaining = partitions
+        while remaining:
+            unclean = self._unclean_topics(remaining, target, election)
+            plan = plan_partition_state_changes(context, remaining, target, election, unclean)
+            written = self._write(plan)
+            outcome = apply_partition_state_changes(context, plan, self.batch, written)
+            self._report(outcome, target, election)
+            results.update(outcome.failures)
+            for tp in plan.updates:
+                leadership = context.leaderships[tp]
+                if tp not in outcome.failures:
+                    results[tp] = leadership.leader_and_isr
+            if outcome.retries:
+                self._controller.log.info(
+                    f"Retrying leader election with strategy {election} for partitions "
+                    f"{', '.join(map(str, outcome.retries))}",
+                    Source.PARTITION_STATE_MACHINE,
+                )
+            remaining = self._read_again(outcome.retries, target, election, results)
+        return results
+
+    def _write(self, plan: PartitionPlan) -> WriteOutcome:
+        controller = self._controller
+        fence = controller.context.epoch_zk_version
+        written = WriteOutcome({}, [])
+        if plan.creates:
+            created = controller.controller_zk.create_partition_states(plan.creates, fence)
+            written.finished.update(created.finished)
+            written.retry.extend(created.retry)
+        if plan.updates:
+            updated = controller.controller_zk.update_leader_and_isr(
+                plan.leader_and_isrs, controller.context.epoch, fence
+            )
+            written.finished.update(updated.finished)
+            written.retry.extend(updated.retry)
+        return written
+
+    def _read_again(
+        self,
+        partitions: Sequence[TopicPartition],
+        target: PartitionState,
+        election: ElectionStrategy | None,
+        results: Results,
+    ) -> list[TopicPartition]:
+        """Read states that others wrote into the context; gives the partitions to plan again."""
+        lost = self._controller.refresh_leaderships(partitions)
+        failures = {
+            tp: StateChangeFailed(
+                f"LeaderAndIsr information doesn't exist for partition {tp} "
+                f"in {self._controller.context.partition_state(tp)} state"
+            )
+            for tp in lost
+        }
+        self._report_failures(failures, target, election, "kafka.common.StateChangeFailedException")
+        results.update(failures)
+        return [tp for tp in partitions if tp not in failures]
+
+    def _unclean_topics(
+        self,
+        partitions: Sequence[TopicPartition],
+        target: PartitionState,
+        election: ElectionStrategy | None,
+    ) -> frozenset[str]:
+        """Topics that may elect a leader out of sync: the configs are read only where it matters.
+
+        A topic whose config cannot be read keeps to clean elections.
+        """
+        if target is not PartitionState.ONLINE or election != OFFLINE_ELECTION:
+            return frozenset()
+        controller = self._controller
+        topics = topics_without_live_isr(controller.context, partitions)
+        if not topics:
+            return frozenset()
+        found = controller.zk.get_topic_configs(topics)
+        controller.set_malformed_apart(found.malformed)
+        default = str(controller.config.unclean_leader_election_enable).lower()
+        malformed = {error.path for error in found.malformed}
+        return frozenset(
+            topic
+            for topic in topics
+            if ConfigEntityZNode.path("topics", topic) not in malformed
+            and found.values.get(topic, {}).get(UNCLEAN_CONFIG, default).strip().lower() == "true"
+        )
+
+    # Reports
+
+    def _report(
+        self, outcome: PartitionOutcome, target: PartitionState, election: ElectionStrategy | None
+    ) -> None:
+        controller = self._controller
+        controller.recorder.partition_changes(outcome.changes)
+        controller.metrics.unclean_leader_elections += sum(c.unclean for c in outcome.changes)
+        self._log_changes(outcome, target)
+        self._report_failures(
+            outcome.failures, target, election, "kafka.common.StateChangeFailedException"
+        )
+        self._report_failures(outcome.invalid, target, election, "java.lang.IllegalStateException")
+
+    def _log_changes(self, outcome: PartitionOutcome, target: PartitionState) -> None:
+        log, context, to = self._controller.log, self._controller.context, target.value
+        if not log.is_on or not outcome.changes:
+            return
+        match target:
+            case PartitionState.NEW:
+                assignment_of = context.partition_replica_assignment
+                log.state_change(
+                    "INFO",
+                    (
+                        partition_new_text(tp, change.from_state.value, to, assignment_of(tp))
+                        for change in outcome.changes
+                        for tp in (change.topic_partition,)
+                    ),
+                )
+            case PartitionState.ONLINE:
+                log.state_change(
+                    "INFO",
+                    (
+                        partition_online_text(
+                            change.topic_partition, change.from_state.value, to, change.leadership
+                        )
+                        for change in outcome.changes
+                        if change.leadership is not None
+                    ),
+                )
+            case _ if log.is_trace:
+                log.state_change(
+                    "TRACE",
+                    (
+                        f"Changed partition {change.topic_partition} state "
+                        f"from {change.from_state} to {to}"
+                        for change in outcome.changes
+                    ),
+                )
+
+    def _report_failures(
+        self,
+        failures: Mapping[TopicPartition, StateChangeFailed],
+        target: PartitionState,
+        election: ElectionStrategy | None,
+        java_class: str,
+    ) -> None:
+        if not failures:
+            return
+        controller, to = self._controller, target.value
+        context = controller.context
+        strategy = None if election is None else str(election)
+        controller.recorder.partition_failures(failures, context, to, strategy)
+        controller.log.state_change_failed(
+            (
+                partition_failed_text(
+                    controller.config.broker_id,
+                    context.epoch,
+                    tp,
+                    context.partition_state(tp).value,
+                    to,
+                ),
+                f"{java_class}: {failure.reason}",
+            )
+            for tp, failure in failures.items()
+        )

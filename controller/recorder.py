@@ -1,0 +1,307 @@
+"""The journal's rows of one controller: what happened, with its predecessor, cause and number.
+
+Turns what the state machines report into rows and hands them over in batches; never decides,
+never formats log text. Rows exist only inside a controller epoch: what a broker does that is not
+the controller leaves none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cluster.errors import StateChangeFailed
+from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from cluster.protocols import Clock, Journal
+from cluster.types import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    TopicPartition,
+)
+from controller.config import ControllerConfig
+from statemachines.context import ControllerContext, ReplicasByBroker
+from statemachines.partition_state_machine import PartitionChange
+from statemachines.replica_state_machine import IsrRemoved, ReplicaMoves
+
+_Key = tuple[int, int]
+_NEVER: _Key = (0, 0)
+
+
+class Recorder:
+    """Writes rows of one controller. ``event_id`` and ``cause_id`` are set for every event."""
+
+    def __init__(self, config: ControllerConfig, clock: Clock, journal: Journal) -> None:
+        self.event_id = 0
+        self.cause_id = 0
+        self._config = config
+        self._clock = clock
+        self._journal = journal
+        self._epoch = 0
+        self._seq = 0
+        self._is_dirty = False
+        # (since_ms, key_seq) of partitions and, by broker id, of replicas. Keys that were
+        # written in the same breath share one tuple: there are hundreds of thousands.
+        self._partitions: dict[TopicPartition, _Key] = {}
+        self._replicas: dict[int, dict[TopicPartition, _Key]] = {}
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Rows from now on belong to this controller epoch."""
+        self._epoch = epoch
+        self._seq = 0
+        self._partitions.clear()
+        self._replicas.clear()
+
+    def end_epoch(self) -> None:
+        """No rows until the next epoch."""
+        self.begin_epoch(0)
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system."""
+        if self._is_dirty:
+            self._journal.flush()
+            self._is_dirty = False
+
+    def occurrence(self, kind: Kind, **fields: Any) -> None:
+        """One row that is about no partition's or replica's history."""
+        if self._epoch:
+            self._append([self._row(kind, self._clock.now_ms(), **fields)])
+
+    def partition_snapshots(self, context: ControllerContext) -> None:
+        """Every partition as it was loaded: the rows an epoch begins with."""
+        now_ms = self._clock.now_ms()
+        rows = []
+        first: _Key = (now_ms, 1)
+        leaderships = context.leaderships
+        for tp, state in context.partition_states.items():
+            self._partitions[tp] = first
+            leadership = leaderships.get(tp)
+            at = None if leadership is None else leadership.leader_and_isr
+            rows.append(
+                self._row(
+                    Kind.PARTITION_SNAPSHOT,
+                    now_ms,
+                    topic=tp[0],
+                    partition=tp[1],
+                    to=state._value_,
+                    key_seq=1,
+                    leader=None if at is None else at.leader,
+                    leader_epoch=None if at is None else at.leader_epoch,
+                    isr=None if at is None else at.isr,
+                    zk_version=None if at is None else at.zk_version,
+                )
+            )
+        self._append(rows)
+
+    def replicas_initialized(self, replicas: ReplicasByBroker) -> None:
+        """Replicas were put into their first state: no rows, but it is known since when."""
+        first: _Key = (self._clock.now_ms(), 0)
+        for broker_id, tps in replicas.items():
+            self._replicas.setdefault(broker_id, {}).update(dict.fromkeys(tps, first))
+
+    def partition_changes(self, changes: Iterable[PartitionChange]) -> None:
+        """Partitions that changed their state, or stayed Online with another leader."""
+        now_ms = self._clock.now_ms()
+        keys = self._partitions
+        rows = []
+        after: dict[int, _Key] = {}
+        for change in changes:
+            tp = change.topic_partition
+            since_ms, key_seq = keys.get(tp, _NEVER)
+            key_seq += 1
+            keys[tp] = after.get(key_seq) or after.setdefault(key_seq, (now_ms, key_seq))
+            row = self._row(
+                Kind.PARTITION_TRANSITION,
+                now_ms,
+                topic=tp[0],
+                partition=tp[1],
+                from_=change.from_state._value_,
+                to=change.to_state._value_,
+                since_ms=since_ms,
+                key_seq=key_seq,
+                election=None if change.election is None else str(change.election),
+            )
+            if change.leadership is not None:
+                _set_leadership(row, change.leadership, change.previous_leadership)
+            rows.append(row)
+        self._append(rows)
+
+    def partition_failures(
+        self,
+        failures: Mapping[TopicPartition, StateChangeFailed],
+        context: ControllerContext,
+        to: str,
+        election: str | None,
+    ) -> None:
+        """Partitions that stayed as they were, and why."""
+        now_ms = self._clock.now_ms()
+        rows = []
+        for tp, failure in failures.items():
+            since_ms, key_seq = self._partitions.get(tp, _NEVER)
+            self._partitions[tp] = (since_ms, key_seq + 1)
+            rows.append(
+                self._row(
+                    Kind.PARTITION_FAILED,
+                    now_ms,
+                    topic=tp[0],
+                    partition=tp[1],
+                    from_=context.partition_state(tp)._value_,
+                    to=to,
+                    since_ms=since_ms,
+                    key_seq=key_seq + 1,
+                    election=election,
+                    outcome=failure.reason,
+                )
+            )
+        self._append(rows)
+
+    def replica_changes(self, replica_id: int, changes: Iterable[ReplicaMoves]) -> None:
+        """Replicas of one broker that changed their state, or were put into the same again."""
+        config, event_id, cause_id, epoch = self._config, self.event_id, self.cause_id, self._epoch
+        now_ms, seq = self._clock.now_ms(), self._seq
+        keys = self._replicas.setdefault(replica_id, {})
+        after: dict[int, _Key] = {}
+        kind = Kind.REPLICA_TRANSITION.value
+        rows = []
+        for moves in changes:
+            from_, to = moves.from_state._value_, moves.to_state._value_
+            # The one loop that runs for every replica of the cluster at a failover.
+            for tp in moves.partitions:
+                since_ms, key_seq = keys.get(tp, _NEVER)
+                key_seq += 1
+                seq += 1
+                keys[tp] = after.get(key_seq) or after.setdefault(key_seq, (now_ms, key_seq))
+                rows.append(
+                    JournalRow(
+                        v=SCHEMA_VERSION,
+                        run_id=config.run_id,
+                        t_ms=now_ms,
+                        seq=seq,
+                        controller=config.broker_id,
+                        epoch=epoch,
+                        kind=kind,
+                        cluster_id=config.cluster_id,
+                        event_id=event_id,
+                        cause_id=cause_id,
+                        topic=tp[0],
+                        partition=tp[1],
+                        replica=replica_id,
+                        from_=from_,
+                        to=to,
+                        since_ms=since_ms,
+                        key_seq=key_seq,
+                    )
+                )
+        self._seq = seq
+        self._append(rows)
+
+    def replica_failures(
+        self,
+        replica_id: int,
+        failures: Mapping[TopicPartition, StateChangeFailed],
+        context: ControllerContext,
+        to: str,
+    ) -> None:
+        """Replicas of one broker that stayed as they were, and why."""
+        now_ms = self._clock.now_ms()
+        rows = []
+        for tp, failure in failures.items():
+            since_ms, key_seq = self._next_replica_key(replica_id, tp)
+            rows.append(
+                self._row(
+                    Kind.REPLICA_FAILED,
+                    now_ms,
+                    topic=tp[0],
+                    partition=tp[1],
+                    replica=replica_id,
+                    from_=context.replica_state(replica_id, tp)._value_,
+                    to=to,
+                    since_ms=since_ms,
+                    key_seq=key_seq,
+                    outcome=failure.reason,
+                )
+            )
+        self._append(rows)
+
+    def isr_removals(self, replica_id: int, removals: Iterable[IsrRemoved]) -> None:
+        """Partitions that a replica went offline of: their state without it, written or not."""
+        now_ms = self._clock.now_ms()
+        rows = []
+        for removal in removals:
+            tp = removal.topic_partition
+            _, key_seq = self._next_replica_key(replica_id, tp)
+            row = self._row(
+                Kind.ISR_REMOVED,
+                now_ms,
+                topic=tp[0],
+                partition=tp[1],
+                replica=replica_id,
+                key_seq=key_seq,
+            )
+            _set_leadership(row, removal.leadership, removal.previous_leadership)
+            rows.append(row)
+        self._append(rows)
+
+    def isr_changed(
+        self,
+        tp: TopicPartition,
+        leadership: LeaderIsrAndControllerEpoch,
+        previous: LeaderIsrAndControllerEpoch | None,
+    ) -> None:
+        """A leader's proposal was stored."""
+        row = self._partition_row(Kind.ISR_CHANGED, tp)
+        _set_leadership(row, leadership, previous)
+        self._append([row])
+
+    def alter_isr_refused(self, tp: TopicPartition, proposed: LeaderAndIsr, error: str) -> None:
+        """A leader's proposal was refused."""
+        row = self._partition_row(Kind.ALTER_ISR_REFUSED, tp)
+        row.leader, row.leader_epoch = proposed.leader, proposed.leader_epoch
+        row.isr, row.zk_version = proposed.isr, proposed.zk_version
+        row.outcome = error
+        self._append([row])
+
+    def _partition_row(self, kind: Kind, tp: TopicPartition) -> JournalRow:
+        since_ms, key_seq = self._partitions.get(tp, _NEVER)
+        self._partitions[tp] = (since_ms, key_seq + 1)
+        now_ms = self._clock.now_ms()
+        return self._row(kind, now_ms, topic=tp[0], partition=tp[1], key_seq=key_seq + 1)
+
+    def _next_replica_key(self, replica_id: int, tp: TopicPartition) -> _Key:
+        keys = self._replicas.setdefault(replica_id, {})
+        since_ms, key_seq = keys.get(tp, _NEVER)
+        keys[tp] = (since_ms, key_seq + 1)
+        return since_ms, key_seq + 1
+
+    def _row(self, kind: Kind, now_ms: int, **fields: Any) -> JournalRow:
+        self._seq += 1
+        return JournalRow(
+            v=SCHEMA_VERSION,
+            run_id=self._config.run_id,
+            t_ms=now_ms,
+            seq=self._seq,
+            controller=self._config.broker_id,
+            epoch=self._epoch,
+            kind=kind.value,
+            cluster_id=self._config.cluster_id,
+            event_id=self.event_id,
+            cause_id=self.cause_id,
+            **fields,
+        )
+
+    def _append(self, rows: list[JournalRow]) -> None:
+        if rows:
+            self._is_dirty = True
+            self._journal.append(rows)
+
+
+def _set_leadership(
+    row: JournalRow,
+    leadership: LeaderIsrAndControllerEpoch,
+    previous: LeaderIsrAndControllerEpoch | None,
+) -> None:
+    at = leadership.leader_and_isr
+    row.leader, row.leader_epoch = at.leader, at.leader_epoch
+    row.isr, row.zk_version = at.isr, at.zk_version
+    if previous is not None and previous is not leadership:
+        row.prev_leader = previous.leader_and_isr.leader
+        row.prev_isr = previous.leader_and_isr.isr

@@ -1,0 +1,173 @@
+"""Moves of replicas carried out, broker id by broker id: plan, write, apply, report; then send.
+
+The decisions are statemachines/replica_state_machine.py, the writes zk/controller_client.py; here
+is the loop around them, with what is read again after a BADVERSION. Mirrors handleStateChanges and
+removeReplicasFromIsr of kafka/controller/ReplicaStateMachine.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cluster.errors import ControllerMoved, StateChangeFailed
+from cluster.outcome import WriteOutcome
+from cluster.types import TopicPartition
+from controller.state_change_log import Source, replica_failed_text
+from statemachines.context import ReplicasByBroker
+from statemachines.replica_state import ReplicaState
+from statemachines.replica_state_machine import (
+    ReplicaOutcome,
+    ReplicaPlan,
+    abandon_replica_state_changes,
+    apply_replica_state_changes,
+    initialize_replica_states,
+    plan_replica_state_changes,
+)
+from statemachines.request_batch import ControllerBrokerRequestBatch
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+
+class ReplicaStateChanges:
+    """The replica state machine of one controller."""
+
+    def __init__(self, controller: KafkaController) -> None:
+        self._controller = controller
+        self.batch = ControllerBrokerRequestBatch(controller.context, controller.config.broker_id)
+
+    def startup(self) -> None:
+        """After an election: put every replica into its first state, then tell all brokers."""
+        controller, source = self._controller, Source.REPLICA_STATE_MACHINE
+        controller.log.info("Initializing replica state", source)
+        online, offline = initialize_replica_states(controller.context)
+        controller.recorder.replicas_initialized(online)
+        controller.recorder.replicas_initialized(offline)
+        controller.log.info("Triggering online replica state changes", source)
+        self.handle_state_changes(online, ReplicaState.ONLINE)
+        controller.log.info("Triggering offline replica state changes", source)
+        self.handle_state_changes(offline, ReplicaState.OFFLINE)
+
+    def shutdown(self) -> None:
+        """The controller resigned."""
+        self._controller.log.info("Stopped replica state machine", Source.REPLICA_STATE_MACHINE)
+
+    def handle_state_changes(self, replicas: ReplicasByBroker, target: ReplicaState) -> None:
+        """Move replicas to ``target`` and tell the brokers.
+
+        Raises ControllerMoved; other StoreErrors end the event too.
+        """
+        if not replicas:
+            return
+        log, source = self._controller.log, Source.REPLICA_STATE_MACHINE
+        plan: ReplicaPlan | None = None
+        try:
+            self.batch.new_batch()
+            for replica_id in sorted(replicas):
+                remaining: Sequence[TopicPartition] = replicas[replica_id]
+                while remaining:
+                    plan = plan_replica_state_changes(
+                        self._controller.context, replica_id, remaining, target
+                    )
+                    remaining = self._carry_out(plan)
+            self._controller.sender.send(self.batch)
+        except ControllerMoved as moved:
+            log.error(
+                f"Controller moved to another broker when moving some replicas to {target} state",
+                source,
+                moved,
+            )
+            self._abandon(plan, moved=True)
+            raise
+        except Exception as error:
+            log.error(f"Error while moving some replicas to {target} state", source, error)
+            self._abandon(plan, moved=False)
+            if not self._controller.quirks.hazard_c6:
+                raise
+
+    def _abandon(self, plan: ReplicaPlan | None, moved: bool) -> None:
+        if plan is None:
+            self.batch.abandon(moved)
+        else:
+            abandon_replica_state_changes(plan, self.batch, moved)
+
+    def _carry_out(self, plan: ReplicaPlan) -> list[TopicPartition]:
+        """Write and apply a plan; gives the partitions to plan again."""
+        controller = self._controller
+        context = controller.context
+        written: WriteOutcome | None = None
+        if plan.updates:
+            written = controller.controller_zk.update_leader_and_isr(
+                plan.updates, context.epoch, context.epoch_zk_version
+            )
+        outcome = apply_replica_state_changes(context, plan, self.batch, written)
+        self._report(outcome, plan.target)
+        lost = controller.refresh_leaderships(outcome.retries)
+        failures = {
+            tp: StateChangeFailed(
+                f"Failed to change state of replica {plan.replica_id} for partition {tp} since "
+                "the leader and isr path in zookeeper is empty"
+            )
+            for tp in lost
+        }
+        self._report_failures(
+            plan.replica_id, failures, plan.target, "kafka.common.StateChangeFailedException"
+        )
+        return [tp for tp in outcome.retries if tp not in failures]
+
+    # Reports
+
+    def _report(self, outcome: ReplicaOutcome, target: ReplicaState) -> None:
+        controller, replica_id = self._controller, outcome.replica_id
+        controller.recorder.isr_removals(replica_id, outcome.isr_removed)
+        controller.recorder.replica_changes(replica_id, outcome.changes)
+        log = controller.log
+        if log.is_on and outcome.isr_removed:
+            log.state_change(
+                "INFO",
+                (
+                    f"Partition {removed.topic_partition} state changed to {removed.leadership} "
+                    f"after removing replica {replica_id} from the ISR as part of transition to "
+                    f"{ReplicaState.OFFLINE}"
+                    for removed in outcome.isr_removed
+                ),
+            )
+        if log.is_trace:
+            for moves in outcome.changes:
+                after = f" from {moves.from_state} to {moves.to_state}"
+                before = f"Changed state of replica {replica_id} for partition "
+                log.state_change("TRACE", (f"{before}{tp}{after}" for tp in moves.partitions))
+        self._report_failures(
+            replica_id, outcome.failures, target, "kafka.common.StateChangeFailedException"
+        )
+        self._report_failures(
+            replica_id, outcome.invalid, target, "java.lang.IllegalStateException"
+        )
+
+    def _report_failures(
+        self,
+        replica_id: int,
+        failures: Mapping[TopicPartition, StateChangeFailed],
+        target: ReplicaState,
+        java_class: str,
+    ) -> None:
+        if not failures:
+            return
+        controller = self._controller
+        context = controller.context
+        controller.recorder.replica_failures(replica_id, failures, context, target.value)
+        controller.log.state_change_failed(
+            (
+                replica_failed_text(
+                    controller.config.broker_id,
+                    context.epoch,
+                    tp,
+                    replica_id,
+                    context.replica_state(replica_id, tp).value,
+                    target.value,
+                ),
+                f"{java_class}: {failure.reason}",
+            )
+            for tp, failure in failures.items()
+        )

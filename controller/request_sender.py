@@ -1,0 +1,139 @@
+"""From a drained batch to the channels: what is sent, and the lines that say so.
+
+Neither builds nor merges requests. Mirrors the sending half of
+AbstractControllerBrokerRequestBatch in kafka/controller/ControllerChannelManager.scala.
+"""
+
+from __future__ import annotations
+
+from cluster.journal import Kind
+from cluster.requests import (
+    ControlRequest,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from controller.channel_manager import ChannelManager
+from controller.config import ControllerConfig
+from controller.recorder import Recorder
+from controller.state_change_log import Source, StateChangeLog, scala_set
+from statemachines.request_batch import ControllerBrokerRequestBatch
+
+
+class RequestSender:
+    """Sends batches and logs them as Kafka does."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        channels: ChannelManager,
+        recorder: Recorder,
+        log: StateChangeLog,
+    ) -> None:
+        self._config = config
+        self._channels = channels
+        self._recorder = recorder
+        self._log = log
+
+    def send(self, batch: ControllerBrokerRequestBatch) -> None:
+        """Drain a batch into the channels, in its order."""
+        brokers = sorted(batch.update_metadata_brokers)
+        leaderships = batch.context.leaderships
+        known = sum(tp in leaderships for tp in batch.update_metadata_partitions)
+        requests = batch.drain()
+        if self._log.is_on:
+            self._log_requests(requests, brokers, known)
+        for broker_id, request in requests:
+            if not self._channels.send_request(broker_id, request, self._recorder.event_id):
+                name = request_name(request)
+                self._log.warn(
+                    f"Not sending request {name} to broker {broker_id}, since it is offline.",
+                    Source.CHANNEL_MANAGER,
+                )
+            elif self._config.journal_messages:
+                self._recorder.occurrence(
+                    Kind.REQUEST_SENT,
+                    replica=broker_id,
+                    detail=f"{request_name(request)} for {len(request.partition_states)}",
+                )
+
+    def _log_requests(
+        self, requests: list[tuple[int, ControlRequest]], brokers: list[int], known: int
+    ) -> None:
+        """LeaderAndIsr, then UpdateMetadata, of which one line is written even if nobody hears it,
+        then StopReplica."""
+        log = self._log
+        for broker_id, request in requests:
+            if isinstance(request, LeaderAndIsrRequest):
+                self._log_leader_and_isr(broker_id, request)
+        to = scala_set(brokers)
+        log.state_change(
+            "INFO", [f"Sending UpdateMetadata request to brokers {to} for {known} partitions"]
+        )
+        for broker_id, request in requests:
+            if isinstance(request, StopReplicaRequest):
+                self._log_stop_replica(broker_id, request)
+
+    def _log_leader_and_isr(self, broker_id: int, request: LeaderAndIsrRequest) -> None:
+        states = request.partition_states
+        if self._log.is_trace:
+            self._log.state_change(
+                "TRACE",
+                (
+                    f"Sending become-{'leader' if state.leader == broker_id else 'follower'} "
+                    f"LeaderAndIsr request {_state_text(state)} to broker {broker_id} "
+                    f"for partition {state.topic_partition}"
+                    for state in states
+                ),
+            )
+        leaders = sum(state.leader == broker_id for state in states)
+        self._log.state_change(
+            "INFO",
+            [
+                f"Sending LeaderAndIsr request to broker {broker_id} with {leaders} become-leader "
+                f"and {len(states) - leaders} become-follower partitions"
+            ],
+        )
+
+    def _log_stop_replica(self, broker_id: int, request: StopReplicaRequest) -> None:
+        states = request.partition_states
+        if self._log.is_trace:
+            self._log.state_change(
+                "TRACE",
+                (
+                    "Sending StopReplica request StopReplicaPartitionState("
+                    f"partitionIndex={state.topic_partition.partition}, "
+                    f"leaderEpoch={state.leader_epoch}, "
+                    f"deletePartition={str(state.delete_partition).lower()}) "
+                    f"to broker {broker_id} for partition {state.topic_partition}"
+                    for state in states
+                ),
+            )
+        self._log.state_change(
+            "INFO",
+            [f"Sending StopReplica request for {len(states)} replicas to broker {broker_id}"],
+        )
+
+
+def request_name(request: ControlRequest) -> str:
+    """Kafka's name of the request's kind."""
+    match request:
+        case LeaderAndIsrRequest():
+            return "LEADER_AND_ISR"
+        case UpdateMetadataRequest():
+            return "UPDATE_METADATA"
+        case StopReplicaRequest():
+            return "STOP_REPLICA"
+
+
+def _state_text(state: LeaderAndIsrPartitionState) -> str:
+    tp = state.topic_partition
+    return (
+        f"LeaderAndIsrPartitionState(topicName='{tp.topic}', partitionIndex={tp.partition}, "
+        f"controllerEpoch={state.controller_epoch}, leader={state.leader}, "
+        f"leaderEpoch={state.leader_epoch}, isr={list(state.isr)}, "
+        f"zkVersion={state.zk_version}, replicas={list(state.replicas)}, "
+        f"addingReplicas={list(state.adding_replicas)}, "
+        f"removingReplicas={list(state.removing_replicas)}, isNew={str(state.is_new).lower()})"
+    )

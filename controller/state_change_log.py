@@ -1,0 +1,182 @@
+"""The text of state-change.log and controller.log, as Kafka 2.8 writes it.
+
+Formats lines and hands them to sinks in as few writes as possible; never decides, never journals.
+A sink that is None costs nothing, and at INFO no line about a single replica is even formatted.
+Mirrors kafka/controller/StateChangeLogger.scala and the message texts of kafka/controller/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Protocol
+
+from cluster.protocols import Clock
+from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
+
+
+class Sink(Protocol):
+    """Where text goes: an open text file, for example."""
+
+    def write(self, text: str, /) -> object:
+        """Take text that ends with a newline."""
+        ...
+
+
+class Source(Enum):
+    """Who speaks in controller.log: the identity before the message, the logger behind it."""
+
+    CONTROLLER = ("[Controller id={}] ", "kafka.controller.KafkaController")
+    CHANNEL_MANAGER = (
+        "[Channel manager on controller {}]: ",
+        "kafka.controller.ControllerChannelManager",
+    )
+    EVENT_THREAD = (
+        "[ControllerEventThread controllerId={}] ",
+        "kafka.controller.ControllerEventManager$ControllerEventThread",
+    )
+    PARTITION_STATE_MACHINE = (
+        "[PartitionStateMachine controllerId={}] ",
+        "kafka.controller.ZkPartitionStateMachine",
+    )
+    REPLICA_STATE_MACHINE = (
+        "[ReplicaStateMachine controllerId={}] ",
+        "kafka.controller.ZkReplicaStateMachine",
+    )
+
+
+class StateChangeLog:
+    """Both logs of one controller. ``is_trace``: also write what Kafka logs at TRACE and DEBUG.
+
+    ``epoch`` is the controller epoch that lines of state-change.log show.
+    """
+
+    def __init__(
+        self,
+        controller_id: int,
+        clock: Clock,
+        *,
+        state_change: Sink | None = None,
+        controller: Sink | None = None,
+        is_trace: bool = True,
+    ) -> None:
+        self.controller_id = controller_id
+        self.epoch = 0
+        self.is_trace = is_trace and state_change is not None
+        self._clock = clock
+        self._state_change = state_change
+        self._controller = controller
+        self._is_debug = is_trace
+        self._second = -1
+        self._second_text = ""
+
+    @property
+    def is_on(self) -> bool:
+        """True if state-change.log is written at all."""
+        return self._state_change is not None
+
+    def info(self, text: str, source: Source = Source.CONTROLLER) -> None:
+        """One INFO line of controller.log."""
+        self._write_controller("INFO", text, source, None)
+
+    def debug(self, text: str, source: Source = Source.CONTROLLER) -> None:
+        """One DEBUG line of controller.log."""
+        if self._is_debug:
+            self._write_controller("DEBUG", text, source, None)
+
+    def warn(self, text: str, source: Source = Source.CONTROLLER) -> None:
+        """One WARN line of controller.log."""
+        self._write_controller("WARN", text, source, None)
+
+    def error(
+        self, text: str, source: Source = Source.CONTROLLER, error: BaseException | None = None
+    ) -> None:
+        """One ERROR line of controller.log, followed by the error's own lines."""
+        self._write_controller("ERROR", text, source, error)
+
+    def state_change(self, level: str, texts: Iterable[str]) -> None:
+        """Lines of state-change.log at one level and one instant."""
+        if self._state_change is None:
+            return
+        before = f"{self._time()} {level} [Controller id={self.controller_id} epoch={self.epoch}] "
+        after = " (state.change.logger)\n"
+        body = (after + before).join(texts)
+        if body:
+            self._state_change.write(f"{before}{body}{after}")
+
+    def state_change_failed(self, texts: Iterable[tuple[str, str]]) -> None:
+        """ERROR lines of state-change.log: each a message and the exception's line behind it."""
+        if self._state_change is None:
+            return
+        before = f"{self._time()} ERROR [Controller id={self.controller_id} epoch={self.epoch}] "
+        for text, exception in texts:
+            self._state_change.write(f"{before}{text} (state.change.logger)\n{exception}\n")
+
+    def _write_controller(
+        self, level: str, text: str, source: Source, error: BaseException | None
+    ) -> None:
+        if self._controller is None:
+            return
+        ident, logger = source.value
+        line = f"{self._time()} {level} {ident.format(self.controller_id)}{text} ({logger})\n"
+        if error is not None:
+            line += f"{type(error).__name__}: {error}\n"
+        self._controller.write(line)
+
+    def _time(self) -> str:
+        second, ms = divmod(self._clock.now_ms(), 1000)
+        if second != self._second:
+            self._second = second
+            self._second_text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return f"[{self._second_text},{ms:03d}]"
+
+
+def partition_online_text(
+    partition: TopicPartition, from_: str, to: str, leadership: LeaderIsrAndControllerEpoch
+) -> str:
+    """A partition got a leader and an ISR."""
+    state = leadership.leader_and_isr
+    return f"Changed partition {partition} from {from_} to {to} with state {state}"
+
+
+def partition_new_text(
+    partition: TopicPartition, from_: str, to: str, replicas: Sequence[int]
+) -> str:
+    """A partition came to be."""
+    return (
+        f"Changed partition {partition} state from {from_} to {to} "
+        f"with assigned replicas {id_list(replicas)}"
+    )
+
+
+def partition_failed_text(
+    controller_id: int, epoch: int, partition: TopicPartition, from_: str, to: str
+) -> str:
+    """A partition did not change its state."""
+    return (
+        f"Controller {controller_id} epoch {epoch} failed to change state for partition "
+        f"{partition} from {from_} to {to}"
+    )
+
+
+def replica_failed_text(
+    controller_id: int, epoch: int, partition: TopicPartition, replica: int, from_: str, to: str
+) -> str:
+    """A replica did not change its state."""
+    return (
+        f"Controller {controller_id} epoch {epoch} initiated state change of replica {replica} for "
+        f"partition {partition} from {from_} to {to} failed"
+    )
+
+
+def id_list(ids: Iterable[int]) -> str:
+    """Ids as Kafka joins them: ``0,1,2``."""
+    return ",".join(map(str, ids))
+
+
+def scala_set(items: Iterable[object]) -> str:
+    """A set as Scala prints it; a small and a large one have other names."""
+    listed = list(items)
+    name = "Set" if 0 < len(listed) <= 4 else "HashSet"
+    return f"{name}({', '.join(map(str, listed))})"

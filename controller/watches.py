@@ -1,0 +1,81 @@
+"""From what a watch saw to the event it means, and which watches are wanted.
+
+A handler only puts an event: reading, and thereby arming the watch again, is done when the event
+is processed. Mirrors the ...Handler classes of kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from controller.events import (
+    BrokerChange,
+    BrokerModifications,
+    ControllerChange,
+    ControllerEvent,
+    PartitionModifications,
+    Reelect,
+    TopicChange,
+)
+from zk.store import WatchEvent, WatchKind
+
+CONTROLLER_PATH = "/controller"
+BROKER_IDS_PATH = "/brokers/ids"
+TOPICS_PATH = "/brokers/topics"
+
+
+class Watches:
+    """Which watches the controller wants. One that fires after it was unregistered is nothing.
+
+    /controller is watched by every candidate from its startup, all else by the active controller
+    alone. ``event_of`` is called from the store's thread.
+    """
+
+    def __init__(self) -> None:
+        self._is_active = False
+        self._brokers: set[int] = set()
+        self._topics: set[str] = set()
+
+    def activate(self) -> None:
+        """The controller is active: changes of the brokers and the topics are wanted."""
+        self._is_active = True
+
+    def clear(self) -> None:
+        """The controller resigned: only /controller is wanted."""
+        self._is_active = False
+        self._brokers.clear()
+        self._topics.clear()
+
+    def register_brokers(self, broker_ids: list[int]) -> None:
+        """Changes of these registrations are wanted."""
+        self._brokers.update(broker_ids)
+
+    def unregister_brokers(self, broker_ids: list[int]) -> None:
+        """Changes of these registrations are wanted no more."""
+        self._brokers.difference_update(broker_ids)
+
+    def register_topics(self, topics: list[str]) -> None:
+        """Changes of these topic znodes are wanted."""
+        self._topics.update(topics)
+
+    def unregister_topics(self, topics: list[str]) -> None:
+        """Changes of these topic znodes are wanted no more."""
+        self._topics.difference_update(topics)
+
+    def event_of(self, fired: WatchEvent) -> ControllerEvent | None:
+        """The event that a watch means; None if nobody wants it."""
+        path, kind = fired.path, fired.kind
+        if path == CONTROLLER_PATH:
+            return Reelect() if kind is WatchKind.DELETED else ControllerChange()
+        if not self._is_active:
+            return None
+        if kind is WatchKind.CHILDREN_CHANGED:
+            if path == BROKER_IDS_PATH:
+                return BrokerChange()
+            return TopicChange() if path == TOPICS_PATH else None
+        if kind is not WatchKind.DATA_CHANGED:
+            return None
+        parent, _, name = path.rpartition("/")
+        if parent == TOPICS_PATH and name in self._topics:
+            return PartitionModifications(name)
+        if parent == BROKER_IDS_PATH and name.isdecimal() and int(name) in self._brokers:
+            return BrokerModifications(int(name))
+        return None
