@@ -14,7 +14,7 @@ from typing import Protocol
 
 from greenlet import getcurrent, greenlet
 
-from cluster.requests import Address
+from cluster.requests import Address, Message
 
 
 class Completion(Protocol):
@@ -43,6 +43,10 @@ class Actor:
         if self.paused or self.stopped or self.waiting:
             return False
         return self.task is not None or self.has_events()
+
+    def receive(self, message: Message) -> None:
+        """Take a message; it is handled later."""
+        self.inbox.append(message)
 
     def has_events(self) -> bool:
         """True if an event is waiting to begin."""

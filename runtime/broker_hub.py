@@ -47,7 +47,11 @@ class BrokerHub:
 
     def post(self, address: Address, event: object) -> None:
         """Give an event to an actor; lost if there is no such actor, as a packet would be."""
-        self._queue.put(lambda: self._deliver(address, event))
+        self.soon(lambda: self._deliver(address, event))
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Run ``function`` on the hub's thread, outside of any event, without waiting."""
+        self._queue.put(function)
 
     def call(self, function: Callable[[], None]) -> Future[None]:
         """Run ``function`` on the hub's thread, outside of any event."""

@@ -156,10 +156,6 @@ class BrokerActor(Actor):
         self._on_started = on_started
         self._retry: tuple[float, StartUp] | None = None
 
-    def receive(self, message: Message) -> None:
-        """Take a message; it is handled later."""
-        self.inbox.append(message)
-
     def on_store_event(self, event: StoreEvent) -> None:
         """Take what became of the session of a broker that has no controller to see to it."""
         if isinstance(event, SessionEvent) and event.state is SessionState.EXPIRED:

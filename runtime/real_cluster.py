@@ -110,7 +110,7 @@ class RealCluster:
             running.event_thread.start()
         else:
             running.session.add_listener(
-                lambda event: self._hub.call(lambda: actor.on_store_event(event)) and None
+                lambda event: self._hub.soon(lambda: actor.on_store_event(event))
             )
         self._hub.add(actor)
         patience_ms = (self.spec.session_timeout_ms + _START_MARGIN_MS) if wait_for_session else 0

@@ -9,30 +9,29 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from brokers.broker import Broker
-from cluster.errors import KlammError
+from cluster.errors import UsageError
 from cluster.requests import Address
-from controller.kafka_controller import KafkaController
 from runtime.actors import Actor, Scheduler
 from runtime.clock import VirtualClock
 from runtime.journal import MemoryJournal
-from runtime.node import BrokerActor, ClusterSpec, ControllerActor, Startup, build_node
+from runtime.node import BrokerActor, ClusterSpec, ControllerActor, Node, StartUp, build_node
 from runtime.transport import SimulatedTransport
 from zk.memory_store import MemoryServer, MemoryStore
 
 Chooser = Callable[[int], int]
 
 
+@dataclass
 class SimulatedNode:
     """One machine of the world: its session, and its broker and controller."""
 
-    def __init__(self, store: MemoryStore, broker: Broker, controller: KafkaController | None):
-        self.store = store
-        self.broker = broker
-        self.controller = controller
+    store: MemoryStore
+    node: Node
 
 
 class SimulatedWorld:
@@ -54,7 +53,7 @@ class SimulatedWorld:
         self.choices: list[int] = []
         self.errors: list[str] = []
         self._choose = choose
-        self.incarnations = 0
+        self._incarnations = 0
 
     # -- the world's own steps
 
@@ -116,30 +115,38 @@ class SimulatedWorld:
     # -- nodes and their faults
 
     def start(self, broker_id: int) -> None:
-        """Start a broker, and its controller if it is a candidate."""
+        """Start a broker, and its controller if it is a candidate.
+
+        Registration waits while a former session of the broker lives.
+        """
         if broker_id in self.nodes:
-            raise KlammError(f"broker {broker_id} runs already")
-        self.incarnations += 1
-        store = MemoryStore(
-            self.server, self.spec.session_timeout_ms, yield_control=self.scheduler.give_way
-        )
-        broker, controller = build_node(
+            raise UsageError(f"broker {broker_id} runs already")
+        store = self.open_store()
+        self._incarnations += 1
+        node = build_node(
             self.spec,
             broker_id,
-            store,
-            store,
-            self.transport,
-            self.clock,
-            self.journal,
-            run_id=f"sim-{self.spec.seed}",
-            seed=self.spec.seed * 1_000_003 + self.incarnations,
+            broker_store=store,
+            controller_store=store,
+            transport=self.transport,
+            clock=self.clock,
+            journal=self.journal,
+            incarnation=self._incarnations,
         )
-        self.nodes[broker_id] = SimulatedNode(store, broker, controller)
-        broker_actor = BrokerActor(broker, controller, self.clock)
-        self._connect(broker_actor)
-        if controller is not None:
-            self._connect(ControllerActor(controller, self.clock))
-        broker_actor.inbox.append(Startup())
+        self.nodes[broker_id] = SimulatedNode(store, node)
+        broker = BrokerActor(node, self.clock)
+        self._connect(broker)
+        if node.controller is None:
+            store.add_listener(broker.on_store_event)
+        else:
+            self._connect(ControllerActor(node.controller, self.clock))
+        broker.inbox.append(StartUp(deadline_ms=math.inf))
+
+    def open_store(self) -> MemoryStore:
+        """A session of the world's ZooKeeper. Outside of an actor its calls are done at once."""
+        return MemoryStore(
+            self.server, self.spec.session_timeout_ms, yield_control=self.scheduler.give_way
+        )
 
     def kill(self, broker_id: int) -> None:
         """Crash a node in the middle of whatever it does; its session lives until it times out."""
@@ -157,22 +164,25 @@ class SimulatedWorld:
 
     def pause(self, broker_id: int) -> None:
         """Freeze a node as a long garbage collection does: no heartbeat leaves it either."""
-        self._node(broker_id).store.suspend()
+        self.server.disconnect(self._node(broker_id).store.session_id, notify=False)
         self._set_paused(broker_id, True)
 
     def resume(self, broker_id: int) -> None:
         """Let a paused node go on where it was; it learns then that its session is gone."""
         self._set_paused(broker_id, False)
-        self._node(broker_id).store.resume()
+        self.server.reconnect(self._node(broker_id).store.session_id)
 
     def expire_session(self, broker_id: int) -> None:
-        """Make ZooKeeper expire the node's session now, paused or not."""
-        self.server.expire_session(self._node(broker_id).store.session_id)
+        """Make ZooKeeper expire the node's session now; a paused node hears of it on resume."""
+        address = Address("broker", broker_id)
+        is_paused = self.scheduler.actors[address].paused
+        session_id = self._node(broker_id).store.session_id
+        self.server.expire_session(session_id, notify=not is_paused)
 
     def _node(self, broker_id: int) -> SimulatedNode:
         node = self.nodes.get(broker_id)
         if node is None:
-            raise KlammError(f"broker {broker_id} does not run")
+            raise UsageError(f"broker {broker_id} does not run")
         return node
 
     def _connect(self, actor: Actor) -> None:
@@ -204,7 +214,7 @@ class SimulatedWorld:
         assert not self.scheduler.inside_an_event
         digest = hashlib.sha256()
         digest.update(repr(self.clock.monotonic_ms()).encode())
-        digest.update(repr(self.server.dump()).encode())
+        digest.update(self.server.fingerprint().encode())
         digest.update(repr(self.transport.in_flight).encode())
         digest.update(self.journal.to_bytes())
         return digest.hexdigest()

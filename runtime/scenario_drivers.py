@@ -1,0 +1,140 @@
+"""ScenarioDrivers of both worlds: how a recorded scenario acts on a klamm cluster.
+
+A Kafka tool is handed in as a function, since tools belong to admin/ and to the command line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from cluster.journal import JournalRow
+from cluster.requests import Message
+from runtime.journal import MemoryJournal
+from runtime.real_cluster import RealCluster
+from runtime.scenario import ToolResult
+from runtime.simulated_world import SimulatedWorld
+from zk.store import Create, Delete, GetData, Store
+
+Tool = Callable[[str, Sequence[str], Store], ToolResult]
+_POLL_S = 0.005
+_SETTLED_AFTER_S = 0.15
+_SETTLE_TIMEOUT_S = 20.0
+
+
+def bounce_registration(store: Store, broker_id: int) -> None:
+    """Delete a broker's znode and create it again at once, owned by ``store``'s session."""
+    path = f"/brokers/ids/{broker_id}"
+    data = store.read([GetData(path)])[0].data
+    store.write([[Delete(path)], [Create(path, data, ephemeral=True)]])
+
+
+class SimulatedDriver:
+    """Drives a SimulatedWorld."""
+
+    def __init__(self, world: SimulatedWorld, tool: Tool) -> None:
+        self._world = world
+        self._tool = tool
+        self.store: Store = world.open_store()
+
+    @property
+    def rows(self) -> Sequence[JournalRow]:
+        """The world's journal so far."""
+        return self._world.journal.rows
+
+    def add_tap(self, tap: Callable[[Message], None]) -> None:
+        """Call ``tap`` with every message that is sent."""
+        self._world.transport.add_tap(tap)
+
+    def start(self, broker_id: int) -> None:
+        """Start a broker."""
+        self._world.start(broker_id)
+
+    def kill(self, broker_id: int) -> None:
+        """Kill a broker."""
+        self._world.kill(broker_id)
+
+    def bounce_registration(self, broker_id: int) -> None:
+        """Delete a broker's znode and create it again."""
+        bounce_registration(self.store, broker_id)
+
+    def move_controller(self) -> None:
+        """Delete /controller."""
+        self.store.write([[Delete("/controller")]])
+
+    def run_tool(self, name: str, args: Sequence[str]) -> ToolResult:
+        """Run a Kafka tool."""
+        return self._tool(name, args, self.store)
+
+    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
+        """Let simulated time pass until ``condition`` holds."""
+        return self._world.run_until(condition, timeout_ms=timeout_ms)
+
+    def settle(self) -> None:
+        """Let two simulated seconds pass: longer than any retry in the cluster."""
+        self._world.run_for(2_000)
+
+
+class RealDriver:
+    """Drives a RealCluster whose journal is kept in memory."""
+
+    def __init__(self, cluster: RealCluster, journal: MemoryJournal, tool: Tool) -> None:
+        self._cluster = cluster
+        self._journal = journal
+        self._tool = tool
+        self.store: Store = cluster.store
+
+    @property
+    def rows(self) -> Sequence[JournalRow]:
+        """The cluster's journal so far."""
+        return self._journal.rows
+
+    def add_tap(self, tap: Callable[[Message], None]) -> None:
+        """Call ``tap`` with every message that is sent."""
+        self._cluster.transport.add_tap(tap)
+
+    def start(self, broker_id: int) -> None:
+        """Start a broker."""
+        self._cluster.start(broker_id)
+
+    def kill(self, broker_id: int) -> None:
+        """Kill a broker."""
+        self._cluster.kill(broker_id)
+
+    def bounce_registration(self, broker_id: int) -> None:
+        """Delete a broker's znode and create it again."""
+        bounce_registration(self.store, broker_id)
+
+    def move_controller(self) -> None:
+        """Delete /controller."""
+        self._cluster.move_controller()
+
+    def run_tool(self, name: str, args: Sequence[str]) -> ToolResult:
+        """Run a Kafka tool."""
+        return self._tool(name, args, self.store)
+
+    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
+        """Poll until ``condition`` holds."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def settle(self) -> None:
+        """Wait until the cluster has been idle for a while."""
+        deadline = time.monotonic() + _SETTLE_TIMEOUT_S
+        idle_since: float | None = None
+        while time.monotonic() < deadline:
+            now = time.monotonic()
+            seen = len(self._journal.rows)
+            if not self._cluster.is_idle:
+                idle_since = None
+            elif idle_since is None:
+                idle_since = now
+            elif now - idle_since > _SETTLED_AFTER_S:
+                return
+            time.sleep(_POLL_S)
+            if len(self._journal.rows) != seen:
+                idle_since = None
