@@ -97,12 +97,12 @@ class MemoryStore:
         self._listeners.remove(listener)
 
     def reopen(self) -> None:
-        """Begin a new session if the old one has ended; a live one is kept."""
+        """Begin a new session if the old one has ended; nothing if it has not."""
         assert not self._closed, "the store was closed"
         if not self.server.is_alive(self._session_id):
             self.server.close_session(self._session_id)
             self._session_id = self.server.open_session(self.timeout_ms, self._notify)
-        self._notify(SessionEvent(SessionState.CONNECTED))
+            self._notify(SessionEvent(SessionState.CONNECTED))
 
     def close(self) -> None:
         """End the session: its ephemeral nodes go at once."""
