@@ -23,7 +23,7 @@ TOPIC_COMMAND = "kafka.admin.TopicCommand"
 _HERE = Path(__file__).resolve().parent
 _FETCHED = _HERE.parents[1] / ".kafka" / "libs"
 _TOOLS_LOG_CONFIG = _HERE / "tools-log4j.properties"
-# A tool lives for a second: most of it would go into the better compiler and the parallel collector.
+# A tool lives for a second, most of which the better compiler and collector would take.
 _TOOL_FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8")
 
 
@@ -45,7 +45,7 @@ def require_kafka_libs() -> Path:
 
 
 def find_javac() -> Path:
-    """The compiler beside the Java that is used, else the one in PATH. Raises EnvironmentProblem."""
+    """The compiler beside the Java in use, else the one in PATH. Raises EnvironmentProblem."""
     beside = find_java().home / "bin" / "javac"
     if beside.is_file():
         return beside

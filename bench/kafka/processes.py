@@ -1,0 +1,220 @@
+"""The processes of a run: Kafka's controllers and the fake brokers, none of which outlives it.
+
+It must not know what is measured. A controller is a whole 2.8.2 broker that hosts no partition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from bench.kafka.cpu import child_pid
+from bench.kafka.locate import find_javac, require_kafka_libs
+from bench.kafka.scenarios import FIRST_BROKER
+from cluster.errors import EnvironmentProblem
+from zk.embedded import FREE_PORTS
+from zk.java import find_java
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 10.0
+POLL_INTERVAL_S = 0.1
+PORT_TRIES = 50
+CONTROLLER_HEAP_MB = 4096
+FAKES_HEAP_MB = 2048
+
+_HERE = Path(__file__).resolve().parent
+_SUPERVISOR = _HERE.parents[1] / "zk" / "supervisor.py"
+_LOG_CONFIG = _HERE / "log4j.properties"
+# What Kafka's own start script passes.
+_JVM_FLAGS = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+_STARTED = "started (kafka.server.KafkaServer)"
+
+
+class RealController:
+    """A Kafka 2.8.2 broker, started; the first of them is elected controller.
+
+    ``settings``: lines for its server.properties, beside those a run needs. Raises
+    EnvironmentProblem when it does not start.
+    """
+
+    def __init__(
+        self, broker_id: int, port: int, connect: str, folder: Path, settings: Sequence[str] = ()
+    ) -> None:
+        self.broker_id = broker_id
+        self.controller_log = folder / "controller.log"
+        folder.mkdir(parents=True)
+        config = folder / "server.properties"
+        lines = [
+            f"broker.id={broker_id}",
+            f"listeners=PLAINTEXT://127.0.0.1:{port}",
+            f"zookeeper.connect={connect}",
+            f"log.dirs={folder / 'data'}",
+            # What moves by itself would disturb the figures.
+            "auto.leader.rebalance.enable=false",
+            "controlled.shutdown.enable=false",
+            "log.cleaner.dedupe.buffer.size=2097152",
+            "reserved.broker.max.id=2000",
+            *settings,
+        ]
+        config.write_text("".join(f"{line}\n" for line in lines))
+        command = [
+            str(find_java().executable),
+            f"-Xms{CONTROLLER_HEAP_MB}m",
+            f"-Xmx{CONTROLLER_HEAP_MB}m",
+            *_JVM_FLAGS,
+            f"-Dkafka.logs.dir={folder}",
+            f"-Dlog4j.configuration={_LOG_CONFIG.as_uri()}",
+            "-cp",
+            f"{require_kafka_libs()}/*",
+            "kafka.Kafka",
+            str(config),
+        ]
+        self._out = folder / "server.out"
+        with self._out.open("wb") as out:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_SUPERVISOR), *command],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                cwd=folder,
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_started()
+            pid = child_pid(self._supervisor.pid)
+            assert pid is not None, "it said that it had started"
+            self.pid = pid
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait_until_started(self) -> None:
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while _STARTED not in self._out.read_text(errors="replace"):
+            if self._supervisor.poll() is not None or time.monotonic() > deadline_s:
+                raise EnvironmentProblem(
+                    f"Kafka broker {self.broker_id} did not start", hint=f"see {self._out}"
+                )
+            time.sleep(POLL_INTERVAL_S)
+
+    def kill(self) -> None:
+        """As kill -9; returns when it is gone. Its session lives on. May be called twice."""
+        assert self._supervisor.stdin is not None
+        self._supervisor.stdin.close()
+        self._supervisor.wait(STOP_TIMEOUT_S)
+
+
+class FakeBrokers:
+    """The brokers that host the partitions: they answer every request at once (fake/*.java).
+
+    ``with FakeBrokers(5, first_port, connect, folder) as fakes: fakes.ask("drop 2")``. They end
+    with the process that started them. Raises EnvironmentProblem when they do not start.
+    """
+
+    def __init__(self, count: int, first_port: int, connect: str, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        libs = require_kafka_libs()
+        classes = _compile(libs, folder / "classes")
+        self.log_path = folder / "fakes.log"
+        arguments = [connect, str(FIRST_BROKER), str(count), str(first_port)]
+        command = [
+            str(find_java().executable),
+            f"-Xmx{FAKES_HEAP_MB}m",
+            "-XX:+UseSerialGC",
+            "-cp",
+            f"{classes}:{libs}/*",
+            "fake.FakeBrokers",
+            *arguments,
+        ]
+        with self.log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Self:
+        try:
+            self._read("start")
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def ask(self, command: str) -> dict[str, Any]:
+        """Send one command and return its answer. Raises EnvironmentProblem when it failed."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        return self._read(command)
+
+    def _read(self, command: str) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"failed": "they ended"}
+        if "failed" in answer:
+            raise EnvironmentProblem(
+                f"fake brokers, {command}: {answer['failed']}", hint=f"see {self.log_path}"
+            )
+        return answer
+
+    def _close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+
+
+def free_ports(count: int) -> int:
+    """The first of ``count`` ports on loopback that are free and follow one another."""
+    for _ in range(PORT_TRIES):
+        first = random.choice(FREE_PORTS[:-count])
+        if all(_is_free(port) for port in range(first, first + count)):
+            return first
+    raise EnvironmentProblem(f"no {count} free ports in a row")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _compile(libs: Path, classes: Path) -> Path:
+    sources = sorted(str(path) for path in (_HERE / "fake").glob("*.java"))
+    command = [str(find_javac()), "--release", "17", "-nowarn", "-cp", f"{libs}/*"]
+    done = subprocess.run(
+        [*command, "-d", str(classes), *sources], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise EnvironmentProblem(f"javac: {done.stderr.strip()}")
+    return classes
