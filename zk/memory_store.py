@@ -183,5 +183,5 @@ class MemoryStore:
 
     def _lose_connection(self) -> None:
         self.server.disconnect(self._session_id)
-        self._yield()
         self.server.reconnect(self._session_id)
+        self._yield()

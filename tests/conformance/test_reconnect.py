@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from tests.conformance.links import KazooLink, Link, session_states, watch_events
+from tests.conformance.memory_link import MemoryLink
 from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
 from zk.store import (
@@ -35,17 +36,19 @@ FEW, MANY = 1, 50
 OK = ResultCode.OK
 
 
-@pytest.fixture(params=["kazoo-chroot", "kazoo-root"])
-def link(
-    request: pytest.FixtureRequest, zookeeper: EmbeddedZooKeeper, chroot: str
-) -> Iterator[Link]:
-    path = chroot.removeprefix(zookeeper.connect_string)
-    if request.param == "kazoo-chroot":
-        link: Link = KazooLink(zookeeper.port, chroot=path, base="")
-    else:
-        link = KazooLink(zookeeper.port, chroot="", base=path)
+@pytest.fixture(params=["memory", "kazoo-chroot", "kazoo-root"])
+def link(request: pytest.FixtureRequest) -> Iterator[Link]:
+    link: Link = MemoryLink() if request.param == "memory" else kazoo_link(request)
     yield link
     link.close()
+
+
+def kazoo_link(request: pytest.FixtureRequest) -> KazooLink:
+    zookeeper: EmbeddedZooKeeper = request.getfixturevalue("zookeeper")
+    path = request.getfixturevalue("chroot").removeprefix(zookeeper.connect_string)
+    if request.param == "kazoo-chroot":
+        return KazooLink(zookeeper.port, chroot=path, base="")
+    return KazooLink(zookeeper.port, chroot="", base=path)
 
 
 def write(link: Link, *ops: WriteOp) -> None:
