@@ -1,0 +1,151 @@
+"""Topics come Online, grow, and vanish: what is written, sent, journalled and logged."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.journal import Kind
+from cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
+from cluster.types import LeaderAndIsr, TopicPartition
+from statemachines.partition_state import PartitionState
+from statemachines.replica_state import ReplicaState
+from tests.unit.controller.cluster import Cluster
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.start(0, 1, 2)
+    made.forget()
+    return made
+
+
+def test_a_new_topic_comes_online(cluster: Cluster) -> None:
+    t0, t1 = cluster.create_topic("t", (0, 1), (2, 0))
+    assert cluster.state(t0) == LeaderAndIsr(0, 0, (0, 1), 0)
+    assert cluster.state(t1) == LeaderAndIsr(2, 0, (2, 0), 0)
+    context = cluster.active.context
+    assert context.partition_state(t0) is PartitionState.ONLINE
+    assert context.replica_state(1, t0) is ReplicaState.ONLINE
+    assert cluster.moves() == [
+        "t-0 NonExistent>New",
+        "t-1 NonExistent>New",
+        "t-0 New>Online",
+        "t-1 New>Online",
+    ]
+    assert cluster.moves(Kind.REPLICA_TRANSITION) == [
+        "t-0 r0 NonExistent>New",
+        "t-1 r0 NonExistent>New",
+        "t-0 r1 NonExistent>New",
+        "t-1 r2 NonExistent>New",
+        "t-0 r0 New>Online",
+        "t-1 r0 New>Online",
+        "t-0 r1 New>Online",
+        "t-1 r2 New>Online",
+    ]
+    cluster.assert_nothing_failed()
+
+
+def test_brokers_hear_once_of_a_new_topic(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0, 1), (2, 0))
+    first, metadata = (
+        [r for r in cluster.brokers[1].requests if isinstance(r, kind) and r.partition_states]
+        for kind in (LeaderAndIsrRequest, UpdateMetadataRequest)
+    )
+    assert len(first) == len(metadata) == 1
+    assert [s.topic_partition for s in first[0].partition_states] == [T0]
+    assert first[0].partition_states[0].is_new
+    assert {b.id for b in first[0].live_leaders} == {0}
+    assert [s.leader for s in metadata[0].partition_states] == [0, 2]
+    assert metadata[0].topic_ids == cluster.active.context.topic_ids
+    epochs = cluster.active.context.live_broker_epochs
+    assert first[0].broker_epoch == epochs[1]
+
+
+def test_the_topic_znode_gets_an_id_in_a_second_write(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0,))
+    topic_id = cluster.admin.get_topic_ids_for_topics(["t"])["t"]
+    assert len(topic_id) == 22
+    assert cluster.active.context.topic_ids == {"t": topic_id}
+    assert cluster.topic_version("t") == 1
+
+
+def test_rows_name_the_event_that_caused_them(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0, 1))
+    (event,) = [r for r in cluster.rows(Kind.EVENT) if r.detail == "TopicChange"]
+    transitions = cluster.rows(Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION)
+    assert {row.event_id for row in transitions} == {event.event_id}
+    assert [row.key_seq for row in transitions if row.replica == 1] == [1, 2]
+    online = next(row for row in transitions if row.to == "OnlinePartition")
+    assert (online.leader, online.isr, online.zk_version, online.prev_leader) == (0, (0, 1), 0, None)
+    assert online.since_ms == cluster.clock.now_ms()
+
+
+def test_both_logs_are_in_kafkas_words(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0, 1))
+    text = cluster.state_change_logs[0].getvalue()
+    for line in (
+        "INFO [Controller id=0 epoch=1] Changed partition t-0 state from NonExistentPartition to "
+        "NewPartition with assigned replicas 0,1 (state.change.logger)\n",
+        "TRACE [Controller id=0 epoch=1] Changed state of replica 1 for partition t-0 from "
+        "NonExistentReplica to NewReplica (state.change.logger)\n",
+        "INFO [Controller id=0 epoch=1] Changed partition t-0 from NewPartition to "
+        "OnlinePartition with state LeaderAndIsr(leader=0, leaderEpoch=0, isr=List(0, 1), "
+        "zkVersion=0) (state.change.logger)\n",
+        "INFO [Controller id=0 epoch=1] Sending LeaderAndIsr request to broker 0 with 1 "
+        "become-leader and 0 become-follower partitions (state.change.logger)\n",
+        "INFO [Controller id=0 epoch=1] Sending UpdateMetadata request to brokers Set(0, 1, 2) "
+        "for 1 partitions (state.change.logger)\n",
+    ):
+        assert line in text
+    assert "[Controller id=0] New topics: [Set(t)]" in cluster.controller_logs[0].getvalue()
+
+
+def test_without_a_live_replica_the_partition_stays_new(cluster: Cluster) -> None:
+    cluster.create_topic("t", (7, 8))
+    assert cluster.stored(T0) is None
+    assert not cluster.admin.path_exists("/brokers/topics/t/partitions")
+    assert cluster.active.context.partition_state(T0) is PartitionState.NEW
+    (failed,) = cluster.rows(Kind.PARTITION_FAILED)
+    assert "No assigned replica is alive." in (failed.outcome or "")
+    assert "StateChangeFailedException" in cluster.state_change_logs[0].getvalue()
+    cluster.start(8)
+    assert cluster.state(T0) == LeaderAndIsr(8, 0, (8,), 0)
+    cluster.assert_nothing_failed()
+
+
+def test_added_partitions_come_online(cluster: Cluster) -> None:
+    (t0,) = cluster.create_topic("t", (0, 1))
+    cluster.forget()
+    cluster.add_partitions("t", (0, 1), (1, 2))
+    t1 = TopicPartition("t", 1)
+    assert cluster.state(t0) == LeaderAndIsr(0, 0, (0, 1), 0)
+    assert cluster.state(t1) == LeaderAndIsr(1, 0, (1, 2), 0)
+    assert cluster.moves() == ["t-1 NonExistent>New", "t-1 New>Online"]
+    assert cluster.topic_version("t") == 2
+    # The watch was armed again by reading.
+    cluster.add_partitions("t", (0, 1), (1, 2), (2, 0))
+    assert cluster.state(TopicPartition("t", 2)).leader == 2
+    cluster.assert_nothing_failed()
+
+
+def test_a_changed_replica_list_is_ignored_until_the_next_failover(cluster: Cluster) -> None:
+    (t0,) = cluster.create_topic("t", (0, 1))
+    cluster.add_partitions("t", (1, 2))
+    assert cluster.active.context.partition_replica_assignment(t0) == (0, 1)
+    cluster.admin.delete("/controller")
+    cluster.run()
+    assert cluster.active.context.partition_replica_assignment(t0) == (1, 2)
+
+
+def test_a_topic_removed_by_hand_is_forgotten(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0, 1))
+    cluster.admin.delete_recursive("/brokers/topics/t")
+    cluster.run()
+    assert not cluster.active.context.all_topics
+    assert cluster.active.metrics.gauges()["GlobalPartitionCount"] == 0
+    cluster.create_topic("t", (2,))
+    assert cluster.state(T0) == LeaderAndIsr(2, 0, (2,), 0)
+    cluster.assert_nothing_failed()
