@@ -25,7 +25,12 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="append every result to this file, one a line")
     options = parser.parse_args()
 
+    shown: list[Result] = []
+
     def show(result: Result) -> None:
+        if not shown:
+            print(HEADER)
+        shown.append(result)
         print(row(result), flush=True)
         for problem in problems(result):
             print(f"  {result['step']}: {problem}", flush=True)
@@ -33,9 +38,8 @@ def main() -> int:
             with options.json.open("a") as file:
                 file.write(json.dumps(result) + "\n")
 
-    print(HEADER, flush=True)
     try:
-        results = run_kafka(
+        run_kafka(
             options.partitions,
             options.partitions_per_topic,
             options.brokers,
@@ -47,7 +51,7 @@ def main() -> int:
     except KlammError as error:
         print(f"error: {error}" + (f" ({error.hint})" if error.hint else ""), file=sys.stderr)
         return error.exit_code
-    return 1 if any(problems(result) for result in results) else 0
+    return 1 if any(problems(result) for result in shown) else 0
 
 
 if __name__ == "__main__":

@@ -286,7 +286,8 @@ def _is_as_made(partition: Partition, state: State) -> bool:
 
 
 def _is_without_victim(_: Partition, state: State) -> bool:
-    return state.value["leader"] not in (VICTIM, NO_LEADER) and VICTIM not in state.value["isr"]
+    leader: int = state.value["leader"]
+    return leader not in (VICTIM, NO_LEADER) and VICTIM not in state.value["isr"]
 
 
 def _has_full_isr(partition: Partition, state: State) -> bool:
