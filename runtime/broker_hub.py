@@ -21,6 +21,7 @@ from runtime.actors import Actor, Completion, Scheduler
 logger = logging.getLogger(__name__)
 
 _IDLE_WAIT_S = 60.0
+_SOON_MS = 2_000.0
 
 
 class BrokerHub:
@@ -110,10 +111,11 @@ class BrokerHub:
 
     @property
     def is_idle(self) -> bool:
-        """True if no event waits or runs. A paused actor's events do not count."""
-        return self._queue.empty() and not any(
-            (a.inbox or a.task is not None) and not a.paused
-            for a in tuple(self._scheduler.actors.values())
+        """True if no event waits or runs and no timer is due soon; paused actors do not count."""
+        soon_ms = self._clock.monotonic_ms() + _SOON_MS
+        return self._queue.empty() and all(
+            actor.paused or _is_idle_until(actor, soon_ms)
+            for actor in tuple(self._scheduler.actors.values())
         )
 
     def _deliver(self, address: Address, event: object) -> None:
@@ -149,3 +151,8 @@ class BrokerHub:
     def _failed(self, actor: Actor, error: BaseException) -> None:
         logger.error("%s failed in an event", actor.address, exc_info=error)
         self.errors.append((actor.address, error))
+
+
+def _is_idle_until(actor: Actor, soon_ms: float) -> bool:
+    due_ms = actor.next_due_ms()
+    return not actor.inbox and actor.task is None and (due_ms is None or due_ms > soon_ms)

@@ -147,7 +147,7 @@ class ScenarioRunner:
         driver = self._driver
         match step["op"]:
             case "up":
-                self._bring_up()
+                self._bring_up(self._registrations())
             case "tool":
                 return driver.run_tool(step["cls"], step["args"])
             case "kill":
@@ -162,10 +162,20 @@ class ScenarioRunner:
                 raise UsageError(f"scenario step {unknown} is not known")
         return None
 
-    def _bring_up(self) -> None:
-        for broker_id in range(self._scenario["brokers"]):
+    def _registrations(self) -> list[int]:
+        """The brokers in the order in which they registered when this was recorded."""
+        prefix = "/brokers/ids/"
+        writes = self._scenario["steps"][0]["zk_writes"]
+        return [
+            int(path.removeprefix(prefix))
+            for op, path, *_ in writes
+            if op == "create-ephemeral" and path.startswith(prefix)
+        ]
+
+    def _bring_up(self, broker_ids: Sequence[int]) -> None:
+        for count, broker_id in enumerate(broker_ids, 1):
             self._driver.start(broker_id)
-            if not self._wait_for({"brokers": list(range(broker_id + 1))}):
+            if not self._wait_for({"brokers": sorted(broker_ids[:count])}):
                 raise KlammError(f"broker {broker_id} did not register")
             self._driver.settle()
 
@@ -275,7 +285,7 @@ def transition_of(row: JournalRow) -> list[Any] | None:
         return None
     replica = None if row.replica < 0 else row.replica
     transition: list[Any] = [kind, f"{row.topic}-{row.partition}", replica, row.from_, row.to]
-    if kind == "isr-removed" or (kind == "partition" and row.leader is not None):
+    if kind == "isr-removed" or (kind == "partition" and row.to == "OnlinePartition"):
         state: Json = {
             "leader": row.leader,
             "leader_epoch": row.leader_epoch,

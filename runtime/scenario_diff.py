@@ -9,21 +9,58 @@ names whole sections.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.scenario import Json, StepRecord
+from runtime.scenario import Json, StepRecord, ToolResult
 
 
-def compare_step(recorded: Json, seen: StepRecord, ignore: Sequence[str] = ()) -> list[str]:
-    """The differences between a recorded step and the same step run by klamm, a line each."""
+def compare_scenario(scenario: Json, seen: Sequence[StepRecord]) -> list[str]:
+    """The differences between a recorded scenario and its first steps run by klamm, a line each."""
+    lines = []
+    tree: Json = {}
+    for number, (recorded, record) in enumerate(zip(scenario["steps"], seen, strict=False)):
+        name = recorded["step"].get("name", recorded["step"]["op"])
+        found = _compare_step(recorded, record, tree, scenario["ignore"])
+        lines += [f"step {number} {name}: {line}" for line in found]
+        tree = recorded["tree"]
+    return lines
+
+
+def _compare_step(
+    recorded: Json, seen: StepRecord, tree_before: Json, ignore: Sequence[str]
+) -> list[str]:
+    expanded = _expanded_partitions(recorded, tree_before)
     sections = {
         "tree": _compare_trees(recorded["tree"], seen.tree),
         "transitions": _compare_transitions(recorded["transitions"], seen.transitions),
-        "requests": _compare_requests(recorded, seen.requests),
+        "requests": _compare_requests(recorded["requests"], seen.requests, expanded),
+        "tool": _compare_tools(recorded.get("tool"), seen.tool),
     }
     return [line for name, lines in sections.items() if name not in ignore for line in lines]
+
+
+def _compare_tools(recorded: Json | None, seen: ToolResult | None) -> list[str]:
+    if recorded is None or seen is None:
+        return []
+    actual = {
+        "stdout": _masked(seen.stdout.rstrip("\n")),
+        "stderr": _masked(seen.stderr.rstrip("\n")),
+        "rc": seen.rc,
+    }
+    return [
+        f"tool {key}: Kafka {recorded[key]!r}, klamm {value!r}"
+        for key, value in actual.items()
+        if recorded[key] != value
+    ]
+
+
+def _masked(text: str) -> str:
+    """Text as it was recorded: topic ids and Java's identity hashes are masked."""
+    text = re.sub(r"(?<=TopicId: )[A-Za-z0-9_-]{22}", "<id>", text)
+    return re.sub(r"(?<=\[I@)[0-9a-f]+", "<hash>", text)
 
 
 def _compare_trees(recorded: Json, seen: Json) -> list[str]:
@@ -70,14 +107,13 @@ def _by_key(transitions: Sequence[Any]) -> dict[str, list[Any]]:
     return by_key
 
 
-def _compare_requests(recorded: Json, seen: Sequence[Json]) -> list[str]:
+def _compare_requests(recorded: Sequence[Json], seen: Sequence[Json], expanded: int) -> list[str]:
     lines = []
     for api in ("LeaderAndIsr", "StopReplica"):
-        expected, actual = (_rows(requests, api) for requests in (recorded["requests"], seen))
+        expected, actual = (_rows(requests, api) for requests in (recorded, seen))
         lines += [f"{api} only by Kafka: {row} x{n}" for row, n in (expected - actual).items()]
         lines += [f"{api} only by klamm: {row} x{n}" for row, n in (actual - expected).items()]
-    after_expansion = _has_isr_expansion(recorded)
-    expected, actual = (_metadata(r, after_expansion) for r in (recorded["requests"], seen))
+    expected, actual = (_metadata(requests, expanded) for requests in (recorded, seen))
     lines += [f"UpdateMetadata only by Kafka: {row} x{n}" for row, n in (expected - actual).items()]
     lines += [f"UpdateMetadata only by klamm: {row} x{n}" for row, n in (actual - expected).items()]
     return lines
@@ -94,22 +130,34 @@ def _rows(requests: Sequence[Json], api: str) -> Counter[str]:
     return rows
 
 
-def _metadata(requests: Sequence[Json], after_expansion: bool) -> Counter[str]:
-    """(broker, number of partitions) of every UpdateMetadata; after ISR expansions only which."""
-    rows = Counter(
+def _metadata(requests: Sequence[Json], expanded: int) -> Counter[str]:
+    """(broker, number of partitions) of every UpdateMetadata.
+
+    Where ``expanded`` partitions got followers back, they are told in one request or in several,
+    as the followers come: requests of so few partitions are left out.
+    """
+    return Counter(
         f"to {broker}: {request['partitions']} partitions"
         for request in requests
-        if request["api"] == "UpdateMetadata"
+        if request["api"] == "UpdateMetadata" and not 1 <= request["partitions"] <= expanded
         for broker in request["to"]
     )
-    return Counter(rows.keys()) if after_expansion else rows
 
 
-def _has_isr_expansion(recorded: Json) -> bool:
-    return any(
-        op == "setData" and path.endswith("/state") and len(data["isr"]) > 1
-        for op, path, _, data, _ in recorded["zk_writes"]
-    )
+def _expanded_partitions(recorded: Json, tree_before: Json) -> int:
+    """In how many partitions a step's AlterIsr, which keeps the epoch, put followers back."""
+    epochs = {
+        path: node["data"]["leader_epoch"]
+        for path, node in tree_before.items()
+        if path.endswith("/state")
+    }
+    expanded = set()
+    for op, path, _, data, _ in recorded["zk_writes"]:
+        if path.endswith("/state") and isinstance(data, dict):
+            if op == "setData" and epochs.get(path) == data["leader_epoch"]:
+                expanded.add(path)
+            epochs[path] = data["leader_epoch"]
+    return len(expanded)
 
 
 def _text(value: object) -> str:
