@@ -120,8 +120,9 @@ class OptionParser:
                 break
             if not word.startswith("-") or word == "-":
                 continue
-            name, _, value = word.lstrip("-" if word.startswith("--") else "-").partition("=")
-            self._check_known(name, is_long=word.startswith("--"))
+            is_long = word.startswith("--")
+            name, _, value = word[2 if is_long else 1 :].partition("=")
+            self._check_known(name, is_long)
             found = values.setdefault(name, [])
             if name in self._with_value:
                 if not value:
@@ -134,7 +135,7 @@ class OptionParser:
                 found.append(value)
         return Options(values)
 
-    def _check_known(self, name: str, *, is_long: bool) -> None:
+    def _check_known(self, name: str, is_long: bool) -> None:
         if name in self._with_value or name in self._flags:
             return
         shown = name if is_long else name[:1]

@@ -60,6 +60,8 @@ class TopicCommandOptions:
     def __init__(self, args: Sequence[str]) -> None:
         self.options = PARSER.parse(args)
         self._check(args)
+        self.zookeeper = self.options.text("zookeeper")
+        self.bootstrap_server = self.options.text("bootstrap-server")
 
     @property
     def action(self) -> str:
@@ -135,11 +137,7 @@ def _check_required(options: Options) -> None:
         options.require("topic")
     if not options.has("list") and not options.has("describe"):
         options.require("topic")
-    if (
-        options.has("create")
-        and not options.has("replica-assignment")
-        and options.has("zookeeper")
-    ):
+    if options.has("create") and not options.has("replica-assignment") and options.has("zookeeper"):
         options.require("partitions", "replication-factor")
     if options.has("bootstrap-server") and options.has("alter"):
         options.refuse_combination(

@@ -113,6 +113,10 @@ class DescribeFilter:
             self._under_replicated or self._unavailable or self._under_min_isr or self._at_min_isr
         )
 
+    def shows_topic(self, topic: TopicDescription) -> bool:
+        """True if this topic's own line is shown."""
+        return self.shows_topics and (not self._overrides or bool(topic.configs))
+
     def shows(self, partition: PartitionDescription) -> bool:
         """True if this partition's line is shown, where partitions are."""
         return (
@@ -123,14 +127,14 @@ class DescribeFilter:
             or (self._at_min_isr and partition.is_at_min_isr)
         )
 
+    def partitions(self, topic: TopicDescription) -> list[PartitionDescription]:
+        """The partitions whose lines are shown of a topic."""
+        return [] if self._overrides else [p for p in topic.partitions if self.shows(p)]
+
     def text(self, topic: TopicDescription) -> str:
         """What is shown of a topic."""
-        shown = ""
-        if self.shows_topics and (not self._overrides or topic.configs):
-            shown += topic.text
-        if not self._overrides:
-            shown += "".join(p.text for p in topic.partitions if self.shows(p))
-        return shown
+        own = topic.text if self.shows_topic(topic) else ""
+        return own + "".join(partition.text for partition in self.partitions(topic))
 
 
 def _joined(ids: Collection[int]) -> str:

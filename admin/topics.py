@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from admin.topic_configs import validate_configs
 from admin.topic_names import has_collision, has_collision_chars, validate_topic_name
-from cluster.errors import InvalidTopic, TopicExists
+from cluster.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
 from cluster.types import ReplicaAssignment, TopicPartition
 from placement.added_partitions import create_new_partitions_assignment
 from placement.assign import Assignment, assign_replicas_to_brokers
@@ -135,15 +135,26 @@ class TopicAdmin:
         self._client.set_topic_assignment(topic, topic_id, combined)
 
     def change_topic_config(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Replace a topic's overrides and tell the brokers. Raises InvalidConfig."""
+        """Replace a topic's overrides and tell the brokers.
+
+        Raises UnknownTopicOrPartition, InvalidConfig.
+        """
         validate_topic_name(topic)
+        if not self._client.topic_exists(topic):
+            raise UnknownTopicOrPartition(f"Topic '{topic}' does not exist.")
         validate_configs(configs)
         self._client.set_or_create_entity_configs("topics", topic, configs)
         self._client.create_config_change_notification(f"topics/{topic}")
 
     def existing_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
-        """The assignment of a topic's partitions, empty if there is no such topic."""
-        found = self._client.get_topic_assignments([topic]).values.get(topic)
+        """The assignment of a topic's partitions, empty if there is no such topic.
+
+        Raises MalformedZNode.
+        """
+        read = self._client.get_topic_assignments([topic])
+        if read.malformed:
+            raise read.malformed[0]
+        found = read.values.get(topic)
         if found is None:
             return {}
         return {tp.partition: assignment for tp, assignment in found.assignment.items()}

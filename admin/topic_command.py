@@ -1,0 +1,144 @@
+"""The whole of kafka-topics: arguments in, standard output, standard error and exit code out.
+
+It opens no connection by itself: ways to do so are handed in. Mirrors kafka.admin.TopicCommand's
+main; what Kafka logs beside it (a stack trace on standard error) is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from admin.cluster_topics import ClusterAdmin, ClusterTopics
+from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
+from admin.topic_options import PARSER, TopicCommandOptions
+from admin.topic_service import Output, TopicService
+from admin.zookeeper_topics import ZooKeeperTopics
+from cluster.errors import AdminError, EnvironmentProblem, KlammError
+from placement.draws import IntSource
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import Store
+
+WRITING_ACTIONS: Final = frozenset({"create", "alter", "delete"})
+_USAGE: Final = 2
+
+
+class Services(msgspec.Struct, frozen=True):
+    """What the command needs of the world.
+
+    ``open_store`` connects to a ZooKeeper connect string, ``open_cluster`` to a running cluster;
+    both raise EnvironmentProblem if none answers. ``source`` draws where placement starts.
+    ``before_write`` is called before an action that writes to a ZooKeeper, and may raise NotKlamm.
+    """
+
+    open_store: Callable[[str], AbstractContextManager[Store]]
+    open_cluster: Callable[[str], AbstractContextManager[ClusterAdmin]]
+    source: IntSource
+    before_write: Callable[[KafkaZkClient], None]
+
+
+class CommandResult(msgspec.Struct, frozen=True):
+    """What a run of the tool said.
+
+    ``exit_code`` is Kafka's. ``report`` is the same for machines, with klamm's own exit code in
+    ``report["exit_code"]``.
+    """
+
+    stdout: str
+    stderr: str
+    exit_code: int
+    report: dict[str, Any]
+
+
+def run_topic_command(args: Sequence[str], services: Services) -> CommandResult:
+    """Run kafka-topics with ``args``.
+
+    Raises what opening the connection raises (UsageError for its address, EnvironmentProblem if
+    nothing answers) and NotKlamm if a write is refused. Every other error becomes the tool's own
+    text and exit code.
+    """
+    output = Output()
+    try:
+        command = TopicCommandOptions(args)
+        _check_command_config(command)
+    except VersionExit:
+        return CommandResult(f"{VERSION_TEXT}\n", "", 0, {"version": VERSION_TEXT, "exit_code": 0})
+    except UsageExit as error:
+        report = _report(None, output, error, _USAGE)
+        return CommandResult("", f"{error.message}\n{PARSER.usage}", 1, report)
+    except UncaughtException as error:
+        line = f'Exception in thread "main" {error.java_class}: {error.message}\n'
+        return CommandResult("", line, 1, _report(None, output, error, _USAGE))
+    with _open(command, services) as service:
+        try:
+            _act(command, service, output)
+        except EnvironmentProblem:
+            raise
+        except KlammError as error:
+            output.println(f"Error while executing topic command : {error.message}")
+            hint = f"hint: {error.hint}\n" if error.hint else ""
+            report = _report(command.action, output, error, error.exit_code)
+            return CommandResult(output.text, hint, 1, report)
+    return CommandResult(output.text, "", 0, _report(command.action, output, None, 0))
+
+
+@contextmanager
+def _open(command: TopicCommandOptions, services: Services) -> Iterator[TopicService]:
+    if command.zookeeper is not None:
+        with services.open_store(command.zookeeper) as store:
+            client = KafkaZkClient(store)
+            if command.action in WRITING_ACTIONS:
+                services.before_write(client)
+            yield ZooKeeperTopics(client, services.source)
+    else:
+        with services.open_cluster(command.bootstrap_server or "") as cluster:
+            yield ClusterTopics(cluster)
+
+
+def _act(command: TopicCommandOptions, service: TopicService, output: Output) -> None:
+    match command.action:
+        case "create":
+            service.create_topic(command, output)
+        case "alter":
+            service.alter_topic(command, output)
+        case "list":
+            service.list_topics(command, output)
+        case "describe":
+            service.describe_topic(command, output)
+        case _:
+            service.delete_topic(command, output)
+
+
+def _check_command_config(command: TopicCommandOptions) -> None:
+    """Kafka reads this file before it connects; klamm's clusters have nothing to set in it."""
+    name = command.options.text("command-config")
+    if name is not None and command.bootstrap_server is not None and not Path(name).is_file():
+        raise UncaughtException("java.nio.file.NoSuchFileException", name)
+
+
+def _report(
+    action: str | None, output: Output, error: KlammError | None, exit_code: int
+) -> dict[str, Any]:
+    return {
+        "action": action,
+        "topics": output.topics,
+        "warnings": output.warnings,
+        "error": None if error is None else describe_error(error),
+        "exit_code": exit_code,
+    }
+
+
+def describe_error(error: KlammError) -> dict[str, Any]:
+    """An error for machines: what, which, whether it is certain and worth another try."""
+    return {
+        "error": type(error).__name__,
+        "code": error.code.name if isinstance(error, AdminError) else None,
+        "message": error.message,
+        "hint": error.hint,
+        "definite": error.definite,
+        "retriable": error.retriable,
+    }

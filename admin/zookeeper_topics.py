@@ -1,0 +1,238 @@
+"""kafka-topics with ``--zookeeper``: reads and writes znodes, whether a controller runs or not.
+
+Reads in waves what Kafka reads one by one. Mirrors TopicCommand.ZookeeperTopicService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from admin.java_maps import hash_map_order
+from admin.jopt import UncaughtException
+from admin.topic_names import is_internal
+from admin.topic_options import TopicCommandOptions
+from admin.topic_service import (
+    Output,
+    TopicArguments,
+    ensure_topics_exist,
+    read_new_topic,
+    required,
+    select_topics,
+    show,
+)
+from admin.topic_text import DescribeFilter, PartitionDescription, TopicDescription
+from admin.topics import TopicAdmin
+from cluster.errors import (
+    AdminOperationError,
+    InvalidTopic,
+    KlammError,
+    StoreError,
+    TopicExists,
+    UsageError,
+)
+from cluster.types import (
+    NO_LEADER,
+    LeaderIsrAndControllerEpoch,
+    TopicIdReplicaAssignment,
+    TopicPartition,
+)
+from placement.added_partitions import drop_existing_partitions
+from placement.draws import IntSource
+from zk.kafka_zk_client import KafkaZkClient
+
+_TOPICS_A_WAVE: Final = 500
+
+
+class ZooKeeperTopics:
+    """The five actions on the znodes of one chroot. ``source`` draws start index and shift."""
+
+    def __init__(self, client: KafkaZkClient, source: IntSource) -> None:
+        self._client = client
+        self._admin = TopicAdmin(client, source)
+
+    def create_topic(self, command: TopicCommandOptions, output: Output) -> None:
+        """Create a topic: its config znode, then its assignment."""
+        topic = read_new_topic(command, output)
+        self._ensure_chroot()
+        try:
+            if topic.assignment is not None:
+                assignment = topic.assignment
+                self._admin.create_topic_with_assignment(
+                    topic.name, topic.configs_to_add, assignment
+                )
+            else:
+                assignment = self._admin.create_topic(
+                    topic.name,
+                    required(topic.partitions),
+                    required(topic.replication_factor),
+                    topic.configs_to_add,
+                    topic.rack_aware_mode,
+                )
+        except TopicExists:
+            if not topic.if_not_exists:
+                raise
+            output.topics.append({"topic": topic.name, "created": False})
+            return
+        output.println(f"Created topic {topic.name}.")
+        replicas = {str(partition): ids for partition, ids in assignment.items()}
+        output.topics.append({"topic": topic.name, "created": True, "replicas": replicas})
+
+    def list_topics(self, command: TopicCommandOptions, output: Output) -> None:
+        """Print the names, and which topics are about to be deleted."""
+        topics = select_topics(self._client.get_all_topics_in_cluster(), command)
+        marked = set(self._client.get_topic_deletions())
+        for topic in topics:
+            output.println(f"{topic} - marked for deletion" if topic in marked else topic)
+            output.topics.append({"topic": topic, "marked_for_deletion": topic in marked})
+
+    def describe_topic(self, command: TopicCommandOptions, output: Output) -> None:
+        """Print topics and partitions.
+
+        Malformed znodes do not hide the other topics; the first of them is raised at the end.
+        """
+        topics = select_topics(self._client.get_all_topics_in_cluster(), command)
+        ensure_topics_exist(topics, command)
+        live_brokers = self._client.get_sorted_broker_list()
+        shown = DescribeFilter(command.options, live_brokers)
+        problems: list[KlammError] = []
+        for start in range(0, len(topics), _TOPICS_A_WAVE):
+            wave = topics[start : start + _TOPICS_A_WAVE]
+            for topic in self._descriptions(wave, output, problems):
+                show(topic, shown, output)
+        if problems:
+            raise problems[0]
+
+    def alter_topic(self, command: TopicCommandOptions, output: Output) -> None:
+        """Change overrides, then add partitions, topic by topic."""
+        topics = select_topics(self._client.get_all_topics_in_cluster(), command)
+        arguments = TopicArguments.read(command, output)
+        ensure_topics_exist(topics, command)
+        for topic in topics:
+            if command.options.has("config") or command.options.has("delete-config"):
+                self._alter_configs(topic, arguments, output)
+            if arguments.partitions is not None:
+                self._add_partitions(topic, arguments.partitions, arguments, output)
+
+    def delete_topic(self, command: TopicCommandOptions, output: Output) -> None:
+        """Mark topics for deletion; what follows is the controller's business."""
+        topics = select_topics(self._client.get_all_topics_in_cluster(), command)
+        ensure_topics_exist(topics, command)
+        for topic in topics:
+            if is_internal(topic):
+                raise AdminOperationError(
+                    f"Topic {topic} is a kafka internal topic and is not allowed to be marked for "
+                    "deletion."
+                )
+            try:
+                is_new = self._client.create_delete_topic_path(topic)
+            except StoreError as error:
+                raise AdminOperationError(
+                    f"Error while deleting topic {topic}", hint=error.message
+                ) from error
+            if is_new:
+                output.println(f"Topic {topic} is marked for deletion.")
+                output.println(
+                    "Note: This will have no impact if delete.topic.enable is not set to true."
+                )
+            else:
+                output.println(f"Topic {topic} is already marked for deletion.")
+            output.topics.append({"topic": topic, "newly_marked": is_new})
+
+    def _ensure_chroot(self) -> None:
+        if not self._client.path_exists("/"):
+            raise UsageError(
+                "Path length must be > 0",
+                hint="the chroot of --zookeeper does not exist; a starting broker creates it",
+            )
+
+    def _descriptions(
+        self, topics: Sequence[str], output: Output, problems: list[KlammError]
+    ) -> Iterator[TopicDescription]:
+        assignments = self._client.get_topic_assignments(topics)
+        configs = self._client.get_topic_configs(topics)
+        marked = set(self._client.get_topic_deletions())
+        problems += [*assignments.malformed, *configs.malformed]
+        states = self._client.get_partition_states(
+            [tp for topic in assignments.values.values() for tp in topic.assignment]
+        )
+        problems += states.malformed
+        for name in topics:
+            topic = assignments.values.get(name)
+            if topic is None:
+                if name in assignments.missing:
+                    output.println(f"Topic {name} doesn't exist!")
+                continue
+            if not topic.assignment:
+                problems.append(_no_partitions(name))
+                continue
+            overrides = configs.values.get(name, {})
+            yield TopicDescription(
+                topic=name,
+                topic_id=topic.topic_id,
+                configs={key: overrides[key] for key in hash_map_order(list(overrides))},
+                partitions=_partitions(name, topic, states.values, name in marked),
+                marked_for_deletion=name in marked,
+            )
+
+    def _alter_configs(self, topic: str, arguments: TopicArguments, output: Output) -> None:
+        configs = self._client.get_entity_configs("topics", topic)
+        output.warn(
+            "WARNING: Altering topic configuration from this script has been deprecated and may be "
+            "removed in future releases.",
+            "         Going forward, please use kafka-configs.sh for this functionality",
+        )
+        configs |= arguments.configs_to_add
+        for name in arguments.configs_to_delete:
+            configs.pop(name, None)
+        self._admin.change_topic_config(topic, configs)
+        output.println(f"Updated config for topic {topic}.")
+        output.topics.append({"topic": topic, "configs": configs})
+
+    def _add_partitions(
+        self, topic: str, partitions: int, arguments: TopicArguments, output: Output
+    ) -> None:
+        if is_internal(topic):
+            raise UsageError(
+                f"The number of partitions for the internal topic {topic} cannot be changed."
+            )
+        output.warn(
+            "WARNING: If partitions are increased for a topic that has a key, the partition logic "
+            "or ordering of the messages will be affected"
+        )
+        existing = self._admin.existing_assignment(topic)
+        if not existing:
+            raise InvalidTopic(f"The topic {topic} does not exist")
+        manual = drop_existing_partitions(arguments.assignment or {}, len(existing))
+        self._admin.add_partitions(topic, existing, partitions, manual)
+        output.println("Adding partitions succeeded!")
+        output.topics.append({"topic": topic, "partition_count": partitions})
+
+
+def _no_partitions(topic: str) -> UncaughtException:
+    error = UncaughtException("java.util.NoSuchElementException", "next on empty iterator")
+    error.hint = f"topic {topic} has no partitions"
+    return error
+
+
+def _partitions(
+    name: str,
+    topic: TopicIdReplicaAssignment,
+    states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
+    marked: bool,
+) -> tuple[PartitionDescription, ...]:
+    described = []
+    for tp in sorted(topic.assignment, key=lambda tp: tp.partition):
+        found = states.get(tp)
+        state = None if found is None else found.leader_and_isr
+        described.append(
+            PartitionDescription(
+                topic=name,
+                partition=tp.partition,
+                leader=None if state is None or state.leader == NO_LEADER else state.leader,
+                replicas=topic.assignment[tp].replicas,
+                isr=() if state is None else state.isr,
+                marked_for_deletion=marked,
+            )
+        )
+    return tuple(described)

@@ -1,0 +1,62 @@
+"""How every command ends: one line and a hint for what went wrong, and an exit code.
+
+It knows errors, not commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+
+import typer
+
+from cluster.errors import KlammError
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+def run(command: Callable[[], int]) -> int:
+    """Run a command to its exit code; what it raises becomes words on standard error.
+
+    Whatever is not an error of klamm's, of the command line's or of the machine's is a bug and
+    goes through.
+    """
+    try:
+        code = command()
+        sys.stdout.flush()
+        return code
+    except KlammError as error:
+        print_error(error.message, error.hint)
+        return error.exit_code
+    except typer.TyperException as error:
+        return _usage(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has what it wanted; Python would complain when it flushes at its end.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        print_error(str(error), None)
+        return FAILED
+
+
+def print_error(message: str, hint: str | None) -> None:
+    """One line on standard error, and a second one that helps."""
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    if hint:
+        typer.echo(f"hint: {hint}", err=True)
+
+
+def _usage(error: typer.TyperException) -> int:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(error.message, err=True)
+        return error.exit_code
+    path = context.command_path if context is not None else "klamm"
+    print_error(error.format_message(), f"{path} --help shows what it takes")
+    return error.exit_code

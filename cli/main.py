@@ -1,0 +1,65 @@
+"""`klamm`: puts the command groups together and decides how each ends.
+
+Knows no command's business: one file a group beside this one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from cli import errors, placement, topics, zk
+
+_EXAMPLES = """
+\b
+Examples:
+  klamm placement assign --brokers 0-4 --partitions 10 --rf 3
+  klamm topics --zookeeper localhost:2181 --describe
+  klamm zk dump /brokers --zookeeper localhost:2181
+"""
+
+app = typer.Typer(
+    help="The ZooKeeper-era Kafka control plane, to watch, rehearse on and break.",
+    epilog=_EXAMPLES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(placement.app, name="placement")
+app.add_typer(zk.app, name="zk")
+app.command("topics", cls=topics.RawCommand)(topics.topics)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            number = version("klamm")
+        except PackageNotFoundError:
+            number = "(not installed)"
+        typer.echo(f"klamm {number}")
+        raise typer.Exit
+
+
+@app.callback()
+def klamm(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """The ZooKeeper-era Kafka control plane, to watch, rehearse on and break."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run klamm with ``argv`` (None: the process's own) and return the exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    return errors.run(lambda: app(args, prog_name="klamm", standalone_mode=False) or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Everything that is in a ZooKeeper below a path, without loss, as plain values.
+
+Reads in waves, breadth first; writes nothing. What comes or goes meanwhile may be missing: the dump
+is a walk, not a snapshot. Kafka has no such tool; its zookeeper-shell shows one znode at a time.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from cluster.errors import StoreError
+from zk.store import GetChildren, GetData, ReadOp, ResultCode, Stat, Store
+from zk.znode_client import store_error
+
+ZNODES_A_WAVE: Final = 5_000
+_GONE: Final = (ResultCode.NONODE, ResultCode.NOAUTH)
+
+
+class ZNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One znode.
+
+    ``data`` is its text, None for a null znode, "" for an empty one; ``base64`` replaces it where
+    it is not UTF-8. ``ephemeral_owner`` is the session that owns it, in hex as ZooKeeper prints it.
+    """
+
+    path: str
+    data: str | msgspec.UnsetType | None = msgspec.UNSET
+    base64: str | msgspec.UnsetType = msgspec.UNSET
+    version: int | msgspec.UnsetType = msgspec.UNSET
+    cversion: int | msgspec.UnsetType = msgspec.UNSET
+    aversion: int | msgspec.UnsetType = msgspec.UNSET
+    czxid: int | msgspec.UnsetType = msgspec.UNSET
+    mzxid: int | msgspec.UnsetType = msgspec.UNSET
+    pzxid: int | msgspec.UnsetType = msgspec.UNSET
+    ctime_ms: int | msgspec.UnsetType = msgspec.UNSET
+    mtime_ms: int | msgspec.UnsetType = msgspec.UNSET
+    ephemeral_owner: str | msgspec.UnsetType = msgspec.UNSET
+    unreadable: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def dump(store: Store, path: str = "/") -> list[ZNode]:
+    """The znode at ``path`` and all below it, each before its children, siblings by name.
+
+    A znode that may not be read is listed with ``unreadable`` and no data. Raises StoreError,
+    also if ``path`` is absent.
+    """
+    found: dict[str, ZNode] = {}
+    level = [path]
+    while level:
+        below: list[str] = []
+        for start in range(0, len(level), ZNODES_A_WAVE):
+            below += _read(store, level[start : start + ZNODES_A_WAVE], found)
+        level = below
+    if path not in found:
+        raise StoreError(f"there is no znode {path}", hint="klamm zk dump / shows all there are")
+    return [found[key] for key in sorted(found, key=_sort_key)]
+
+
+def _read(store: Store, paths: Sequence[str], found: dict[str, ZNode]) -> list[str]:
+    """Read these znodes into ``found`` and give the paths of their children."""
+    ops: list[ReadOp] = [GetData(path) for path in paths]
+    ops += [GetChildren(path) for path in paths]
+    results = store.read(ops)
+    below: list[str] = []
+    for path, data, children in zip(paths, results, results[len(paths) :], strict=False):
+        for result in (data, children):
+            if result.code is not ResultCode.OK and result.code not in _GONE:
+                raise store_error(result.code, path)
+        if data.stat is not None:
+            found[path] = _znode(path, data.data, data.stat)
+        elif data.code is ResultCode.NOAUTH:
+            found[path] = ZNode(path, unreadable=data.code.name)
+        prefix = "" if path == "/" else path
+        below += [f"{prefix}/{name}" for name in children.children or ()]
+    return below
+
+
+def _znode(path: str, data: bytes | None, stat: Stat) -> ZNode:
+    text, encoded = _text(data)
+    return ZNode(
+        path=path,
+        data=text,
+        base64=encoded,
+        version=stat.version,
+        cversion=stat.cversion,
+        aversion=stat.aversion,
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        pzxid=stat.pzxid,
+        ctime_ms=stat.ctime_ms,
+        mtime_ms=stat.mtime_ms,
+        ephemeral_owner=f"0x{stat.ephemeral_owner & (2**64 - 1):x}",
+    )
+
+
+def _text(
+    data: bytes | None,
+) -> tuple[str | msgspec.UnsetType | None, str | msgspec.UnsetType]:
+    if data is None:
+        return None, msgspec.UNSET
+    try:
+        return data.decode(), msgspec.UNSET
+    except UnicodeDecodeError:
+        return msgspec.UNSET, base64.b64encode(data).decode()
+
+
+def _sort_key(path: str) -> list[str]:
+    return path.split("/") if path != "/" else [""]
