@@ -15,7 +15,7 @@ from controller import loader
 from controller.events import RequestTimeout
 from zk.store import Create, ResultCode, SetData
 from zk.znode_client import store_error
-from zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus
+from zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus, MalformedZNode
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -115,7 +115,13 @@ def enable_feature_versioning(controller: KafkaController) -> None:
         op: Create | SetData = Create(FeatureZNode.path, enabled.encode())
         doing = "Creating"
     else:
-        existing = FeatureZNode.decode(found[0])
+        try:
+            existing = FeatureZNode.decode(found[0])
+        except MalformedZNode as error:
+            if controller.quirks.hazard_c2:
+                raise
+            controller.set_malformed_apart([error.at(FeatureZNode.path)])
+            return
         if existing.status is FeatureZNodeStatus.ENABLED:
             return
         enabled = FeatureZNode(FeatureZNodeStatus.ENABLED, {})

@@ -189,6 +189,10 @@ class Cluster:
         assert len(active) == 1, [c.config.broker_id for c in active]
         return active[0]
 
+    def active_among(self, *broker_ids: int) -> bool:
+        """True if one of these is active, whatever a paused one believes."""
+        return any(self.controllers[id_].is_active for id_ in broker_ids)
+
     # Topics
 
     def create_topic(self, topic: str, *replicas: tuple[int, ...]) -> list[TopicPartition]:

@@ -1,0 +1,234 @@
+"""Brokers come, go, are bounced and move: elections, ISRs, and who hears of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.journal import Kind
+from cluster.quirks import Quirks
+from cluster.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.types import NO_LEADER, LeaderAndIsr, TopicPartition
+from statemachines.partition_state import PartitionState
+from statemachines.replica_state import ReplicaState
+from tests.unit.controller.cluster import Cluster, broker_info
+from zk.kafka_zk_client import KafkaZkClient
+from zk.znodes import BrokerInfo
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.start(0, 1, 2)
+    return made
+
+
+def test_a_dead_leader_is_replaced_at_the_cost_of_one_epoch(cluster: Cluster) -> None:
+    led, followed = cluster.create_topic("t", (1, 2, 0), (2, 1, 0))
+    cluster.forget()
+    cluster.kill_broker(1)
+    cluster.run()
+    assert cluster.state(led) == LeaderAndIsr(2, 1, (2, 0), 1)
+    assert cluster.state(followed) == LeaderAndIsr(2, 1, (2, 0), 1)
+    assert cluster.moves() == ["t-0 Online>Offline", "t-0 Offline>Online"]
+    assert cluster.moves(Kind.REPLICA_TRANSITION) == ["t-0 r1 Online>Offline", "t-1 r1 Online>Offline"]
+    # Also for the partition whose ISR was without the dead replica already.
+    removed = cluster.rows(Kind.ISR_REMOVED)
+    assert [(r.partition, r.replica, r.isr) for r in removed] == [(0, 1, (2, 0)), (1, 1, (2, 0))]
+    assert [(r.prev_isr) for r in removed] == [(2, 0), (2, 1, 0)]
+    elected = next(r for r in cluster.rows(Kind.PARTITION_TRANSITION) if r.to == "OnlinePartition")
+    assert (elected.prev_leader, elected.leader, elected.prev_isr) == (1, 2, (1, 2, 0))
+    assert elected.election == "OfflinePartitionLeaderElectionStrategy(false)"
+    cluster.assert_nothing_failed()
+
+
+def test_leader_and_isr_goes_out_after_the_election_and_again_after_offline(
+    cluster: Cluster,
+) -> None:
+    cluster.create_topic("t", (1, 2, 0))
+    cluster.forget()
+    cluster.kill_broker(1)
+    cluster.run()
+    kinds = [type(r).__name__ for r in cluster.brokers[2].requests]
+    once = ["LeaderAndIsrRequest", "UpdateMetadataRequest"]
+    assert kinds == [*once, *once]
+    alive = [b.id for b in cluster.brokers[2].requests[1].live_brokers]  # type: ignore[union-attr]
+    assert alive == [0, 2]
+
+
+def test_a_dead_follower_costs_one_epoch(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1, 2))
+    cluster.forget()
+    cluster.kill_broker(2)
+    cluster.run()
+    assert cluster.state(tp) == LeaderAndIsr(0, 1, (0, 1), 1)
+    assert not cluster.moves()
+    cluster.assert_nothing_failed()
+
+
+def test_the_last_isr_member_stays_in_the_isr(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1,))
+    cluster.kill_broker(1)
+    cluster.run()
+    assert cluster.state(tp) == LeaderAndIsr(NO_LEADER, 1, (1,), 1)
+    assert cluster.active.context.partition_state(tp) is PartitionState.OFFLINE
+    assert cluster.active.metrics.gauges()["OfflinePartitionsCount"] == 1
+    (failed,) = cluster.rows(Kind.PARTITION_FAILED)
+    assert failed.outcome == (
+        "Failed to elect leader for partition t-0 under strategy "
+        "OfflinePartitionLeaderElectionStrategy(false)"
+    )
+    cluster.forget()
+    cluster.start(1)
+    assert cluster.state(tp) == LeaderAndIsr(1, 2, (1,), 2)
+    told = [r for r in cluster.brokers[1].requests if isinstance(r, LeaderAndIsrRequest)]
+    assert [r.partition_states[0].leader for r in told] == [NO_LEADER, 1]
+    cluster.assert_nothing_failed()
+
+
+def test_an_unclean_leader_is_elected_where_the_topic_allows_it(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    cluster.admin.set_or_create_entity_configs(
+        "topics", "t", {"unclean.leader.election.enable": "true"}
+    )
+    cluster.kill_broker(2)
+    cluster.run()
+    cluster.start(2)
+    assert cluster.state(tp).isr == (1,)
+    cluster.kill_broker(1)
+    cluster.run()
+    assert cluster.state(tp) == LeaderAndIsr(2, 2, (2,), 2)
+    assert cluster.active.metrics.unclean_leader_elections == 1
+
+
+def test_a_new_broker_hears_everything_and_the_old_ones_of_it(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (0, 3))
+    cluster.forget()
+    cluster.start(3)
+    new = cluster.brokers[3].requests
+    assert isinstance(new[0], UpdateMetadataRequest)
+    assert [s.topic_partition for s in new[0].partition_states] == [tp]
+    assert isinstance(new[1], LeaderAndIsrRequest)
+    old = cluster.brokers[1].requests
+    assert isinstance(old[0], UpdateMetadataRequest)
+    assert not old[0].partition_states
+    assert [b.id for b in old[0].live_brokers] == [0, 1, 2, 3]
+    assert cluster.state(tp).leader_epoch == 0
+    assert cluster.active.context.replica_state(3, tp) is ReplicaState.ONLINE
+
+
+def test_a_bounced_broker_dies_and_starts_in_one_event(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 0))
+    cluster.forget()
+    before = cluster.active.context.live_broker_epochs[1]
+    cluster.kill_broker(1)
+    cluster.start_broker(1)
+    cluster.run()
+    assert cluster.active.context.live_broker_epochs[1] > before
+    assert cluster.state(tp) == LeaderAndIsr(0, 1, (0,), 1)
+    assert cluster.moves() == ["t-0 Online>Offline", "t-0 Offline>Online"]
+    assert cluster.moves(Kind.REPLICA_TRANSITION) == ["t-0 r1 Online>Offline", "t-0 r1 Offline>Online"]
+    requests = cluster.brokers[1].requests
+    assert all(r.broker_epoch > before for r in requests)
+    assert not any(isinstance(r, StopReplicaRequest) for r in requests)
+    cluster.assert_nothing_failed()
+
+
+def test_modified_end_points_are_told_to_all(cluster: Cluster) -> None:
+    cluster.forget()
+    zk = KafkaZkClient(cluster.stores[1])
+    for port in (9192, 9292):
+        zk.update_broker_info(BrokerInfo(broker_info(1, port)), 0)
+        cluster.run()
+        (told,) = cluster.brokers[2].take_requests()
+        assert isinstance(told, UpdateMetadataRequest)
+        assert told.live_brokers[1].end_points[0].port == port
+    zk.update_broker_info(BrokerInfo(broker_info(1, 9292)), 0)
+    cluster.run()
+    assert not cluster.brokers[2].requests
+    assert len(cluster.rows(Kind.BROKER_MODIFIED)) == 2
+
+
+def dies_without_replicas_beside_an_offline_partition(cluster: Cluster) -> list[list[int]]:
+    """Who brokers say is alive after the death of a broker that hosted nothing."""
+    cluster.start(3)
+    cluster.create_topic("t", (1,))
+    cluster.kill_broker(1)
+    cluster.run()
+    cluster.forget()
+    cluster.kill_broker(3)
+    cluster.run()
+    requests = [r for r in cluster.brokers[2].requests if isinstance(r, UpdateMetadataRequest)]
+    return [[b.id for b in r.live_brokers] for r in requests]
+
+
+def test_the_death_of_an_empty_broker_is_told_whatever_is_offline(cluster: Cluster) -> None:
+    assert dies_without_replicas_beside_an_offline_partition(cluster) == [[0, 2]]
+
+
+def test_kafka_13225_keeps_it_back() -> None:
+    cluster = Cluster(Quirks(kafka_13225=True))
+    cluster.start(0, 1, 2)
+    assert dies_without_replicas_beside_an_offline_partition(cluster) == []
+
+
+def test_a_version_that_another_changed_is_read_again_and_planned_again(cluster: Cluster) -> None:
+    raced, plain = cluster.create_topic("t", (1, 2, 0), (1, 2, 0))
+    cluster.forget()
+    cluster.write_state(
+        raced,
+        b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,0]}',
+    )
+    cluster.kill_broker(1)
+    cluster.run()
+    assert cluster.state(raced) == LeaderAndIsr(0, 1, (0,), 2)
+    assert cluster.state(plain) == LeaderAndIsr(2, 1, (2, 0), 1)
+    assert "Retrying leader election" in cluster.controller_logs[0].getvalue()
+    cluster.assert_nothing_failed()
+
+
+def test_a_replica_leaves_an_isr_that_another_changed(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1, 2))
+    cluster.write_state(
+        tp, b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0,2]}'
+    )
+    cluster.kill_broker(2)
+    cluster.run()
+    assert cluster.state(tp) == LeaderAndIsr(0, 1, (0,), 2)
+    cluster.assert_nothing_failed()
+
+
+def test_a_state_that_vanished_fails_alone(cluster: Cluster) -> None:
+    gone, plain = cluster.create_topic("t", (1, 2), (1, 2))
+    cluster.admin.delete("/brokers/topics/t/partitions/0/state")
+    cluster.kill_broker(1)
+    cluster.run()
+    assert cluster.state(plain).leader == 2
+    failed = cluster.rows(Kind.PARTITION_FAILED)
+    assert [row.partition for row in failed] == [0]
+    assert cluster.active.context.partition_state(gone) is PartitionState.OFFLINE
+
+
+def test_a_failed_directory_takes_its_replicas_offline(cluster: Cluster) -> None:
+    tp = TopicPartition("t", 0)
+    cluster.brokers[1].failed_dirs.add(tp)
+    cluster.create_topic("t", (1, 2))
+    assert cluster.state(tp) == LeaderAndIsr(2, 1, (2,), 1)
+    context = cluster.active.context
+    assert context.replicas_on_offline_dirs == {1: {tp}}
+    assert 1 in context.live_broker_ids
+    assert context.replica_state(1, tp) is ReplicaState.OFFLINE
+    assert "Mark replicas t-0 on broker 1 as offline" in cluster.state_change_logs[0].getvalue()
+    cluster.assert_nothing_failed()
+
+
+def test_a_broker_that_does_not_answer_is_asked_again(cluster: Cluster) -> None:
+    cluster.brokers[1].is_silent = True
+    (tp,) = cluster.create_topic("t", (0, 1))
+    assert not cluster.active.channels.is_idle()
+    cluster.advance(29_000)
+    cluster.brokers[1].is_silent = False
+    assert cluster.brokers[1].leader_of(tp) is None
+    cluster.advance(1_000)
+    assert cluster.brokers[1].leader_of(tp) == 0
+    assert "fails to send request" in cluster.controller_logs[0].getvalue()
+    cluster.assert_nothing_failed()

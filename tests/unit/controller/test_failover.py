@@ -1,0 +1,237 @@
+"""Election, failover and resignation: who decides, in which order, and who may not write."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from cluster.errors import ControllerMoved
+from cluster.journal import Kind
+from cluster.quirks import Quirks
+from cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
+from cluster.types import NO_LEADER, LeaderAndIsr
+from statemachines.replica_state import ReplicaState
+from tests.unit.controller.cluster import Cluster
+from zk.znodes import ControllerZNode
+
+ALL = (0, 1, 2)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.start(*ALL, candidates=ALL)
+    return made
+
+
+def names(requests: list[object]) -> list[str]:
+    return [type(request).__name__.removesuffix("Request") for request in requests]
+
+
+def test_the_first_broker_becomes_the_controller(cluster: Cluster) -> None:
+    controller = cluster.active
+    assert controller.config.broker_id == 0
+    assert (controller.context.epoch, controller.context.epoch_zk_version) == (1, 1)
+    assert [c.active_controller_id for c in cluster.controllers.values()] == [0, 0, 0]
+    assert cluster.admin.get_controller_epoch() == (1, 1)
+    assert cluster.admin.get_data_and_stat("/feature") is not None
+    kinds = [row.kind for row in cluster.journal.rows[:3]]
+    assert kinds == [Kind.CONTROLLER_ELECTED, Kind.CONTROLLER_READY, Kind.EVENT]
+
+
+def test_a_quiet_move_writes_no_partition(cluster: Cluster) -> None:
+    t0, t1 = cluster.create_topic("t", (0, 1, 2), (1, 2, 0))
+    cluster.paused.add(0)
+    cluster.forget()
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    cluster.paused.clear()
+    cluster.run()
+    assert cluster.active.config.broker_id == 1
+    assert cluster.active.context.epoch == 2
+    assert cluster.state(t0) == LeaderAndIsr(0, 0, (0, 1, 2), 0)
+    assert cluster.state(t1) == LeaderAndIsr(1, 0, (1, 2, 0), 0)
+    assert not cluster.moves()
+    assert all(m.endswith("Online>Online") for m in cluster.moves(Kind.REPLICA_TRANSITION))
+    first = cluster.journal.rows[0]
+    assert (first.kind, first.epoch, first.seq) == (Kind.CONTROLLER_ELECTED, 2, 1)
+    snapshots = cluster.rows(Kind.PARTITION_SNAPSHOT)
+    assert [(s.partition, s.to, s.leader, s.key_seq) for s in snapshots] == [
+        (0, "OnlinePartition", 0, 1),
+        (1, "OnlinePartition", 1, 1),
+    ]
+    cluster.assert_nothing_failed()
+
+
+def test_brokers_hear_first_who_lives_then_everything(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0, 1, 2), (1, 2, 0))
+    cluster.forget()
+    cluster.kill_broker(0)
+    cluster.run()
+    requests = cluster.brokers[2].requests
+    assert names(requests) == [
+        *("UpdateMetadata", "LeaderAndIsr", "UpdateMetadata"),  # who lives; replicas Online
+        *("LeaderAndIsr", "UpdateMetadata"),  # replicas of the dead broker Offline
+        *("LeaderAndIsr", "UpdateMetadata"),  # partitions Online
+    ]
+    first, everything = requests[0], requests[1]
+    assert isinstance(first, UpdateMetadataRequest)
+    assert not first.partition_states
+    assert [b.id for b in first.live_brokers] == [1, 2]
+    assert isinstance(everything, LeaderAndIsrRequest)
+    assert len(everything.partition_states) == 2
+    assert everything.controller_epoch == 2
+
+
+def test_what_the_dead_controller_led_costs_two_epochs(cluster: Cluster) -> None:
+    led, followed = cluster.create_topic("t", (0, 1, 2), (1, 2, 0))
+    cluster.forget()
+    cluster.kill_broker(0)
+    cluster.run()
+    assert cluster.state(led) == LeaderAndIsr(1, 2, (1, 2), 2)
+    assert cluster.state(followed) == LeaderAndIsr(1, 1, (1, 2), 1)
+    assert cluster.moves() == ["t-0 Offline>Online"]
+    offline = [m for m in cluster.moves(Kind.REPLICA_TRANSITION) if " r0 " in m]
+    assert offline == ["t-0 r0 DeletionIneligible>Offline", "t-1 r0 DeletionIneligible>Offline"]
+    assert cluster.active.context.replica_state(0, led) is ReplicaState.OFFLINE
+    cluster.assert_nothing_failed()
+
+
+def test_an_offline_partition_costs_an_epoch_at_every_failover(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (2,))
+    cluster.kill_broker(2)
+    cluster.run()
+    assert cluster.state(tp) == LeaderAndIsr(NO_LEADER, 1, (2,), 1)
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    assert cluster.state(tp) == LeaderAndIsr(NO_LEADER, 2, (2,), 2)
+
+
+def test_a_resigned_controller_knows_nothing(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0, 1, 2))
+    old = cluster.active
+    cluster.paused.add(0)
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    cluster.paused.clear()
+    cluster.run()
+    assert not old.is_active
+    assert not old.context.all_topics
+    assert not old.context.leaderships
+    assert not old.channels.broker_ids
+    assert old.context.epoch == 0
+    assert old.metrics.gauges()["GlobalTopicCount"] == 0
+    (resigned,) = cluster.rows(Kind.CONTROLLER_RESIGNED)
+    assert (resigned.controller, resigned.epoch) == (0, 1)
+    # Its watches are still armed in ZooKeeper; they mean nothing to it.
+    cluster.create_topic("u", (1,))
+    assert old.events.event_queue_size == 0
+
+
+def depose(cluster: Cluster) -> None:
+    """Broker 0 has a BrokerChange before it hears that broker 1 is the controller."""
+    cluster.create_topic("t", (2, 0, 1))
+    cluster.paused.add(0)
+    cluster.kill_broker(2)
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    assert cluster.active_among(1)
+
+
+def test_a_deposed_controller_writes_nothing(cluster: Cluster) -> None:
+    depose(cluster)
+    tree = copy.deepcopy(cluster.server.tree)
+    requests = len(cluster.brokers[1].requests)
+    cluster.paused.clear()
+    cluster.run()
+    assert [(p, n.data, n.stat()) for p, n in cluster.server.tree.items()] == [
+        (p, n.data, n.stat()) for p, n in tree.items()
+    ]
+    assert len(cluster.brokers[1].requests) == requests
+    (moved,) = cluster.rows(Kind.CONTROLLER_MOVED)
+    assert (moved.controller, moved.epoch, moved.detail) == (0, 1, "BrokerChange")
+    cluster.assert_nothing_failed()
+
+
+def test_a_batch_is_empty_after_the_fence_failed(cluster: Cluster) -> None:
+    depose(cluster)
+    cluster.paused.clear()
+    cluster.run()
+    assert cluster.controllers[0].replica_state_machine.batch.is_empty
+    cluster.kill_broker(1)
+    cluster.run()
+    (tp,) = cluster.create_topic("u", (0,))
+    assert cluster.state(tp).leader == 0
+    assert cluster.brokers[0].leader_of(tp) == 0
+    cluster.assert_nothing_failed()
+
+
+def test_kafka_12315_never_sends_again() -> None:
+    cluster = Cluster(Quirks(kafka_12315=True, hazard_c6=True))
+    cluster.start(0, 1, 2, candidates=ALL)
+    controller = cluster.active
+    (tp,) = cluster.create_topic("t", (0, 2))
+    cluster.kill_broker(2)
+    fence = controller.context.epoch_zk_version
+    controller.context.epoch_zk_version = fence + 5
+    with pytest.raises(ControllerMoved):
+        controller.replica_state_machine.handle_state_changes({2: [tp]}, ReplicaState.OFFLINE)
+    controller.context.epoch_zk_version = fence
+    cluster.forget()
+    cluster.run()
+    assert not any(isinstance(r, LeaderAndIsrRequest) for r in cluster.brokers[0].requests)
+    assert "batch is not empty" in cluster.controller_logs[0].getvalue()
+
+
+def test_a_failover_that_breaks_gives_controller_up() -> None:
+    cluster = Cluster(Quirks(hazard_c2=True))
+    cluster.start(0, candidates=ALL)
+    cluster.admin.create("/brokers/topics/t", b"")
+    cluster.run()
+    cluster.admin.delete(ControllerZNode.path)
+    controller = cluster.controllers[0]
+    while "Trigger controller movement" not in cluster.controller_logs[0].getvalue():
+        assert controller.step()
+    assert not controller.is_active
+    assert controller.context.epoch == 0
+    epochs = [row.epoch for row in cluster.rows(Kind.CONTROLLER_ELECTED)]
+    for _ in range(20):
+        controller.step()
+    # As real Kafka does: elections without end, until the znode is removed.
+    assert len(cluster.rows(Kind.CONTROLLER_ELECTED)) > len(epochs) + 5
+    cluster.admin.delete("/brokers/topics/t")
+    cluster.run()
+    assert cluster.active is controller
+
+
+def test_shutdown_resigns_and_processes_nothing_more(cluster: Cluster) -> None:
+    controller = cluster.active
+    controller.shutdown()
+    cluster.run()
+    assert controller.is_shut_down
+    assert not controller.is_active
+    cluster.create_topic("t", (1,))
+    assert not controller.context.all_topics
+
+
+def test_stale_notifications_and_elections_are_removed(cluster: Cluster) -> None:
+    cluster.admin.propagate_isr_changes([])
+    cluster.admin.propagate_log_dir_event(1)
+    cluster.admin.create("/admin/preferred_replica_election", b"{}")
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    assert not cluster.admin.get_all_isr_change_notifications()
+    assert not cluster.admin.get_all_log_dir_event_notifications()
+    assert not cluster.admin.path_exists("/admin/preferred_replica_election")
+
+
+def test_a_quiet_controller_can_be_copied(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1))
+    twin = copy.deepcopy(cluster)
+    twin.kill_broker(1)
+    twin.run()
+    assert twin.state(tp).isr == (0,)
+    assert cluster.state(tp).isr == (0, 1)
+    cluster.assert_nothing_failed()
+    twin.assert_nothing_failed()
