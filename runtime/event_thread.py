@@ -43,11 +43,15 @@ class EventThread:
         self.resume()
         self._thread.join()
 
-    def kill(self) -> None:
-        """End after the event that is running, whose ZooKeeper operations fail from now on."""
+    def end(self) -> None:
+        """End after the event that is running, without resigning; does not wait for that."""
         self._ended = True
         self.resume()
         self._awake.set()
+
+    def kill(self) -> None:
+        """End after the event that is running, whose ZooKeeper operations fail from now on."""
+        self.end()
         if self._thread is not threading.current_thread():
             self._thread.join()
 

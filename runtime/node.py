@@ -8,7 +8,7 @@ actors is not decided here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from brokers.broker import Broker
 from brokers.config import broker_config
@@ -56,6 +56,7 @@ class ClusterSpec:
     quirks: Quirks = NO_QUIRKS
     config: Mapping[str, str] = field(default_factory=dict)
     run_id: str = "run"
+    cluster_id: str | None = None
     seed: int = 0
     journal_messages: bool = False
 
@@ -74,11 +75,20 @@ class ClusterSpec:
         return ControllerConfig(
             broker_id=broker_id,
             run_id=self.run_id,
+            cluster_id=self.cluster_id,
             num_partitions=int(config.get("num.partitions", "1")),
             default_replication_factor=int(config.get("default.replication.factor", "1")),
             unclean_leader_election_enable=config.get("unclean.leader.election.enable") == "true",
+            controller_socket_timeout_ms=int(config.get("controller.socket.timeout.ms", "30000")),
             journal_messages=self.journal_messages,
         )
+
+    def with_broker(self, broker_id: int, rack: str | None) -> ClusterSpec:
+        """The same cluster with one more broker, which is no controller candidate."""
+        racks = dict(self.racks) if rack is None else {**self.racks, broker_id: rack}
+        candidates = self.broker_ids if self.candidates is None else self.candidates
+        broker_ids = (*self.broker_ids, broker_id)
+        return replace(self, broker_ids=broker_ids, racks=racks, candidates=candidates)
 
 
 def rack_map(broker_ids: Sequence[int], racks: Sequence[str]) -> dict[int, str]:

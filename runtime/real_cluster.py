@@ -8,11 +8,10 @@ in the simulated world is runtime/simulated_world.py.
 from __future__ import annotations
 
 import contextlib
-import logging
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cluster.errors import KlammError, UsageError
@@ -29,9 +28,7 @@ from runtime.transport import RoutedTransport
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
-from zk.store import ANY_VERSION, Delete
-
-logger = logging.getLogger(__name__)
+from zk.store import ANY_VERSION, Delete, SessionEvent, SessionState, StoreEvent
 
 OpenLogs = Callable[[int], StateChangeLog | None]
 _START_MARGIN_MS = 5_000.0
@@ -74,13 +71,23 @@ class RealCluster:
         self._pool = SessionPool(connect_string, spec)
         self._starting: dict[int, Future[None]] = {}
         self._incarnations = 0
+        self._is_closed = False
         self._session = KazooSession(connect_string, spec.session_timeout_ms)
+        self.session_state = SessionState.CONNECTED
+        """What became of the cluster's own session with ZooKeeper."""
+        self._session.add_listener(self._on_own_session)
         self._hub.start()
 
     @property
     def store(self) -> KazooStore:
-        """A session of the cluster's own, for commands and checks."""
+        """A session of the cluster's own, for commands and checks; a new one if it expired."""
+        if self.session_state is SessionState.EXPIRED:
+            self._session.reopen()
         return KazooStore(self._session)
+
+    def _on_own_session(self, event: StoreEvent) -> None:
+        if isinstance(event, SessionEvent):
+            self.session_state = event.state
 
     # -- starting and ending
 
@@ -93,7 +100,10 @@ class RealCluster:
         self.begin_start(broker_id, wait_for_session=wait_for_session).result()
 
     def begin_start(self, broker_id: int, *, wait_for_session: bool = True) -> Future[None]:
-        """Start a broker without waiting: the future ends when it is registered."""
+        """Start a broker without waiting: the future ends when it is registered.
+
+        A broker that could not register is freed before its future fails.
+        """
         if broker_id in self.nodes:
             raise UsageError(f"broker {broker_id} runs already")
         running = self._build(broker_id)
@@ -143,11 +153,35 @@ class RealCluster:
         )
 
     def _on_started(self, broker_id: int, error: Exception | None) -> None:
-        started = self._starting.pop(broker_id)
-        if error is None:
+        if error is not None:
+            # Freeing it waits for the thread that this is called on.
+            name = f"broker-{broker_id}-give-up"
+            threading.Thread(target=self._give_up, args=(broker_id, error), name=name).start()
+            return
+        started = self._starting.pop(broker_id, None)
+        if started is not None:
             started.set_result(None)
-        else:
-            started.set_exception(error)
+
+    def _give_up(self, broker_id: int, error: Exception) -> None:
+        running = self.nodes.pop(broker_id, None)
+        started = self._starting.pop(broker_id, None)
+        try:
+            if running is not None:
+                self._free(broker_id, running)
+        finally:
+            if started is not None:
+                started.set_exception(error)
+
+    def _free(self, broker_id: int, running: RunningNode) -> None:
+        """End a node as it is: it neither resigns nor takes back what it registered in a pool."""
+        running.transport.is_dead = running.journal.is_dead = True
+        self._detach(broker_id)
+        if running.event_thread is not None:
+            running.event_thread.end()
+        if not running.is_pooled:
+            running.session.close()
+        if running.event_thread is not None:
+            running.event_thread.kill()
 
     def kill(self, broker_id: int) -> None:
         """Kill a broker: no session is closed, ZooKeeper expires it after its timeout.
@@ -198,18 +232,40 @@ class RealCluster:
             running.event_thread.resume()
         self._hub.set_paused(Address("broker", broker_id), False)
 
-    def move_controller(self) -> None:
-        """Delete /controller, so that another election is held."""
-        KafkaZkClient(self.store).delete("/controller")
+    def move_controller(self) -> bool:
+        """Delete /controller, so that another election is held; False if there was none."""
+        return KafkaZkClient(self.store).delete("/controller")
+
+    def add_broker(self, broker_id: int, rack: str | None = None) -> None:
+        """Let a broker be one of the cluster's, no controller candidate; it is not started yet.
+
+        Raises UsageError if it is one already.
+        """
+        if broker_id in self.spec.broker_ids:
+            raise UsageError(f"there is a broker {broker_id} already")
+        self.spec = self.spec.with_broker(broker_id, rack)
 
     def close(self) -> None:
-        """Stop every broker and free every connection and thread; idempotent."""
+        """End every broker at once and free every connection and thread; idempotent.
+
+        Nobody reacts to the end of another, so leaders and ISRs in ZooKeeper stay as they are.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for running in list(self.nodes.values()):
+            if running.event_thread is not None:
+                running.event_thread.end()
         with contextlib.ExitStack() as stack:
             stack.callback(self._hub.close)
             stack.callback(self._session.close)
             stack.callback(self._pool.close)
             for broker_id in list(self.nodes):
-                stack.callback(self.stop, broker_id)
+                stack.callback(self._close_node, broker_id)
+
+    def _close_node(self, broker_id: int) -> None:
+        with contextlib.suppress(UsageError):  # given up in the meantime
+            self._free(broker_id, self._take(broker_id))
 
     def __enter__(self) -> RealCluster:
         return self
@@ -231,23 +287,41 @@ class RealCluster:
 
     @property
     def active_controller(self) -> int | None:
-        """The id of the broker whose controller is active; None while there is none."""
-        for broker_id, running in sorted(self.nodes.items()):
-            controller = running.node.controller
-            if controller is not None and controller.is_active and not running.is_paused:
-                return broker_id
-        return None
+        """The id of the broker whose controller is active; None while there is none.
+
+        Of two, one of which has not learnt yet that it was deposed, the one of the higher epoch.
+        """
+        active = [
+            (controller.context.epoch, broker_id)
+            for broker_id, running in sorted(self.nodes.items())
+            if (controller := running.node.controller) is not None
+            and controller.is_active
+            and not running.is_paused
+        ]
+        return max(active)[1] if active else None
+
+    @property
+    def starting_broker_ids(self) -> list[int]:
+        """The brokers that are not registered yet."""
+        return sorted(self._starting)
+
+    @property
+    def errors(self) -> list[str]:
+        """What went wrong inside brokers, one line each: bugs."""
+        return [f"{address}: {error!r}" for address, error in tuple(self._hub.errors)]
 
     def status(self) -> dict[str, Any]:
         """Brokers and controllers as plain values."""
         nodes = sorted(self.nodes.items())
+        with self._hub.held():
+            brokers = [
+                {**running.node.broker.status(), "paused": running.is_paused}
+                for _, running in nodes
+            ]
         return {
             "zookeeper": self.connect_string,
             "active_controller": self.active_controller,
-            "brokers": [
-                {**running.node.broker.status(), "paused": running.is_paused}
-                for _, running in nodes
-            ],
+            "brokers": brokers,
             "controllers": [c.status() for _, r in nodes if (c := r.node.controller) is not None],
         }
 
@@ -264,8 +338,10 @@ class RealCluster:
         return running
 
     def _take(self, broker_id: int) -> RunningNode:
-        running = self._running(broker_id)
-        del self.nodes[broker_id]
+        """Who takes a node is the one who ends it."""
+        running = self.nodes.pop(broker_id, None)
+        if running is None:
+            raise UsageError(f"broker {broker_id} does not run")
         started = self._starting.pop(broker_id, None)
         if started is not None:
             started.set_exception(KlammError(f"broker {broker_id} was ended before it registered"))
@@ -275,23 +351,3 @@ class RealCluster:
         for role in ("broker", "controller"):
             self.transport.unregister(Address(role, broker_id))
         self._hub.remove(Address("broker", broker_id))
-
-
-def kafka_logs(folder: Path, clock: WallClock, level: str) -> OpenLogs:
-    """Opens state-change.log and controller.log of each broker under ``folder``/broker-N.
-
-    ``level``: TRACE or INFO for state-change.log. Files are appended to, line by line.
-    """
-
-    def open_logs(broker_id: int) -> StateChangeLog:
-        directory = folder / f"broker-{broker_id}"
-        directory.mkdir(parents=True, exist_ok=True)
-        return StateChangeLog(
-            broker_id,
-            clock,
-            state_change=(directory / "state-change.log").open("a", encoding="utf-8"),
-            controller=(directory / "controller.log").open("a", encoding="utf-8"),
-            is_trace=level.upper() == "TRACE",
-        )
-
-    return open_logs
