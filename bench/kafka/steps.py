@@ -167,7 +167,7 @@ def preferred_election(peer: Peer, _: int | None) -> Result:
     chosen = [
         partition
         for partition, state in states.items()
-        if state is not None and state.value["leader"] != partition.replicas[0]
+        if state is not None and state.leader != partition.replicas[0]
     ]
     _require(bool(chosen), "preferred_election", "every leader is the preferred one")
     size = len(scenarios.preferred_election_payload(chosen))
@@ -176,7 +176,7 @@ def preferred_election(peer: Peer, _: int | None) -> Result:
     wanted = set(chosen)
 
     def is_right(partition: Partition, state: State) -> bool:
-        return partition not in wanted or state.value["leader"] == partition.replicas[0]
+        return partition not in wanted or state.leader == partition.replicas[0]
 
     return measure(
         peer,
@@ -277,26 +277,23 @@ def _hosted(peer: Peer) -> dict[str, int]:
 
 
 def _has_leader(_: Partition, state: State) -> bool:
-    return state.value["leader"] != NO_LEADER
+    return state.leader != NO_LEADER
 
 
 def _is_as_made(partition: Partition, state: State) -> bool:
-    isr = tuple(state.value["isr"])
-    return isr == partition.replicas and state.value["leader"] == partition.replicas[0]
+    return state.leader == partition.replicas[0] and state.isr == partition.replicas
 
 
 def _is_without_victim(_: Partition, state: State) -> bool:
-    leader: int = state.value["leader"]
-    return leader not in (VICTIM, NO_LEADER) and VICTIM not in state.value["isr"]
+    return state.leader not in (VICTIM, NO_LEADER) and VICTIM not in state.isr
 
 
 def _has_full_isr(partition: Partition, state: State) -> bool:
-    return len(state.value["isr"]) == len(partition.replicas)
+    return len(state.isr) == len(partition.replicas)
 
 
 def _is_on_replicas(partition: Partition, state: State) -> bool:
-    leader: int = state.value["leader"]
-    return set(state.value["isr"]) == set(partition.replicas) and leader in partition.replicas
+    return set(state.isr) == set(partition.replicas) and state.leader in partition.replicas
 
 
 def _require(condition: bool, step: str, reason: str) -> None:

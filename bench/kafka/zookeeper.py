@@ -35,6 +35,16 @@ class State(NamedTuple):
     value: dict[str, Any]
     written_at_s: float
 
+    @property
+    def leader(self) -> int:
+        """A broker's id, -1 for none."""
+        return int(self.value["leader"])
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The replicas in sync, as written."""
+        return tuple(self.value["isr"])
+
 
 @dataclass(frozen=True)
 class _MultiRead:
