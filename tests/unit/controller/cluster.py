@@ -216,6 +216,10 @@ class Cluster:
         """What the state znode holds."""
         return self.admin.get_partition_states([tp]).values.get(tp)
 
+    def state_of(self, controller_id: int, tp: TopicPartition) -> LeaderAndIsr:
+        """What one controller knows of a partition."""
+        return self.controllers[controller_id].context.leaderships[tp].leader_and_isr
+
     def state(self, tp: TopicPartition) -> LeaderAndIsr:
         """Leader and ISR in the state znode, which the context must agree with."""
         stored = self.stored(tp)

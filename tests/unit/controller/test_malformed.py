@@ -1,0 +1,142 @@
+"""Malformed and foreign znodes: set apart, shown, and everything else is served."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.journal import Kind
+from cluster.quirks import Quirks
+from cluster.types import LeaderAndIsr, TopicPartition
+from statemachines.partition_state import PartitionState
+from tests.unit.controller.cluster import Cluster
+from zk.store import Create
+from zk.znodes import ControllerZNode
+
+BAD = "/brokers/topics/bad"
+B0 = TopicPartition("bad", 0)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.start(0, 1, 2)
+    return made
+
+
+@pytest.mark.parametrize("data", [b"", None, b"not json", b'{"partitions":{"0":"x"}}', b"[]"])
+def test_a_malformed_topic_is_set_apart(cluster: Cluster, data: bytes | None) -> None:
+    cluster.admin.create(BAD, data)
+    (tp,) = cluster.create_topic("t", (0, 1))
+    assert cluster.state(tp).leader == 0
+    assert cluster.admin.get_data_and_stat(BAD)[0] == data  # type: ignore[index]
+    for _ in range(2):
+        assert list(cluster.active.status()["malformed"]) == [BAD]
+        assert cluster.active.context.all_topics == {"t"}
+        cluster.assert_nothing_failed()
+        assert [row.detail for row in cluster.rows(Kind.ZNODE_MALFORMED)] == [BAD]
+        cluster.forget()
+        cluster.admin.delete(ControllerZNode.path)
+        cluster.run()
+
+
+def test_a_mended_topic_is_served(cluster: Cluster) -> None:
+    cluster.admin.create(BAD, b"")
+    cluster.run()
+    cluster.admin.set_data(BAD, b'{"version":3,"partitions":{"0":[1]}}')
+    cluster.run()
+    assert cluster.state(B0) == LeaderAndIsr(1, 0, (1,), 0)
+    assert not cluster.active.malformed
+    assert cluster.topic_version("bad") == 2
+    # And from then on like any other.
+    cluster.add_partitions("bad", (1,), (2,))
+    assert cluster.state(TopicPartition("bad", 1)).leader == 2
+    cluster.assert_nothing_failed()
+
+
+def test_a_malformed_topic_that_is_removed_is_forgotten(cluster: Cluster) -> None:
+    cluster.admin.create(BAD, b"")
+    cluster.run()
+    cluster.admin.delete(BAD)
+    cluster.run()
+    assert not cluster.active.malformed
+    cluster.create_topic("bad", (1,))
+    assert cluster.state(B0).leader == 1
+
+
+def test_a_known_topic_that_becomes_malformed_goes_on(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1))
+    cluster.admin.set_data("/brokers/topics/t", b"")
+    cluster.kill_broker(1)
+    cluster.run()
+    assert cluster.state(tp).isr == (0,)
+    assert list(cluster.active.malformed) == ["/brokers/topics/t"]
+    cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[0],"1":[2]}}')
+    cluster.run()
+    assert cluster.state(TopicPartition("t", 1)).leader == 2
+    assert not cluster.active.malformed
+    cluster.assert_nothing_failed()
+
+
+def test_a_malformed_state_concerns_its_partition_alone(cluster: Cluster) -> None:
+    bad, good = cluster.create_topic("t", (1, 2), (1, 2))
+    cluster.write_state(bad, b'{"leader":1}')
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    path = "/brokers/topics/t/partitions/0/state"
+    assert list(cluster.active.malformed) == [path]
+    assert cluster.active.context.partition_state(bad) is PartitionState.NEW
+    cluster.kill_broker(1)
+    cluster.run()
+    assert cluster.state(good) == LeaderAndIsr(2, 1, (2,), 1)
+    assert cluster.admin.get_data_and_stat(path)[0] == b'{"leader":1}'  # type: ignore[index]
+    cluster.assert_nothing_failed()
+
+
+def test_foreign_and_malformed_brokers_are_set_apart(cluster: Cluster) -> None:
+    other = cluster.stores[2]
+    other.write([[Create("/brokers/ids/x", b"{}", True)], [Create("/brokers/ids/9", b"{}", True)]])
+    cluster.run()
+    assert set(cluster.active.malformed) == {"/brokers/ids/x", "/brokers/ids/9"}
+    cluster.kill_broker(1)
+    cluster.run()
+    assert sorted(cluster.active.context.live_brokers) == [0, 2]
+    cluster.assert_nothing_failed()
+
+
+def test_a_malformed_topic_config_keeps_elections_clean(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    path = "/config/topics/t"
+    cluster.admin.create_recursive(path, b'{"config":{"unclean.leader.election.enable":true}}')
+    cluster.kill_broker(2)
+    cluster.run()
+    cluster.start(2)
+    cluster.kill_broker(1)
+    cluster.run()
+    assert cluster.state(tp).isr == (1,)
+    assert path in cluster.active.malformed
+    cluster.assert_nothing_failed()
+
+
+def test_hazard_c2_fails_the_whole_event() -> None:
+    cluster = Cluster(Quirks(hazard_c2=True))
+    cluster.start(0, 1, 2)
+    cluster.paused.add(0)
+    cluster.admin.create(BAD, b"")
+    cluster.admin.create("/brokers/topics/good", b'{"version":3,"partitions":{"0":[1]}}')
+    cluster.paused.clear()
+    cluster.run()
+    assert len(cluster.rows(Kind.EVENT_FAILED)) == 1
+    assert not cluster.admin.path_exists("/brokers/topics/good/partitions")
+    # Ignored from now on; the next event is processed.
+    (tp,) = cluster.create_topic("t", (0,))
+    assert cluster.state(tp).leader == 0
+
+
+def test_hazard_c2_overwrites_what_is_not_json() -> None:
+    cluster = Cluster(Quirks(hazard_c2=True))
+    cluster.start(0)
+    cluster.admin.create(BAD, b"not json")
+    cluster.run()
+    found = cluster.admin.get_topic_assignments(["bad"]).values["bad"]
+    assert found.topic_id is not None
+    assert not found.assignment

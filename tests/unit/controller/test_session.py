@@ -1,0 +1,136 @@
+"""The session expires, the login fails, the broker id is taken: who is registered, who decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.api_errors import Errors
+from cluster.journal import Kind
+from cluster.quirks import Quirks
+from cluster.requests import AlterIsrRequest, AlterIsrResponse
+from cluster.types import LeaderAndIsr
+from controller.events import Expire
+from tests.unit.controller.cluster import Cluster, broker_info
+from zk.kafka_zk_client import KafkaZkClient
+from zk.memory_store import MemoryStore
+from zk.znodes import BrokerInfo
+
+ALL = (0, 1, 2)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.start(*ALL, candidates=ALL)
+    return made
+
+
+def test_an_expired_controller_registers_again_and_stands_for_election(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1, 2))
+    old = cluster.active
+    epoch = cluster.active.context.live_broker_epochs[0]
+    registered: list[int] = []
+    old.on_registered = registered.append
+    cluster.paused.add(0)
+    cluster.expire(0)
+    cluster.run()
+    assert cluster.active_among(1)
+    cluster.paused.clear()
+    cluster.run()
+    assert not old.is_active
+    assert old.active_controller_id == 1
+    assert cluster.admin.get_sorted_broker_list() == [0, 1, 2]
+    assert registered == [cluster.active.context.live_broker_epochs[0]]
+    assert registered[0] > epoch
+    assert cluster.state(tp) == LeaderAndIsr(1, 2, (1, 2), 2)
+    cluster.assert_nothing_failed()
+    # It is a full candidate again.
+    cluster.kill_broker(1)
+    cluster.kill_broker(2)
+    cluster.run()
+    assert cluster.active is old
+    assert old.context.epoch == 3
+
+
+def test_a_lone_controller_wins_its_next_session_too(cluster: Cluster) -> None:
+    cluster.kill_broker(1)
+    cluster.kill_broker(2)
+    cluster.run()
+    (tp,) = cluster.create_topic("t", (0,))
+    cluster.expire(0)
+    cluster.run()
+    assert cluster.active.context.epoch == 2
+    assert cluster.state(tp).leader == 0
+    cluster.assert_nothing_failed()
+
+
+def test_what_was_queued_for_the_old_session_is_answered(cluster: Cluster) -> None:
+    cluster.ask(0, AlterIsrRequest(0, 1, {}))
+    assert not cluster.replies
+    cluster.expire(0)
+    assert cluster.answer() == AlterIsrResponse(Errors.NOT_CONTROLLER, {})
+
+
+def test_a_session_that_expired_unnoticed_writes_nothing(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (2, 0, 1))
+    cluster.paused.add(0)
+    cluster.kill_broker(2)
+    cluster.expire(0, notify=False)
+    cluster.run()
+    epoch_2 = cluster.state_of(1, tp)
+    cluster.paused.clear()
+    cluster.run()
+    assert cluster.state(tp) == epoch_2
+    failed = cluster.rows(Kind.EVENT_FAILED)
+    assert [(row.controller, row.epoch, row.detail) for row in failed] == [(0, 1, "BrokerChange")]
+    assert cluster.admin.get_sorted_broker_list() == [0, 1]
+
+
+def test_a_failed_login_leaves_a_live_session_alone(cluster: Cluster) -> None:
+    controller = cluster.active
+    cluster.server.fail_authentication(cluster.stores[0].session_id)
+    cluster.run()
+    assert cluster.active is controller
+    cluster.create_topic("t", (1,))
+    cluster.assert_nothing_failed()
+
+
+def test_kafka_13461_is_controller_and_knows_nothing() -> None:
+    cluster = Cluster(Quirks(kafka_13461=True))
+    cluster.start(*ALL, candidates=ALL)
+    cluster.create_topic("t", (1,))
+    cluster.server.fail_authentication(cluster.stores[0].session_id)
+    cluster.run()
+    assert cluster.active.config.broker_id == 0
+    assert not cluster.active.context.all_topics
+    cluster.admin.create("/brokers/topics/u", b'{"version":3,"partitions":{"0":[1]}}')
+    cluster.run()
+    assert not cluster.admin.path_exists("/brokers/topics/u/partitions")
+
+
+def test_after_resigning_its_own_controller_znode_is_no_bar(cluster: Cluster) -> None:
+    """The state of KAFKA-13461 by another way: resigned, with a /controller of this session."""
+    controller = cluster.active
+    (tp,) = cluster.create_topic("t", (1,))
+    cluster.paused.update((1, 2))
+    controller.events.clear_and_put(Expire(reopen=False))
+    cluster.run()
+    assert controller.is_active
+    assert controller.context.epoch == 2
+    assert tp in controller.context.leaderships
+    cluster.assert_nothing_failed()
+
+
+def test_a_broker_id_that_is_taken_is_asked_for_again(cluster: Cluster) -> None:
+    controller = cluster.controllers[2]
+    cluster.paused.add(2)
+    cluster.expire(2)
+    usurper = MemoryStore(cluster.server)
+    KafkaZkClient(usurper).register_broker(BrokerInfo(broker_info(2, 1)), 0)
+    cluster.paused.clear()
+    cluster.run()
+    assert "Error processing event RegisterBrokerAndReelect" in cluster.controller_logs[2].getvalue()
+    usurper.close()
+    cluster.advance(1_000)
+    found = cluster.admin.get_all_brokers_and_epochs_in_cluster().values[2]
+    assert found.broker == controller.broker_info
