@@ -68,7 +68,7 @@ def parse_bytes(data: bytes | None) -> Any:
         raise MalformedZNode('argument "content" is null', ILLEGAL_ARGUMENT)
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):  # msgspec's errors, and Python's for bad UTF-8
         return _parse_leniently(data)
 
 

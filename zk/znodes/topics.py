@@ -182,7 +182,7 @@ class TopicPartitionStateZNode:
         """
         try:
             state = _decode_state(data)  # type: ignore[arg-type]
-        except (msgspec.DecodeError, TypeError):
+        except (ValueError, TypeError):
             return _decode_state_slowly(data, zk_version)
         return LeaderIsrAndControllerEpoch(
             LeaderAndIsr(state.leader, state.leader_epoch, state.isr, zk_version),

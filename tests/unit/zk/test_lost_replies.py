@@ -1,0 +1,197 @@
+"""Replies lost and processes killed at every operation: what the clients make of it.
+
+On the store in memory, which can break at any operation; the conformance suite shows that a real
+connection breaks in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cluster.types import (
+    Broker,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    TopicPartition,
+)
+from tests.conformance.factories import ManualClock
+from zk.controller_client import ControllerZkClient
+from zk.kafka_zk_client import KafkaZkClient
+from zk.memory_store import Crashed, LostReply, MemoryServer, MemoryStore
+from zk.store import SetData
+from zk.znodes import BrokerInfo, TopicPartitionStateZNode
+
+STATE = LeaderAndIsr(1, 0, (1, 2))
+PARTITIONS = [TopicPartition(topic, i) for topic in "tu" for i in range(4)]
+STATES = {tp: LeaderIsrAndControllerEpoch(STATE, 1) for tp in PARTITIONS}
+MOVED = {tp: LeaderAndIsr(2, 1, (2,), 0) for tp in PARTITIONS}
+
+Work = Callable[[ControllerZkClient, int], object]
+
+
+class FaultAt:
+    """Raises a fault at one operation, counted from 0, before or after it takes place."""
+
+    def __init__(self, fault: type[BaseException], index: int, after: bool) -> None:
+        self._fault = fault
+        self._left = index
+        self._after = after
+        self.struck = False
+
+    def strike(self, server: MemoryServer) -> None:
+        """Count from now on."""
+        if self._after:
+            server.after_op = lambda session_id, op, result: self._count()
+        else:
+            server.before_op = lambda session_id, op: self._count()
+
+    def _count(self) -> None:
+        if self._left == 0:
+            self.struck = True
+            self._left = -1
+            raise self._fault
+        self._left -= 1
+
+
+def world() -> tuple[MemoryServer, MemoryStore]:
+    server = MemoryServer(ManualClock())
+    store = MemoryStore(server)
+    client = KafkaZkClient(store)
+    client.create_top_level_paths()
+    for topic in "tu":
+        client.create_topic_assignment(topic, None, {})
+    return server, store
+
+
+def contents(server: MemoryServer) -> dict[str, tuple[bytes | None, int]]:
+    """Data and version of every znode but the registration of the controller."""
+    return {
+        path: (node.data, node.version)
+        for path, node in server.tree.items()
+        if not path.startswith("/controller")
+    }
+
+
+CREATE: Work = lambda c, v: c.create_partition_states(STATES, v)  # noqa: E731
+UPDATE: Work = lambda c, v: c.update_leader_and_isr(MOVED, 1, v)  # noqa: E731
+DELETE: Work = lambda c, v: c.delete_topic_znode("t", v)  # noqa: E731
+WORKS: dict[str, list[Work]] = {
+    "create": [CREATE],
+    "update": [CREATE, UPDATE],
+    "delete": [CREATE, DELETE],
+}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["not-done", "done"])
+@pytest.mark.parametrize("group_size", [1, 2, 500])
+@pytest.mark.parametrize("work", WORKS)
+def test_a_lost_reply_changes_no_outcome(work: str, group_size: int, after: bool) -> None:
+    *preparation, last = WORKS[work]
+    index = 0
+    expected: object = None
+    while True:
+        server, store = world()
+        client = ControllerZkClient(store, group_size=group_size)
+        _, version = client.register_controller_and_increment_epoch(1, 0)
+        for step in preparation:
+            step(client, version)
+        fault = FaultAt(LostReply, index - 1, after)
+        fault.strike(server)
+        outcome = last(client, version)
+        if index == 0:
+            expected, tree = outcome, contents(server)
+        assert outcome == expected
+        assert contents(server) == tree
+        if index and not fault.struck:
+            break
+        index += 1
+    assert index >= 2
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["not-done", "done"])
+def test_a_lost_reply_loses_no_election(after: bool) -> None:
+    index = 0
+    while True:
+        server, store = world()
+        fault = FaultAt(LostReply, index, after)
+        fault.strike(server)
+        client = ControllerZkClient(store)
+        assert client.register_controller_and_increment_epoch(1, 0) == (1, 1)
+        assert KafkaZkClient(store).get_controller_epoch() == (1, 1)
+        if not fault.struck:
+            break
+        index += 1
+    assert index >= 3
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["not-done", "done"])
+def test_a_lost_reply_loses_no_registration(after: bool) -> None:
+    index = 0
+    while True:
+        server, store = world()
+        fault = FaultAt(LostReply, index, after)
+        fault.strike(server)
+        epoch = KafkaZkClient(store).register_broker(BrokerInfo(Broker(1)), 0)
+        node = server.tree.nodes["/brokers/ids/1"]
+        assert (node.czxid, node.version, node.owner) == (epoch, 1, store.session_id)
+        if not fault.struck:
+            break
+        index += 1
+    assert index >= 1
+
+
+def test_a_lost_update_that_another_overtook_is_to_be_planned_again() -> None:
+    server, store = world()
+    client = ControllerZkClient(store)
+    _, version = client.register_controller_and_increment_epoch(1, 0)
+    client.create_partition_states(STATES, version)
+    other, tp = MemoryStore(server), PARTITIONS[3]
+
+    def lose_and_overtake(session_id: int, op: object, result: object) -> None:
+        server.after_op = None
+        other.write([[SetData(TopicPartitionStateZNode.path(tp), b"{}")]])
+        raise LostReply
+
+    server.after_op = lose_and_overtake
+    outcome = client.update_leader_and_isr(MOVED, 1, version)
+    assert outcome.retry == [tp]
+    assert outcome.finished == {p: s.with_zk_version(1) for p, s in MOVED.items() if p != tp}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("group_size", [1, 2, 500])
+def test_the_next_controller_completes_what_a_killed_one_began(
+    group_size: int, after: bool
+) -> None:
+    index = 0
+    while True:
+        server, store = world()
+        client = ControllerZkClient(store, group_size=group_size)
+        _, version = client.register_controller_and_increment_epoch(1, 0)
+        fault = FaultAt(Crashed, index, after)
+        fault.strike(server)
+        try:
+            CREATE(client, version)
+        except Crashed:
+            server.before_op = server.after_op = None
+            server.expire_session(store.session_id)
+        if not fault.struck:
+            break
+        complete_creation(server, group_size)
+        index += 1
+    assert index >= 3
+
+
+def complete_creation(server: MemoryServer, group_size: int) -> None:
+    """What the next controller does: read, and create what is missing."""
+    store = MemoryStore(server)
+    reader, client = KafkaZkClient(store), ControllerZkClient(store, group_size=group_size)
+    epoch, version = client.register_controller_and_increment_epoch(2, 0)
+    assert epoch == 2
+    found = reader.get_partition_states(PARTITIONS)
+    states = {tp: LeaderIsrAndControllerEpoch(STATE, epoch) for tp in found.missing}
+    assert client.create_partition_states(states, version).finished == dict.fromkeys(states, STATE)
+    complete = reader.get_partition_states(PARTITIONS).values
+    assert [s.leader_and_isr for s in complete.values()] == [STATE] * len(PARTITIONS)

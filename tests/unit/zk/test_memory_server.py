@@ -1,0 +1,170 @@
+"""The server in memory as a tool: copies, fingerprints, hooks, time, and giving way to others."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from tests.conformance.factories import ManualClock, ok
+from zk.memory_store import Crashed, MemoryServer, MemoryStore
+from zk.store import (
+    Create,
+    Delete,
+    GetData,
+    ResultCode,
+    SessionEvent,
+    SessionState,
+    SetData,
+    StoreEvent,
+    WatchEvent,
+    WatchKind,
+)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def server(clock: ManualClock) -> MemoryServer:
+    return MemoryServer(clock)
+
+
+class Inbox:
+    """A listener that a copy of the world copies with it."""
+
+    def __init__(self) -> None:
+        self.events: list[StoreEvent] = []
+
+    def put(self, event: StoreEvent) -> None:
+        self.events.append(event)
+
+
+def test_a_copy_lives_its_own_life(server: MemoryServer) -> None:
+    store, inbox = MemoryStore(server), Inbox()
+    store.add_listener(inbox.put)
+    ok(store, Create("/a", b"0"), Create("/a/b", None), Create("/e", None, ephemeral=True))
+    store.read([GetData("/a", True)])
+    server2, store2, inbox2 = copy.deepcopy((server, store, inbox))
+    assert server2.fingerprint() == server.fingerprint()
+    ok(store2, SetData("/a", b"1"), Delete("/a/b"), Create("/c", None))
+    assert inbox2.events == [WatchEvent(WatchKind.DATA_CHANGED, "/a")]
+    assert inbox.events == []
+    assert sorted(server.tree.nodes) == ["/", "/a", "/a/b", "/e"]
+    assert server2.fingerprint() != server.fingerprint()
+    ok(store, SetData("/a", b"1"), Delete("/a/b"), Create("/c", None))
+    assert server2.fingerprint() == server.fingerprint()
+    server.expire_session(store.session_id)
+    assert "/e" not in server.tree.nodes
+    assert "/e" in server2.tree.nodes
+
+
+def test_a_failed_transaction_leaves_the_same_fingerprint_but_its_zxid(
+    server: MemoryServer,
+) -> None:
+    store = MemoryStore(server)
+    ok(store, Create("/p", None), Create("/p/a", b"x"), Create("/p/b", None, ephemeral=True))
+    twin = copy.deepcopy(server)
+    bad = [Delete("/p/a"), Delete("/p/b"), Create("/p/c", None), SetData("/p", b"y"), Delete("/no")]
+    assert store.write([bad])[0].code is ResultCode.NONODE
+    twin.zxid += 1
+    assert server.fingerprint() == twin.fingerprint()
+
+
+def test_a_crash_passes_every_handler_of_errors(server: MemoryServer) -> None:
+    store = MemoryStore(server)
+
+    def crash(session_id: int, op: object) -> None:
+        raise Crashed
+
+    server.before_op = crash
+    with pytest.raises(Crashed):
+        try:
+            store.write([[Create("/a", None)]])
+        except Exception as error:
+            raise AssertionError("a crash was handled") from error
+    assert "/a" not in server.tree.nodes
+
+
+def test_hooks_see_every_operation(server: MemoryServer) -> None:
+    store = MemoryStore(server)
+    seen: list[object] = []
+    server.before_op = lambda session_id, op: seen.append((session_id, op))
+    server.after_op = lambda session_id, op, result: seen.append(result.code)
+    transaction = [Create("/a", None), SetData("/a", b"", 5)]
+    store.write([transaction])
+    store.read([GetData("/a")])
+    assert seen == [
+        (store.session_id, transaction),
+        ResultCode.BADVERSION,
+        (store.session_id, GetData("/a")),
+        ResultCode.NONODE,
+    ]
+
+
+def test_a_session_without_connection_times_out(server: MemoryServer, clock: ManualClock) -> None:
+    store, other = MemoryStore(server, timeout_ms=6_000), MemoryStore(server, timeout_ms=9_000)
+    inbox = Inbox()
+    store.add_listener(inbox.put)
+    assert server.next_expiry_ms() is None
+    server.disconnect(store.session_id)
+    clock.now += 1_000
+    server.disconnect(other.session_id)
+    assert server.next_expiry_ms() == clock.now + 5_000
+    clock.now += 4_999
+    assert server.expire_due() == []
+    clock.now += 1
+    assert server.expire_due() == [store.session_id]
+    assert inbox.events == [SessionEvent(SessionState.DISCONNECTED)]
+    assert server.next_expiry_ms() == clock.now + 4_000
+    server.reconnect(other.session_id)
+    assert server.next_expiry_ms() is None
+    server.reconnect(store.session_id)
+    assert inbox.events[1:] == [SessionEvent(SessionState.EXPIRED)]
+    assert store.read([GetData("/")])[0].code is ResultCode.SESSIONEXPIRED
+    assert len(inbox.events) == 2
+
+
+def test_a_silent_expiry_is_told_at_the_next_call(server: MemoryServer) -> None:
+    store, inbox = MemoryStore(server), Inbox()
+    store.add_listener(inbox.put)
+    server.expire_session(store.session_id, notify=False)
+    assert inbox.events == []
+    assert store.write([[Create("/a", None)]])[0].code is ResultCode.SESSIONEXPIRED
+    assert inbox.events == [SessionEvent(SessionState.EXPIRED)]
+
+
+def test_control_is_given_away_around_every_transaction(server: MemoryServer) -> None:
+    seen: list[list[str]] = []
+    store = MemoryStore(server, yield_control=lambda: seen.append(sorted(server.tree.nodes)))
+    store.write([[Create("/a", None)], [Create("/b", None)]])
+    assert seen == [["/"], ["/", "/a"], ["/", "/a", "/b"]]
+    seen.clear()
+    store.read([GetData("/a"), GetData("/b")])
+    assert len(seen) == 2
+
+
+def test_a_session_that_expires_while_control_is_away_writes_no_more(server: MemoryServer) -> None:
+    turns = iter([False, True])
+
+    def expire_at_the_second_turn() -> None:
+        if next(turns, False):
+            server.expire_session(store.session_id)
+
+    store = MemoryStore(server, yield_control=expire_at_the_second_turn)
+    results = store.write([[Create("/a", None)], [Create("/b", None)]])
+    assert [r.code for r in results] == [ResultCode.OK, ResultCode.SESSIONEXPIRED]
+    assert "/b" not in server.tree.nodes
+
+
+def test_failed_authentication_is_told_and_the_session_stays(server: MemoryServer) -> None:
+    store, inbox = MemoryStore(server), Inbox()
+    store.add_listener(inbox.put)
+    session_id = store.session_id
+    server.fail_authentication(session_id)
+    assert inbox.events == [SessionEvent(SessionState.AUTH_FAILED)]
+    store.reopen()
+    ok(store, Create("/a", None))
+    assert store.session_id == session_id
