@@ -15,7 +15,6 @@ from zk.kazoo_session import KazooSession, Wait, block
 from zk.kazoo_watches import set_watches, watch_for
 from zk.kazoo_wire import Multi, MultiRead, Request, SingleRead, multi_reads
 from zk.store import (
-    Exists,
     GetData,
     Listener,
     ReadOp,
@@ -110,15 +109,6 @@ class KazooStore:
                 results += [ReadResult(_code(request)) for _ in range(request.count)]
             else:
                 results += request.reply
-        # Inside a MultiRead an Exists is a GetData, which needs a permission that it does not.
-        forbidden = [
-            index
-            for index, (op, result) in enumerate(zip(ops, results, strict=True))
-            if result.code is ResultCode.NOAUTH and isinstance(op, Exists)
-        ]
-        again = self._read_singly([ops[index] for index in forbidden])
-        for index, result in zip(forbidden, again, strict=True):
-            results[index] = result
         return results
 
     def _read_singly(self, ops: Sequence[ReadOp]) -> list[ReadResult]:

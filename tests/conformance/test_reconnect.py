@@ -159,10 +159,18 @@ def test_an_answer_that_comes_first_hides_no_event(link: Link, count: int) -> No
     link.store.read([GetData(path, watch=True) for path in paths])
     link.disconnect()
     write(link, SetData(paths[0], b"after"))
-    reads = [InThread(lambda: link.store.read([GetData(paths[0])])) for _ in range(3)]
+    told: list[int] = []
+
+    def read() -> Sequence[ReadResult]:
+        results = link.store.read([GetData(paths[0])])
+        told.append(sum(isinstance(event, WatchEvent) for event in link.events))
+        return results
+
+    reads = [InThread(read) for _ in range(3)]
     assert all(read.waits for read in reads)
     link.reconnect()
     assert [read.codes() for read in reads] == [[OK]] * 3
+    assert told == [1, 1, 1], "who reads the new data has been told of the change"
     assert watch_events(link) == [WatchEvent(WatchKind.DATA_CHANGED, paths[0])]
 
 
