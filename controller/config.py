@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from zk.fenced_writes import GROUP_SIZE
+
 
 class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one controller.
@@ -15,6 +17,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``run_id`` and ``cluster_id`` go into every journal row. ``num_partitions`` and
     ``default_replication_factor`` stand in for -1 in a CreateTopics request.
     ``unclean_leader_election_enable`` holds for topics whose config does not say.
+    ``write_group_size``: how many writes share one fence and one transaction, at most; Kafka: 1.
     ``journal_messages``: also journal every request sent and response received.
     """
 
@@ -26,3 +29,4 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     unclean_leader_election_enable: bool = False
     controller_socket_timeout_ms: int = 30_000
     journal_messages: bool = False
+    write_group_size: int = GROUP_SIZE

@@ -114,7 +114,7 @@ class KafkaController:
         self.recorder = Recorder(config, clock, journal)
         self.context = ControllerContext(quirks, config.broker_id)
         self.zk = KafkaZkClient(store, quirks)
-        self.controller_zk = ControllerZkClient(store, quirks)
+        self.controller_zk = ControllerZkClient(store, quirks, config.write_group_size)
         self.events = EventManager(clock, self)
         self.channels = ChannelManager(
             config.broker_id,

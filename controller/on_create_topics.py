@@ -115,7 +115,8 @@ def complete_creations(controller: KafkaController) -> None:
     for number, pending in list(by_number.items()):
         if not any(_is_leaderless(controller, tps) for tps in pending.waiting.values()):
             del by_number[number]
-            controller.events.cancel(CreateTopicsTimeout(number).__eq__)
+            timeout = CreateTopicsTimeout(number)
+            controller.events.cancel(lambda event, timeout=timeout: event == timeout)
             _answer(controller, pending, set())
 
 

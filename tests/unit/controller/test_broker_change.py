@@ -30,7 +30,10 @@ def test_a_dead_leader_is_replaced_at_the_cost_of_one_epoch(cluster: Cluster) ->
     assert cluster.state(led) == LeaderAndIsr(2, 1, (2, 0), 1)
     assert cluster.state(followed) == LeaderAndIsr(2, 1, (2, 0), 1)
     assert cluster.moves() == ["t-0 Online>Offline", "t-0 Offline>Online"]
-    assert cluster.moves(Kind.REPLICA_TRANSITION) == ["t-0 r1 Online>Offline", "t-1 r1 Online>Offline"]
+    assert cluster.moves(Kind.REPLICA_TRANSITION) == [
+        "t-0 r1 Online>Offline",
+        "t-1 r1 Online>Offline",
+    ]
     # Also for the partition whose ISR was without the dead replica already.
     removed = cluster.rows(Kind.ISR_REMOVED)
     assert [(r.partition, r.replica, r.isr) for r in removed] == [(0, 1, (2, 0)), (1, 1, (2, 0))]
@@ -126,7 +129,10 @@ def test_a_bounced_broker_dies_and_starts_in_one_event(cluster: Cluster) -> None
     assert cluster.active.context.live_broker_epochs[1] > before
     assert cluster.state(tp) == LeaderAndIsr(0, 1, (0,), 1)
     assert cluster.moves() == ["t-0 Online>Offline", "t-0 Offline>Online"]
-    assert cluster.moves(Kind.REPLICA_TRANSITION) == ["t-0 r1 Online>Offline", "t-0 r1 Offline>Online"]
+    assert cluster.moves(Kind.REPLICA_TRANSITION) == [
+        "t-0 r1 Online>Offline",
+        "t-0 r1 Offline>Online",
+    ]
     requests = cluster.brokers[1].requests
     assert all(r.broker_epoch > before for r in requests)
     assert not any(isinstance(r, StopReplicaRequest) for r in requests)

@@ -129,7 +129,9 @@ def test_a_broker_id_that_is_taken_is_asked_for_again(cluster: Cluster) -> None:
     KafkaZkClient(usurper).register_broker(BrokerInfo(broker_info(2, 1)), 0)
     cluster.paused.clear()
     cluster.run()
-    assert "Error processing event RegisterBrokerAndReelect" in cluster.controller_logs[2].getvalue()
+    assert (
+        "Error processing event RegisterBrokerAndReelect" in cluster.controller_logs[2].getvalue()
+    )
     usurper.close()
     cluster.advance(1_000)
     found = cluster.admin.get_all_brokers_and_epochs_in_cluster().values[2]

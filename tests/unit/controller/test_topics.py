@@ -79,7 +79,12 @@ def test_rows_name_the_event_that_caused_them(cluster: Cluster) -> None:
     assert {row.event_id for row in transitions} == {event.event_id}
     assert [row.key_seq for row in transitions if row.replica == 1] == [1, 2]
     online = next(row for row in transitions if row.to == "OnlinePartition")
-    assert (online.leader, online.isr, online.zk_version, online.prev_leader) == (0, (0, 1), 0, None)
+    assert (online.leader, online.isr, online.zk_version, online.prev_leader) == (
+        0,
+        (0, 1),
+        0,
+        None,
+    )
     assert online.since_ms == cluster.clock.now_ms()
 
 

@@ -1,0 +1,197 @@
+"""CreateTopics through the controller: validation, one write with the id, and when it answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.api_errors import Errors
+from cluster.requests import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from cluster.types import LeaderAndIsr, TopicPartition
+from tests.unit.controller.cluster import Cluster
+from zk.store import SetData
+
+T0 = TopicPartition("t", 0)
+PLAIN = CreatableTopic("t", 2, 2)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.start(0, 1, 2)
+    made.forget()
+    return made
+
+
+def create(
+    cluster: Cluster, *topics: CreatableTopic, timeout_ms: int = 1000, validate_only: bool = False
+) -> list[CreatableTopicResult]:
+    """Ask and run: the results, in the order of the request."""
+    cluster.ask(0, CreateTopicsRequest(topics, timeout_ms, validate_only))
+    cluster.run()
+    answer = cluster.answer()
+    assert isinstance(answer, CreateTopicsResponse)
+    return list(answer.topics)
+
+
+def test_answered_once_every_partition_has_a_leader(cluster: Cluster) -> None:
+    (result,) = create(cluster, PLAIN)
+    assert (result.error, result.error_message) == (Errors.NONE, None)
+    assert (result.num_partitions, result.replication_factor) == (2, 2)
+    assert result.topic_id == cluster.active.context.topic_ids["t"]
+    assert len(cluster.state(T0).isr) == 2
+    # The id is in the first write, so the controller does not write the znode again.
+    assert cluster.topic_version("t") == 0
+    found = cluster.admin.get_data_and_stat("/config/topics/t")
+    assert found is not None
+    assert found[0] == b'{"version":1,"config":{}}'
+    assert not cluster.active.pending_creations.by_number
+    assert cluster.active.next_due_ms() is None or cluster.active.channels.is_idle()
+    cluster.assert_nothing_failed()
+
+
+def test_manual_assignment_and_config(cluster: Cluster) -> None:
+    topic = CreatableTopic(
+        "t", assignments={0: (2, 1), 1: (1, 0)}, configs={"retention.ms": "5000"}
+    )
+    (result,) = create(cluster, topic)
+    assert (result.error, result.num_partitions) == (Errors.NONE, 2)
+    assert cluster.state(T0) == LeaderAndIsr(2, 0, (2, 1), 0)
+    assert cluster.admin.get_entity_configs("topics", "t") == {"retention.ms": "5000"}
+
+
+def test_defaults_stand_in_for_minus_one(cluster: Cluster) -> None:
+    (result,) = create(cluster, CreatableTopic("t"))
+    assert (result.num_partitions, result.replication_factor) == (1, 1)
+
+
+def test_no_leader_in_time(cluster: Cluster) -> None:
+    cluster.ask(0, CreateTopicsRequest((CreatableTopic("t", assignments={0: (7,)}),), 500))
+    cluster.run()
+    assert not cluster.replies
+    cluster.advance(499)
+    assert not cluster.replies
+    cluster.advance(1)
+    answer = cluster.answer()
+    assert isinstance(answer, CreateTopicsResponse)
+    (result,) = answer.topics
+    assert (result.error, result.num_partitions) == (Errors.REQUEST_TIMED_OUT, -1)
+    assert result.topic_id == cluster.active.context.topic_ids["t"]
+    cluster.start(7)
+    assert cluster.state(T0).leader == 7
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_who_does_not_wait_is_answered_at_once(cluster: Cluster, timeout_ms: int) -> None:
+    cluster.ask(0, CreateTopicsRequest((PLAIN,), timeout_ms))
+    assert cluster.active.step()
+    (message,) = cluster.replies
+    assert isinstance(message.body, CreateTopicsResponse)
+    assert message.body.topics[0].error is Errors.REQUEST_TIMED_OUT
+    cluster.run()
+    assert cluster.state(T0).leader_epoch == 0
+
+
+def test_validate_only_makes_nothing(cluster: Cluster) -> None:
+    good, bad = create(cluster, PLAIN, CreatableTopic("u", 1, 4), validate_only=True)
+    assert (good.error, good.num_partitions, good.topic_id) == (Errors.NONE, 2, None)
+    assert bad.error is Errors.INVALID_REPLICATION_FACTOR
+    assert not cluster.admin.get_all_topics_in_cluster()
+    assert not cluster.admin.path_exists("/config/topics/t")
+
+
+@pytest.mark.parametrize(
+    ("topic", "error", "text"),
+    [
+        (
+            CreatableTopic("u", 1, 4),
+            Errors.INVALID_REPLICATION_FACTOR,
+            "Replication factor: 4 larger than available brokers: 3.",
+        ),
+        (
+            CreatableTopic("u", 0, 1),
+            Errors.INVALID_PARTITIONS,
+            "Number of partitions must be larger than 0.",
+        ),
+        (
+            CreatableTopic("there", 1, 1),
+            Errors.TOPIC_ALREADY_EXISTS,
+            "Topic 'there' already exists.",
+        ),
+        (
+            CreatableTopic("u", 1, -1, assignments={0: (1,)}),
+            Errors.INVALID_REQUEST,
+            "Both numPartitions or replicationFactor and replicasAssignments were set. "
+            "Both cannot be used at the same time.",
+        ),
+    ],
+)
+def test_each_topic_has_its_own_error(
+    cluster: Cluster, topic: CreatableTopic, error: Errors, text: str
+) -> None:
+    cluster.create_topic("there", (0,))
+    cluster.forget()
+    good, bad = create(cluster, PLAIN, topic)
+    assert good.error is Errors.NONE
+    assert (bad.name, bad.error, bad.error_message) == (topic.name, error, text)
+    assert (bad.num_partitions, bad.replication_factor, bad.topic_id) == (-1, -1, None)
+    assert cluster.state(T0).leader_epoch == 0
+
+
+def test_bad_names_assignments_and_configs(cluster: Cluster) -> None:
+    results = create(
+        cluster,
+        CreatableTopic("a b", 1, 1),
+        CreatableTopic("u", assignments={0: (1, 1)}),
+        CreatableTopic("v", 1, 1, configs={"no.such.config": "1"}),
+    )
+    assert [result.error for result in results] == [
+        Errors.INVALID_TOPIC_EXCEPTION,
+        Errors.INVALID_REPLICA_ASSIGNMENT,
+        Errors.INVALID_CONFIG,
+    ]
+    assert not cluster.admin.get_all_topics_in_cluster()
+
+
+def test_a_topic_named_twice_is_not_made(cluster: Cluster) -> None:
+    first, other, second = create(cluster, PLAIN, CreatableTopic("u", 1, 1), PLAIN)
+    twice = CreatableTopicResult(
+        "t", Errors.INVALID_REQUEST, "Found multiple entries for this topic."
+    )
+    assert first == second == twice
+    assert other.error is Errors.NONE
+    assert cluster.admin.get_all_topics_in_cluster() == ["u"]
+
+
+def test_who_is_not_the_controller_says_so(cluster: Cluster) -> None:
+    cluster.start(3, candidates=(3,))
+    cluster.ask(3, CreateTopicsRequest((PLAIN,), 1000))
+    cluster.run()
+    answer = cluster.answer()
+    assert answer == CreateTopicsResponse((CreatableTopicResult("t", Errors.NOT_CONTROLLER),))
+    assert not cluster.admin.get_all_topics_in_cluster()
+
+
+def test_a_deposed_controller_makes_no_topic(cluster: Cluster) -> None:
+    cluster.admin.store.write([[SetData("/controller_epoch", b"2")]])
+    (result,) = create(cluster, PLAIN)
+    assert result.error is Errors.NOT_CONTROLLER
+    assert not cluster.admin.get_all_topics_in_cluster()
+    assert not cluster.admin.path_exists("/config/topics/t")
+
+
+def test_a_wait_outlives_the_end_of_the_session(cluster: Cluster) -> None:
+    topic = CreatableTopic("t", assignments={0: (7,)})
+    cluster.ask(0, CreateTopicsRequest((topic,), 500))
+    cluster.run()
+    cluster.expire(0)
+    cluster.run()
+    assert not cluster.replies
+    cluster.start(7)
+    answer = cluster.answer()
+    assert isinstance(answer, CreateTopicsResponse)
+    assert answer.topics[0].error is Errors.NONE

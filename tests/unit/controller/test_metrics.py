@@ -1,0 +1,66 @@
+"""Kafka's metrics, as values and as Prometheus text."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from controller.metrics import ControllerCollector
+from tests.unit.controller.cluster import Cluster
+
+
+def rendered(cluster: Cluster) -> dict[str, float]:
+    """{sample: value} of what /metrics would show."""
+    registry, collector = CollectorRegistry(), ControllerCollector()
+    for broker_id, controller in cluster.controllers.items():
+        collector.add(broker_id, controller.metrics)
+    registry.register(collector)
+    lines = generate_latest(registry).decode().splitlines()
+    samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in samples}
+
+
+def test_gauges_of_the_controller_and_of_a_candidate() -> None:
+    cluster = Cluster()
+    cluster.start(0, 1, 2, candidates=(0, 1))
+    cluster.create_topic("t", (2,), (2, 0))
+    cluster.kill_broker(2)
+    cluster.run()
+    samples = rendered(cluster)
+    prefix = "kafka_controller_KafkaController_"
+    shown = {
+        name.removeprefix(prefix).removesuffix('{controller="0"}'): value
+        for name, value in samples.items()
+        if name.startswith(prefix) and 'controller="0"' in name
+    }
+    assert shown == {
+        "ActiveControllerCount": 1,
+        "OfflinePartitionsCount": 1,
+        "PreferredReplicaImbalanceCount": 2,
+        "ControllerState": 0,
+        "GlobalTopicCount": 1,
+        "GlobalPartitionCount": 2,
+    }
+    assert samples[f'{prefix}ActiveControllerCount{{controller="1"}}'] == 0
+    assert samples[f'{prefix}GlobalTopicCount{{controller="1"}}'] == 0
+
+
+def test_timers_queues_and_channels() -> None:
+    cluster = Cluster()
+    cluster.start(0, 1)
+    cluster.brokers[1].is_silent = True
+    cluster.create_topic("t", (0, 1))
+    samples = rendered(cluster)
+    stats, channels = (
+        "kafka_controller_ControllerStats_",
+        "kafka_controller_ControllerChannelManager_",
+    )
+    me = '{controller="0"}'
+    # One for the child watch, one for the id that the controller wrote itself.
+    assert samples[f"{stats}TopicChangeRateAndTimeMs_count{me}"] == 2
+    assert samples[f"{stats}LeaderElectionRateAndTimeMs_count{me}"] == 1
+    assert samples[f"{stats}UncleanLeaderElectionsPerSec_total{me}"] == 0
+    assert samples["kafka_controller_ControllerEventManager_EventQueueSize" + me] == 0
+    assert samples[f"kafka_controller_ControllerEventManager_EventQueueTimeMs_count{me}"] > 3
+    assert samples[f"{channels}TotalQueueSize{me}"] == 1
+    assert samples[f'{channels}QueueSize{{broker_id="1",controller="0"}}'] == 1
+    assert samples[f'{channels}QueueSize{{broker_id="0",controller="0"}}'] == 0
