@@ -22,6 +22,7 @@ from controller.kafka_controller import KafkaController
 from controller.state_change_log import StateChangeLog
 from placement.draws import JavaRandom
 from runtime.actors import Actor
+from zk.fenced_writes import GROUP_SIZE
 from zk.store import SessionEvent, SessionState, Store, StoreEvent
 from zk.znode_client import NodeExists
 
@@ -47,6 +48,7 @@ class ClusterSpec:
     """What a cluster is made of. ``racks`` by broker id; times in milliseconds.
 
     ``candidates`` None: every broker is a controller candidate. ``config``: Kafka's property names.
+    ``write_group_size``: writes of a controller in one transaction, at most.
     """
 
     broker_ids: tuple[int, ...]
@@ -59,6 +61,7 @@ class ClusterSpec:
     cluster_id: str | None = None
     seed: int = 0
     journal_messages: bool = False
+    write_group_size: int = GROUP_SIZE
 
     def is_candidate(self, broker_id: int) -> bool:
         """True if this broker may become the controller."""
@@ -81,6 +84,7 @@ class ClusterSpec:
             unclean_leader_election_enable=config.get("unclean.leader.election.enable") == "true",
             controller_socket_timeout_ms=int(config.get("controller.socket.timeout.ms", "30000")),
             journal_messages=self.journal_messages,
+            write_group_size=self.write_group_size,
         )
 
     def with_broker(self, broker_id: int, rack: str | None) -> ClusterSpec:

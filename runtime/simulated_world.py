@@ -21,7 +21,7 @@ from runtime.clock import VirtualClock
 from runtime.journal import MemoryJournal
 from runtime.node import BrokerActor, ClusterSpec, ControllerActor, Node, StartUp, build_node
 from runtime.transport import SimulatedTransport
-from zk.memory_store import MemoryServer, MemoryStore
+from zk.memory_store import Crashed, MemoryServer, MemoryStore
 
 Chooser = Callable[[int], int]
 
@@ -38,16 +38,17 @@ class SimulatedWorld:
     """A cluster, its ZooKeeper and its network, moved one step at a time.
 
     A step resumes one actor, or delivers messages, or lets time pass to whatever is due next.
-    ``choose(n)`` picks one of n runnable actors; by default it draws from the seed.
+    ``choose(n)`` picks one of n runnable actors; by default it draws from the seed. An actor in
+    which a hook of the server raises Crashed takes its whole node down.
     """
 
     def __init__(self, spec: ClusterSpec, *, choose: Chooser | None = None) -> None:
         self.spec = spec
         self.clock = VirtualClock()
-        self.rng = random.Random(spec.seed)
+        self._rng = random.Random(spec.seed)
         self.journal = MemoryJournal()
         self.server = MemoryServer(self.clock)
-        self.transport = SimulatedTransport(self.clock, self.rng)
+        self.transport = SimulatedTransport(self.clock, random.Random(spec.seed + 1))
         self.scheduler = Scheduler(self._failed)
         self.nodes: dict[int, SimulatedNode] = {}
         self.choices: list[int] = []
@@ -63,7 +64,7 @@ class SimulatedWorld:
         if runnable:
             index = self._pick(len(runnable))
             self.choices.append(index)
-            self.scheduler.resume(runnable[index])
+            self._resume(runnable[index])
             return True
         if self.transport.deliver_due():
             return True
@@ -104,10 +105,16 @@ class SimulatedWorld:
         """True if nobody can run and no message is on its way; timers may still be due later."""
         return not self.scheduler.runnable() and self.transport.next_due_ms() is None
 
+    def _resume(self, actor: Actor) -> None:
+        try:
+            self.scheduler.resume(actor)
+        except Crashed:
+            self.kill(actor.address.id)
+
     def _pick(self, count: int) -> int:
         if self._choose is not None:
             return self._choose(count)
-        return self.rng.randrange(count)
+        return self._rng.randrange(count)
 
     def _failed(self, actor: Actor, error: BaseException) -> None:
         self.errors.append(f"{actor.address}: {type(error).__name__}: {error}")
@@ -203,11 +210,11 @@ class SimulatedWorld:
 
     # -- time travel
 
-    def snapshot(self) -> SimulatedWorld:
-        """A copy that goes its own way. Only between events: greenlets cannot be copied."""
+    def snapshot(self) -> Snapshot:
+        """The world as it is now. Only between events: greenlets cannot be copied."""
         inside = self.scheduler.inside_an_event
         assert not inside, f"snapshot while {inside} are inside an event"
-        return copy.deepcopy(self)
+        return Snapshot(copy.deepcopy(self))
 
     def fingerprint(self) -> str:
         """A hash that is equal for two worlds that are alike; asserted as ``snapshot`` is."""
@@ -218,3 +225,19 @@ class SimulatedWorld:
         digest.update(repr(self.transport.in_flight).encode())
         digest.update(self.journal.to_bytes())
         return digest.hexdigest()
+
+
+class Snapshot:
+    """A world that stands still; ``restore`` may be called any number of times.
+
+    A state inside an event is reached by restoring and taking the recorded ``choices`` again.
+    """
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world = world
+
+    def restore(self, *, choose: Chooser | None = None) -> SimulatedWorld:
+        """A world that goes on from here, by ``choose`` or by the draws that would have come."""
+        world = copy.deepcopy(self._world)
+        world._choose = choose
+        return world

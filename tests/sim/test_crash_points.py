@@ -1,0 +1,151 @@
+"""A crash before and after every ZooKeeper operation of a topic creation: the next controller
+completes it. And the half-made trees that a real Kafka leaves behind (hazards C3 and C4).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.quirks import NO_QUIRKS, Quirks
+from cluster.types import TopicPartition
+from runtime.simulated_world import SimulatedWorld, Snapshot
+from statemachines.partition_state import PartitionState
+from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
+from zk.memory_store import Crashed, LostReply
+from zk.store import Create, ReadOp, ReadResult, Transaction, TxnResult
+from zk.znodes import TopicPartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
+
+ASSIGNMENT = {0: (0, 1, 2), 1: (1, 2, 0), 2: (2, 0, 1)}
+TOPIC = "t"
+GROUP_SIZES = (1, 2, None)
+
+
+def world_before(group_size: int | None, quirks: Quirks = NO_QUIRKS) -> Snapshot:
+    """Three brokers; broker 0 is the controller."""
+    sizes = {} if group_size is None else {"write_group_size": group_size}
+    return three_brokers(quirks=quirks, **sizes).snapshot()
+
+
+class Crash:
+    """Hooks that crash the controller before or after its n-th operation; None only counts."""
+
+    def __init__(self, world: SimulatedWorld, at: int | None, before: bool) -> None:
+        self.count = 0
+        self.happened = False
+        self._at = at
+        self._before = before
+        self._session_id = world.nodes[0].store.session_id
+        world.server.before_op = self.before_op
+        world.server.after_op = self.after_op
+
+    def before_op(self, session_id: int, _: ReadOp | Transaction) -> None:
+        if session_id == self._session_id and self._before:
+            self._maybe_crash()
+
+    def after_op(
+        self, session_id: int, _: ReadOp | Transaction, __: ReadResult | TxnResult
+    ) -> None:
+        if session_id == self._session_id and not self._before:
+            self._maybe_crash()
+
+    def _maybe_crash(self) -> None:
+        if self.count == self._at:
+            self.happened = True
+            raise Crashed
+        self.count += 1
+
+
+def operations_of_a_creation(snapshot: Snapshot) -> int:
+    world = snapshot.restore()
+    crash = Crash(world, None, before=True)
+    create_topic(world, TOPIC, ASSIGNMENT)
+    world.run_for(5_000)
+    assert_online(world)
+    return crash.count
+
+
+def assert_online(world: SimulatedWorld) -> None:
+    """Every partition is Online with all its replicas in sync, in ZooKeeper and in memory."""
+    context = active_controller(world).context
+    for partition, replicas in ASSIGNMENT.items():
+        tp = TopicPartition(TOPIC, partition)
+        state = state_of(world, TOPIC, partition)
+        assert context.partition_states[tp] is PartitionState.ONLINE
+        assert sorted(state.isr) == sorted(replicas)
+        assert state.leader in state.isr
+        for running in world.nodes.values():
+            assert running.node.broker.metadata_cache.leader_of(tp) == state.leader
+    assert not world.errors
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("group_size", GROUP_SIZES)
+def test_the_next_controller_completes_a_creation(group_size: int | None, before: bool) -> None:
+    snapshot = world_before(group_size)
+    count = operations_of_a_creation(snapshot)
+    assert count >= 7
+    for number in range(count):
+        world = snapshot.restore()
+        crash = Crash(world, number, before)
+        create_topic(world, TOPIC, ASSIGNMENT)
+        world.run_for(20_000)
+        assert crash.happened, f"operation {number} was never reached"
+        assert active_controller(world).config.broker_id != 0
+        world.start(0)
+        world.run_for(20_000)
+        assert_online(world)
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        [TopicPartitionsZNode.path(TOPIC)],
+        [TopicPartitionsZNode.path(TOPIC), TopicPartitionZNode.path(TopicPartition(TOPIC, 0))],
+        [
+            TopicPartitionsZNode.path(TOPIC),
+            *(TopicPartitionZNode.path(TopicPartition(TOPIC, n)) for n in ASSIGNMENT),
+        ],
+    ],
+    ids=["partitions", "one partition", "every partition"],
+)
+def test_a_half_made_tree_is_completed(paths: list[str]) -> None:
+    world = world_before(None).restore()
+    for broker_id in tuple(world.nodes):
+        world.stop(broker_id)
+    create_topic(world, TOPIC, ASSIGNMENT)
+    store = world.open_store()
+    store.write([[Create(path, None)] for path in paths])
+    for broker_id in world.spec.broker_ids:
+        world.start(broker_id)
+    world.run_for(20_000)
+    assert_online(world)
+
+
+def lose_the_reply_to_a_state(world: SimulatedWorld) -> None:
+    """The first creation of state znodes takes place, and its reply is lost."""
+    path = TopicPartitionStateZNode.path(TopicPartition(TOPIC, 0))
+
+    def after_op(_: int, op: ReadOp | Transaction, __: ReadResult | TxnResult) -> None:
+        if isinstance(op, list | tuple) and any(part.path == path for part in op):
+            world.server.after_op = None
+            raise LostReply
+
+    world.server.after_op = after_op
+
+
+def test_a_state_whose_reply_was_lost_is_adopted() -> None:
+    world = world_before(None).restore()
+    lose_the_reply_to_a_state(world)
+    create_topic(world, TOPIC, ASSIGNMENT)
+    world.run_for(10_000)
+    assert world.server.after_op is None
+    assert_online(world)
+
+
+def test_with_hazard_c4_the_partition_is_stuck() -> None:
+    world = world_before(1, Quirks(hazard_c4=True)).restore()
+    lose_the_reply_to_a_state(world)
+    create_topic(world, TOPIC, ASSIGNMENT)
+    world.run_for(10_000)
+    context = active_controller(world).context
+    assert context.partition_states[TopicPartition(TOPIC, 0)] is PartitionState.NEW

@@ -1,0 +1,92 @@
+"""The simulated world itself: the same seed gives the same run, and a snapshot goes on alike."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.node import ClusterSpec
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.worlds import create_topic, state_of, three_brokers
+
+ROOT = Path(__file__).parent.parent.parent
+RUN = """
+from tests.sim.worlds import create_topic, three_brokers
+import hashlib
+world = three_brokers(seed={seed})
+create_topic(world, "t", {{0: (1, 2, 0), 1: (2, 0, 1)}})
+world.run_for(3000)
+world.kill(1)
+world.run_for(10000)
+world.start(1)
+world.run_for(10000)
+print(hashlib.sha256(world.journal.to_bytes()).hexdigest())
+"""
+
+
+def journal_hash(seed: int, hash_seed: str) -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN.format(seed=seed)],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_the_same_seed_gives_the_same_journal_in_a_fresh_process(seed: int) -> None:
+    assert journal_hash(seed, "1") == journal_hash(seed, "2")
+
+
+def test_another_seed_gives_another_order() -> None:
+    orders = set()
+    for seed in range(5):
+        world = three_brokers(seed=seed)
+        orders.add(tuple(world.choices))
+    assert len(orders) > 1
+
+
+def test_a_restored_world_goes_on_as_the_original_does() -> None:
+    world = three_brokers()
+    create_topic(world, "t", {0: (1, 2, 0)})
+    world.run_for(3_000)
+    snapshot = world.snapshot()
+    world.kill(1)
+    world.run_for(10_000)
+    again = snapshot.restore()
+    assert again.fingerprint() != world.fingerprint()
+    again.kill(1)
+    again.run_for(10_000)
+    assert again.fingerprint() == world.fingerprint()
+    assert state_of(world, "t", 0).leader == 2
+
+
+def test_a_snapshot_inside_an_event_is_refused() -> None:
+    world = SimulatedWorld(ClusterSpec(broker_ids=(0,)))
+    world.start(0)
+    assert world.run_until(lambda: bool(world.scheduler.inside_an_event))
+    with pytest.raises(AssertionError, match="inside an event"):
+        world.snapshot()
+
+
+def test_a_state_inside_an_event_is_reached_by_the_recorded_choices() -> None:
+    world = three_brokers()
+    snapshot = world.snapshot()
+    before = len(world.choices)
+    create_topic(world, "t", {0: (1, 2, 0)})
+    assert world.run_until(lambda: len(world.choices) == before + 7)
+    assert world.scheduler.inside_an_event
+    recorded = iter(world.choices[before:])
+    again = snapshot.restore(choose=lambda _: next(recorded))
+    create_topic(again, "t", {0: (1, 2, 0)})
+    assert again.run_until(lambda: len(again.choices) == before + 7)
+    assert again.scheduler.inside_an_event == world.scheduler.inside_an_event
+    assert again.server.fingerprint() == world.server.fingerprint()
