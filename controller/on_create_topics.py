@@ -7,7 +7,7 @@ createTopics of ZkAdminManager.scala and DelayedCreatePartitions.scala, all of k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,7 +23,7 @@ from cluster.requests import (
     Message,
 )
 from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
-from controller.events import CreateTopicsTimeout
+from controller.events import ControllerEvent, CreateTopicsTimeout
 from placement.assign import Assignment, assign_replicas_to_brokers
 from placement.broker_metadata import BrokerMetadata
 from zk.store import Create, ResultCode, SetData, WriteOp
@@ -115,9 +115,12 @@ def complete_creations(controller: KafkaController) -> None:
     for number, pending in list(by_number.items()):
         if not any(_is_leaderless(controller, tps) for tps in pending.waiting.values()):
             del by_number[number]
-            timeout = CreateTopicsTimeout(number)
-            controller.events.cancel(lambda event, timeout=timeout: event == timeout)
+            controller.events.cancel(_is(CreateTopicsTimeout(number)))
             _answer(controller, pending, set())
+
+
+def _is(timeout: CreateTopicsTimeout) -> Callable[[ControllerEvent], bool]:
+    return lambda event: event == timeout
 
 
 def process_timeout(controller: KafkaController, number: int) -> None:
