@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import chain, repeat
 from typing import Any
 
 from hypothesis import settings
@@ -52,19 +54,27 @@ elections = st.sampled_from(
         ControlledShutdownElection(),
     ]
 )
-fates = st.lists(st.sampled_from(["stored", "stored", "failed", "retry"]), min_size=9, max_size=9)
+fates = st.lists(st.sampled_from(["stored", "failed", "retry"]), max_size=6)
 
 
-def written(states: dict[TopicPartition, LeaderAndIsr], fate: list[str]) -> WriteOutcome:
-    """Each write meets its fate; a stored one has the next version."""
+def written(
+    creates: dict[TopicPartition, LeaderAndIsr],
+    updates: dict[TopicPartition, LeaderAndIsr],
+    known: Collection[TopicPartition],
+    fate: list[str],
+) -> WriteOutcome:
+    """Each write meets its fate, those beyond the list are stored: created with version 0, updated
+    with the next version. What is known has a znode, so it cannot be created."""
     outcome = WriteOutcome({}, [])
-    for (tp, state), end in zip(states.items(), fate, strict=False):
-        if end == "stored":
-            outcome.finished[tp] = state.with_zk_version(state.zk_version + 1)
-        elif end == "failed":
-            outcome.finished[tp] = StateChangeFailed("NONODE")
-        else:
+    for tp, end in zip([*creates, *updates], chain(fate, repeat("stored")), strict=False):
+        if end == "failed" or (tp in creates and tp in known):
+            outcome.finished[tp] = StateChangeFailed("NONODE or NODEEXISTS")
+        elif tp in creates:
+            outcome.finished[tp] = creates[tp]
+        elif end == "retry":
             outcome.retry.append(tp)
+        else:
+            outcome.finished[tp] = updates[tp].with_zk_version(updates[tp].zk_version + 1)
     return outcome
 
 
@@ -83,7 +93,7 @@ class Moves(RuleBasedStateMachine):
         for tp, replicas in zip(PARTITIONS, led, strict=True):
             self.assign([tp], replicas)
         self.initialize_states()
-        self.move_partitions(PARTITIONS, PartitionState.ONLINE, OfflineElection(), ["stored"] * 9)
+        self.move_partitions(PARTITIONS, PartitionState.ONLINE, OfflineElection(), [])
 
     @rule(broker_id=broker_ids)
     def broker_comes(self, broker_id: int) -> None:
@@ -149,7 +159,7 @@ class Moves(RuleBasedStateMachine):
         plan = plan_partition_state_changes(context, tps, to, election)
         assert snapshot(context) == before, "planning changes nothing"
         creates = {tp: created.leader_and_isr for tp, created in plan.creates.items()}
-        results = written({**creates, **plan.leader_and_isrs}, fate)
+        results = written(creates, plan.leader_and_isrs, context.leaderships, fate)
         outcome = apply_partition_state_changes(context, plan, self.batch, results)
 
         moved = {change.topic_partition for change in outcome.changes}
@@ -175,7 +185,7 @@ class Moves(RuleBasedStateMachine):
         plan = plan_replica_state_changes(context, broker_id, tps, to)
         assert snapshot(context) == before, "planning changes nothing"
         outcome = apply_replica_state_changes(
-            context, plan, self.batch, written(plan.updates, fate)
+            context, plan, self.batch, written({}, plan.updates, (), fate)
         )
 
         moved = {tp for group in outcome.changes for tp in group.partitions}
@@ -194,7 +204,10 @@ class Moves(RuleBasedStateMachine):
         """A write raises the leader epoch by one, keeps a member in the ISR and a leader of it."""
         after = self.context.partition_leadership_info(tp)
         if after is None or before is None:
-            assert after is None or after.leader_and_isr.leader_epoch == 0
+            assert (
+                after is None
+                or after.leader_and_isr.leader_epoch == after.leader_and_isr.zk_version == 0
+            )
             return
         state, old = after.leader_and_isr, before.leader_and_isr
         assert state.isr

@@ -144,6 +144,27 @@ def test_a_bulk_addition_does_not_forget_what_was_new() -> None:
     assert batch.leader_and_isr[1][A].is_new
 
 
+def test_a_bulk_addition_tells_the_leader_of_now() -> None:
+    context = cluster({"t-0": (1, 2)})
+    batch = batch_of(context)
+    batch.add_leader_and_isr_requests_for_broker(1, [A], False)
+    context.put_partition_leadership_info(A, leadership(2, 5, (2,)))
+    batch.add_leader_and_isr_requests_for_broker(1, [A], False)
+    assert batch.leader_and_isr[1][A].leader == 2
+    context.update_partition_full_replica_assignment(A, ReplicaAssignment((2, 3)))
+    batch.add_leader_and_isr_requests_for_broker(1, [A], False)
+    assert batch.leader_and_isr[1][A].replicas == (2, 3)
+
+
+def test_no_leader_is_no_recipient() -> None:
+    batch = batch_of(cluster({"t-0": (1, 2)}, brokers=(1,)))
+    add(batch, [-1, 2], "t-0")
+    batch.add_stop_replica_request_for_brokers([-1, 2], A, False)
+    batch.add_update_metadata_request_for_brokers([-2, 2], [A])
+    assert (list(batch.leader_and_isr), list(batch.stop_replica)) == ([2], [2])
+    assert batch.update_metadata_brokers == {1, 2}
+
+
 def test_equal_states_are_one_object_for_all_brokers() -> None:
     context = cluster({"t-0": (1, 2, 3)})
     batch = batch_of(context)
