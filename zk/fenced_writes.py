@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from cluster.errors import ControllerMoved, OperationTooBig
 from zk.request_size import GROUP_BYTES, MAX_TRANSACTION_BYTES, op_size, transaction_size
-from zk.store import Check, Delete, OpResult, ResultCode, Store, Transaction, WriteOp
+from zk.store import Check, OpResult, ResultCode, Store, Transaction, WriteOp
 from zk.znode_client import store_error
 from zk.znodes import ControllerEpochZNode
 
@@ -78,16 +78,14 @@ class FencedWriter:
     def write_until_known(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
         """Like write, but sends again what got lost: only for operations that may be repeated.
 
-        A deletion whose reply was lost counts as OK when the znode is gone afterwards. A creation
-        whose reply was lost may come back as NODEEXISTS.
+        What took place although its reply was lost comes back as NODEEXISTS or NONODE.
         """
         results = self.write(ops, epoch_zk_version)
         lost = _lost(range(len(ops)), results)
         while lost:
             repeated = self.write([ops[i] for i in lost], epoch_zk_version)
             for i, result in zip(lost, repeated, strict=True):
-                gone = result.code is ResultCode.NONODE and isinstance(ops[i], Delete)
-                results[i] = OpResult(ResultCode.OK, ops[i].path) if gone else result
+                results[i] = result
             lost = _lost(lost, results)
         return results
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
+from cluster.errors import ControllerMoved
+from cluster.outcome import WriteOutcome
 from cluster.types import (
     Broker,
     LeaderAndIsr,
@@ -20,7 +22,7 @@ from tests.conformance.factories import ManualClock
 from zk.controller_client import ControllerZkClient
 from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import Crashed, LostReply, MemoryServer, MemoryStore
-from zk.store import SetData
+from zk.store import GetData, ReadResult, SetData, TxnResult
 from zk.znodes import BrokerInfo, TopicPartitionStateZNode
 
 STATE = LeaderAndIsr(1, 0, (1, 2))
@@ -142,22 +144,111 @@ def test_a_lost_reply_loses_no_registration(after: bool) -> None:
     assert index >= 1
 
 
-def test_a_lost_update_that_another_overtook_is_to_be_planned_again() -> None:
-    server, store = world()
-    client = ControllerZkClient(store)
-    _, version = client.register_controller_and_increment_epoch(1, 0)
-    client.create_partition_states(STATES, version)
-    other, tp = MemoryStore(server), PARTITIONS[3]
+class Overtaken:
+    """A controller whose update is lost while another session writes one of the states."""
 
-    def lose_and_overtake(session_id: int, op: object, result: object) -> None:
-        server.after_op = None
-        other.write([[SetData(TopicPartitionStateZNode.path(tp), b"{}")]])
+    def __init__(self, data: bytes, done: bool) -> None:
+        self.server, store = world()
+        self.client = ControllerZkClient(store)
+        _, self.version = self.client.register_controller_and_increment_epoch(1, 0)
+        self.client.create_partition_states(STATES, self.version)
+        self._other = MemoryStore(self.server)
+        self._data = data
+        if done:
+            self.server.after_op = lambda session_id, op, result: self._overtake()
+        else:
+            self.server.before_op = lambda session_id, op: self._overtake()
+
+    def _overtake(self) -> None:
+        self.server.before_op = self.server.after_op = None
+        self._other.write([[SetData(TopicPartitionStateZNode.path(PARTITIONS[3]), self._data)]])
         raise LostReply
 
-    server.after_op = lose_and_overtake
-    outcome = client.update_leader_and_isr(MOVED, 1, version)
+    def update(self) -> WriteOutcome:
+        return self.client.update_leader_and_isr(MOVED, 1, self.version)
+
+
+OTHERS = [b"{}", TopicPartitionStateZNode.encode(LeaderAndIsr(1, 0, (1,)), 1)]
+
+
+@pytest.mark.parametrize("data", OTHERS, ids=["malformed", "state"])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_lost_update_that_another_overtook_is_to_be_planned_again(
+    data: bytes, done: bool
+) -> None:
+    outcome = Overtaken(data, done).update()
+    tp = PARTITIONS[3]
     assert outcome.retry == [tp]
     assert outcome.finished == {p: s.with_zk_version(1) for p, s in MOVED.items() if p != tp}
+
+
+def test_a_lost_update_that_a_newer_controller_overtook_means_deposed() -> None:
+    newer = TopicPartitionStateZNode.encode(LeaderAndIsr(1, 1, (1,)), 2)
+    with pytest.raises(ControllerMoved, match="another controller"):
+        Overtaken(newer, done=True).update()
+
+
+def test_a_read_back_that_lags_behind_does_not_hide_what_was_written() -> None:
+    """A follower of the ensemble may answer from before the write that was lost."""
+    server, store = world()
+    client = ControllerZkClient(store, group_size=1)
+    _, version = client.register_controller_and_increment_epoch(1, 0)
+    client.create_partition_states(STATES, version)
+    tp = PARTITIONS[0]
+    before = store.read([GetData(TopicPartitionStateZNode.path(tp))])[0]
+
+    def lag(session_id: int, op: object, result: ReadResult | TxnResult) -> None:
+        if isinstance(result, TxnResult):
+            server.after_op = lag_once
+            raise LostReply
+
+    def lag_once(session_id: int, op: object, result: ReadResult | TxnResult) -> None:
+        assert isinstance(result, ReadResult)
+        server.after_op = None
+        result.data, result.stat = before.data, before.stat
+
+    server.after_op = lag
+    outcome = client.update_leader_and_isr({tp: MOVED[tp]}, 1, version)
+    assert outcome.finished == {tp: MOVED[tp].with_zk_version(1)}
+    assert outcome.retry == []
+
+
+def test_an_election_that_another_won_while_ours_was_lost() -> None:
+    server, store = world()
+    other = ControllerZkClient(MemoryStore(server))
+
+    def overtake(session_id: int, op: object) -> None:
+        if isinstance(op, list) and len(op) == 2:
+            server.before_op = None
+            assert other.register_controller_and_increment_epoch(2, 0) == (1, 1)
+            raise LostReply
+
+    server.before_op = overtake
+    with pytest.raises(ControllerMoved, match="Controller moved to another broker"):
+        ControllerZkClient(store).register_controller_and_increment_epoch(1, 0)
+    assert KafkaZkClient(store).get_controller_id() == 2
+
+
+def test_lost_replies_to_single_writes() -> None:
+    server, store = world()
+    client = KafkaZkClient(store)
+
+    def lose_next() -> None:
+        FaultAt(LostReply, 0, after=True).strike(server)
+
+    lose_next()
+    assert client.create("/a", b"1")
+    lose_next()
+    assert client.create_recursive("/b/c", b"1")
+    lose_next()
+    assert not client.create("/a", b"2")
+    lose_next()
+    assert client.set_data("/a", b"3") == 2
+    lose_next()
+    assert client.delete("/a")
+    assert not client.delete("/a")
+    lose_next()
+    assert client.create_or_get_cluster_id("id") == "id"
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

@@ -71,6 +71,8 @@ def test_a_failed_transaction_leaves_the_same_fingerprint_but_its_zxid(
     assert store.write([bad])[0].code is ResultCode.NONODE
     twin.zxid += 1
     assert server.fingerprint() == twin.fingerprint()
+    store.close()
+    assert sorted(server.tree.nodes) == ["/", "/p", "/p/a"]
 
 
 def test_a_crash_passes_every_handler_of_errors(server: MemoryServer) -> None:

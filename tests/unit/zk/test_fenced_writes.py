@@ -1,0 +1,73 @@
+"""How many operations go into a transaction, and what is sent again when one of them fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.factories import ManualClock, ok
+from zk.fenced_writes import FencedWriter
+from zk.memory_store import MemoryServer, MemoryStore
+from zk.request_size import transaction_size
+from zk.store import Check, Create, Transaction, WriteOp
+
+
+class Recorder:
+    """A writer, and the transactions that it sent."""
+
+    def __init__(self, group_size: int = 500, group_bytes: int = 1 << 17) -> None:
+        server = MemoryServer(ManualClock())
+        self.store = MemoryStore(server)
+        self.transactions: list[Transaction] = []
+        ok(self.store, Create("/controller_epoch", b"1"))
+        server.before_op = lambda session_id, op: self.transactions.append(op)  # type: ignore[arg-type]
+        self._writer = FencedWriter(self.store, group_size, group_bytes)
+
+    def sizes(self, ops: list[WriteOp]) -> list[int]:
+        """How many operations each transaction had, the fence left out."""
+        self.transactions.clear()
+        self._writer.write(ops, 0)
+        assert {type(transaction[0]) for transaction in self.transactions} <= {Check}
+        return [len(transaction) - 1 for transaction in self.transactions]
+
+
+def creates(count: int, data: bytes | None = None) -> list[WriteOp]:
+    return [Create(f"/n{i:03d}", data) for i in range(count)]
+
+
+def test_groups_are_filled() -> None:
+    assert Recorder(group_size=4).sizes(creates(10)) == [4, 4, 2]
+    assert Recorder(group_size=1).sizes(creates(3)) == [1, 1, 1]
+    assert Recorder().sizes([]) == []
+
+
+def test_no_group_exceeds_its_bytes() -> None:
+    recorder = Recorder(group_bytes=1_000)
+    assert sum(recorder.sizes(creates(40, b"x" * 100))) == 40
+    sizes = [transaction_size(transaction) for transaction in recorder.transactions]
+    assert max(sizes) <= 1_000
+    assert min(sizes[:-1]) > 800
+    assert Recorder(group_bytes=1_000).sizes(creates(2, b"x" * 5_000)) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("bad", "sizes"),
+    [
+        ([], [10]),
+        ([4], [10, 9]),
+        ([4, 9], [10, 9, 8]),
+        ([0, 1, 2], [10, 9, 8, 1, 1, 1, 1, 1, 1, 1]),
+        ([0, 1, 2, 3, 4], [10, 9, 8, 1, 1, 1, 1, 1, 1, 1]),
+    ],
+)
+def test_a_failed_group_is_sent_again_without_its_bad_item_and_singly_after_three(
+    bad: list[int], sizes: list[int]
+) -> None:
+    recorder = Recorder()
+    ok(recorder.store, *(creates(10)[i] for i in bad))
+    assert recorder.sizes(creates(10)) == sizes
+
+
+def test_other_groups_of_a_wave_are_not_sent_again() -> None:
+    recorder = Recorder(group_size=3)
+    ok(recorder.store, creates(9)[4])
+    assert recorder.sizes(creates(9)) == [3, 3, 3, 2]
