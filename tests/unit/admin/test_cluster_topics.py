@@ -1,0 +1,137 @@
+"""kafka-topics --bootstrap-server: what the cluster is asked, what becomes of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from admin.cluster_topics import Failure, NewPartitions
+from admin.topic_command import CommandResult, run_topic_command
+from admin.topic_text import PartitionDescription, TopicDescription
+from cluster.api_errors import Errors
+from cluster.requests import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from tests.unit.admin.vectors import memory_server, services
+
+
+class Cluster:
+    """A cluster that keeps what it is told; ``error`` is its answer to every change."""
+
+    def __init__(self, *topics: str, error: Failure | None = None) -> None:
+        self.topics = list(topics)
+        self.error = error
+        self.created: list[CreateTopicsRequest] = []
+        self.grown: dict[str, NewPartitions] = {}
+        self.deleted: list[str] = []
+
+    def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        self.created.append(request)
+        [topic] = request.topics
+        failure = self.error or Failure(Errors.NONE)
+        result = CreatableTopicResult(topic.name, failure.error, failure.message)
+        return CreateTopicsResponse((result,))
+
+    def list_topics(self) -> Sequence[str]:
+        return self.topics
+
+    def describe_topics(self, topics: Sequence[str]) -> Sequence[TopicDescription]:
+        return [
+            TopicDescription(
+                name,
+                None,
+                {"segment.bytes": "7", "cleanup.policy": "compact"},
+                (PartitionDescription(name, 0, 1, (1, 2), (1,), min_isr=2),),
+            )
+            for name in reversed(topics)
+        ]
+
+    def live_broker_ids(self) -> Sequence[int]:
+        return (1, 2)
+
+    def create_partitions(
+        self, topics: Mapping[str, NewPartitions], timeout_ms: int
+    ) -> Mapping[str, Failure]:
+        self.grown = dict(topics)
+        return {} if self.error is None else dict.fromkeys(topics, self.error)
+
+    def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, Failure]:
+        self.deleted = list(topics)
+        return {} if self.error is None else dict.fromkeys(topics, self.error)
+
+
+def run(cluster: Cluster, line: str) -> CommandResult:
+    given = services(memory_server(), cluster)
+    return run_topic_command(["--bootstrap-server", "k:1", *line.split()], given)
+
+
+def test_create_leaves_the_defaults_to_the_cluster() -> None:
+    cluster = Cluster()
+    result = run(cluster, "--create --topic t --config retention.ms=5")
+    assert (result.stdout, result.exit_code) == ("Created topic t.\n", 0)
+    [topic] = cluster.created[0].topics
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+    assert topic.configs == {"retention.ms": "5"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--partitions 0", "The partitions must be greater than 0"),
+        (
+            "--replication-factor 32768",
+            "The replication factor must be between 1 and 32767 inclusive",
+        ),
+    ],
+)
+def test_counts_are_checked_before_the_cluster_is_asked(line: str, said: str) -> None:
+    cluster = Cluster()
+    result = run(cluster, f"--create --topic t {line}")
+    assert result.stdout == f"Error while executing topic command : {said}\n"
+    assert cluster.created == []
+
+
+def test_an_error_without_a_text_gets_kafkas() -> None:
+    cluster = Cluster(error=Failure(Errors.REQUEST_TIMED_OUT))
+    result = run(cluster, "--create --topic t")
+    assert result.stdout == "Error while executing topic command : The request timed out.\n"
+    assert result.report["error"]["code"] == "REQUEST_TIMED_OUT"
+    assert result.report["error"]["definite"] is False
+
+
+def test_if_not_exists_forgives_only_that() -> None:
+    exists = Cluster(error=Failure(Errors.TOPIC_ALREADY_EXISTS, "Topic 't' already exists."))
+    assert run(exists, "--create --topic t --if-not-exists").exit_code == 0
+    assert run(exists, "--create --topic t").exit_code == 1
+
+
+def test_an_empty_list_is_an_empty_line() -> None:
+    assert run(Cluster(), "--list").stdout == "\n"
+    assert run(Cluster("b", "a"), "--list").stdout == "a\nb\n"
+
+
+def test_describe_prints_in_the_order_of_javas_maps() -> None:
+    result = run(Cluster("topic-a", "topic-b", "x", "zebra", "Q"), "--describe")
+    shown = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("Topic")]
+    # What `new HashMap<>(5)`, filled twice, gives for these names.
+    assert shown == ["x", "zebra", "Q", "topic-a", "topic-b"]
+    assert "Configs: cleanup.policy=compact,segment.bytes=7" in result.stdout
+
+
+def test_min_isr_filters_work_here() -> None:
+    result = run(Cluster("t"), "--describe --under-min-isr-partitions")
+    assert result.stdout == "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1\n"
+
+
+def test_alter_sends_only_the_new_lists_and_says_nothing() -> None:
+    cluster = Cluster("t")
+    result = run(cluster, "--alter --topic t --partitions 3 --replica-assignment 1:2,2:1,1:2")
+    assert (result.stdout, result.exit_code) == ("", 0)
+    assert cluster.grown == {"t": NewPartitions(3, ((2, 1), (1, 2)))}
+    refused = Cluster("t", error=Failure(Errors.INVALID_PARTITIONS, "no"))
+    assert run(refused, "--alter --topic t --partitions 1").stdout.endswith(" : no\n")
+
+
+def test_delete_says_nothing() -> None:
+    cluster = Cluster("a", "b")
+    result = run(cluster, "--delete --topic a,b")
+    assert (result.stdout, result.exit_code, cluster.deleted) == ("", 0, ["a", "b"])

@@ -1,0 +1,73 @@
+"""Whose ZooKeeper it is: where klamm may run, and where a tool must ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from admin.guard import (
+    RunInfo,
+    check_may_run_in,
+    create_marker,
+    foreign_cluster,
+    read_marker,
+)
+from cluster.errors import KlammError, NotKlamm
+from tests.unit.admin.vectors import memory_server
+from zk.dump import dump
+from zk.kafka_zk_client import KafkaZkClient
+from zk.memory_store import MemoryStore
+
+RUN = RunInfo("run-1", 1_000, "0.1.0")
+
+
+@pytest.fixture
+def client() -> KafkaZkClient:
+    return KafkaZkClient(MemoryStore(memory_server()))
+
+
+def test_an_empty_chroot_is_free(client: KafkaZkClient) -> None:
+    check_may_run_in(client)
+    assert foreign_cluster(client) is None
+
+
+def test_topics_that_tools_made_are_no_cluster(client: KafkaZkClient) -> None:
+    client.make_sure_persistent_paths_exist(["/brokers/topics/t", "/config/topics/t", "/zookeeper"])
+    check_may_run_in(client)
+    assert foreign_cluster(client) is None
+
+
+@pytest.mark.parametrize("path", ["/controller", "/brokers/ids", "/brokers/ids/0"])
+def test_a_cluster_without_the_marker_is_refused(client: KafkaZkClient, path: str) -> None:
+    client.make_sure_persistent_paths_exist([path])
+    client.create_or_get_cluster_id("4L6g3nShT-eMCtK--X86sw")
+    before = dump(client.store)
+    with pytest.raises(NotKlamm, match="Kafka cluster 4L6g3nShT-eMCtK--X86sw"):
+        check_may_run_in(client)
+    assert dump(client.store) == before
+    assert foreign_cluster(client) == "the Kafka cluster 4L6g3nShT-eMCtK--X86sw"
+
+
+def test_a_strange_tree_is_asked_about(client: KafkaZkClient) -> None:
+    client.make_sure_persistent_paths_exist(["/hbase"])
+    assert foreign_cluster(client) == "the Kafka cluster without an id"
+
+
+def test_an_unreadable_cluster_id_is_said(client: KafkaZkClient) -> None:
+    client.create_recursive("/cluster/id", b"x")
+    assert foreign_cluster(client) == "the Kafka cluster with an unreadable /cluster/id"
+
+
+def test_the_marker_opens_the_chroot(client: KafkaZkClient) -> None:
+    client.make_sure_persistent_paths_exist(["/brokers/ids/0", "/controller"])
+    assert read_marker(client) is None
+    assert create_marker(client, RUN)
+    assert not create_marker(client, RunInfo("run-2", 2_000, "0.1.0"))
+    assert read_marker(client) == RUN
+    check_may_run_in(client)
+    assert foreign_cluster(client) is None
+
+
+def test_a_marker_of_another_program_is_said(client: KafkaZkClient) -> None:
+    client.create_recursive("/klamm", b"mine")
+    with pytest.raises(KlammError, match="malformed znode /klamm"):
+        read_marker(client)

@@ -1,0 +1,51 @@
+"""The order of Java's maps, against what a Java printed."""
+
+from __future__ import annotations
+
+from admin.java_maps import hash_map_order, string_hash
+from admin.topic_configs import TOPIC_CONFIGS
+
+
+def test_hash_of_strings() -> None:
+    assert string_hash("") == 0
+    assert string_hash("hello") == 99162322
+    assert string_hash("klamm-topic") == 2361964002
+    assert string_hash("€😀") == 9810703
+
+
+def test_a_small_map() -> None:
+    assert hash_map_order(list(TOPIC_CONFIGS)[:9]) == [
+        "compression.type",
+        "cleanup.policy",
+        "file.delete.delay.ms",
+        "flush.ms",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "index.interval.bytes",
+        "delete.retention.ms",
+        "flush.messages",
+    ]
+
+
+def test_a_map_that_grew_twice() -> None:
+    order = hash_map_order(list(TOPIC_CONFIGS))
+    assert order[:3] == [
+        "compression.type",
+        "leader.replication.throttled.replicas",
+        "message.downconversion.enable",
+    ]
+    assert order[-3:] == [
+        "segment.ms",
+        "message.timestamp.difference.max.ms",
+        "segment.index.bytes",
+    ]
+    part = hash_map_order(["segment.ms", "retention.ms"], entries=len(order))
+    assert part == ["retention.ms", "segment.ms"]
+
+
+def test_a_map_made_for_a_size() -> None:
+    names = sorted(f"topic-{number}" for number in range(20))
+    for _ in range(2):
+        names = hash_map_order(names, capacity=20)
+    shown = [int(name.removeprefix("topic-")) for name in names]
+    assert shown == [6, 7, 8, 9, 0, 1, 2, 10, 3, 11, 4, 12, 5, 13, 14, 15, 16, 17, 18, 19]

@@ -1,0 +1,212 @@
+"""kafka-topics on a ZooKeeper in memory, where no recording says what comes out."""
+
+from __future__ import annotations
+
+import pytest
+
+from admin.topic_command import CommandResult, run_topic_command
+from cluster.errors import UsageError
+from tests.unit.admin.vectors import memory_server, put, services, topic_id
+from zk.dump import dump
+from zk.kafka_zk_client import KafkaZkClient
+from zk.memory_server import MemoryServer
+from zk.memory_store import MemoryStore
+
+
+def run(server: MemoryServer, line: str) -> CommandResult:
+    return run_topic_command(["--zookeeper", "z:1", *line.split()], services(server))
+
+
+def state(leader: int, *isr: int) -> dict[str, object]:
+    return {"controller_epoch": 1, "leader": leader, "version": 1, "leader_epoch": 0, "isr": isr}
+
+
+def cluster() -> tuple[MemoryServer, KafkaZkClient]:
+    """Brokers 0 and 1; a (all well), b (follower missing), c (no leader), d (leader dead)."""
+    server = memory_server()
+    client = KafkaZkClient(MemoryStore(server))
+    for broker_id in (0, 1):
+        put(client, f"/brokers/ids/{broker_id}", None)
+    states = {"a": state(0, 0, 1), "b": state(0, 0), "c": state(-1, 2), "d": state(2, 2, 0)}
+    replicas = {"a": [0, 1], "b": [0, 1], "c": [2], "d": [2, 0]}
+    for number, topic in enumerate(states, 1):
+        data = {"version": 3, "partitions": {"0": replicas[topic]}, "topic_id": topic_id(number)}
+        put(client, f"/brokers/topics/{topic}", data)
+        put(client, f"/brokers/topics/{topic}/partitions/0/state", states[topic])
+        configs = {"retention.ms": "5"} if topic == "b" else {}
+        put(client, f"/config/topics/{topic}", {"version": 1, "config": configs})
+    return server, client
+
+
+@pytest.mark.parametrize(
+    ("filters", "topics"),
+    [
+        ("", ["a", "b", "c", "d"]),
+        ("--under-replicated-partitions", ["b"]),
+        ("--unavailable-partitions", ["c", "d"]),
+        ("--topics-with-overrides", ["b"]),
+        ("--topic b|d", ["b", "d"]),
+        ("--topic b,d", ["b", "d"]),
+        ("--topic [ab]", ["a", "b"]),
+        ("--topic x --if-exists", []),
+    ],
+)
+def test_describe_shows_what_the_filters_let_through(filters: str, topics: list[str]) -> None:
+    result = run(cluster()[0], f"--describe {filters}")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert [topic["topic"] for topic in result.report["topics"]] == topics
+    assert sorted({line.split()[1] for line in result.stdout.splitlines()}) == topics
+    topic_lines = [line for line in result.stdout.splitlines() if line.startswith("Topic")]
+    assert bool(topic_lines) is ("-partitions" not in filters and bool(topics))
+
+
+def test_a_topic_without_leader_and_one_that_goes() -> None:
+    server, client = cluster()
+    client.create_delete_topic_path("c")
+    result = run(server, "--describe --topic c")
+    assert result.stdout == (
+        f"Topic: c\tTopicId: {topic_id(3)}\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: "
+        "\tMarkedForDeletion: true\n"
+        "\tTopic: c\tPartition: 0\tLeader: none\tReplicas: 2\tIsr: 2\tMarkedForDeletion: true\n"
+    )
+    assert run(server, "--list").stdout == "a\nb\nc - marked for deletion\nd\n"
+
+
+def test_a_malformed_topic_does_not_hide_the_others() -> None:
+    server, client = cluster()
+    put(client, "/brokers/topics/bad", "")
+    result = run(server, "--describe")
+    assert [topic["topic"] for topic in result.report["topics"]] == ["a", "b", "c", "d"]
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1].startswith(
+        "Error while executing topic command : malformed znode /brokers/topics/bad: "
+    )
+    altered = run(server, "--alter --topic bad --partitions 2")
+    assert "malformed znode /brokers/topics/bad" in altered.stdout
+    assert altered.exit_code == 1
+
+
+def test_a_topic_without_partitions_fails_as_in_kafka_with_a_hint() -> None:
+    server, client = cluster()
+    put(client, "/brokers/topics/empty", {"version": 1, "partitions": {}})
+    result = run(server, "--describe --topic empty")
+    assert result.stdout == "Error while executing topic command : next on empty iterator\n"
+    assert result.stderr == "hint: topic empty has no partitions\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--create --topic a --replica-assignment 0", "Topic 'a' already exists."),
+        (
+            "--create --topic n --partitions 1 --replication-factor 3",
+            "Replication factor: 3 larger than available brokers: 2.",
+        ),
+        (
+            "--create --topic n --partitions x --replication-factor 1",
+            "Cannot parse argument 'x' of option partitions",
+        ),
+        (
+            "--create --topic n --replica-assignment 0 --config a=b",
+            "Unknown topic config name: a",
+        ),
+        (
+            "--create --topic n --replica-assignment 0 --config retention.ms=x",
+            "Invalid value x for configuration retention.ms: Not a number of type LONG",
+        ),
+        ("--create --topic . --replica-assignment 0", 'Topic name cannot be "." or ".."'),
+        ("--delete --topic x", "Topic 'x' does not exist as expected"),
+        ("--describe --topic x", "Topic 'x' does not exist as expected"),
+        ("--alter --topic x --partitions 2", "Topic 'x' does not exist as expected"),
+        ("--list --topic [", "[ is an invalid regex."),
+    ],
+)
+def test_what_is_refused_writes_nothing(line: str, said: str) -> None:
+    server, client = cluster()
+    before = dump(client.store)
+    result = run(server, line)
+    assert result.stdout.splitlines()[-1] == f"Error while executing topic command : {said}"
+    assert result.exit_code == 1
+    assert result.report["error"]["message"] == said
+    assert dump(client.store) == before
+
+
+def test_create_places_and_reports() -> None:
+    server, client = cluster()
+    line = "--create --topic n --partitions 3 --replication-factor 2"
+    result = run(server, line)
+    assert (result.stdout, result.exit_code) == ("Created topic n.\n", 0)
+    [made] = result.report["topics"]
+    stored = client.get_topic_assignments(["n"]).values["n"].assignment
+    assert {str(tp.partition): found.replicas for tp, found in stored.items()} == made["replicas"]
+    assert all(sorted(ids) == [0, 1] for ids in made["replicas"].values())
+    again = run(server, f"{line} --if-not-exists")
+    assert (again.stdout, again.exit_code) == ("", 0)
+    assert again.report["topics"] == [{"topic": "n", "created": False}]
+
+
+def test_internal_topics_are_kept_from_harm() -> None:
+    server, client = cluster()
+    put(client, "/brokers/topics/__consumer_offsets", {"version": 1, "partitions": {"0": [1]}})
+    refused = "Topic __consumer_offsets is a kafka internal topic and is not allowed to be marked "
+    deleted = run(server, "--delete --topic __consumer_offsets")
+    assert refused in deleted.stdout
+    grown = run(server, "--alter --topic __consumer_offsets --partitions 2")
+    assert "internal topic __consumer_offsets cannot be changed." in grown.stdout
+    assert (deleted.exit_code, grown.exit_code) == (1, 1)
+    assert "__consumer_offsets" not in run(server, "--list --exclude-internal").stdout
+
+
+def test_a_new_config_is_announced_and_merged() -> None:
+    server, client = cluster()
+    result = run(server, "--alter --topic b --config flush.ms=1 --delete-config retention.ms")
+    assert result.exit_code == 0
+    assert client.get_entity_configs("topics", "b") == {"flush.ms": "1"}
+    [notice] = client.get_config_changes(client.get_config_change_notifications()).values.values()
+    assert (notice.entity_type, notice.entity_name) == ("topics", "b")
+    assert result.report["warnings"][0].startswith("WARNING: Altering topic configuration")
+
+
+def test_usage_goes_to_standard_error() -> None:
+    result = run_topic_command(["--list", "--create"], services(memory_server()))
+    first, *usage = result.stderr.splitlines()
+    assert first.startswith("Command must include exactly one action: ")
+    assert usage[0].startswith("Option ")
+    assert (result.stdout, result.exit_code, result.report["exit_code"]) == ("", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("args", "java"),
+    [
+        ("-nope", "joptsimple.UnrecognizedOptionException: n is not a recognized option"),
+        ("--nope", "joptsimple.UnrecognizedOptionException: nope is not a recognized option"),
+        ("---nope", "joptsimple.UnrecognizedOptionException: -nope is not a recognized option"),
+        (
+            "--topic",
+            "joptsimple.OptionMissingRequiredArgumentException: Option topic requires an argument",
+        ),
+        (
+            "--list --zookeeper a --zookeeper b",
+            "joptsimple.MultipleArgumentsForOptionException: Found multiple arguments for option "
+            "zookeeper, but you asked for only one",
+        ),
+        (
+            "--list --bootstrap-server a:1 --command-config no/such/file",
+            "java.nio.file.NoSuchFileException: no/such/file",
+        ),
+    ],
+)
+def test_what_java_does_not_catch_is_one_line(args: str, java: str) -> None:
+    result = run_topic_command(args.split(), services(memory_server()))
+    assert result.stderr == f'Exception in thread "main" {java}\n'
+    assert (result.stdout, result.exit_code) == ("", 1)
+
+
+def test_version() -> None:
+    result = run_topic_command(["--version"], services(memory_server()))
+    assert (result.stdout, result.exit_code) == ("2.8.2 (Commit:3146c6ff4a24cc24)\n", 0)
+
+
+def test_an_address_that_cannot_be_opened_is_not_the_tools_error() -> None:
+    with pytest.raises(UsageError, match="nothing at x:1"):
+        run_topic_command(["--list", "--bootstrap-server", "x:1"], services(memory_server()))

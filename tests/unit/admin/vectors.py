@@ -1,0 +1,82 @@
+"""Reads what Kafka 2.8.2 answered from tests/data/admin, and builds a ZooKeeper to ask."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admin.cluster_topics import ClusterAdmin
+from admin.topic_command import Services
+from cluster.errors import UsageError
+from cluster.types import Broker, EndPoint
+from placement.draws import JavaRandom
+from runtime.clock import VirtualClock
+from zk.kafka_zk_client import KafkaZkClient
+from zk.memory_server import MemoryServer
+from zk.memory_store import MemoryStore
+from zk.store import Store
+from zk.znodes import BrokerIdZNode, BrokerInfo
+
+DATA = Path(__file__).parents[2] / "data" / "admin"
+
+Case = dict[str, Any]
+
+
+def cases(name: str) -> list[Any]:
+    """The lines of one file as pytest parameters, named by their line number."""
+    lines = (DATA / name).read_text(encoding="utf-8").splitlines()
+    return [
+        pytest.param(json.loads(line), id=f"line{number}") for number, line in enumerate(lines, 1)
+    ]
+
+
+def memory_server() -> MemoryServer:
+    """An empty ZooKeeper in memory."""
+    return MemoryServer(VirtualClock())
+
+
+def put(client: KafkaZkClient, path: str, data: object) -> None:
+    """Create a znode: null for None, text as it is, anything else as JSON."""
+    if path.startswith("/brokers/ids/"):
+        broker_id = int(path.rpartition("/")[2])
+        broker = Broker(broker_id, (EndPoint("localhost", 9092),), f"rack{broker_id}")
+        data = BrokerIdZNode.encode(BrokerInfo(broker), 0).decode()
+    if data is not None and not isinstance(data, str):
+        data = re.sub(r"<id-(\d+)>", lambda found: topic_id(int(found[1])), json.dumps(data))
+    assert client.create_recursive(path, None if data is None else str(data).encode()), path
+
+
+def topic_id(number: int) -> str:
+    """A topic id that stands for ``<id-number>``."""
+    return f"recordedTopicId0{number:05d}A"
+
+
+def masked(text: str) -> str:
+    """Text with what no two runs share made equal, as it is in the recordings."""
+    text = re.sub(r"recordedTopicId0\d{5}A|<id-\d+>", "<id>", text)
+    text = re.sub(r"change_\d{10}$", "change_N", text)
+    return re.sub(r"\[I@[0-9a-f]+", "[I@<hash>", text)
+
+
+def services(server: MemoryServer, cluster: ClusterAdmin | None = None) -> Services:
+    """What the command needs, on a ZooKeeper in memory and perhaps a cluster."""
+
+    @contextmanager
+    def open_store(_: str) -> Iterator[Store]:
+        store = MemoryStore(server)
+        yield store
+        store.close()
+
+    @contextmanager
+    def open_cluster(address: str) -> Iterator[ClusterAdmin]:
+        if cluster is None:
+            raise UsageError(f"nothing at {address}")
+        yield cluster
+
+    return Services(open_store, open_cluster, JavaRandom(1), lambda _: None)
