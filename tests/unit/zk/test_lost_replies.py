@@ -23,7 +23,7 @@ from zk.controller_client import ControllerZkClient
 from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import Crashed, LostReply, MemoryServer, MemoryStore
 from zk.store import GetData, ReadResult, SetData, TxnResult
-from zk.znodes import BrokerInfo, TopicPartitionStateZNode
+from zk.znodes import PERSISTENT_ZK_PATHS, BrokerInfo, TopicPartitionStateZNode
 
 STATE = LeaderAndIsr(1, 0, (1, 2))
 PARTITIONS = [TopicPartition(topic, i) for topic in "tu" for i in range(4)]
@@ -227,6 +227,15 @@ def test_an_election_that_another_won_while_ours_was_lost() -> None:
     with pytest.raises(ControllerMoved, match="Controller moved to another broker"):
         ControllerZkClient(store).register_controller_and_increment_epoch(1, 0)
     assert KafkaZkClient(store).get_controller_id() == 2
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["not-done", "done"])
+def test_a_lost_reply_leaves_no_top_level_path_out(after: bool) -> None:
+    for index in range(40):
+        server = MemoryServer(ManualClock())
+        FaultAt(LostReply, index, after).strike(server)
+        KafkaZkClient(MemoryStore(server)).create_top_level_paths()
+        assert set(PERSISTENT_ZK_PATHS) <= set(server.tree.nodes)
 
 
 def test_lost_replies_to_single_writes() -> None:

@@ -1,0 +1,28 @@
+"""The size of a transaction is the number of bytes that really go over the wire."""
+
+from __future__ import annotations
+
+import pytest
+
+from zk.kazoo_wire import MAX_PAYLOAD_BYTES, Chroot, Multi
+from zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
+from zk.store import Check, Create, Delete, SetData, WriteOp
+
+
+@pytest.mark.parametrize("chroot", ["", "/a/chroot"])
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [Create("/a", b"xyz")],
+        [Create("/ä/b", None, ephemeral=True, sequential=True)],
+        [SetData("/abc", None, 3), SetData("/abc", b"", 3)],
+        [Check("/controller_epoch", 1), Delete("/a"), SetData("/b", b"x" * 1000)],
+    ],
+)
+def test_sizes_are_those_of_the_requests(ops: list[WriteOp], chroot: str) -> None:
+    payload = Multi(ops, Chroot(chroot)).payload
+    assert transaction_size(ops, len(chroot)) == len(payload)
+
+
+def test_the_limit_is_the_same_for_every_store() -> None:
+    assert MAX_TRANSACTION_BYTES == MAX_PAYLOAD_BYTES
