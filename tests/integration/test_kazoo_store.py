@@ -202,23 +202,22 @@ def test_stores_share_a_session_and_its_events(session: KazooSession, store: Kaz
 
 
 def test_every_call_waits_as_it_is_told(session: KazooSession) -> None:
-    finished: queue.Queue[str] = queue.Queue()
+    finished: queue.Queue[Completion] = queue.Queue()
+    waited: list[Completion] = []
 
     def by_a_queue(completion: Completion) -> None:
-        completion.add_done_callback(lambda _: finished.put(threading.current_thread().name))
-        assert finished.get(timeout=20) == "klamm-zookeeper"
+        waited.append(completion)
+        completion.add_done_callback(finished.put)
+        assert finished.get(timeout=20) is completion
         assert completion.done
-        completion.add_done_callback(lambda _: finished.put("at once"))
-        assert finished.get_nowait() == "at once"
+        completion.add_done_callback(finished.put)
+        assert finished.get_nowait() is completion, "of a finished one it is called at once"
 
-    waits: list[Completion] = []
-    store = KazooStore(
-        session, lambda completion: (waits.append(completion), by_a_queue(completion))[1]
-    )
+    store = KazooStore(session, by_a_queue)
     assert store.write([[Create("/a", b"1")]])[0].code is OK
     assert store.read([GetData("/a")])[0].data == b"1"
     assert store.read([GetData("/a", watch=True)] * MANY)[-1].data == b"1"
-    assert len(waits) == 1 + 1 + 3  # the last: a look at what the server knows, reads, watches
+    assert len(waited) == 1 + 1 + 3  # the last: what the server knows, the reads, the watches
 
 
 def test_a_listener_that_fails_is_logged_and_harms_nobody(

@@ -1,0 +1,109 @@
+"""Requests as bytes: how waves are spread, and how answers are taken apart."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from cluster.errors import OperationTooBig
+from zk.kazoo_wire import Chroot, Multi, SingleRead, multi_reads, result_code
+from zk.request_size import GROUP_BYTES, transaction_size
+from zk.store import (
+    Check,
+    Create,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    ReadOp,
+    ReadResult,
+    ResultCode,
+    SetData,
+    Stat,
+    WriteOp,
+)
+
+ROOT = Chroot("")
+HEADER = struct.pack("!iqi", 1, 77, 0)
+END = struct.pack("!iBi", -1, 1, -1)
+STAT = Stat(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+STAT_BYTES = struct.pack("!qqqqiiiqiiq", *STAT)
+
+
+@pytest.mark.parametrize("chroot", ["", "/klamm", "/klamm/süd"])
+@pytest.mark.parametrize("path", ["/", "/a", "/a/b", "/ä"])
+def test_a_chroot_is_added_and_stripped(chroot: str, path: str) -> None:
+    full_path = Chroot(chroot).add(path).decode()
+    assert full_path == (chroot + path if path != "/" else chroot or "/")
+    assert Chroot(chroot).strip(full_path) == path
+
+
+def test_unknown_codes_are_system_errors() -> None:
+    assert result_code(-101) is ResultCode.NONODE
+    assert result_code(-6) is ResultCode.MARSHALLINGERROR
+    assert result_code(-118) is ResultCode.CONNECTIONLOSS
+    assert result_code(-4_711) is ResultCode.SYSTEMERROR
+
+
+@pytest.mark.parametrize(
+    ("name_length", "counts"), [(5, [1_000, 1_000, 500]), (1_000, [129] * 19 + [49])]
+)
+def test_a_wave_of_reads_is_spread(name_length: int, counts: list[int]) -> None:
+    ops = [GetData("/" + "n" * name_length)] * 2_500
+    requests = list(multi_reads(ops, ROOT))
+    assert [request.count for request in requests] == counts
+    assert all(len(request.payload) <= GROUP_BYTES for request in requests)
+
+
+def test_a_path_too_big_is_refused() -> None:
+    op = GetData("/" + "x" * (1 << 20))
+    with pytest.raises(OperationTooBig):
+        list(multi_reads([GetData("/a"), op], ROOT))
+    with pytest.raises(OperationTooBig):
+        SingleRead(op, ROOT, lambda _, __: None)
+
+
+def test_the_answer_to_a_multi_read() -> None:
+    ops: list[ReadOp] = [GetData("/a"), GetData("/b"), Exists("/a"), GetChildren("/"), Exists("/c")]
+    [request] = multi_reads(ops, ROOT)
+    answer = b"".join(
+        (
+            HEADER,
+            struct.pack("!iBii", 4, 0, 0, 3) + b"one" + STAT_BYTES,
+            struct.pack("!iBii", 4, 0, 0, -1) + STAT_BYTES,
+            struct.pack("!iBii", 4, 0, 0, 3) + b"one" + STAT_BYTES,
+            struct.pack("!iBii", 8, 0, 0, 2) + b"\0\0\0\1a" + b"\0\0\0\1b",
+            struct.pack("!iBii", -1, 0, -101, -101),
+            END,
+        )
+    )
+    ok = ResultCode.OK
+    assert request.deserialize(answer, len(HEADER)) == [
+        ReadResult(ok, b"one", STAT),
+        ReadResult(ok, None, STAT),
+        ReadResult(ok, None, STAT),
+        ReadResult(ok, children=["a", "b"]),
+        ReadResult(ResultCode.NONODE),
+    ]
+
+
+@pytest.mark.parametrize("chroot", ["", "/klamm"])
+def test_the_size_of_a_transaction_is_known_before_it_is_made(chroot: str) -> None:
+    ops: list[WriteOp] = [
+        Create("/ä", None),
+        Create("/a", b"12345", ephemeral=True, sequential=True),
+        SetData("/a", b"123", 4),
+        SetData("/a", None),
+        Check("/a", 3),
+        Delete("/a"),
+    ]
+    payload = Multi(ops, Chroot(chroot)).payload
+    assert len(payload) == transaction_size(ops, len(chroot))
+
+
+def test_an_answer_is_taken_once() -> None:
+    request = Multi([Check("/a", 0)], ROOT)
+    request.set([])
+    request.set_exception(ValueError("late"))
+    assert request.code is ResultCode.OK
