@@ -1,0 +1,168 @@
+"""What is done to the brokers and the controller of a running cluster from outside.
+
+Remembers how each broker that does not run ended; what a start or a kill means is
+runtime/real_cluster.py's business. Mirrors nothing of Kafka, where these are shell commands.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from typing import Any, Final
+
+from cluster.errors import KlammError, UsageError
+from runtime.real_cluster import RealCluster
+from server.closing import Closing
+from server.config import check_broker_id
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import Exists
+from zk.znodes import BrokerIdZNode
+
+RUNNING: Final = "running"
+STARTING: Final = "starting"
+PAUSED: Final = "paused"
+KILLED: Final = "killed"
+STOPPED: Final = "stopped"
+ADDED: Final = "added"
+FAILED: Final = "failed to start"
+MOVE_TIMEOUT_S: Final = 30.0
+
+
+class BrokerOperations:
+    """For any thread; two operations on one broker come one after the other."""
+
+    def __init__(self, cluster: RealCluster, closing: Closing) -> None:
+        self._cluster = cluster
+        self._closing = closing
+        self._ended: dict[int, str] = {}
+        self._adding = threading.Lock()
+        self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+
+    def state_of(self, broker_id: int) -> str:
+        """One of the words above."""
+        running = self._cluster.nodes.get(broker_id)
+        if running is None:
+            return self._ended.get(broker_id, STARTING)
+        if running.is_paused:
+            return PAUSED
+        return STARTING if broker_id in self._cluster.starting_broker_ids else RUNNING
+
+    def describe(self, broker_id: int) -> dict[str, Any]:
+        """One broker, also from ZooKeeper's side: whether its id is registered, and by whom."""
+        self._check_known(broker_id)
+        path = BrokerIdZNode.path(broker_id)
+        stat = KafkaZkClient(self._cluster.store).read([Exists(path)])[0].stat
+        return {
+            "id": broker_id,
+            "state": self.state_of(broker_id),
+            "registered": stat is not None,
+            "session": None if stat is None else f"0x{stat.ephemeral_owner:x}",
+            "session_timeout_ms": self._cluster.spec.session_timeout_ms,
+        }
+
+    def start(self, broker_id: int, wait: bool) -> dict[str, Any]:
+        """Start a broker and wait until it is registered.
+
+        Without ``wait`` raises Kafka's NodeExists while its former session lives.
+        """
+        self._check_known(broker_id)
+        begun_s = time.monotonic()
+        with self._locks[broker_id]:
+            if self.state_of(broker_id) == PAUSED:
+                raise UsageError(
+                    f"broker {broker_id} is paused", hint=f"klamm broker resume {broker_id}"
+                )
+            started = self._cluster.begin_start(broker_id, wait_for_session=wait)
+            ended = self._ended.pop(broker_id, None)
+        try:
+            self._closing.result_of(started, None)
+        except Exception:
+            self._ended.setdefault(broker_id, ended or FAILED)
+            raise
+        took_ms = round((time.monotonic() - begun_s) * 1000)
+        return {"id": broker_id, "state": RUNNING, "took_ms": took_ms}
+
+    def kill(self, broker_id: int) -> dict[str, Any]:
+        """Kill a broker: its session stays until ZooKeeper expires it."""
+        return self._end(broker_id, KILLED)
+
+    def stop(self, broker_id: int) -> dict[str, Any]:
+        """Stop a broker: its session is closed."""
+        return self._end(broker_id, STOPPED)
+
+    def _end(self, broker_id: int, state: str) -> dict[str, Any]:
+        self._check_known(broker_id)
+        with self._locks[broker_id]:
+            before = self.state_of(broker_id)
+            if broker_id not in self._cluster.nodes:
+                raise UsageError(f"broker {broker_id} does not run", hint=f"it is {before}")
+            self._ended[broker_id] = state
+            if state == KILLED:
+                self._cluster.kill(broker_id)
+            else:
+                self._cluster.stop(broker_id)
+        timeout_ms = self._cluster.spec.session_timeout_ms
+        return {"id": broker_id, "state": state, "session_timeout_ms": timeout_ms}
+
+    def pause(self, broker_id: int) -> dict[str, Any]:
+        """Freeze a broker and its controller."""
+        self._check_known(broker_id)
+        with self._locks[broker_id]:
+            state = self.state_of(broker_id)
+            if state in (PAUSED, STARTING):
+                raise UsageError(f"broker {broker_id} cannot be paused", hint=f"it is {state}")
+            self._cluster.pause(broker_id)
+        timeout_ms = self._cluster.spec.session_timeout_ms
+        return {"id": broker_id, "state": PAUSED, "session_timeout_ms": timeout_ms}
+
+    def resume(self, broker_id: int) -> dict[str, Any]:
+        """Let a paused broker go on."""
+        self._check_known(broker_id)
+        with self._locks[broker_id]:
+            state = self.state_of(broker_id)
+            if state != PAUSED:
+                raise UsageError(f"broker {broker_id} is not paused", hint=f"it is {state}")
+            self._cluster.resume(broker_id)
+        return {"id": broker_id, "state": RUNNING}
+
+    def add(self, broker_id: int | None, rack: str | None) -> dict[str, Any]:
+        """Add a broker, by default with the next id, and start it."""
+        with self._adding:
+            if broker_id is None:
+                broker_id = max(self._cluster.spec.broker_ids) + 1
+            check_broker_id(broker_id)
+            if rack is not None and not rack.strip():
+                raise UsageError("the rack has no name")
+            self._cluster.add_broker(broker_id, rack)
+            self._ended[broker_id] = ADDED
+        return {**self.start(broker_id, wait=True), "rack": rack}
+
+    def move_controller(self) -> dict[str, Any]:
+        """Delete /controller and wait for the next one. Raises KlammError if there was none."""
+        client = KafkaZkClient(self._cluster.store)
+        before_id = client.get_controller_id()
+        epoch = client.get_controller_epoch()
+        before_epoch = 0 if epoch is None else epoch[0]
+        if not self._cluster.move_controller():
+            raise KlammError("there is no controller to move", hint="klamm status shows who runs")
+        after = self._closing.wait_until(
+            lambda: self._active_after(before_epoch),
+            time.monotonic() + MOVE_TIMEOUT_S,
+            f"/controller is deleted, but nobody was elected within {MOVE_TIMEOUT_S:g} s",
+        )
+        return {"from": {"id": before_id, "epoch": before_epoch}, "to": after}
+
+    def _active_after(self, epoch: int) -> dict[str, int] | None:
+        controller_id = self._cluster.active_controller
+        running = None if controller_id is None else self._cluster.nodes.get(controller_id)
+        controller = None if running is None else running.node.controller
+        if controller_id is None or controller is None or controller.context.epoch <= epoch:
+            return None
+        return {"id": controller_id, "epoch": controller.context.epoch}
+
+    def _check_known(self, broker_id: int) -> None:
+        if broker_id not in self._cluster.spec.broker_ids:
+            raise UsageError(
+                f"there is no broker {broker_id}", hint=f"klamm broker add {broker_id}"
+            )

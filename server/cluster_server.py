@@ -1,0 +1,215 @@
+"""Everything behind `klamm up`: data directory, ZooKeeper, guard, journal, logs, cluster.
+
+Puts the parts together in order and takes them apart in the reverse one, whatever happens; speaks
+no HTTP. Roughly kafka.server.KafkaServer.startup and shutdown, for a whole cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from admin.guard import RunInfo, check_may_run_in, create_marker
+from admin.topics import new_topic_id
+from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from placement.draws import JavaRandom
+from runtime.clock import WallClock
+from runtime.journal import FileJournal
+from runtime.kafka_logs import KafkaLogs
+from runtime.real_cluster import RealCluster
+from server.broker_operations import BrokerOperations
+from server.closing import Closing
+from server.cluster_admin import RunningClusterAdmin
+from server.config import ServerConfig
+from server.data_dir import DataDir, ServerAddress
+from server.status import cluster_status
+from zk.embedded import EmbeddedZooKeeper
+from zk.kafka_zk_client import KafkaZkClient
+from zk.kazoo_session import KazooSession
+from zk.kazoo_store import KazooStore
+
+ELECTION_TIMEOUT_S = 30.0
+_NO_CONTROLLER = -1
+
+Say = Callable[[str], None]
+
+
+def klamm_version() -> str:
+    """The version that is installed; "unknown" if klamm is run from its sources alone."""
+    try:
+        return version("klamm")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class ClusterServer:
+    """One cluster, from ``open`` to ``close``. ``say`` is told of every step of the opening.
+
+    ``is_embedded``: ZooKeeper is klamm's own. Attributes are there once it is open.
+    """
+
+    cluster: RealCluster
+    operations: BrokerOperations
+    admin: RunningClusterAdmin
+
+    def __init__(self, config: ServerConfig, say: Say = lambda _: None) -> None:
+        self.config = config
+        self.data_dir = DataDir(config.data_dir)
+        self.closing = Closing()
+        self.is_embedded = config.zookeeper is None
+        self.url: str | None = None
+        self._say = say
+        self._stack = contextlib.ExitStack()
+        self._started_s = time.monotonic()
+
+    # -- opening and closing
+
+    def open(self) -> None:
+        """Bring the cluster up: every broker registered, a controller elected.
+
+        Raises KlammError; whatever was opened by then is closed.
+        """
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def begin_close(self) -> None:
+        """End whatever waits, so that ``close`` need not."""
+        self.closing.set()
+
+    def close(self) -> None:
+        """Take everything down; idempotent."""
+        self.begin_close()
+        self._stack.close()
+
+    def __enter__(self) -> ClusterServer:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def publish(self, url: str) -> None:
+        """Let commands find the cluster: its API is at ``url``."""
+        self.url = url
+        self.data_dir.write_address(ServerAddress(url, os.getpid(), self.config.token))
+
+    def _open(self) -> None:
+        self.data_dir.open()
+        self._stack.callback(self.data_dir.close)
+        connect_string = self._open_zookeeper()
+        started_ms = WallClock().now_ms()
+        run_id = _new_run_id(started_ms)
+        cluster_id = self._claim(connect_string, run_id, started_ms)
+        journal = FileJournal(self.data_dir.journal)
+        self._stack.callback(journal.close)
+        journal.append([self._run_start(run_id, cluster_id, started_ms)])
+        journal.flush()
+        logs = KafkaLogs(self.data_dir.logs, WallClock(), self.config.state_change_level)
+        self._stack.callback(logs.close)
+        spec = self.config.spec(run_id, cluster_id)
+        self.cluster = RealCluster(spec, connect_string, journal, logs.open)
+        self._stack.callback(self.cluster.close)
+        self._stack.callback(self.begin_close)
+        self.operations = BrokerOperations(self.cluster, self.closing)
+        self.admin = RunningClusterAdmin(self.cluster, self.closing)
+        self._start_brokers()
+        self._await_controller()
+
+    def _open_zookeeper(self) -> str:
+        if self.config.zookeeper is not None:
+            return self.config.zookeeper
+        self._say("Starting ZooKeeper")
+        zookeeper = EmbeddedZooKeeper(self.data_dir.zookeeper)
+        self._stack.callback(zookeeper.close)
+        zookeeper.start()
+        self._say(f"ZooKeeper started: {zookeeper.connect_string}")
+        return zookeeper.connect_string
+
+    def _claim(self, connect_string: str, run_id: str, started_ms: int) -> str:
+        """Make the chroot klamm's, if it may be, and give the cluster's id."""
+        session = KazooSession(connect_string, self.config.session_timeout_ms)
+        try:
+            client = KafkaZkClient(KazooStore(session))
+            check_may_run_in(client)
+            if not self.is_embedded:
+                self._say(f"ZooKeeper found: {connect_string}")
+            session.create_chroot()
+            create_marker(client, RunInfo(run_id, started_ms, klamm_version()))
+            client.create_top_level_paths()
+            return client.create_or_get_cluster_id(new_topic_id(JavaRandom(secrets.randbits(47))))
+        finally:
+            session.close()
+
+    def _start_brokers(self) -> None:
+        broker_ids = self.cluster.spec.broker_ids
+        started = [self.cluster.begin_start(broker_id) for broker_id in broker_ids]
+        total = len(started)
+        for count, future in enumerate(started, 1):
+            self.closing.result_of(future, None)
+            if total <= 10 or count % (total // 10) == 0 or count == total:
+                self._say(f"Brokers registered: {count}/{total}")
+
+    def _await_controller(self) -> None:
+        controller_id = self.closing.wait_until(
+            lambda: self.cluster.active_controller,
+            time.monotonic() + ELECTION_TIMEOUT_S,
+            f"no controller was elected within {ELECTION_TIMEOUT_S:g} s",
+        )
+        controller = self.cluster.nodes[controller_id].node.controller
+        assert controller is not None
+        self._say(f"Controller elected: broker {controller_id}, epoch {controller.context.epoch}")
+
+    def _run_start(self, run_id: str, cluster_id: str, started_ms: int) -> JournalRow:
+        config = self.config
+        detail = {
+            "klamm_version": klamm_version(),
+            "brokers": config.brokers,
+            "racks": config.racks,
+            "controllers": config.controllers,
+            "session_timeout_ms": config.session_timeout_ms,
+            "config": config.config,
+            "quirks": config.quirks,
+            "seed": config.seed,
+        }
+        return JournalRow(
+            SCHEMA_VERSION,
+            run_id,
+            started_ms,
+            0,
+            _NO_CONTROLLER,
+            0,
+            Kind.RUN_START,
+            cluster_id=cluster_id,
+            detail=msgspec.json.encode(detail).decode(),
+        )
+
+    # -- looking on
+
+    def status(self) -> dict[str, Any]:
+        """What ``klamm status`` shows."""
+        status = cluster_status(self.cluster, self.operations)
+        status["zookeeper"]["embedded"] = self.is_embedded
+        return {
+            "klamm_version": klamm_version(),
+            "url": self.url,
+            "data_dir": str(self.data_dir.path),
+            "uptime_ms": round((time.monotonic() - self._started_s) * 1000),
+            **status,
+        }
+
+
+def _new_run_id(started_ms: int) -> str:
+    """Sorts by time, and is unique."""
+    started = datetime.fromtimestamp(started_ms / 1000, UTC)
+    return f"{started:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"

@@ -1,0 +1,188 @@
+"""What a cluster to be served is made of, checked before anything is started.
+
+Values only: it starts nothing and knows no command line. Names of ``config`` are those of Kafka's
+server.properties that klamm's parts read (kafka.server.KafkaConfig).
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cluster.errors import UsageError
+from cluster.quirks import NO_QUIRKS, Quirks
+from runtime.node import FIRST_PORT, ClusterSpec, rack_map
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8282
+DEFAULT_CANDIDATES: Final = 5
+DEFAULT_SESSION_TIMEOUT_MS: Final = 6_000
+STATE_CHANGE_LEVELS: Final = ("TRACE", "INFO")
+MAX_PORT: Final = 65_535
+MAX_BROKERS: Final = 10_000
+_SESSION_TIMEOUTS_MS: Final = range(1_000, 60_001)
+_LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+
+
+def _whole_number(least: int) -> Callable[[str], bool]:
+    return lambda word: word.isdecimal() and int(word) >= least
+
+
+def _boolean(word: str) -> bool:
+    return word in ("true", "false")
+
+
+def _anything(word: str) -> bool:
+    return bool(word.strip())
+
+
+BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
+    "controller.socket.timeout.ms": ("a whole number of at least 1", _whole_number(1)),
+    "default.replication.factor": ("a whole number of at least 1", _whole_number(1)),
+    "log.dir": ("a path", _anything),
+    "log.dirs": ("paths with commas between them", _anything),
+    "min.insync.replicas": ("a whole number of at least 1", _whole_number(1)),
+    "num.partitions": ("a whole number of at least 1", _whole_number(1)),
+    "replica.fetch.backoff.ms": ("a whole number", _whole_number(0)),
+    "replica.fetch.wait.max.ms": ("a whole number", _whole_number(0)),
+    "replica.socket.timeout.ms": ("a whole number", _whole_number(0)),
+    "request.timeout.ms": ("a whole number", _whole_number(0)),
+    "unclean.leader.election.enable": ("true or false", _boolean),
+}
+"""Kafka's names that klamm knows: what a value must be, and whether one is."""
+
+TOPIC_DEFAULTS: Final = ("min.insync.replicas", "unclean.leader.election.enable")
+"""Those that are the defaults of the topic configs of the same name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """One ``klamm up``. Raises UsageError when it is made of what does not fit together.
+
+    ``data_dir`` None: a temporary one. ``zookeeper`` None: the embedded one. ``port`` 0: a free
+    one. ``controllers`` None: all brokers, but at most five. ``seed`` None: drawn.
+    """
+
+    brokers: int
+    racks: tuple[str, ...] = ()
+    controllers: int | None = None
+    zookeeper: str | None = None
+    data_dir: Path | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+    session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    token: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    state_change_level: str = "TRACE"
+    quirks: Quirks = NO_QUIRKS
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        self._check_cluster()
+        check_broker_configs(self.config)
+        if self.port not in range(MAX_PORT + 1):
+            raise UsageError(f"{self.port} is no port", hint="ports are 0 (any) to 65535")
+        if self.state_change_level not in STATE_CHANGE_LEVELS:
+            raise UsageError(
+                f"{self.state_change_level} is no level of state-change.log", hint="TRACE or INFO"
+            )
+        self._check_exposure()
+
+    def _check_cluster(self) -> None:
+        if self.brokers not in range(1, MAX_BROKERS + 1):
+            raise UsageError(f"{self.brokers} brokers", hint=f"1 to {MAX_BROKERS} are possible")
+        if self.controllers is not None and self.controllers not in range(1, self.brokers + 1):
+            raise UsageError(
+                f"{self.controllers} controller candidates among {self.brokers} brokers",
+                hint=f"1 to {self.brokers} are possible",
+            )
+        if not all(rack.strip() for rack in self.racks):
+            raise UsageError("a rack has no name", hint="write racks as a,b,c")
+        if len(self.racks) > self.brokers:
+            raise UsageError(
+                f"{len(self.racks)} racks for {self.brokers} brokers",
+                hint="racks are dealt to the brokers in turn",
+            )
+        if self.session_timeout_ms not in _SESSION_TIMEOUTS_MS:
+            raise UsageError(
+                f"a session timeout of {self.session_timeout_ms} ms", hint="1000 to 60000 ms"
+            )
+
+    def _check_exposure(self) -> None:
+        if is_loopback(self.host):
+            return
+        if not self.token:
+            raise UsageError(
+                f"listening on {self.host} lets other machines in: a token is required",
+                hint="set KLAMM_TOKEN or pass --token",
+            )
+        if _is_any(self.host) and not self.allowed_hosts:
+            raise UsageError(
+                f"listening on {self.host}: by which names will it be called?",
+                hint="name them with --allowed-host",
+            )
+
+    def spec(self, run_id: str, cluster_id: str | None) -> ClusterSpec:
+        """The cluster: brokers 0 to N-1, the first of them controller candidates."""
+        broker_ids = tuple(range(self.brokers))
+        candidates = self.controllers or min(self.brokers, DEFAULT_CANDIDATES)
+        return ClusterSpec(
+            broker_ids=broker_ids,
+            racks=rack_map(broker_ids, self.racks),
+            candidates=broker_ids[:candidates],
+            session_timeout_ms=self.session_timeout_ms,
+            quirks=self.quirks,
+            config=self.config,
+            run_id=run_id,
+            cluster_id=cluster_id,
+            seed=secrets.randbits(31) if self.seed is None else self.seed,
+        )
+
+    def host_names(self) -> frozenset[str]:
+        """The names by which clients may call the API, in lower case, without ports."""
+        own = () if _is_any(self.host) else (self.host,)
+        names = (*_LOOPBACK_NAMES, *own, *self.allowed_hosts)
+        return frozenset(name.strip("[]").lower() for name in names)
+
+
+def check_broker_configs(config: Mapping[str, str]) -> None:
+    """Raise UsageError for a name that klamm does not know or a value that does not fit."""
+    for name, value in config.items():
+        if name not in BROKER_CONFIGS:
+            close = difflib.get_close_matches(name, BROKER_CONFIGS, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(BROKER_CONFIGS)}"
+            raise UsageError(f"unknown config {name}", hint=hint)
+        wanted, fits = BROKER_CONFIGS[name]
+        if not fits(value):
+            raise UsageError(f"invalid value {value!r} for config {name}", hint=wanted)
+
+
+def check_broker_id(broker_id: int) -> None:
+    """Raise UsageError for an id whose broker would have no port."""
+    if broker_id not in range(MAX_PORT - FIRST_PORT + 1):
+        raise UsageError(
+            f"{broker_id} is no broker id", hint=f"ids are 0 to {MAX_PORT - FIRST_PORT}"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach what listens on ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

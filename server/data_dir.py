@@ -1,0 +1,139 @@
+"""The data directory of a running cluster: who holds it, what lies where, how it is found.
+
+Paths, a lock and the address file; nothing is started here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cluster.errors import EnvironmentProblem, UsageError
+
+DATA_DIR_VARIABLE: Final = "KLAMM_DATA_DIR"
+ADDRESS_FILE: Final = "server.json"
+JOURNAL_FILE: Final = "journal.jsonl"
+OWN_LOG_FILE: Final = "klamm.log"
+_LOCK_FILE: Final = "klamm.lock"
+
+
+class ServerAddress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What server.json holds: where the cluster's HTTP API is, and who serves it."""
+
+    url: str
+    pid: int
+    token: str | None = None
+
+
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    """KLAMM_DATA_DIR, or .klamm in the home directory."""
+    return Path(environ.get(DATA_DIR_VARIABLE) or Path.home() / ".klamm")
+
+
+def read_address(data_dir: Path) -> ServerAddress | None:
+    """What the address file says; None if there is none. Raises UsageError if it is broken."""
+    path = data_dir / ADDRESS_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ServerAddress)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(
+            f"{path} cannot be read: {error}", hint="name the server with --server"
+        ) from error
+
+
+class DataDir:
+    """A data directory that is held by one cluster at a time, from ``open`` to ``close``.
+
+    ``path`` None: a temporary one, removed by ``close``.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._is_temporary = path is None
+        self._path = None if path is None else path.absolute()
+        self._lock: int | None = None
+
+    @property
+    def path(self) -> Path:
+        """The directory. Known once opened."""
+        assert self._path is not None, "not open"
+        return self._path
+
+    @property
+    def journal(self) -> Path:
+        """Where journal.jsonl is."""
+        return self.path / JOURNAL_FILE
+
+    @property
+    def logs(self) -> Path:
+        """Where Kafka's logs are, in a folder for each broker."""
+        return self.path / "logs"
+
+    @property
+    def zookeeper(self) -> Path:
+        """Where the embedded ZooKeeper keeps its data."""
+        return self.path / "zookeeper"
+
+    @property
+    def own_log(self) -> Path:
+        """Where klamm writes what went wrong inside itself."""
+        return self.path / OWN_LOG_FILE
+
+    def open(self) -> None:
+        """Create and lock the directory.
+
+        Raises EnvironmentProblem if another cluster holds it or it cannot be written.
+        """
+        if self._path is None:
+            self._path = Path(tempfile.mkdtemp(prefix="klamm-"))
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self._path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise EnvironmentProblem(
+                f"the data directory {self._path} cannot be used: {error.strerror}",
+                hint="choose another with --data-dir",
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise self._held_by_another() from None
+        self._lock = lock
+        (self._path / ADDRESS_FILE).unlink(missing_ok=True)
+
+    def write_address(self, address: ServerAddress) -> None:
+        """Say where the API is; only this user may read it, because of the token."""
+        path = self.path / ADDRESS_FILE
+        draft = path.with_suffix(".draft")
+        draft.unlink(missing_ok=True)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(address)) + b"\n")
+        draft.replace(path)
+
+    def close(self) -> None:
+        """Remove the address file, or all of a temporary directory, and let go; idempotent."""
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / ADDRESS_FILE).unlink()
+        if self._is_temporary:
+            shutil.rmtree(self.path)
+        os.close(lock)
+
+    def _held_by_another(self) -> EnvironmentProblem:
+        address = read_address(self.path)
+        who = f"the klamm of process {address.pid} ({address.url})" if address else "another klamm"
+        return EnvironmentProblem(
+            f"{who} runs in {self.path}", hint="stop it, or choose another with --data-dir"
+        )

@@ -1,0 +1,55 @@
+"""/metrics: the controllers' and the brokers' metrics under Kafka's names, as Prometheus text.
+
+Collected anew for every scrape, from whatever runs then. The controllers' metrics are
+controller/metrics.py's; those of a broker mirror kafka/server/ReplicaManager.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from controller.metrics import ControllerCollector
+from runtime.real_cluster import RealCluster
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_REPLICA_MANAGER: Final = "kafka_server_ReplicaManager"
+_GAUGES: Final = {
+    "PartitionCount": ("partitions", "Partitions with a replica on the broker"),
+    "LeaderCount": ("leaders", "Partitions that the broker leads"),
+    "UnderReplicatedPartitions": ("under_replicated", "Led partitions with a replica out of sync"),
+    "OfflineReplicaCount": ("offline", "Replicas in a directory that failed"),
+}
+
+
+class BrokerCollector(Collector):
+    """Gauges of brokers; ``statuses`` as brokers.status gives them."""
+
+    def __init__(self, statuses: Sequence[Mapping[str, Any]]) -> None:
+        self._statuses = statuses
+
+    def collect(self) -> Iterator[Metric]:
+        """One family per Kafka name."""
+        for name, (field, text) in _GAUGES.items():
+            family = GaugeMetricFamily(f"{_REPLICA_MANAGER}_{name}", text, labels=["broker"])
+            for status in self._statuses:
+                family.add_metric([str(status["id"])], status[field])
+            yield family
+
+
+def metrics_text(cluster: RealCluster) -> bytes:
+    """The metrics of everything that runs."""
+    controllers = ControllerCollector()
+    for broker_id, running in sorted(dict(cluster.nodes).items()):
+        controller = running.node.controller
+        if controller is not None:
+            controllers.add(broker_id, controller.metrics)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(controllers)
+    registry.register(BrokerCollector(cluster.status()["brokers"]))
+    return generate_latest(registry)

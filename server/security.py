@@ -1,0 +1,82 @@
+"""Who may call the API: the right Host, no foreign web page, the token where there is one.
+
+A web page can make a browser call loopback. DNS rebinding gives such a page a name of its own for
+127.0.0.1, which shows in Host; a form or a script of it shows in Origin. It knows no endpoint.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+FORBIDDEN = 403
+UNAUTHORIZED = 401
+
+
+class Gatekeeper:
+    """ASGI middleware. ``host_names`` are in lower case, without ports and brackets."""
+
+    def __init__(self, app: ASGIApp, host_names: Iterable[str], token: str | None) -> None:
+        self._app = app
+        self._host_names = frozenset(host_names)
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        refusal = None if scope["type"] == "lifespan" else self._refusal(Headers(scope=scope))
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, headers: Headers) -> JSONResponse | None:
+        hosts = headers.getlist("host")
+        name = host_name(hosts[0]) if len(hosts) == 1 else None
+        if name not in self._host_names:
+            return _refused(
+                FORBIDDEN,
+                f"refused: klamm is not called {', '.join(hosts) or 'by any name'} here",
+                "klamm up --allowed-host NAME allows another name",
+            )
+        for origin in headers.getlist("origin"):
+            if urlsplit(origin).netloc.lower() != hosts[0].lower():
+                return _refused(FORBIDDEN, f"refused: a page of {origin} may not call klamm", None)
+        if self._token is not None and not self._has_token(headers):
+            return _refused(
+                UNAUTHORIZED, "the token is missing or wrong", "set KLAMM_TOKEN to the server's"
+            )
+        return None
+
+    def _has_token(self, headers: Headers) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        assert self._token is not None
+        return scheme.lower() == "bearer" and hmac.compare_digest(
+            given.strip().encode(), self._token.encode()
+        )
+
+
+def host_name(host: str) -> str | None:
+    """The name in a Host header, in lower case, without port and brackets; None if malformed."""
+    try:
+        parts = urlsplit(f"//{host}")
+        parts.port  # noqa: B018 - raises ValueError for a port that is none
+    except ValueError:
+        return None
+    if parts.path or parts.query or parts.fragment or "@" in host or "\\" in host:
+        return None
+    return parts.hostname
+
+
+def _refused(status: int, message: str, hint: str | None) -> JSONResponse:
+    headers = {"WWW-Authenticate": "Bearer"} if status == UNAUTHORIZED else None
+    error = {
+        "error": "Refused",
+        "code": None,
+        "message": message,
+        "hint": hint,
+        "definite": True,
+        "retriable": False,
+    }
+    return JSONResponse({"error": error}, status, headers)

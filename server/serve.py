@@ -1,0 +1,155 @@
+"""Runs a cluster and its HTTP API in the foreground until a signal ends it.
+
+It owns the process's signals and the listening socket; everything else is ClusterServer's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Final
+
+import uvicorn
+
+from cluster.errors import EnvironmentProblem
+from server.api import create_app
+from server.cluster_server import ClusterServer, Say
+from server.config import ServerConfig
+
+INTERRUPTED: Final = 130
+TERMINATED: Final = 0
+_BACKLOG: Final = 128
+_ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _Ended(BaseException):
+    """A signal came while the cluster was being brought up."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which would otherwise take the signals for itself."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Signals:
+    """The signals that end the process: which came first, and what to do then."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.on_signal: Callable[[], None] | None = None
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator[None]:
+        """Catch them; those that come while everything is being closed change nothing."""
+        before = {number: signal.signal(number, self._on_signal) for number in _ENDING_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self.first is not None:
+            return
+        self.first = number
+        if self.on_signal is None:
+            raise _Ended
+        self.on_signal()
+
+    @property
+    def exit_code(self) -> int:
+        """What the process returns."""
+        return INTERRUPTED if self.first == signal.SIGINT else TERMINATED
+
+
+def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]) -> int:
+    """Bring a cluster up, call ``on_up``, serve until a signal; the exit code.
+
+    Raises KlammError if it cannot be brought up; then nothing is left behind.
+    """
+    signals = _Signals()
+    with signals.caught(), contextlib.ExitStack() as stack:
+        try:
+            listener = stack.enter_context(listen(config.host, config.port))
+            server = ClusterServer(config, say)
+            stack.callback(server.close)
+            server.open()
+            server.publish(url_of(listener))
+            _serve_http(server, listener, signals, on_up)
+        except _Ended:
+            pass
+        finally:
+            # From here on a signal must not interrupt the closing.
+            if signals.first is None:
+                signals.first = 0
+    return signals.exit_code
+
+
+def _serve_http(
+    server: ClusterServer,
+    listener: socket.socket,
+    signals: _Signals,
+    on_up: Callable[[ClusterServer], None],
+) -> None:
+    http = _Server(
+        uvicorn.Config(
+            create_app(server),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        )
+    )
+
+    def end() -> None:
+        server.begin_close()
+        http.should_exit = True
+
+    signals.on_signal = end
+    on_up(server)
+    asyncio.run(http.serve([listener]))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises EnvironmentProblem, e.g. for a port in use."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(host, port, error) from error
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where this machine reaches the API."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1" if host == "0.0.0.0" else "::1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> EnvironmentProblem:
+    if error.errno == errno.EADDRINUSE:
+        return EnvironmentProblem(
+            f"port {port} of {host} is in use",
+            hint="choose another with --port, or 0 for a free one",
+        )
+    return EnvironmentProblem(f"cannot listen on {host}, port {port}: {error.strerror}")

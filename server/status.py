@@ -1,0 +1,57 @@
+"""`klamm status` as plain values: who leads, what waits, which brokers run, what cannot be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.real_cluster import RealCluster
+from server.broker_operations import BrokerOperations
+
+_NOTHING_KNOWN: dict[str, Any] = {
+    "partitions": 0,
+    "leaders": 0,
+    "under_replicated": 0,
+    "offline": 0,
+}
+
+
+def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[str, Any]:
+    """The cluster at one moment. ``controller`` is None while there is none.
+
+    ``live`` of a broker says what the controller believes; None without a controller.
+    """
+    status = cluster.status()
+    active = status["active_controller"]
+    controllers = {c["controller_id"]: c for c in status["controllers"]}
+    controller = controllers.get(active)
+    known = {broker["id"]: broker for broker in status["brokers"]}
+    believed = None if controller is None else {int(id_) for id_ in controller["live_brokers"]}
+    return {
+        "cluster_id": cluster.spec.cluster_id,
+        "run_id": cluster.spec.run_id,
+        "session_timeout_ms": cluster.spec.session_timeout_ms,
+        "zookeeper": {
+            "connect": cluster.connect_string,
+            "state": cluster.session_state.name,
+        },
+        "controller": controller,
+        "other_active_controllers": [
+            {"id": id_, "epoch": other["epoch"]}
+            for id_, other in controllers.items()
+            if other["is_active"] and id_ != active
+        ],
+        "brokers": [
+            {
+                "id": broker_id,
+                "rack": cluster.spec.racks.get(broker_id),
+                "state": operations.state_of(broker_id),
+                "live": None if believed is None else broker_id in believed,
+                "is_candidate": cluster.spec.is_candidate(broker_id),
+                "is_controller": broker_id == active,
+                "broker_epoch": known.get(broker_id, {}).get("broker_epoch"),
+                **{name: known.get(broker_id, _NOTHING_KNOWN)[name] for name in _NOTHING_KNOWN},
+            }
+            for broker_id in sorted(cluster.spec.broker_ids)
+        ],
+        "errors": cluster.errors,
+    }
