@@ -12,6 +12,7 @@ from zk.kazoo_store import KazooStore
 from zk.store import Store
 
 SESSION_TIMEOUT_MS = 30_000
+CONNECTION_TIMEOUT_MS = 10_000
 
 
 @contextmanager
@@ -20,7 +21,7 @@ def open_store(connect_string: str) -> Iterator[Store]:
 
     Raises UsageError for a malformed connect string, ZooKeeperUnavailable if nothing answers.
     """
-    store = KazooStore(KazooSession(connect_string, SESSION_TIMEOUT_MS))
+    store = KazooStore(KazooSession(connect_string, SESSION_TIMEOUT_MS, CONNECTION_TIMEOUT_MS))
     try:
         yield store
     finally:

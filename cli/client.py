@@ -1,0 +1,280 @@
+"""The HTTP client of commands: finds a running klamm and asks it.
+
+Finds it by --server, KLAMM_SERVER or the address file in the data directory. Prints nothing. It is
+also what ``--bootstrap-server`` of Kafka's tools means, until klamm speaks Kafka's protocol.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from admin.cluster_topics import Failure, NewPartitions, admin_error
+from admin.topic_text import TopicDescription
+from cluster import errors
+from cluster.api_errors import Errors
+from cluster.errors import EnvironmentProblem, KlammError, UsageError
+from cluster.requests import CreateTopicsRequest, CreateTopicsResponse
+from server.data_dir import (
+    ADDRESS_FILE,
+    DATA_DIR_VARIABLE,
+    ServerAddress,
+    default_data_dir,
+    read_address,
+)
+
+SERVER_VARIABLE: Final = "KLAMM_SERVER"
+TOKEN_VARIABLE: Final = "KLAMM_TOKEN"
+TIMEOUT_S: Final = 120.0
+_CONNECT_TIMEOUT_S: Final = 5.0
+_UP_HINT: Final = "klamm up --brokers 3 starts one"
+
+
+class ServerUnavailable(EnvironmentProblem):
+    """No klamm answers."""
+
+    retriable = True
+
+
+class Refused(KlammError):
+    """The server refused the request: a wrong Host, Origin or token."""
+
+
+class _ErrorBody(msgspec.Struct):
+    message: str
+    error: str = "KlammError"
+    code: str | None = None
+    hint: str | None = None
+
+
+class _ErrorAnswer(msgspec.Struct):
+    error: _ErrorBody
+
+
+class _TopicNames(msgspec.Struct):
+    topics: list[str]
+
+
+class _Descriptions(msgspec.Struct):
+    topics: list[TopicDescription]
+
+
+class _LiveBrokers(msgspec.Struct):
+    live: list[int]
+
+
+class _Failures(msgspec.Struct):
+    failures: dict[str, Failure]
+
+
+class ServerClient:
+    """One server's API; implements admin.cluster_topics.ClusterAdmin. One connection a request.
+
+    Every call raises ServerUnavailable if no klamm answers there, and the error that the server
+    answered with.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.url, self._is_tls, self._host, self._port = _parse_url(url)
+        self._token = token
+
+    # -- any request
+
+    def get(self, path: str) -> Any:
+        """Plain values of a GET."""
+        return msgspec.json.decode(self.request("GET", path))
+
+    def post(self, path: str, body: object = None) -> Any:
+        """Plain values of a POST."""
+        return msgspec.json.decode(self.request("POST", path, body))
+
+    def request(self, method: str, path: str, body: object = None) -> bytes:
+        """The answer as it came."""
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {"Accept": "application/json", "Connection": "close"}
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        with self._connected() as connection:
+            try:
+                connection.request(method, path, data, headers)
+                response = connection.getresponse()
+                answer = response.read()
+            except (http.client.HTTPException, ConnectionError) as error:
+                raise self._not_klamm(error) from error
+            except TimeoutError as error:
+                raise ServerUnavailable(
+                    f"{self.url} did not answer within {TIMEOUT_S:g} s"
+                ) from error
+        if response.status >= http.client.BAD_REQUEST:
+            raise self._error_of(answer)
+        return answer
+
+    # -- ClusterAdmin
+
+    def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Create topics through the controller."""
+        answer = self.request("POST", "/topics", request)
+        return msgspec.json.decode(answer, type=CreateTopicsResponse)
+
+    def list_topics(self) -> Sequence[str]:
+        """Names of all topics."""
+        return msgspec.json.decode(self.request("GET", "/topics"), type=_TopicNames).topics
+
+    def describe_topics(self, topics: Sequence[str]) -> Sequence[TopicDescription]:
+        """Topics and their partitions. Raises UnknownTopicOrPartition."""
+        answer = self.request("POST", "/topics/describe", {"topics": topics})
+        return msgspec.json.decode(answer, type=_Descriptions).topics
+
+    def live_broker_ids(self) -> Sequence[int]:
+        """The brokers that live."""
+        return msgspec.json.decode(self.request("GET", "/brokers"), type=_LiveBrokers).live
+
+    def create_partitions(
+        self, topics: Mapping[str, NewPartitions], timeout_ms: int
+    ) -> Mapping[str, Failure]:
+        """Add partitions; gives the topics that were refused."""
+        body = {"topics": topics, "timeout_ms": timeout_ms}
+        answer = self.request("POST", "/topics/partitions", body)
+        return msgspec.json.decode(answer, type=_Failures).failures
+
+    def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, Failure]:
+        """Delete topics; gives those that were refused."""
+        body = {"topics": topics, "timeout_ms": timeout_ms}
+        answer = self.request("POST", "/topics/delete", body)
+        return msgspec.json.decode(answer, type=_Failures).failures
+
+    # -- helpers
+
+    @contextmanager
+    def _connected(self) -> Iterator[http.client.HTTPConnection]:
+        kind = http.client.HTTPSConnection if self._is_tls else http.client.HTTPConnection
+        connection = kind(self._host, self._port, timeout=_CONNECT_TIMEOUT_S)
+        try:
+            try:
+                connection.connect()
+            except OSError as error:
+                raise ServerUnavailable(
+                    f"no klamm answers at {self.url}: {_reason(error)}", hint=_UP_HINT
+                ) from error
+            connection.sock.settimeout(TIMEOUT_S)
+            yield connection
+        finally:
+            connection.close()
+
+    def _not_klamm(self, error: Exception) -> ServerUnavailable:
+        return ServerUnavailable(
+            f"{self.url} does not answer as klamm does ({_reason(error)})",
+            hint="klamm's address is the HTTP one that klamm up prints; "
+            "Kafka's own protocol is not spoken yet",
+        )
+
+    def _error_of(self, answer: bytes) -> KlammError:
+        try:
+            body = msgspec.json.decode(answer, type=_ErrorAnswer).error
+        except msgspec.DecodeError as error:
+            return self._not_klamm(error)
+        if body.error == "Refused":
+            return Refused(body.message, hint=body.hint)
+        if body.code is not None:
+            failure = Failure(Errors[body.code], body.message)
+            answered = admin_error(failure)
+            answered.hint = body.hint
+            return answered
+        kind = getattr(errors, body.error, KlammError)
+        is_error = isinstance(kind, type) and issubclass(kind, KlammError)
+        return (kind if is_error else KlammError)(body.message, hint=body.hint)
+
+
+def find_server(
+    server: str | None, data_dir: Path | None, environ: Mapping[str, str] | None = None
+) -> ServerClient:
+    """The running klamm that a command is about.
+
+    ``server``: --server; ``data_dir``: --data-dir. Raises EnvironmentProblem, which names all
+    three ways, if none says where it is.
+    """
+    environ = os.environ if environ is None else environ
+    folder = data_dir or default_data_dir(environ)
+    named = server or environ.get(SERVER_VARIABLE)
+    if named:
+        return ServerClient(named, _token_for(named, folder, environ))
+    address = read_address(folder)
+    if address is None:
+        raise EnvironmentProblem(
+            f"no running klamm is known: --server is not given, {SERVER_VARIABLE} is not set, and "
+            f"there is no {folder / ADDRESS_FILE}",
+            hint=f"{_UP_HINT}; its data directory is --data-dir or {DATA_DIR_VARIABLE}",
+        )
+    if not _is_alive(address):
+        raise ServerUnavailable(
+            f"the klamm of {folder / ADDRESS_FILE} (process {address.pid}) has ended; "
+            f"--server is not given and {SERVER_VARIABLE} is not set",
+            hint=_UP_HINT,
+        )
+    return ServerClient(address.url, environ.get(TOKEN_VARIABLE) or address.token)
+
+
+def _token_for(url: str, folder: Path, environ: Mapping[str, str]) -> str | None:
+    """The token for a server that was named: never one that belongs to another."""
+    token = environ.get(TOKEN_VARIABLE)
+    if token:
+        return token
+    address = read_address(folder)
+    return address.token if address is not None and address.url == _parse_url(url)[0] else None
+
+
+def _is_alive(address: ServerAddress) -> bool:
+    try:
+        os.kill(address.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _parse_url(url: str) -> tuple[str, bool, str, int]:
+    """(url, whether TLS, host, port) of ``http://host:port`` or ``host:port``.
+
+    Raises UsageError.
+    """
+    first = url.split(",")[0].strip()
+    try:
+        parts = urlsplit(first if "://" in first else f"http://{first}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or parts.scheme not in ("http", "https") or parts.path.strip("/"):
+        raise UsageError(
+            f"'{url}' is no address of a klamm", hint="write host:port or http://host:port"
+        )
+    is_tls = parts.scheme == "https"
+    if port is None:
+        port = 443 if is_tls else 80
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown}:{port}", is_tls, host, port
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, socket.gaierror):
+        return "unknown host"
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def topic_path(topic: str) -> str:
+    """The API's path of a topic."""
+    return f"/topics/{quote(topic, safe='')}"

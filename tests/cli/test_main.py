@@ -1,0 +1,102 @@
+"""How `klamm` ends: words, hints and exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from cli import errors
+from cli.main import main
+from cluster.errors import KlammError, NotKlamm
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["nope"], "error: No such command 'nope'.\nhint: klamm --help shows what it takes\n"),
+        (["--nope"], "error: No such option: --nope\nhint: klamm --help shows what it takes\n"),
+        (
+            ["zk", "dump"],
+            "error: Missing option '--zookeeper'.\n"
+            "hint: klamm zk dump --help shows what it takes\n",
+        ),
+        (
+            ["placement", "assign", "--brokers", "0", "--partitions", "x", "--rf", "1"],
+            "error: Invalid value for '--partitions': Input should be a valid integer, "
+            "unable to parse string as an integer\n"
+            "hint: klamm placement assign --help shows what it takes\n",
+        ),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_a_hint(
+    args: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(args) == 2
+    assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize("args", [["--help"], ["zk", "dump", "--help"], ["placement", "--help"]])
+def test_help_is_on_standard_output(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(args) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("Usage: klamm")
+    assert printed.err == ""
+
+
+def test_no_command_shows_the_help_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "klamm placement assign --brokers 0-4" in printed.err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("klamm ")
+
+
+def fail(error: BaseException) -> int:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KlammError("a\nb"), 1, "error: a b\n"),
+        (NotKlamm("no", hint="go elsewhere"), 1, "error: no\nhint: go elsewhere\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (typer.Abort(), 130, ""),
+        (PermissionError(13, "Permission denied", "f"), 1, "error: [Errno 13] Permission denied"),
+    ],
+)
+def test_what_a_command_raises(
+    error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert errors.run(lambda: fail(error)) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(said)
+    assert bool(printed.err) is bool(said)
+
+
+def test_a_bug_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        errors.run(lambda: fail(ZeroDivisionError()))
+
+
+@pytest.mark.parametrize("partitions", ["1", "20000"])
+def test_a_reader_that_has_enough_hears_no_complaint(partitions: str) -> None:
+    line = f"placement assign --brokers 0-9 --rf 3 --partitions {partitions}".split()
+    with subprocess.Popen(
+        [sys.executable, "-m", "cli.main", *line],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 1
