@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zk.kazoo_wire import MAX_PAYLOAD_BYTES, Chroot, Multi
-from zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
+from zk.kazoo_wire import Chroot, Multi
+from zk.request_size import transaction_size
 from zk.store import Check, Create, Delete, SetData, WriteOp
 
 
@@ -22,7 +22,3 @@ from zk.store import Check, Create, Delete, SetData, WriteOp
 def test_sizes_are_those_of_the_requests(ops: list[WriteOp], chroot: str) -> None:
     payload = Multi(ops, Chroot(chroot)).payload
     assert transaction_size(ops, len(chroot)) == len(payload)
-
-
-def test_the_limit_is_the_same_for_every_store() -> None:
-    assert MAX_TRANSACTION_BYTES == MAX_PAYLOAD_BYTES
