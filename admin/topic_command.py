@@ -80,9 +80,8 @@ def run_topic_command(args: Sequence[str], services: Services) -> CommandResult:
             raise
         except KlammError as error:
             output.println(f"Error while executing topic command : {error.message}")
-            hint = f"hint: {error.hint}\n" if error.hint else ""
             report = _report(command.action, output, error, error.exit_code)
-            return CommandResult(output.text, hint, 1, report)
+            return CommandResult(output.text, "", 1, report)
     return CommandResult(output.text, "", 0, _report(command.action, output, None, 0))
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from admin.topics import new_topic_id
 from brokers.broker import Broker
 from brokers.config import broker_config
 from cluster import types
-from cluster.errors import SessionExpired, StoreError
+from cluster.errors import KlammError
 from cluster.protocols import Clock, Journal, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import Address, Message
@@ -133,7 +134,15 @@ def build_node(
     that it does not draw the same numbers again.
     """
     info = spec.broker_info(broker_id)
-    broker = Broker(info, broker_store, transport, clock, broker_config(spec.config))
+    broker = Broker(
+        info,
+        broker_store,
+        transport,
+        clock,
+        broker_config(spec.config),
+        # A topic id and a cluster id are written alike: a random UUID in base64.
+        spec.cluster_id or new_topic_id(JavaRandom(spec.seed)),
+    )
     if not spec.is_candidate(broker_id):
         return Node(broker=broker, controller=None)
     controller = KafkaController(
@@ -215,11 +224,11 @@ class BrokerActor(Actor):
                 self._retry = (now_ms + REGISTRATION_RETRY_MS, event)
             else:
                 self._tell_started(error)
-        except (StoreError, SessionExpired) as error:
+        except KlammError as error:
             self._tell_started(error)
         else:
             if self._node.controller is not None:
-                self._node.controller.startup()
+                self._node.controller.startup(self._node.broker.cluster_id)
             self._tell_started(None)
 
     def _tell_started(self, error: Exception | None) -> None:

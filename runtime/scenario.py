@@ -126,11 +126,18 @@ class ScenarioRunner:
 
         Raises UsageError for a step that the runner does not know.
         """
-        return [self._run_step(step["step"]) for step in self._scenario["steps"][:steps]]
+        return [self._run_step(recorded) for recorded in self._scenario["steps"][:steps]]
 
-    def _run_step(self, step: Json) -> StepRecord:
+    def _run_step(self, recorded: Json) -> StepRecord:
+        step = recorded["step"]
         tool = self._act(step)
-        until_met = [self._wait_for(condition) for condition in step.get("until", ())]
+        met = recorded.get("until_met", ())
+        until_met = [
+            self._wait_for(condition)
+            if came_about and not _was_passed(condition, recorded["tree"])
+            else self._holds(condition)
+            for condition, came_about in zip(step.get("until", ()), met, strict=True)
+        ]
         self._driver.settle()
         rows = self._driver.rows[self._rows_seen :]
         self._rows_seen += len(rows)
@@ -214,8 +221,7 @@ class ScenarioRunner:
                 raise UsageError(f"scenario condition {unknown} is not known")
 
     def _state(self, topic_partition: str) -> Json:
-        topic, _, partition = topic_partition.rpartition("-")
-        return self._read_json(f"/brokers/topics/{topic}/partitions/{partition}/state") or {}
+        return self._read_json(_state_path(topic_partition)) or {}
 
     # -- the tree
 
@@ -339,3 +345,16 @@ def _has_recorded_version(path: str) -> bool:
         or path.endswith("/state")
         or (path.startswith(("/brokers/topics/", "/config/topics/")) and path.count("/") == 3)
     )
+
+
+def _was_passed(condition: Json, tree_after: Json) -> bool:
+    """True if an ISR was waited for that had grown again when the step ended: a moment's state."""
+    return any(
+        sorted(tree_after[_state_path(tp)]["data"]["isr"]) != sorted(isr)
+        for tp, isr in condition.get("isr", {}).items()
+    )
+
+
+def _state_path(topic_partition: str) -> str:
+    topic, _, partition = topic_partition.rpartition("-")
+    return f"/brokers/topics/{topic}/partitions/{partition}/state"
