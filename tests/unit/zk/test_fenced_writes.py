@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.conformance.factories import ManualClock, ok
 from zk.fenced_writes import FencedWriter
 from zk.memory_store import MemoryServer, MemoryStore
 from zk.request_size import transaction_size
-from zk.store import Check, Create, Transaction, WriteOp
+from zk.store import Check, Create, ReadOp, Transaction, WriteOp
 
 
 class Recorder:
@@ -19,8 +21,12 @@ class Recorder:
         self.store = MemoryStore(server)
         self.transactions: list[Transaction] = []
         ok(self.store, Create("/controller_epoch", b"1"))
-        server.before_op = lambda session_id, op: self.transactions.append(op)  # type: ignore[arg-type]
+        server.before_op = self._record
         self._writer = FencedWriter(self.store, group_size, group_bytes)
+
+    def _record(self, session_id: int, op: ReadOp | Transaction) -> None:
+        if isinstance(op, Sequence):
+            self.transactions.append(op)
 
     def sizes(self, ops: list[WriteOp]) -> list[int]:
         """How many operations each transaction had, the fence left out."""
