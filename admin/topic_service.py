@@ -157,7 +157,7 @@ def show(topic: TopicDescription, shown: DescribeFilter, output: Output) -> None
                 "topic": topic.topic,
                 "topic_id": topic.topic_id,
                 "partition_count": len(topic.partitions),
-                "replication_factor": topic.partitions[0].replication_factor,
+                "replication_factor": topic.replication_factor,
                 "configs": dict(topic.configs),
                 "marked_for_deletion": topic.marked_for_deletion,
                 "partitions": [

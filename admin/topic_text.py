@@ -7,10 +7,13 @@ DescribeOptions.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import msgspec
 
 from admin.jopt import Options
+
+_ZERO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class Reassignment(msgspec.Struct, frozen=True):
@@ -75,7 +78,11 @@ class PartitionDescription(msgspec.Struct, frozen=True):
 
 
 class TopicDescription(msgspec.Struct, frozen=True):
-    """A topic and its partitions in order. ``configs`` are its overrides; ``topic_id`` may lack."""
+    """A topic and its partitions in order.
+
+    ``configs`` are those that are not the default, in the order in which they are shown.
+    ``topic_id`` None or the zero id: it has none.
+    """
 
     topic: str
     topic_id: str | None
@@ -84,13 +91,18 @@ class TopicDescription(msgspec.Struct, frozen=True):
     marked_for_deletion: bool = False
 
     @property
+    def replication_factor(self) -> int:
+        """That of its first partition; 0 if there is none."""
+        return self.partitions[0].replication_factor if self.partitions else 0
+
+    @property
     def text(self) -> str:
-        """Its line, with the newline. The topic has at least one partition."""
-        topic_id = f"\tTopicId: {self.topic_id}" if self.topic_id else ""
+        """Its line, with the newline."""
+        topic_id = f"\tTopicId: {self.topic_id}" if self.topic_id not in (None, _ZERO_ID) else ""
         configs = ",".join(f"{name}={value}" for name, value in self.configs.items())
         return (
             f"Topic: {self.topic}{topic_id}\tPartitionCount: {len(self.partitions)}"
-            f"\tReplicationFactor: {self.partitions[0].replication_factor}"
+            f"\tReplicationFactor: {self.replication_factor}"
             f"\tConfigs: {configs}{_marked(self.marked_for_deletion)}\n"
         )
 
