@@ -44,14 +44,15 @@ class Services(msgspec.Struct, frozen=True):
 class CommandResult(msgspec.Struct, frozen=True):
     """What a run of the tool said.
 
-    ``exit_code`` is Kafka's. ``report`` is the same for machines, with klamm's own exit code in
-    ``report["exit_code"]``.
+    ``exit_code`` is Kafka's. ``hint`` is klamm's own word on an error. ``report`` is the same for
+    machines, with klamm's own exit code in ``report["exit_code"]``.
     """
 
     stdout: str
     stderr: str
     exit_code: int
     report: dict[str, Any]
+    hint: str | None = None
 
 
 def run_topic_command(args: Sequence[str], services: Services) -> CommandResult:
@@ -81,7 +82,7 @@ def run_topic_command(args: Sequence[str], services: Services) -> CommandResult:
         except KlammError as error:
             output.println(f"Error while executing topic command : {error.message}")
             report = _report(command.action, output, error, error.exit_code)
-            return CommandResult(output.text, "", 1, report)
+            return CommandResult(output.text, "", 1, report, error.hint)
     return CommandResult(output.text, "", 0, _report(command.action, output, None, 0))
 
 

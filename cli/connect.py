@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from admin.cluster_topics import ClusterAdmin
-from cluster.errors import UsageError
+from cli.client import find_server
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.store import Store
@@ -28,9 +28,10 @@ def open_store(connect_string: str) -> Iterator[Store]:
         store.close()
 
 
-def open_cluster(address: str) -> AbstractContextManager[ClusterAdmin]:
-    """A running cluster of klamm's. Raises UsageError: clusters are not served over HTTP."""
-    raise UsageError(
-        f"--bootstrap-server {address}: no cluster is served at an address",
-        hint="use --zookeeper host:port/chroot",
-    )
+@contextmanager
+def open_cluster(address: str) -> Iterator[ClusterAdmin]:
+    """The running klamm at ``--bootstrap-server``, whose address is its HTTP one.
+
+    Raises UsageError for a malformed address; its calls raise ServerUnavailable if none answers.
+    """
+    yield find_server(address, None)

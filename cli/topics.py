@@ -106,6 +106,8 @@ def ask_before_write(client: KafkaZkClient) -> None:
 def _print(result: CommandResult) -> int:
     typer.echo(result.stdout, nl=False)
     typer.echo(result.stderr, nl=False, err=True)
+    if result.hint:
+        typer.echo(f"hint: {result.hint}", err=True)
     return result.exit_code
 
 

@@ -143,3 +143,10 @@ def test_no_zookeeper_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("error: no ZooKeeper answers at 127.0.0.1:1 within")
+
+
+def test_no_klamm_at_the_bootstrap_server(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topics", "--list", "--bootstrap-server", "127.0.0.1:1"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: no klamm answers at http://127.0.0.1:1: ")

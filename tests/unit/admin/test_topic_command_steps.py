@@ -35,7 +35,7 @@ def test_recorded_run(case: Case) -> None:
     server.after_op = record
     result = run_topic_command(["--zookeeper", "z:1", *case["args"]], services(server))
     assert masked(result.stdout).rstrip("\n") == case["stdout"]
-    assert result.stderr == case["stderr"] or result.stderr.startswith("hint: ")
+    assert result.stderr == case["stderr"]
     assert result.exit_code == case["rc"]
     expected = [[kind, masked(path), data] for kind, path, data in case["writes"]]
     assert writes == json.loads(masked(json.dumps(expected)))
