@@ -7,14 +7,15 @@ createTopics of ZkAdminManager.scala and DelayedCreatePartitions.scala, all of k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from admin.topics import new_topic_id, validate_topic_create
 from cluster.api_errors import Errors
-from cluster.errors import AdminError, ControllerMoved, KlammError
+from cluster.errors import AdminError, ControllerMoved, OperationTooBig
 from cluster.requests import (
     CreatableTopic,
     CreatableTopicResult,
@@ -27,13 +28,14 @@ from controller.events import ControllerEvent, CreateTopicsTimeout
 from placement.assign import Assignment, assign_replicas_to_brokers
 from placement.broker_metadata import BrokerMetadata
 from zk.store import Create, ResultCode, SetData, WriteOp
-from zk.znode_client import store_error
+from zk.znode_client import reason
 from zk.znodes import ConfigEntityZNode, TopicZNode
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
 
 UNSET: Final = -1
+UNKNOWN: Final = Errors.UNKNOWN_SERVER_ERROR
 DUPLICATE: Final = "Found multiple entries for this topic."
 
 
@@ -81,26 +83,22 @@ def process_create_topics(
     if not controller.is_active:
         controller.reply(message, not_controller(request))
         return
-    results: list[CreatableTopicResult] = []
-    waiting: dict[str, list[TopicPartition]] = {}
-    names = [topic.name for topic in request.topics]
-    existing = set(controller.zk.get_all_topics_in_cluster())
     try:
-        for topic in request.topics:
-            if names.count(topic.name) > 1:
-                results.append(_error(topic.name, Errors.INVALID_REQUEST, DUPLICATE))
-                continue
-            result, assignment = _create(controller, topic, existing, request.validate_only)
-            results.append(result)
-            if assignment and not request.validate_only:
-                waiting[topic.name] = [TopicPartition(topic.name, p) for p in assignment]
+        results, assignments = _validate(controller, request)
+        if not request.validate_only:
+            _write(controller, request, results, assignments)
     except ControllerMoved:
         controller.reply(message, not_controller(request))
         raise
     except Exception:
-        unknown = (CreatableTopicResult(name, Errors.UNKNOWN_SERVER_ERROR) for name in names)
+        unknown = (CreatableTopicResult(t.name, UNKNOWN) for t in request.topics)
         controller.reply(message, CreateTopicsResponse(tuple(unknown)))
         raise
+    waiting = {
+        name: [TopicPartition(name, partition) for partition in assignment]
+        for name, assignment in assignments.items()
+        if not request.validate_only
+    }
     pending = PendingCreation(message, tuple(results), waiting)
     if request.timeout_ms <= 0 or not waiting:
         _answer(controller, pending, set(waiting))
@@ -146,40 +144,36 @@ def _answer(controller: KafkaController, pending: PendingCreation, late: set[str
     controller.reply(pending.message, CreateTopicsResponse(results))
 
 
-def _error(name: str, error: Errors, text: str | None) -> CreatableTopicResult:
-    return CreatableTopicResult(name, error, text)
-
-
-def _create(
-    controller: KafkaController, topic: CreatableTopic, existing: set[str], validate_only: bool
-) -> tuple[CreatableTopicResult, Assignment]:
-    """Validate and write one topic: its result, and its assignment unless it was refused."""
-    try:
-        assignment = _assign(controller, topic)
-        validate_topic_create(topic.name, assignment, topic.configs, existing)
-    except AdminError as error:
-        controller.log.info(f"Error processing create topic request {topic.name}: {error}")
-        return _error(topic.name, error.code, error.message), {}
-    topic_id: str | None = None
-    if not validate_only:
-        topic_id = new_topic_id(controller.random)
+def _validate(
+    controller: KafkaController, request: CreateTopicsRequest
+) -> tuple[list[CreatableTopicResult], dict[str, Assignment]]:
+    """A result for every topic of the request, and the assignments of those that are sound."""
+    entries = Counter(topic.name for topic in request.topics)
+    existing = set(controller.zk.get_all_topics_in_cluster())
+    results: list[CreatableTopicResult] = []
+    assignments: dict[str, Assignment] = {}
+    for topic in request.topics:
+        name = topic.name
+        if entries[name] > 1:
+            results.append(CreatableTopicResult(name, Errors.INVALID_REQUEST, DUPLICATE))
+            continue
         try:
-            _write(controller, topic, assignment, topic_id)
-        except ControllerMoved:
-            raise
-        except TopicIsThere:
-            text = f"Topic '{topic.name}' already exists."
-            return _error(topic.name, Errors.TOPIC_ALREADY_EXISTS, text), {}
-        existing.add(topic.name)
-    replication_factor = len(assignment[min(assignment)])
-    created = CreatableTopicResult(
-        topic.name, Errors.NONE, None, topic_id, len(assignment), replication_factor
-    )
-    return created, assignment
-
-
-class TopicIsThere(KlammError):
-    """The topic's znode appeared between the validation and the write."""
+            assignment = _assign(controller, topic)
+            validate_topic_create(name, assignment, topic.configs, existing)
+        except AdminError as error:
+            controller.log.info(f"Error processing create topic request {name}: {error}")
+            results.append(CreatableTopicResult(name, error.code, error.message))
+            continue
+        existing.add(name)
+        assignments[name] = assignment
+        topic_id = None if request.validate_only else new_topic_id(controller.random)
+        replication_factor = len(assignment[min(assignment)])
+        results.append(
+            CreatableTopicResult(
+                name, Errors.NONE, None, topic_id, len(assignment), replication_factor
+            )
+        )
+    return results, assignments
 
 
 class RequestRefused(AdminError):
@@ -215,39 +209,72 @@ def _assign(controller: KafkaController, topic: CreatableTopic) -> Assignment:
 
 def _write(
     controller: KafkaController,
-    topic: CreatableTopic,
-    assignment: Mapping[int, tuple[int, ...]],
-    topic_id: str,
+    request: CreateTopicsRequest,
+    results: list[CreatableTopicResult],
+    assignments: dict[str, Assignment],
 ) -> None:
-    """The config, then the topic with its id, both fenced. Raises TopicIsThere."""
-    config_path = ConfigEntityZNode.path("topics", topic.name)
-    config = ConfigEntityZNode.encode(topic.configs)
-    if _fenced(controller, SetData(config_path, config)) is ResultCode.NONODE:
-        code = _fenced(controller, Create(config_path, config))
-        if code is not ResultCode.OK and code is not ResultCode.NODEEXISTS:
-            raise store_error(code, config_path)
-    path = TopicZNode.path(topic.name)
-    data = TopicZNode.encode(
+    """Write every sound topic: the configs, then the topics with their ids, each in a wave.
+
+    A topic that somebody else was faster to make gets its error and leaves ``assignments``.
+    """
+    configs = {
+        ConfigEntityZNode.path("topics", topic.name): ConfigEntityZNode.encode(topic.configs)
+        for topic in request.topics
+        if topic.name in assignments
+    }
+    set_codes = _fenced(controller, [SetData(path, data) for path, data in configs.items()])
+    absent = [
+        Create(path, data)
+        for (path, data), code in zip(configs.items(), set_codes, strict=True)
+        if code is ResultCode.NONODE
+    ]
+    _fenced(controller, absent)
+    sound = {r.name: i for i, r in enumerate(results) if r.name in assignments}
+    creates = [
+        Create(TopicZNode.path(name), _topic_data(name, results[i].topic_id, assignments[name]))
+        for name, i in sound.items()
+    ]
+    codes = _fenced(controller, creates)
+    for (name, i), create, code in zip(sound.items(), creates, codes, strict=True):
+        if code is ResultCode.NODEEXISTS and _is_ours(controller, create):
+            continue
+        if code is ResultCode.NODEEXISTS:
+            text = f"Topic '{name}' already exists."
+            results[i] = CreatableTopicResult(name, Errors.TOPIC_ALREADY_EXISTS, text)
+            del assignments[name]
+        elif code is not ResultCode.OK:
+            results[i] = CreatableTopicResult(name, UNKNOWN, reason(code, create.path))
+            del assignments[name]
+
+
+def _topic_data(name: str, topic_id: str | None, assignment: Assignment) -> bytes:
+    return TopicZNode.encode(
         topic_id,
         {
-            TopicPartition(topic.name, partition): ReplicaAssignment(tuple(replicas))
+            TopicPartition(name, partition): ReplicaAssignment(tuple(replicas))
             for partition, replicas in assignment.items()
         },
     )
-    code = _fenced(controller, Create(path, data))
-    if code is ResultCode.NODEEXISTS:
-        # The id in it is drawn at random: a znode with the same data is this very one.
-        found = controller.zk.get_data_and_stat(path)
-        if found is None or found[0] != data:
-            raise TopicIsThere(path)
-    elif code is not ResultCode.OK:
-        raise store_error(code, path)
 
 
-def _fenced(controller: KafkaController, op: WriteOp) -> ResultCode:
-    """Write one operation, again if its reply was lost."""
-    while True:
-        fence = controller.context.epoch_zk_version
-        code = controller.controller_zk.fenced_write([op], fence)[0].code
-        if code is not ResultCode.CONNECTIONLOSS:
-            return code
+def _is_ours(controller: KafkaController, create: Create) -> bool:
+    """True if the znode is what was to be created: the id in it was drawn at random."""
+    found = controller.zk.get_data_and_stat(create.path)
+    return found is not None and found[0] == create.data
+
+
+def _fenced(controller: KafkaController, ops: Sequence[WriteOp]) -> list[ResultCode]:
+    """Write in one wave; what lost its reply is written again. One that ZooKeeper would not take
+    for its size is not sent, and keeps no other from being written."""
+    fence = controller.context.epoch_zk_version
+    try:
+        codes = [result.code for result in controller.controller_zk.fenced_write(ops, fence)]
+    except OperationTooBig:
+        if len(ops) == 1:
+            return [ResultCode.MARSHALLINGERROR]
+        return [code for op in ops for code in _fenced(controller, [op])]
+    lost = [i for i, code in enumerate(codes) if code is ResultCode.CONNECTIONLOSS]
+    if lost:
+        for i, code in zip(lost, _fenced(controller, [ops[i] for i in lost]), strict=True):
+            codes[i] = code
+    return codes

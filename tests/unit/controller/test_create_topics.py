@@ -13,7 +13,8 @@ from cluster.requests import (
 )
 from cluster.types import LeaderAndIsr, TopicPartition
 from tests.unit.controller.cluster import Cluster
-from zk.store import SetData
+from zk.memory_store import LostReply
+from zk.store import Create, ReadOp, ReadResult, SetData, Transaction, TxnResult
 
 T0 = TopicPartition("t", 0)
 PLAIN = CreatableTopic("t", 2, 2)
@@ -182,6 +183,50 @@ def test_a_deposed_controller_makes_no_topic(cluster: Cluster) -> None:
     assert result.error is Errors.NOT_CONTROLLER
     assert not cluster.admin.get_all_topics_in_cluster()
     assert not cluster.admin.path_exists("/config/topics/t")
+
+
+def created(op: ReadOp | Transaction, path: str) -> bool:
+    """True if an operation is a transaction that creates ``path``."""
+    return isinstance(op, list) and any(isinstance(o, Create) and o.path == path for o in op)
+
+
+def test_a_lost_reply_makes_the_topic_once(cluster: Cluster) -> None:
+    lost: list[int] = []
+
+    def lose_once(session_id: int, op: ReadOp | Transaction, _: ReadResult | TxnResult) -> None:
+        if created(op, "/brokers/topics/t") and not lost:
+            lost.append(session_id)
+            raise LostReply
+
+    cluster.server.after_op = lose_once
+    (result,) = create(cluster, PLAIN)
+    assert lost
+    assert result.error is Errors.NONE
+    assert cluster.state(T0).leader_epoch == 0
+    assert cluster.topic_version("t") == 0
+    cluster.assert_nothing_failed()
+
+
+def test_whoever_was_faster_has_the_topic(cluster: Cluster) -> None:
+    def overtake(_: int, op: ReadOp | Transaction) -> None:
+        if created(op, "/brokers/topics/t"):
+            cluster.server.before_op = None
+            cluster.admin.create("/brokers/topics/t", b'{"version":3,"partitions":{"0":[1]}}')
+
+    cluster.server.before_op = overtake
+    taken, other = create(cluster, PLAIN, CreatableTopic("u", 1, 1))
+    assert (taken.error, taken.topic_id) == (Errors.TOPIC_ALREADY_EXISTS, None)
+    assert other.error is Errors.NONE
+    assert cluster.state(T0).isr == (1,)
+    cluster.assert_nothing_failed()
+
+
+def test_a_topic_too_big_for_zookeeper_leaves_the_others_alone(cluster: Cluster) -> None:
+    big, other = create(cluster, CreatableTopic("t", 120_000, 1), CreatableTopic("u", 1, 1))
+    assert big.error is Errors.UNKNOWN_SERVER_ERROR
+    assert other.error is Errors.NONE
+    assert cluster.admin.get_all_topics_in_cluster() == ["u"]
+    cluster.assert_nothing_failed()
 
 
 def test_a_wait_outlives_the_end_of_the_session(cluster: Cluster) -> None:
