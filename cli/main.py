@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from cli import errors, placement, topics, zk
+from cli import broker, controller, errors, journal, placement, status, topics, up, watch, zk
 
 _EXAMPLES = """
 \b
@@ -33,6 +33,12 @@ app = typer.Typer(
 app.add_typer(placement.app, name="placement")
 app.add_typer(zk.app, name="zk")
 app.command("topics", cls=topics.RawCommand)(topics.topics)
+app.command("up", epilog=up.EXAMPLES)(up.up)
+app.command("status", epilog=status.EXAMPLES)(status.status)
+app.add_typer(broker.app, name="broker")
+app.add_typer(controller.app, name="controller")
+app.add_typer(journal.app, name="journal")
+app.command("watch", epilog=watch.EXAMPLES)(watch.watch)
 
 
 def _show_version(wanted: bool) -> None:

@@ -20,6 +20,7 @@ import msgspec
 from admin.guard import RunInfo, check_may_run_in, create_marker
 from admin.topics import new_topic_id
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from cluster.quirks import NAMES
 from placement.draws import JavaRandom
 from runtime.clock import WallClock
 from runtime.journal import FileJournal
@@ -179,7 +180,7 @@ class ClusterServer:
             "controllers": config.controllers,
             "session_timeout_ms": config.session_timeout_ms,
             "config": config.config,
-            "quirks": config.quirks,
+            "quirks": [name for name, field in NAMES.items() if getattr(config.quirks, field)],
             "seed": config.seed,
         }
         return JournalRow(

@@ -1,0 +1,142 @@
+"""`klamm broker`: kill, start, stop, pause, resume and add brokers of a running cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cli.client import ServerClient, find_server
+from cli.options import AsJson, DataDirectory, Server, print_json
+
+app = typer.Typer(
+    help="Kill, start, stop, pause, resume and add brokers of a running cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    epilog="""
+\b
+Examples:
+  klamm broker kill 1
+  klamm broker start 1 --no-wait
+  klamm broker add --rack a
+""",
+)
+
+BrokerId = Annotated[int, typer.Argument(metavar="N", help="The broker's id.", min=0)]
+
+
+@app.callback()
+def broker() -> None:
+    """Kill, start, stop, pause, resume and add brokers of a running cluster."""
+
+
+@app.command()
+def add(
+    broker_id: Annotated[
+        int | None, typer.Argument(metavar="[N]", min=0, help="Its id. [default: the next one]")
+    ] = None,
+    rack: Annotated[str | None, typer.Option(help="Its rack.")] = None,
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: AsJson = False,
+) -> None:
+    """Add a broker and start it. It is no controller candidate."""
+    client = find_server(server, data_dir)
+    answer = client.post("/brokers", {"id": broker_id, "rack": rack})
+    _say(json, answer, f"broker {answer['id']} is registered")
+
+
+@app.command()
+def kill(
+    broker_id: BrokerId,
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: AsJson = False,
+) -> None:
+    """Kill a broker as kill -9 does: its session stays until ZooKeeper expires it."""
+    answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/kill")
+    timeout_ms = answer["session_timeout_ms"]
+    _say(
+        json,
+        answer,
+        f"broker {broker_id} is killed; ZooKeeper notices within about {timeout_ms} ms",
+    )
+
+
+@app.command()
+def stop(
+    broker_id: BrokerId,
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: AsJson = False,
+) -> None:
+    """Stop a broker: its session is closed, ZooKeeper notices at once."""
+    answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/stop")
+    _say(json, answer, f"broker {broker_id} is stopped")
+
+
+@app.command()
+def start(
+    broker_id: BrokerId,
+    no_wait: Annotated[
+        bool,
+        typer.Option("--no-wait", help="Fail as Kafka does while its former session lives."),
+    ] = False,
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: AsJson = False,
+) -> None:
+    """Start a broker again. While ZooKeeper holds its former session, waits until that is over."""
+    client = find_server(server, data_dir)
+    if not no_wait:
+        _announce_wait(client, broker_id)
+    answer = client.post(f"/brokers/{broker_id}/start", {"wait": not no_wait})
+    _say(json, answer, f"broker {broker_id} is registered (after {answer['took_ms']} ms)")
+
+
+@app.command()
+def pause(
+    broker_id: BrokerId,
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: AsJson = False,
+) -> None:
+    """Freeze a broker and its controller, heartbeats too, as a long garbage collection does."""
+    answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/pause")
+    timeout_ms = answer["session_timeout_ms"]
+    _say(
+        json,
+        answer,
+        f"broker {broker_id} is paused; after about {timeout_ms} ms its session expires",
+    )
+
+
+@app.command()
+def resume(
+    broker_id: BrokerId,
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: AsJson = False,
+) -> None:
+    """Let a paused broker go on where it was."""
+    answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/resume")
+    _say(json, answer, f"broker {broker_id} goes on")
+
+
+def _announce_wait(client: ServerClient, broker_id: int) -> None:
+    """Say why a start will take its time. On standard error: the answer may be JSON."""
+    broker: dict[str, Any] = client.get(f"/brokers/{broker_id}")
+    if broker["registered"] and broker["state"] not in ("running", "paused", "starting"):
+        typer.echo(
+            f"ZooKeeper still holds session {broker['session']} of broker {broker_id}: waiting "
+            f"until it expires (timeout {broker['session_timeout_ms']} ms)",
+            err=True,
+        )
+
+
+def _say(json: bool, answer: object, line: str) -> None:
+    if json:
+        print_json(answer)
+    else:
+        typer.echo(line)

@@ -1,0 +1,135 @@
+"""`klamm journal`: shows journal.jsonl, of a cluster that runs or of one that has ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import msgspec
+import typer
+
+from cli.client import SERVER_VARIABLE, ServerClient, find_server
+from cli.journal_text import EventNames, row_text
+from cli.options import DataDirectory, Server
+from cluster.errors import KlammError
+from server.data_dir import JOURNAL_FILE, default_data_dir
+from server.journal_tail import JournalPart, last_rows, rows_after
+
+FOLLOW_INTERVAL_S = 0.3
+
+app = typer.Typer(
+    help="Show what happened in a cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    epilog="""
+\b
+Examples:
+  klamm journal tail -n 50
+  klamm journal tail -f --json --data-dir ./rehearsal
+""",
+)
+
+
+class JournalSource(Protocol):
+    """A journal, read in parts."""
+
+    def last(self, count: int) -> JournalPart:
+        """The last rows."""
+        ...
+
+    def after(self, place: int) -> JournalPart:
+        """What follows a place."""
+        ...
+
+
+class FileSource:
+    """The journal in a data directory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def last(self, count: int) -> JournalPart:
+        """The last rows of the file."""
+        return last_rows(self._path, count)
+
+    def after(self, place: int) -> JournalPart:
+        """What was added behind a place."""
+        return rows_after(self._path, place)
+
+
+class _Page(msgspec.Struct):
+    rows: list[msgspec.Raw]
+    next: int
+
+
+class ServerSource:
+    """The journal of a running cluster, over HTTP."""
+
+    def __init__(self, client: ServerClient) -> None:
+        self._client = client
+
+    def last(self, count: int) -> JournalPart:
+        """The last rows."""
+        return self._page(f"/journal?last={count}")
+
+    def after(self, place: int) -> JournalPart:
+        """What was added behind a place."""
+        return self._page(f"/journal?after={place}")
+
+    def _page(self, path: str) -> JournalPart:
+        page = msgspec.json.decode(self._client.request("GET", path), type=_Page)
+        return JournalPart([bytes(row) for row in page.rows], page.next)
+
+
+@app.callback()
+def journal() -> None:
+    """Show what happened in a cluster."""
+
+
+@app.command()
+def tail(
+    count: Annotated[
+        int, typer.Option("-n", "--lines", min=0, max=10_000, help="How many rows.")
+    ] = 20,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as rows come.")] = False,
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the rows as they are.")] = False,
+) -> None:
+    """Print the last rows of the journal: of the server if one is named, else of the data
+    directory's file, which outlives its cluster."""
+    source = journal_source(server, data_dir, os.environ)
+    names = EventNames()
+    part = source.last(count)
+    while True:
+        for line in part.lines:
+            typer.echo(line.decode() if json else row_line(line, names))
+        if not follow:
+            return
+        if not part.lines:
+            time.sleep(FOLLOW_INTERVAL_S)
+        part = source.after(part.next)
+
+
+def journal_source(
+    server: str | None, data_dir: Path | None, environ: Mapping[str, str]
+) -> JournalSource:
+    """Where the journal is read. Raises EnvironmentProblem if there is none."""
+    path = (data_dir or default_data_dir(environ)) / JOURNAL_FILE
+    if not server and not environ.get(SERVER_VARIABLE) and path.exists():
+        return FileSource(path)
+    return ServerSource(find_server(server, data_dir, environ))
+
+
+def row_line(line: bytes, names: EventNames) -> str:
+    """A row as text. Raises KlammError for a line that is no row."""
+    try:
+        row = msgspec.json.decode(line)
+        names.see(row)
+        return row_text(row, names)
+    except (msgspec.DecodeError, KeyError, TypeError) as error:
+        raise KlammError(f"not a row of a journal: {line[:60]!r}") from error

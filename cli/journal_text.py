@@ -1,0 +1,109 @@
+"""A journal row as a line for people: what happened, and which event of the controller did it.
+
+Works on plain values, so that rows of other versions can be shown too.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from cluster.journal import Kind
+
+Row = Mapping[str, Any]
+
+_EVENTS_REMEMBERED: Final = 1_000
+_STRUCTURE: Final = frozenset({"partition_transition", "replica_transition"})
+
+
+class EventNames:
+    """Remembers the controller events of rows seen, by their numbers."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[tuple[int, int, int], str] = OrderedDict()
+
+    def see(self, row: Row) -> None:
+        """Remember the row's event, if it tells of one."""
+        if row["kind"] == Kind.EVENT:
+            key = (row["controller"], row["epoch"], row.get("event_id", 0))
+            self._names[key] = row.get("detail", "")
+            if len(self._names) > _EVENTS_REMEMBERED:
+                self._names.popitem(last=False)
+
+    def cause_of(self, row: Row) -> str:
+        """``#12 BrokerChange() after #7 ...``; empty if nothing is known."""
+        words = self._name(row, "event_id") if row["kind"] != Kind.EVENT else ""
+        before = self._name(row, "cause_id")
+        return f"{words} after {before}".strip() if before else words
+
+    def _name(self, row: Row, field: str) -> str:
+        number = row.get(field, 0)
+        if not number:
+            return ""
+        name = self._names.get((row["controller"], row["epoch"], number))
+        return f"#{number} {name}" if name else f"#{number}"
+
+
+def time_text(row: Row) -> str:
+    """Local time of day with milliseconds."""
+    return datetime.fromtimestamp(row["t_ms"] / 1000).strftime("%H:%M:%S.%f")[:-3]
+
+
+def who_text(row: Row) -> str:
+    """The controller and its epoch; empty for rows of nobody."""
+    return f"controller {row['controller']} epoch {row['epoch']}" if row["epoch"] else ""
+
+
+def what_text(row: Row) -> str:
+    """What happened."""
+    kind = row["kind"]
+    parts = [] if kind in _STRUCTURE else [kind.replace("_", " ")]
+    parts += [_subject(row), _change(row), _leadership(row)]
+    for field in ("detail", "outcome"):
+        if row.get(field):
+            parts.append(str(row[field]))
+    if kind == Kind.EVENT:
+        parts[0] = f"event #{row.get('event_id', 0)}"
+    return " ".join(part for part in parts if part)
+
+
+def row_text(row: Row, names: EventNames) -> str:
+    """One line: time, who, what, why."""
+    cause = names.cause_of(row)
+    why = f"  [{cause}]" if cause else ""
+    return f"{time_text(row)}  {who_text(row):24}  {what_text(row)}{why}"
+
+
+def _subject(row: Row) -> str:
+    topic = row.get("topic")
+    replica = row.get("replica", -1)
+    if topic is None:
+        return f"broker {replica}" if replica >= 0 else ""
+    partition = row.get("partition", -1)
+    name = topic if partition < 0 else f"{topic}-{partition}"
+    return f"{name} on {replica}" if replica >= 0 else name
+
+
+def _change(row: Row) -> str:
+    before, after = row.get("from"), row.get("to")
+    if before and after:
+        return f"{before} -> {after}"
+    return after or ""
+
+
+def _leadership(row: Row) -> str:
+    words = []
+    leader, before = row.get("leader"), row.get("prev_leader")
+    if leader is not None:
+        words.append(
+            f"leader {leader}" if before in (None, leader) else f"leader {before}->{leader}"
+        )
+    if row.get("isr") is not None:
+        words.append(f"isr {','.join(map(str, row['isr']))}")
+    if row.get("leader_epoch") is not None:
+        words.append(f"epoch {row['leader_epoch']}")
+    if row.get("election"):
+        words.append(str(row["election"]))
+    return f"({', '.join(words)})" if words else ""

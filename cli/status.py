@@ -1,0 +1,98 @@
+"""`klamm status`: one look at a running cluster. Asks and prints only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from cli.client import find_server
+from cli.options import AsJson, DataDirectory, Server, print_json, table_lines
+
+EXAMPLES = """
+\b
+Examples:
+  klamm status
+  klamm status --json --server localhost:8282
+"""
+
+
+def status(
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: AsJson = False,
+) -> None:
+    """Show controller, brokers, counts of states and what cannot be read."""
+    values = find_server(server, data_dir).get("/status")
+    if json:
+        print_json(values)
+        return
+    for line in status_lines(values):
+        typer.echo(line)
+
+
+def status_lines(values: Mapping[str, Any]) -> list[str]:
+    """The status as text."""
+    zookeeper = values["zookeeper"]
+    own = ", its own" if zookeeper["embedded"] else ""
+    lines = [
+        f"Cluster:     {values['cluster_id']} at {values['url']}, data in {values['data_dir']}",
+        f"ZooKeeper:   {zookeeper['connect']} ({zookeeper['state'].lower()}{own})",
+    ]
+    lines += controller_lines(values["controller"])
+    for other in values["other_active_controllers"]:
+        lines.append(f"             broker {other['id']} also acts, with epoch {other['epoch']}")
+    lines += ["", *broker_lines(values["brokers"])]
+    malformed = {} if values["controller"] is None else values["controller"]["malformed"]
+    if malformed:
+        lines += ["", "Malformed znodes, left alone:"]
+        lines += [f"  {path}: {reason}" for path, reason in malformed.items()]
+    if values["errors"]:
+        lines += ["", "Errors inside klamm:", *(f"  {error}" for error in values["errors"])]
+    return lines
+
+
+def controller_lines(controller: Mapping[str, Any] | None) -> list[str]:
+    """What the controller knows."""
+    if controller is None:
+        return ["Controller:  none"]
+    waiting = controller["requests_waiting"]
+    requests = sum(waiting.values())
+    return [
+        f"Controller:  broker {controller['controller_id']}, epoch {controller['epoch']}, "
+        f"{controller['state']}",
+        f"Waiting:     {controller['event_queue_size']} events, {requests} requests",
+        f"Topics:      {controller['topics']}",
+        f"Partitions:  {counts(controller['partitions'])}",
+        f"Replicas:    {counts(controller['replicas'])}",
+        f"Offline:     {controller['offline_partitions']} partitions; "
+        f"{controller['preferred_replica_imbalance']} not led by their preferred replica",
+    ]
+
+
+def broker_lines(brokers: list[dict[str, Any]]) -> list[str]:
+    """A table of brokers."""
+    heading = ("Broker", "Rack", "State", "Live", "Role", "Partitions", "Leads", "Under-replicated")
+    rows: list[tuple[object, ...]] = [heading]
+    for broker in brokers:
+        live = {True: "yes", False: "no", None: "?"}[broker["live"]]
+        role = "candidate" if broker["is_candidate"] else "-"
+        rows.append(
+            (
+                broker["id"],
+                broker["rack"] or "-",
+                broker["state"],
+                live,
+                "controller" if broker["is_controller"] else role,
+                broker["partitions"],
+                broker["leaders"],
+                broker["under_replicated"],
+            )
+        )
+    return table_lines(rows)
+
+
+def counts(by_state: Mapping[str, int]) -> str:
+    """Counts of states as ``12 OnlinePartition, 1 OfflinePartition``."""
+    return ", ".join(f"{count} {state}" for state, count in by_state.items()) or "none"

@@ -1,0 +1,188 @@
+"""`klamm up`: a cluster in the foreground. Parses, says what is going on; server/ does it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.status import Status
+
+from cli.client import TOKEN_VARIABLE
+from cluster.errors import KlammError, UsageError
+from cluster.quirks import parse_quirks
+from server.cluster_server import ClusterServer
+from server.config import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    DEFAULT_SESSION_TIMEOUT_MS,
+    ServerConfig,
+)
+from server.data_dir import default_data_dir
+from server.serve import serve
+
+EXAMPLES = """
+\b
+Examples:
+  klamm up --brokers 3
+  klamm up --brokers 6 --racks a,b,c --controllers 3 --data-dir ./rehearsal
+  klamm up --brokers 3 --zookeeper localhost:2181/klamm --session-timeout-ms 6000
+  klamm up --brokers 3 --quirks 2.8.2 --config num.partitions=3 --port 0
+"""
+
+
+def up(
+    brokers: Annotated[int, typer.Option(help="How many brokers; their ids are 0, 1, ...")],
+    racks: Annotated[
+        str | None, typer.Option(help="Racks a,b,c, dealt to the brokers in turn.")
+    ] = None,
+    controllers: Annotated[
+        int | None,
+        typer.Option(help="How many brokers are controller candidates. [default: all, at most 5]"),
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not one of its own."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where journal, logs and ZooKeeper's data go. [default: KLAMM_DATA_DIR, ~/.klamm]"
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A broker config by Kafka's name; repeatable."),
+    ] = None,
+    session_timeout_ms: Annotated[
+        int, typer.Option(help="How long ZooKeeper keeps the session of a dead broker.")
+    ] = DEFAULT_SESSION_TIMEOUT_MS,
+    port: Annotated[int, typer.Option(help="Port of the HTTP API; 0: a free one.")] = DEFAULT_PORT,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any but loopback requires a token.")
+    ] = DEFAULT_HOST,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar=TOKEN_VARIABLE, help="What clients must show as a bearer token."),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name by which clients may call; repeatable."),
+    ] = None,
+    state_change_level: Annotated[
+        str, typer.Option(metavar="TRACE|INFO", help="How much state-change.log says.")
+    ] = "TRACE",
+    quirks: Annotated[
+        str | None,
+        typer.Option(metavar="2.8.2|KAFKA-N,..", help="Be wrong where Kafka 2.8.2 is wrong."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of placements and topic ids. [default: drawn]")
+    ] = None,
+) -> None:
+    """Run a cluster of simulated brokers with real controllers over a real ZooKeeper, in the
+    foreground, until Ctrl-C. Its HTTP API is for this machine alone unless --host says so."""
+    server_config = ServerConfig(
+        brokers=brokers,
+        racks=tuple(_words(racks)),
+        controllers=controllers,
+        zookeeper=zookeeper,
+        data_dir=data_dir or default_data_dir(os.environ),
+        config=parse_configs(config or ()),
+        session_timeout_ms=session_timeout_ms,
+        host=host,
+        port=port,
+        token=token or None,
+        allowed_hosts=tuple(allowed_host or ()),
+        state_change_level=state_change_level.upper(),
+        quirks=parse_quirks(_words(quirks)),
+        seed=seed,
+    )
+    progress = Progress(Console(file=sys.stdout, highlight=False))
+    try:
+        code = serve(server_config, progress.say, progress.on_up)
+    except KlammError:
+        progress.stop()
+        raise
+    progress.stop()
+    typer.echo("klamm has ended")
+    raise typer.Exit(code)
+
+
+def parse_configs(words: Iterable[str]) -> dict[str, str]:
+    """{name: value} of ``name=value`` words. Raises UsageError for another form or a repetition."""
+    configs: dict[str, str] = {}
+    for word in words:
+        name, separator, value = word.partition("=")
+        if not separator or not name.strip():
+            raise UsageError(f"--config {word}", hint="write --config name=value")
+        if name.strip() in configs:
+            raise UsageError(f"--config {name.strip()} is given twice")
+        configs[name.strip()] = value.strip()
+    return configs
+
+
+class Progress:
+    """Says what is going on: on a terminal with a spinner, otherwise in plain lines."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status: Status | None = None
+
+    def say(self, line: str) -> None:
+        """One more step is done."""
+        if not self._console.is_terminal:
+            typer.echo(line)
+            return
+        if self._status is None:
+            self._status = self._console.status("")
+            self._status.start()
+        self._status.update(line)
+        self._console.print(line, markup=False)
+
+    def on_up(self, server: ClusterServer) -> None:
+        """Everything runs."""
+        self.stop()
+        path = server.data_dir.path
+        _log_to(server)
+        self.say_plainly(f"Journal and logs: {path}")
+        self.say_plainly(f"klamm is up: {server.url}")
+        if self._console.is_terminal:
+            self.say_plainly("In another terminal: klamm status, klamm watch. Ctrl-C ends it.")
+
+    def say_plainly(self, line: str) -> None:
+        """A line without a spinner."""
+        typer.echo(line)
+        sys.stdout.flush()
+
+    def stop(self) -> None:
+        """No spinner from now on."""
+        status, self._status = self._status, None
+        if status is not None:
+            status.stop()
+
+
+class _OneLine(logging.Formatter):
+    """A warning for the terminal: no traceback, that is in the file."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else None
+        behind = f": {error!r}" if error is not None else ""
+        return f"{record.levelname.lower()}: {record.getMessage()}{behind}"
+
+
+def _log_to(server: ClusterServer) -> None:
+    file = logging.FileHandler(server.data_dir.own_log, delay=True)
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    terminal = logging.StreamHandler()
+    terminal.setFormatter(_OneLine())
+    logging.basicConfig(level=logging.WARNING, handlers=[file, terminal])
+
+
+def _words(text: str | None) -> list[str]:
+    return [] if text is None else [word.strip() for word in text.split(",")]
