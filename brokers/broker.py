@@ -44,7 +44,8 @@ from zk.znodes import BrokerInfo
 class Broker:
     """A broker of the cluster. ``broker_epoch`` is the czxid of its registration, -1 before it.
 
-    Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
+    ``proposed_cluster_id`` becomes the cluster's id if it has none yet; ``cluster_id`` is what it
+    is, None before ``startup``. Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class Broker:
         transport: Transport,
         clock: Clock,
         config: BrokerConfig | None = None,
+        proposed_cluster_id: str | None = None,
     ) -> None:
         config = config or BrokerConfig()
         self.info = info
         self.config = config
         self.address = Address("broker", info.id)
         self.broker_epoch = NO_BROKER_EPOCH
+        self.cluster_id: str | None = None
         self.metadata_cache = MetadataCache()
         self.alter_isr_manager = AlterIsrManager(info.id, config, self.metadata_cache, self._send)
         self.fetchers = ReplicaFetcherManager(info.id, config, self._send)
@@ -74,17 +77,23 @@ class Broker:
         self._zk = KafkaZkClient(store)
         self._transport = transport
         self._clock = clock
+        self._proposed_cluster_id = proposed_cluster_id
         self._correlation_id = 0
         self._propose_at_ms: float | None = None
 
     # -- registration
 
     def startup(self) -> int:
-        """Make the top-level znodes and register; returns the broker epoch.
+        """Make the top-level znodes and the cluster's id, register; returns the broker epoch.
 
-        Raises NodeExists while another session holds the id, e.g. that of a broker just killed.
+        Raises NodeExists while another session holds the id, e.g. that of a broker just killed,
+        and MalformedZNode if the cluster's id cannot be read.
         """
         self._zk.create_top_level_paths()
+        if self._proposed_cluster_id is not None:
+            self.cluster_id = self._zk.create_or_get_cluster_id(self._proposed_cluster_id)
+        else:
+            self.cluster_id = self._zk.get_cluster_id()
         return self._register()
 
     def on_session_expired(self) -> int:

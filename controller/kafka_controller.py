@@ -138,8 +138,10 @@ class KafkaController:
 
     # From outside: enqueue only
 
-    def startup(self) -> None:
-        """Begin to be a candidate. The broker is registered already."""
+    def startup(self, cluster_id: str | None = None) -> None:
+        """Begin to be a candidate. The broker is registered already, and told ``cluster_id``."""
+        if cluster_id is not None:
+            self.recorder.cluster_id = cluster_id
         self.store.add_listener(self.on_store_event)
         self.events.put(Startup())
 

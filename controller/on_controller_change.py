@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controller.election import elect, maybe_resign
+from controller.election import NO_CONTROLLER, elect, maybe_resign
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -18,8 +18,14 @@ def process_startup(controller: KafkaController) -> None:
 
 
 def process_controller_change(controller: KafkaController) -> None:
-    """/controller was created or changed: resign if it is another's."""
+    """/controller was created or changed: resign if it is another's.
+
+    It may be gone again, deleted before this broker watched it: then no other event tells, and
+    2.8.2 has no controller until somebody creates one.
+    """
     maybe_resign(controller)
+    if controller.active_controller_id == NO_CONTROLLER:
+        elect(controller)
 
 
 def process_reelect(controller: KafkaController) -> None:

@@ -28,11 +28,13 @@ _NEVER: _Key = (0, 0)
 
 
 class Recorder:
-    """Writes rows of one controller. ``event_id`` and ``cause_id`` are set for every event."""
+    """Writes rows of one controller. ``event_id`` and ``cause_id`` are set for every event,
+    ``cluster_id`` once it is known."""
 
     def __init__(self, config: ControllerConfig, clock: Clock, journal: Journal) -> None:
         self.event_id = 0
         self.cause_id = 0
+        self.cluster_id = config.cluster_id
         self._config = config
         self._clock = clock
         self._journal = journal
@@ -156,7 +158,8 @@ class Recorder:
 
     def replica_changes(self, replica_id: int, changes: Iterable[ReplicaMoves]) -> None:
         """Replicas of one broker that changed their state, or were put into the same again."""
-        config, event_id, cause_id, epoch = self._config, self.event_id, self.cause_id, self._epoch
+        config, cluster_id = self._config, self.cluster_id
+        event_id, cause_id, epoch = self.event_id, self.cause_id, self._epoch
         now_ms, seq = self._clock.now_ms(), self._seq
         keys = self._replicas.setdefault(replica_id, {})
         after: dict[int, _Key] = {}
@@ -179,7 +182,7 @@ class Recorder:
                         controller=config.broker_id,
                         epoch=epoch,
                         kind=kind,
-                        cluster_id=config.cluster_id,
+                        cluster_id=cluster_id,
                         event_id=event_id,
                         cause_id=cause_id,
                         topic=tp[0],
@@ -282,7 +285,7 @@ class Recorder:
             controller=self._config.broker_id,
             epoch=self._epoch,
             kind=kind.value,
-            cluster_id=self._config.cluster_id,
+            cluster_id=self.cluster_id,
             event_id=self.event_id,
             cause_id=self.cause_id,
             **fields,

@@ -62,11 +62,17 @@ class Network:
             self._queue.append(message)
 
     def add(
-        self, broker_id: int, config: BrokerConfig | None = None, broker_epoch: int = -1
+        self,
+        broker_id: int,
+        config: BrokerConfig | None = None,
+        broker_epoch: int = -1,
+        proposed_cluster_id: str | None = None,
     ) -> Broker:
         """A new broker that has not registered; it replaces one with the same id."""
         store = self.stores[broker_id] = MemoryStore(self.zookeeper, 6000)
-        broker = Broker(registered(broker_id), store, self, self.clock, config)
+        broker = Broker(
+            registered(broker_id), store, self, self.clock, config, proposed_cluster_id
+        )
         broker.on_registered(broker_epoch)
         self.brokers[broker_id] = broker
         return broker

@@ -38,6 +38,19 @@ def test_startup_makes_the_top_level_znodes_and_registers() -> None:
     assert client.path_exists("/admin/delete_topics")
 
 
+def test_the_first_broker_gives_the_cluster_its_id_and_the_others_take_it() -> None:
+    network = Network()
+    first, second = network.add(1, proposed_cluster_id="one"), network.add(2, None, -1, "two")
+    assert first.cluster_id is None
+    for broker in (first, second):
+        broker.startup()
+        assert broker.cluster_id == "one"
+    store = MemoryStore(network.zookeeper, 6000)
+    ids, path = store.read([Exists("/cluster/id"), Exists("/brokers/ids/1")])
+    assert ids.stat is not None and path.stat is not None
+    assert ids.stat.czxid < path.stat.czxid
+
+
 def test_an_id_that_another_session_holds_is_refused_in_kafkas_words() -> None:
     network = Network()
     first = network.add(1).startup()

@@ -64,6 +64,15 @@ def test_a_quiet_move_writes_no_partition(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
+def test_a_controller_that_went_before_anybody_watched_it_is_replaced(cluster: Cluster) -> None:
+    cluster.paused.add(0)
+    cluster.admin.set_data(ControllerZNode.path, ControllerZNode.encode(0, 1))
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    assert cluster.active_among(1, 2)
+    assert cluster.admin.get_controller_epoch() == (2, 2)
+
+
 def test_brokers_hear_first_who_lives_then_everything(cluster: Cluster) -> None:
     cluster.create_topic("t", (0, 1, 2), (1, 2, 0))
     cluster.forget()
