@@ -8,7 +8,8 @@ from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Names of a broker's threads, cut by the kernel to 15 characters, and what they work for.
+# Names of a broker's or of klamm's threads, cut by the kernel to 15 characters, and what they work
+# for.
 _THREAD_GROUPS = (
     ("controller-even", "controller_event_thread"),
     ("Controller-", "request_send_threads"),
@@ -20,6 +21,9 @@ _THREAD_GROUPS = (
     ("G1 ", "gc"),
     ("GC Thread", "gc"),
     ("VM Thread", "gc"),
+    ("klamm-event", "controller_event_thread"),
+    ("klamm-brokers", "brokers"),
+    ("klamm-zk", "zookeeper_client"),
 )
 
 
@@ -37,7 +41,7 @@ def host_cpu_s() -> float:
 
 
 def thread_cpu_s(pid: int) -> dict[str, float]:
-    """Seconds of a broker's threads, by what they work for."""
+    """Seconds of a controller's threads, by what they work for."""
     groups: defaultdict[str, float] = defaultdict(float)
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:

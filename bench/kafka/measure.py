@@ -1,6 +1,6 @@
 """Times one job of the controller, from the action to the last thing that came of it.
 
-It looks from outside only: at what the fake brokers answered, what ZooKeeper stamped on the state
+It looks from outside only: at what the brokers answered, what ZooKeeper stamped on the state
 znodes, and /proc. It must not know one job from another.
 """
 
@@ -19,7 +19,6 @@ from bench.kafka.scenarios import Partition
 from bench.kafka.zookeeper import Gone, State
 from cluster.errors import EnvironmentProblem
 
-PRODUCT = "kafka-2.8.2"
 SAMPLE_INTERVAL_S = 0.2
 REST_BEFORE_S = 1.0
 QUIET_S = 2.0
@@ -30,6 +29,8 @@ LIMIT_S = 600.0
 STAMP_SLACK_S = 0.05
 MIN_THREAD_CPU_S = 0.05
 MAX_BAD_SHOWN = 3
+# Not every product's requests have a size.
+_COUNTS = ("requests", "partitions", "bytes")
 
 Stats = dict[str, Any]
 States = Mapping[Partition, State | None]
@@ -84,7 +85,7 @@ class _Watched:
 def measure(peer: Peer, job: Job) -> dict[str, Any]:
     """Do a job and return its figures (README.md names them)."""
     time.sleep(REST_BEFORE_S)
-    peer.fakes.ask("reset")
+    peer.brokers.ask("reset")
     log = peer.controller.controller_log
     offset = log.stat().st_size
     before = peer.client.counters()
@@ -108,7 +109,7 @@ def measure(peer: Peer, job: Job) -> dict[str, Any]:
         "zookeeper_fsyncs": int(_grown("zk_cnt_fsynctime", before, after)),
         "zookeeper_fsync_ms": int(_grown("zk_sum_fsynctime", before, after)),
         "requests": {
-            api: {name: count[name] for name in ("requests", "partitions", "bytes")}
+            api: {name: count[name] for name in _COUNTS if name in count}
             for api, count in watched.stats["requests"].items()
             if count["requests"]
         },
@@ -116,8 +117,10 @@ def measure(peer: Peer, job: Job) -> dict[str, Any]:
         "timed_out": watched.timed_out,
         "resident_controller_mb": resident_mb(peer.controller.pid),
     }
+    if "store" in watched.stats:
+        result["store"] = watched.stats["store"]
     result |= election_times_s(log, offset, started.at_s)
-    return result | dict(started.details)
+    return result | dict(started.details) | peer.applied()
 
 
 def _watch(peer: Peer, job: Job, started: Started, watched: _Watched) -> None:
@@ -125,7 +128,7 @@ def _watch(peer: Peer, job: Job, started: Started, watched: _Watched) -> None:
     while True:
         time.sleep(SAMPLE_INTERVAL_S)
         watched.samples.append(_sample(peer))
-        watched.stats = peer.fakes.ask("stats")
+        watched.stats = peer.brokers.ask("stats")
         now_s = time.time()
         new_zxid = peer.client.zxid()
         if new_zxid != zxid:
@@ -151,8 +154,9 @@ def _is_idle(samples: Sequence[_Sample]) -> bool:
 
 def _identity(peer: Peer, job: Job, started: Started) -> dict[str, Any]:
     return {
-        "product": PRODUCT,
+        "product": peer.product,
         "step": job.step,
+        "started_at_s": round(started.at_s, 4),
         "at": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started.at_s)),
         "partitions": peer.options.partitions,
         "partitions_per_topic": peer.options.partitions_per_topic,
@@ -191,15 +195,9 @@ def _ends(
 
 
 def _sample(peer: Peer) -> _Sample:
-    pid = peer.controller.pid
-    cpu_s = {
-        "controller": process_cpu_s(pid),
-        "zookeeper": process_cpu_s(peer.zookeeper_pid),
-        "fakes": process_cpu_s(peer.fakes.pid),
-        "bench": sum(os.times()[:2]),
-        "host": host_cpu_s(),
-    }
-    return _Sample(time.time(), cpu_s, thread_cpu_s(pid))
+    cpu_s = {name: process_cpu_s(pid) for name, pid in peer.pids().items()}
+    cpu_s |= {"bench": sum(os.times()[:2]), "host": host_cpu_s()}
+    return _Sample(time.time(), cpu_s, thread_cpu_s(peer.controller.pid))
 
 
 def _cpu(samples: Sequence[_Sample], end_s: float) -> dict[str, Any]:

@@ -120,35 +120,26 @@ class RealController:
         self._supervisor.wait(STOP_TIMEOUT_S)
 
 
-class FakeBrokers:
-    """The brokers that host the partitions: they answer every request at once (fake/*.java).
+class AskedProcess:
+    """A process that answers one line of JSON to each line it is sent, and one when it is ready.
 
-    ``with FakeBrokers(5, first_port, connect, folder) as fakes: fakes.ask("drop 2")``. They end
-    with the process that started them. Raises EnvironmentProblem when they do not start.
+    ``with AskedProcess("fake brokers", command, log) as process: process.ask("stats")``. It ends
+    with the process that started it. Raises EnvironmentProblem when it does not start.
     """
 
-    def __init__(self, count: int, first_port: int, connect: str, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        libs = require_kafka_libs()
-        classes = _compile(libs, folder / "classes")
-        self.log_path = folder / "fakes.log"
-        arguments = [connect, str(FIRST_BROKER), str(count), str(first_port)]
-        command = [
-            str(find_java().executable),
-            f"-Xmx{FAKES_HEAP_MB}m",
-            "-XX:+UseSerialGC",
-            "-cp",
-            f"{classes}:{libs}/*",
-            "fake.FakeBrokers",
-            *arguments,
-        ]
-        with self.log_path.open("wb") as log:
+    def __init__(
+        self, name: str, command: Sequence[str], log_path: Path, cwd: Path | None = None
+    ) -> None:
+        self._name = name
+        self.log_path = log_path
+        with log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                cwd=cwd,
                 start_new_session=True,
             )
         self.pid = self._process.pid
@@ -157,37 +148,65 @@ class FakeBrokers:
         try:
             self._read("start")
         except BaseException:
-            self._close()
+            self.kill()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
+        self.kill()
 
     def ask(self, command: str) -> dict[str, Any]:
         """Send one command and return its answer. Raises EnvironmentProblem when it failed."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
+        # If it is gone, the missing answer says so.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{command}\n")
+            self._process.stdin.flush()
         return self._read(command)
 
     def _read(self, command: str) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"failed": "they ended"}
+        answer: dict[str, Any] = json.loads(line) if line else {"failed": "it ended"}
         if "failed" in answer:
             raise EnvironmentProblem(
-                f"fake brokers, {command}: {answer['failed']}", hint=f"see {self.log_path}"
+                f"{self._name}, {command}: {answer['failed']}", hint=f"see {self.log_path}"
             )
         return answer
 
-    def _close(self) -> None:
+    def kill(self) -> None:
+        """As kill -9; may be called twice."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.stdout.close()
+
+
+class FakeBrokers(AskedProcess):
+    """The brokers that host the partitions: they answer every request at once (fake/*.java).
+
+    ``with FakeBrokers(5, first_port, connect, folder) as fakes: fakes.ask("drop 2")``.
+    """
+
+    def __init__(self, count: int, first_port: int, connect: str, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        libs = require_kafka_libs()
+        classes = _compile(libs, folder / "classes")
+        command = [
+            str(find_java().executable),
+            f"-Xmx{FAKES_HEAP_MB}m",
+            "-XX:+UseSerialGC",
+            "-cp",
+            f"{classes}:{libs}/*",
+            "fake.FakeBrokers",
+            connect,
+            str(FIRST_BROKER),
+            str(count),
+            str(first_port),
+        ]
+        super().__init__("fake brokers", command, folder / "fakes.log")
 
 
 def free_ports(count: int) -> int:

@@ -23,6 +23,7 @@ VICTIM = FIRST_BROKER + 1
 MAX_ZNODE_BYTES = 1_000_000
 STANDBY_SETTLE_S = 8.0
 NO_LEADER = -1
+CONTROLLER = "/controller"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
 REASSIGNMENT = "/admin/reassign_partitions"
 TOPIC_DELETION = "/admin/delete_topics"
@@ -55,7 +56,7 @@ def failover(peer: Peer, _: int | None) -> Result:
 
     def act() -> Started:
         at_s = time.time()
-        peer.client.kazoo.delete("/controller")
+        peer.client.kazoo.delete(CONTROLLER)
         return Started(at_s)
 
     return _failover(peer, "failover", act)
@@ -74,7 +75,7 @@ def failover_standby(peer: Peer, _: int | None) -> Result:
         old.kill()
         peer.client.kazoo.delete(f"/brokers/ids/{old.broker_id}")
         at_s = time.time()
-        peer.client.kazoo.delete("/controller")
+        peer.client.kazoo.delete(CONTROLLER)
         return Started(at_s)
 
     return _failover(peer, "failover_standby", act)
@@ -84,19 +85,27 @@ def _failover(peer: Peer, step: str, act: Callable[[], Started]) -> Result:
     partitions = peer.partitions
     live = sum(broker != peer.down for item in partitions for broker in item.replicas)
     is_sent = _leader_and_isr_sent(live)
-    return measure(peer, Job(step, act, is_sent=is_sent, is_right=_has_leader, n=len(partitions)))
+    job = Job(step, act, is_sent=is_sent, is_right=_has_leader, n=len(partitions))
+    result = measure(peer, job)
+    stat = peer.client.kazoo.exists(CONTROLLER)
+    _require(stat is not None, step, "nobody was elected")
+    created_s = stat.ctime / 1000 - result["started_at_s"]
+    return result | {
+        "controller_created_s": round(created_s, 3),
+        "load_s": round(result["wall_s"] - created_s, 3),
+    }
 
 
 def broker_failure(peer: Peer, _: int | None) -> Result:
     """A broker's session ends, without a timeout in the figure."""
     _require(peer.down is None, "broker_failure", "a broker is down already")
     peer.down = VICTIM
-    peer.fakes.ask("catchup off")
+    peer.brokers.ask("catchup off")
     return measure(
         peer,
         Job(
             "broker_failure",
-            lambda: Started(peer.fakes.ask(f"drop {VICTIM}")["at"], details=_hosted(peer)),
+            lambda: Started(peer.brokers.ask(f"drop {VICTIM}")["at"], details=_hosted(peer)),
             is_sent=lambda stats: stats["requests"]["LEADER_AND_ISR"]["requests"] > 0,
             is_right=_is_without_victim,
         ),
@@ -106,10 +115,10 @@ def broker_failure(peer: Peer, _: int | None) -> Result:
 def controlled_shutdown(peer: Peer, _: int | None) -> Result:
     """A broker asks to leave; it is still there when it has the answer (then: broker_leaves)."""
     _require(peer.down is None, "controlled_shutdown", "a broker is down already")
-    peer.fakes.ask("catchup off")
+    peer.brokers.ask("catchup off")
 
     def act() -> Started:
-        answer = peer.fakes.ask(f"shutdown {VICTIM}")
+        answer = peer.brokers.ask(f"shutdown {VICTIM}")
         details = _hosted(peer) | {"error": answer["error"], "remaining": answer["refused"]}
         return Started(answer["at"], answer["answered"], details)
 
@@ -125,7 +134,7 @@ def broker_leaves(peer: Peer, _: int | None) -> Result:
         peer,
         Job(
             "broker_leaves",
-            lambda: Started(peer.fakes.ask(f"drop {VICTIM}")["at"], details=details),
+            lambda: Started(peer.brokers.ask(f"drop {VICTIM}")["at"], details=details),
             is_right=_is_without_victim,
             n=details["hosted"],
         ),
@@ -141,7 +150,7 @@ def broker_start(peer: Peer, _: int | None) -> Result:
         peer,
         Job(
             "broker_start",
-            lambda: Started(peer.fakes.ask(f"start {VICTIM}")["at"], details=details),
+            lambda: Started(peer.brokers.ask(f"start {VICTIM}")["at"], details=details),
             is_sent=_leader_and_isr_sent(details["hosted"]),
             n=details["hosted"],
             catch_up_held=True,
@@ -155,7 +164,7 @@ def isr_rejoin(peer: Peer, _: int | None) -> Result:
         peer,
         Job(
             "isr_rejoin",
-            lambda: Started(peer.fakes.ask("catchup on")["at"]),
+            lambda: Started(peer.brokers.ask("catchup on")["at"]),
             is_right=_has_full_isr,
         ),
     )
@@ -195,7 +204,7 @@ def reassign_znode(peer: Peer, count: int | None) -> Result:
     plan = scenarios.moves(peer.partitions[: count or 1000], peer.options.brokers)
     data = scenarios.reassignment_payload(plan)
     _require(len(data) <= MAX_ZNODE_BYTES, "reassign_znode", f"{len(data)} bytes in one znode")
-    peer.fakes.ask("catchup on")
+    peer.brokers.ask("catchup on")
     peer.moved(plan)
     job = Job(
         "reassign_znode",
@@ -215,11 +224,11 @@ def reassign_api(peer: Peer, count: int | None) -> Result:
     ]
     file = peer.options.work_dir / "reassignment"
     file.write_text("".join(lines))
-    peer.fakes.ask("catchup on")
+    peer.brokers.ask("catchup on")
     peer.moved(plan)
 
     def act() -> Started:
-        answer = peer.fakes.ask(f"reassign {file}")
+        answer = peer.brokers.ask(f"reassign {file}")
         details = {"error": answer["error"], "refused": answer["refused"]}
         return Started(answer["at"], answer["answered"], details)
 
