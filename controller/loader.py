@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from admin.topics import new_topic_id
+from cluster.errors import OperationTooBig, StateChangeFailed
 from cluster.types import Broker, TopicIdReplicaAssignment
 from controller.state_change_log import scala_set
 from statemachines.partition_state_machine import initialize_partition_states
@@ -109,12 +110,27 @@ def _with_topic_ids(
         )
         for topic in without
     }
-    failed = controller.controller_zk.set_topic_assignments(
-        list(with_new_ids.values()), controller.context.epoch_zk_version
-    )
+    failed = _set_topic_assignments(controller, list(with_new_ids.values()))
     for topic, failure in failed.items():
-        # The topic was deleted in the meantime; the watch of its parent tells.
+        # A topic that was deleted in the meantime, or whose znode is as big as ZooKeeper takes.
         controller.log.warn(f"Topic {topic} gets no id: {failure.reason}")
     return [
         topic if topic.topic in failed else with_new_ids.get(topic.topic, topic) for topic in topics
     ]
+
+
+def _set_topic_assignments(
+    controller: KafkaController, topics: list[TopicIdReplicaAssignment]
+) -> dict[str, StateChangeFailed]:
+    """Rewrite topic znodes; gives those that failed. One that is too big fails alone."""
+    try:
+        return controller.controller_zk.set_topic_assignments(
+            topics, controller.context.epoch_zk_version
+        )
+    except OperationTooBig as error:
+        if len(topics) == 1:
+            return {topics[0].topic: StateChangeFailed(str(error))}
+    failed: dict[str, StateChangeFailed] = {}
+    for topic in topics:
+        failed.update(_set_topic_assignments(controller, [topic]))
+    return failed

@@ -10,6 +10,7 @@ from cluster.types import LeaderAndIsr, TopicPartition
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 from tests.unit.controller.cluster import Cluster
+from zk.request_size import MAX_TRANSACTION_BYTES
 
 T0 = TopicPartition("t", 0)
 
@@ -153,4 +154,19 @@ def test_a_topic_removed_by_hand_is_forgotten(cluster: Cluster) -> None:
     assert cluster.active.metrics.gauges()["GlobalPartitionCount"] == 0
     cluster.create_topic("t", (2,))
     assert cluster.state(T0) == LeaderAndIsr(2, 0, (2,), 0)
+    cluster.assert_nothing_failed()
+
+
+def test_a_topic_whose_znode_has_no_room_for_an_id_is_served_without(cluster: Cluster) -> None:
+    head, tail, partitions, room = b'{"partitions":{', b"}}", [], MAX_TRANSACTION_BYTES - 150
+    while room > 12:
+        partitions.append(b'"%d":[7]' % len(partitions))
+        room -= len(partitions[-1]) + 1
+    cluster.admin.create("/brokers/topics/t", head + b",".join(partitions) + tail)
+    (other,) = cluster.create_topic("u", (2,))
+    assert cluster.state(other).leader == 2
+    context = cluster.active.context
+    assert len(context.partitions_for_topic("t")) == len(partitions)
+    assert list(context.topic_ids) == ["u"]
+    assert "Topic t gets no id" in cluster.controller_logs[0].getvalue()
     cluster.assert_nothing_failed()
