@@ -80,9 +80,6 @@ def _register(controller: KafkaController) -> None:
 def fail_over(controller: KafkaController) -> None:
     """Load the cluster and bring it to what its brokers' liveness allows."""
     context, log = controller.context, controller.log
-    if not controller.quirks.kafka_12315:
-        controller.partition_state_machine.batch.clear()
-        controller.replica_state_machine.batch.clear()
     enable_feature_versioning(controller)
     log.info("Registering handlers")
     controller.watches.activate()

@@ -43,7 +43,10 @@ def process_leader_and_isr_response(
     if not before and not failed:
         return
     now = before.difference(tp for tp, error in errors.items() if error is Errors.NONE) | failed
-    context.replicas_on_offline_dirs[broker_id] = now
+    if now:
+        context.replicas_on_offline_dirs[broker_id] = now
+    else:
+        context.replicas_on_offline_dirs.pop(broker_id, None)
     newly_offline = sorted(now - before)
     if newly_offline:
         shown = ",".join(map(str, newly_offline))

@@ -65,6 +65,12 @@ def test_a_dead_follower_costs_one_epoch(cluster: Cluster) -> None:
     cluster.run()
     assert cluster.state(tp) == LeaderAndIsr(0, 1, (0, 1), 1)
     assert not cluster.moves()
+    told = [(type(r).__name__, len(r.partition_states)) for r in cluster.brokers[1].requests]
+    assert told == [
+        ("LeaderAndIsrRequest", 1),
+        ("UpdateMetadataRequest", 1),
+        ("UpdateMetadataRequest", 0),
+    ]
     cluster.assert_nothing_failed()
 
 
@@ -139,6 +145,18 @@ def test_a_bounced_broker_dies_and_starts_in_one_event(cluster: Cluster) -> None
     cluster.assert_nothing_failed()
 
 
+def test_a_bounced_broker_does_not_wait_for_an_answer_of_its_former_life(
+    cluster: Cluster,
+) -> None:
+    cluster.brokers[1].is_silent = True
+    (tp,) = cluster.create_topic("t", (0, 1))
+    cluster.kill_broker(1)
+    cluster.start_broker(1)
+    cluster.run()
+    assert cluster.brokers[1].leader_of(tp) == 0
+    cluster.assert_nothing_failed()
+
+
 def test_modified_end_points_are_told_to_all(cluster: Cluster) -> None:
     cluster.forget()
     zk = KafkaZkClient(cluster.stores[1])
@@ -203,6 +221,17 @@ def test_a_replica_leaves_an_isr_that_another_changed(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
+def test_a_state_of_a_newer_controller_ends_the_event(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    newer = b'{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":3,"isr":[1,2]}'
+    cluster.write_state(tp, newer)
+    cluster.kill_broker(1)
+    cluster.run()
+    assert cluster.stored(tp).controller_epoch == 9  # type: ignore[union-attr]
+    (moved,) = cluster.rows(Kind.CONTROLLER_MOVED)
+    assert moved.detail == "BrokerChange"
+
+
 def test_a_state_that_vanished_fails_alone(cluster: Cluster) -> None:
     gone, plain = cluster.create_topic("t", (1, 2), (1, 2))
     cluster.admin.delete("/brokers/topics/t/partitions/0/state")
@@ -224,6 +253,10 @@ def test_a_failed_directory_takes_its_replicas_offline(cluster: Cluster) -> None
     assert 1 in context.live_broker_ids
     assert context.replica_state(1, tp) is ReplicaState.OFFLINE
     assert "Mark replicas t-0 on broker 1 as offline" in cluster.state_change_logs[0].getvalue()
+    cluster.brokers[1].failed_dirs.clear()
+    cluster.kill_broker(2)
+    cluster.run()
+    assert not context.replicas_on_offline_dirs
     cluster.assert_nothing_failed()
 
 

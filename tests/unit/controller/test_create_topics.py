@@ -229,6 +229,22 @@ def test_a_topic_too_big_for_zookeeper_leaves_the_others_alone(cluster: Cluster)
     cluster.assert_nothing_failed()
 
 
+def test_a_timeout_that_was_due_when_the_session_ended_is_answered(cluster: Cluster) -> None:
+    for name in ("t", "u"):
+        topic = CreatableTopic(name, assignments={0: (7,)})
+        cluster.ask(0, CreateTopicsRequest((topic,), 500))
+    cluster.run()
+    cluster.clock.advance_to(cluster.clock.monotonic_ms() + 500)
+    # Both timers join the queue, one is processed.
+    cluster.active.step()
+    assert cluster.answer()
+    cluster.expire(0)
+    cluster.run()
+    answer = cluster.answer()
+    assert isinstance(answer, CreateTopicsResponse)
+    assert [(r.name, r.error) for r in answer.topics] == [("u", Errors.REQUEST_TIMED_OUT)]
+
+
 def test_a_wait_outlives_the_end_of_the_session(cluster: Cluster) -> None:
     topic = CreatableTopic("t", assignments={0: (7,)})
     cluster.ask(0, CreateTopicsRequest((topic,), 500))

@@ -134,7 +134,9 @@ def test_a_resigned_controller_knows_nothing(cluster: Cluster) -> None:
     (resigned,) = cluster.rows(Kind.CONTROLLER_RESIGNED)
     assert (resigned.controller, resigned.epoch) == (0, 1)
     # Its watches are still armed in ZooKeeper; they mean nothing to it.
+    cluster.paused.add(0)
     cluster.create_topic("u", (1,))
+    cluster.add_partitions("t", (0, 1, 2), (1,))
     assert old.events.event_queue_size == 0
 
 

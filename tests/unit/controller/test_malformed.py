@@ -39,6 +39,16 @@ def test_a_malformed_topic_is_set_apart(cluster: Cluster, data: bytes | None) ->
         cluster.run()
 
 
+def test_a_malformed_topic_is_not_read_again_and_again(cluster: Cluster) -> None:
+    cluster.admin.create(BAD, b"")
+    cluster.run()
+    read: list[str] = []
+    cluster.server.before_op = lambda _, op: None if isinstance(op, list) else read.append(op.path)
+    cluster.create_topic("t", (0,))
+    assert "/brokers/topics/t" in read
+    assert BAD not in read
+
+
 def test_a_mended_topic_is_served(cluster: Cluster) -> None:
     cluster.admin.create(BAD, b"")
     cluster.run()
