@@ -45,7 +45,9 @@ class Broker:
     """A broker of the cluster. ``broker_epoch`` is the czxid of its registration, -1 before it.
 
     ``proposed_cluster_id`` becomes the cluster's id if it has none yet; ``cluster_id`` is what it
-    is, None before ``startup``. Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
+    is, None before ``startup``.
+
+    Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
     """
 
     def __init__(

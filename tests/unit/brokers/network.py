@@ -70,9 +70,7 @@ class Network:
     ) -> Broker:
         """A new broker that has not registered; it replaces one with the same id."""
         store = self.stores[broker_id] = MemoryStore(self.zookeeper, 6000)
-        broker = Broker(
-            registered(broker_id), store, self, self.clock, config, proposed_cluster_id
-        )
+        broker = Broker(registered(broker_id), store, self, self.clock, config, proposed_cluster_id)
         broker.on_registered(broker_epoch)
         self.brokers[broker_id] = broker
         return broker

@@ -1,0 +1,215 @@
+"""Does everybody in the cluster agree with ZooKeeper? One line for whatever does not.
+
+Compares the state znodes with what each broker applied and caches, the live sets with
+/brokers/ids, and the active controller's context with both. It reads only, and waits for nothing:
+ask it when the cluster is idle, since on the way to agreement everybody may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from brokers.broker import Broker
+from cluster.requests import UpdateMetadataPartitionState
+from cluster.types import (
+    NO_LEADER,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from runtime.real_cluster import RealCluster
+from runtime.simulated_world import SimulatedWorld
+from statemachines.context import ControllerContext
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import Store
+
+
+class StoredCluster(msgspec.Struct, frozen=True):
+    """What ZooKeeper holds: assignments, state znodes, and the epochs of the registered brokers.
+
+    ``states`` lacks the partitions that never had a leader. ``controller_epoch`` 0: none yet.
+    """
+
+    assignments: dict[TopicPartition, ReplicaAssignment]
+    states: dict[TopicPartition, LeaderIsrAndControllerEpoch]
+    broker_epochs: dict[int, int]
+    controller_epoch: int
+
+    @classmethod
+    def read(cls, store: Store) -> StoredCluster:
+        """Read it in a few waves. Malformed znodes are left out, as the controller does."""
+        client = KafkaZkClient(store)
+        topics = client.get_topic_assignments(client.get_all_topics_in_cluster()).values
+        assignments = {
+            tp: assignment
+            for _, topic in sorted(topics.items())
+            for tp, assignment in sorted(topic.assignment.items())
+        }
+        registered = client.get_all_brokers_and_epochs_in_cluster().values
+        epoch = client.get_controller_epoch()
+        return cls(
+            assignments,
+            client.get_partition_states(list(assignments)).values,
+            {broker_id: found.epoch for broker_id, found in registered.items()},
+            0 if epoch is None else epoch[0],
+        )
+
+
+def find_disagreements(
+    stored: StoredCluster, brokers: Mapping[int, Broker], context: ControllerContext | None
+) -> list[str]:
+    """One line for each fact in which a broker or the active controller differs from ZooKeeper.
+
+    ``brokers`` are those that run, by id; ``context`` is the active controller's, None if no
+    controller is active, which is a disagreement too.
+
+    A leader and every metadata cache must equal the state znode in leader, leader epoch, ISR and
+    version. A follower need only know leader and leader epoch: an ISR that changes within a leader
+    epoch is sent to no follower, and a follower refuses a LeaderAndIsr of an epoch that it has. A
+    partition without a leader is compared in the caches alone, since its replicas apply nothing.
+    """
+    return [
+        *_brokers_that_differ(stored, brokers),
+        *(line for broker in brokers.values() for line in _cache_differs(stored, broker)),
+        *_replicas_that_differ(stored, brokers),
+        *_context_differs(stored, context),
+    ]
+
+
+def check_real_cluster(cluster: RealCluster) -> list[str]:
+    """``find_disagreements`` of a cluster of threads, its brokers read at one moment."""
+    active = cluster.active_controller
+    running = None if active is None else cluster.nodes.get(active)
+    controller = None if running is None else running.node.controller
+    store = cluster.store
+    with cluster.broker_thread_paused():
+        brokers = {id_: node.node.broker for id_, node in sorted(cluster.nodes.items())}
+        context = None if controller is None else controller.context
+        return find_disagreements(StoredCluster.read(store), brokers, context)
+
+
+def check_simulated_world(world: SimulatedWorld) -> list[str]:
+    """``find_disagreements`` of a simulated cluster, between two of its steps."""
+    store = world.open_store()
+    stored = StoredCluster.read(store)
+    store.close()
+    nodes = {broker_id: simulated.node for broker_id, simulated in sorted(world.nodes.items())}
+    active = [
+        controller.context
+        for node in nodes.values()
+        if (controller := node.controller) is not None and controller.is_active
+    ]
+    context = max(active, key=lambda context: context.epoch, default=None)
+    return find_disagreements(stored, {id_: node.broker for id_, node in nodes.items()}, context)
+
+
+# Live sets
+
+
+def _brokers_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) -> Iterator[str]:
+    registered = stored.broker_epochs
+    if sorted(brokers) != sorted(registered):
+        yield f"brokers {_ids(brokers)} run, but {_ids(registered)} are in /brokers/ids"
+    for broker_id, broker in brokers.items():
+        epoch = registered.get(broker_id, broker.broker_epoch)
+        if broker.broker_epoch != epoch:
+            yield (
+                f"broker {broker_id} has broker epoch {broker.broker_epoch}, "
+                f"its registration {epoch}"
+            )
+        alive = broker.metadata_cache.alive_brokers
+        if sorted(alive) != sorted(registered):
+            yield (
+                f"broker {broker_id} takes {_ids(alive)} for alive, "
+                f"but {_ids(registered)} are in /brokers/ids"
+            )
+
+
+# Partitions
+
+
+def _cache_differs(stored: StoredCluster, broker: Broker) -> Iterator[str]:
+    cache = broker.metadata_cache
+    who = f"the metadata cache of broker {broker.info.id}"
+    for tp, leadership in stored.states.items():
+        cached = cache.get(tp)
+        if cached is None:
+            yield f"{tp}: {who} does not know it"
+        elif (seen := _leader_and_isr(cached)) != leadership.leader_and_isr:
+            yield f"{tp}: {who} has {seen}, ZooKeeper {leadership.leader_and_isr}"
+    for cached in cache.states():
+        tp = cached.topic_partition
+        if tp not in stored.states:
+            yield f"{tp}: {who} has {_leader_and_isr(cached)}, ZooKeeper nothing"
+
+
+def _replicas_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) -> Iterator[str]:
+    for tp, leadership in stored.states.items():
+        expected = leadership.leader_and_isr
+        if expected.leader == NO_LEADER:
+            continue
+        for broker_id in stored.assignments[tp].replicas:
+            broker = brokers.get(broker_id)
+            if broker is None:
+                continue
+            replica = broker.replica_manager.partitions.get(tp)
+            applied = None if replica is None else replica.leader_and_isr
+            if applied is None:
+                yield f"{tp}: broker {broker_id} applied no LeaderAndIsr"
+            elif not _is_as_told(applied, expected, leads=broker_id == expected.leader):
+                yield f"{tp}: broker {broker_id} applied {applied}, ZooKeeper has {expected}"
+
+
+def _is_as_told(applied: LeaderAndIsr, expected: LeaderAndIsr, *, leads: bool) -> bool:
+    if leads:
+        return applied == expected
+    return (applied.leader, applied.leader_epoch) == (expected.leader, expected.leader_epoch)
+
+
+def _leader_and_isr(state: UpdateMetadataPartitionState) -> LeaderAndIsr:
+    return LeaderAndIsr(state.leader, state.leader_epoch, state.isr, state.zk_version)
+
+
+# The controller
+
+
+def _context_differs(stored: StoredCluster, context: ControllerContext | None) -> Iterator[str]:
+    if context is None:
+        yield "no controller is active"
+        return
+    if context.epoch != stored.controller_epoch:
+        yield (
+            f"the controller has epoch {context.epoch}, "
+            f"/controller_epoch has {stored.controller_epoch}"
+        )
+    if context.live_broker_epochs != stored.broker_epochs:
+        yield (
+            f"the controller takes {_epochs(context.live_broker_epochs)} for alive, "
+            f"but {_epochs(stored.broker_epochs)} are in /brokers/ids"
+        )
+    for what, known, expected in (
+        ("assignment", context.assignments, stored.assignments),
+        ("leadership", context.leaderships, stored.states),
+    ):
+        for tp in sorted({*known, *expected}):
+            ours, theirs = known.get(tp), expected.get(tp)
+            if ours != theirs:
+                yield f"{tp}: the controller has the {what} {ours}, ZooKeeper {theirs}"
+    kept, fresh = context.counts(), context.recount()
+    for field in kept.__struct_fields__:
+        if getattr(kept, field) != getattr(fresh, field):
+            yield (
+                f"the controller kept {field} {getattr(kept, field)}, "
+                f"a recount gives {getattr(fresh, field)}"
+            )
+
+
+def _ids(broker_ids: Mapping[int, object] | Sequence[int]) -> str:
+    return ",".join(map(str, sorted(broker_ids))) or "none"
+
+
+def _epochs(epochs: Mapping[int, int]) -> str:
+    return ",".join(f"{id_}:{epoch}" for id_, epoch in sorted(epochs.items())) or "none"
