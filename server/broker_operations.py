@@ -15,9 +15,10 @@ from cluster.errors import KlammError, UsageError
 from runtime.real_cluster import RealCluster
 from server.closing import Closing
 from server.config import check_broker_id
+from server.zookeeper import connected_store
 from zk.kafka_zk_client import KafkaZkClient
 from zk.store import Exists
-from zk.znodes import BrokerIdZNode
+from zk.znodes import BrokerIdZNode, ControllerZNode
 
 RUNNING: Final = "running"
 STARTING: Final = "starting"
@@ -52,7 +53,7 @@ class BrokerOperations:
         """One broker, also from ZooKeeper's side: whether its id is registered, and by whom."""
         self._check_known(broker_id)
         path = BrokerIdZNode.path(broker_id)
-        stat = KafkaZkClient(self._cluster.store).read([Exists(path)])[0].stat
+        stat = KafkaZkClient(connected_store(self._cluster)).read([Exists(path)])[0].stat
         return {
             "id": broker_id,
             "state": self.state_of(broker_id),
@@ -140,11 +141,11 @@ class BrokerOperations:
 
     def move_controller(self) -> dict[str, Any]:
         """Delete /controller and wait for the next one. Raises KlammError if there was none."""
-        client = KafkaZkClient(self._cluster.store)
+        client = KafkaZkClient(connected_store(self._cluster))
         before_id = client.get_controller_id()
         epoch = client.get_controller_epoch()
         before_epoch = 0 if epoch is None else epoch[0]
-        if not self._cluster.move_controller():
+        if not client.delete(ControllerZNode.path):
             raise KlammError("there is no controller to move", hint="klamm status shows who runs")
         after = self._closing.wait_until(
             lambda: self._active_after(before_epoch),

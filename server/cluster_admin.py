@@ -39,6 +39,7 @@ from placement.draws import JavaRandom
 from runtime.real_cluster import RealCluster
 from server.closing import POLL_S, Closing
 from server.config import TOPIC_DEFAULTS
+from server.zookeeper import connected_store
 from zk.kafka_zk_client import KafkaZkClient
 
 API_TIMEOUT_S: Final = 60.0
@@ -131,7 +132,7 @@ class RunningClusterAdmin:
             alive = set(cache.alive_brokers)
         if not all(states.values()):
             raise UnknownTopicOrPartition("This server does not host this topic-partition.")
-        overrides = KafkaZkClient(self._cluster.store).get_topic_configs(topics).values
+        overrides = KafkaZkClient(connected_store(self._cluster)).get_topic_configs(topics).values
         config = self._cluster.spec.config
         defaults = {name: config[name] for name in TOPIC_DEFAULTS if name in config}
         moving = self._reassignments()
@@ -211,7 +212,7 @@ class RunningClusterAdmin:
 
     def _add_partitions(self, topic: str, wanted: NewPartitions) -> list[TopicPartition]:
         """Validate and write; the partitions that are new. Raises AdminError."""
-        client = KafkaZkClient(self._cluster.store)
+        client = KafkaZkClient(connected_store(self._cluster))
         admin = TopicAdmin(client, JavaRandom(0))
         existing = admin.existing_assignment(topic)
         if not existing:

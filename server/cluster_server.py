@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -19,6 +19,7 @@ import msgspec
 
 from admin.guard import RunInfo, check_may_run_in, create_marker
 from admin.topics import new_topic_id
+from cluster.errors import EnvironmentProblem, RequestTimedOut
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from cluster.quirks import NAMES
 from placement.draws import JavaRandom
@@ -38,6 +39,7 @@ from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 
 ELECTION_TIMEOUT_S = 30.0
+EXPIRY_MARGIN_S = 5.0
 _NO_CONTROLLER = -1
 
 Say = Callable[[str], None]
@@ -145,12 +147,33 @@ class ClusterServer:
             check_may_run_in(client)
             if not self.is_embedded:
                 self._say(f"ZooKeeper found: {connect_string}")
+            self._await_expiry(client)
             session.create_chroot()
             create_marker(client, RunInfo(run_id, started_ms, klamm_version()))
             client.create_top_level_paths()
             return client.create_or_get_cluster_id(new_topic_id(JavaRandom(secrets.randbits(47))))
         finally:
             session.close()
+
+    def _await_expiry(self, client: KafkaZkClient) -> None:
+        """Brokers of a run that was killed must go first. Raises EnvironmentProblem."""
+        ids = client.get_sorted_broker_list()
+        if not ids:
+            return
+        self._say(f"Waiting for the sessions of an earlier run to expire: brokers {_joined(ids)}")
+        patience_s = self.config.session_timeout_ms / 1000 + EXPIRY_MARGIN_S
+        try:
+            self.closing.wait_until(
+                lambda: None if client.get_sorted_broker_list() else True,
+                time.monotonic() + patience_s,
+                "",
+            )
+        except RequestTimedOut:
+            raise EnvironmentProblem(
+                f"brokers {_joined(client.get_sorted_broker_list())} are registered in this "
+                "ZooKeeper by somebody else",
+                hint="another klamm runs there: stop it, or choose another chroot",
+            ) from None
 
     def _start_brokers(self) -> None:
         broker_ids = self.cluster.spec.broker_ids
@@ -208,6 +231,10 @@ class ClusterServer:
             "uptime_ms": round((time.monotonic() - self._started_s) * 1000),
             **status,
         }
+
+
+def _joined(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, ids))
 
 
 def _new_run_id(started_ms: int) -> str:

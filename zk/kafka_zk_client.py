@@ -129,7 +129,9 @@ class KafkaZkClient(AdminZNodeClient):
             self.delete(path)
             return None
         raise NodeExists(
-            reason(ResultCode.NODEEXISTS, path),
+            f"Error while creating ephemeral at {path}, node already exists and owner '{owner}' "
+            f"does not match current session '{session_id}' "
+            f"({reason(ResultCode.NODEEXISTS, path)})",
             hint="another session registered this broker id; it goes with that session",
         )
 
