@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from zk.kazoo_wire import (
-    WATCHES_A_REQUEST,
     Chroot,
     Request,
     set_watches_payload,
@@ -162,7 +161,7 @@ class SetWatches(Request):
 def set_watches(
     relative_zxid: int, watches: Mapping[str, int], chroot: Chroot, table: WatchTable
 ) -> Iterator[SetWatches]:
-    """Spread watches over requests of at most 5,000 paths and 128 KiB.
+    """Spread watches over requests of about 128 KiB.
 
     All watches of a znode are in one request: so the two events of one deletion follow each other.
     """
@@ -171,7 +170,7 @@ def set_watches(
     size = 0
     for path, wanted in watches.items():
         full_path = chroot.add(path)
-        if chunk and (size + 2 * len(full_path) > GROUP_BYTES or len(chunk) == WATCHES_A_REQUEST):
+        if chunk and size + 2 * len(full_path) > GROUP_BYTES:
             yield SetWatches(set_watches_payload(relative_zxid, *vectors), chunk, table)
             chunk, size = {}, 0
             for vector in vectors:

@@ -35,7 +35,6 @@ from zk.store import (
 )
 
 READS_A_REQUEST: Final = 1_000
-WATCHES_A_REQUEST: Final = 5_000
 
 _GET_DATA, _GET_CHILDREN, _EXISTS = 4, 8, 3
 _CREATE, _DELETE, _SET_DATA, _CHECK = 1, 2, 5, 13

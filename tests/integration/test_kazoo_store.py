@@ -5,10 +5,12 @@ Sizes, permissions, old servers, shared sessions, ways to wait, and that nothing
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
 import socket
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,13 +67,23 @@ def proxy(zookeeper: EmbeddedZooKeeper) -> Iterator[FaultProxy]:
         yield proxy
 
 
+def open_sockets() -> set[int]:
+    """Descriptors of sockets; another session's epoll descriptors come and go."""
+    found = set()
+    for name in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                found.add(int(name))
+    return found
+
+
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
-    """Threads and open files after the test are those before it."""
-    threads, files = set(threading.enumerate()), len(os.listdir("/dev/fd"))
+    """Threads and sockets after the test are those before it."""
+    threads, sockets = set(threading.enumerate()), open_sockets()
     yield
     assert set(threading.enumerate()) <= threads
-    assert len(os.listdir("/dev/fd")) <= files
+    assert open_sockets() <= sockets
 
 
 def ok(store: KazooStore, *ops: Create | SetData | Delete) -> None:
@@ -318,6 +330,16 @@ def _close_while_paused(session: KazooSession, proxy: FaultProxy) -> None:
     session.close()
 
 
+def _expire_and_reopen(session: KazooSession, proxy: FaultProxy) -> None:
+    thief = KazooClient(proxy.address, client_id=session._client.client_id)
+    thief.start()
+    thief.stop()
+    thief.close()
+    wait_until(lambda: session._dead, what="expiry")
+    session.reopen()
+    session.close()
+
+
 def _close_twice(session: KazooSession, proxy: FaultProxy) -> None:
     session.close()
     session.close()
@@ -328,7 +350,15 @@ def _close_twice(session: KazooSession, proxy: FaultProxy) -> None:
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize(
     "end",
-    [_close, _abandon, _close_while_down, _abandon_while_down, _close_while_paused, _close_twice],
+    [
+        _close,
+        _abandon,
+        _close_while_down,
+        _abandon_while_down,
+        _close_while_paused,
+        _close_twice,
+        _expire_and_reopen,
+    ],
 )
 def test_nothing_is_left_and_nobody_waits(
     zookeeper: EmbeddedZooKeeper,
@@ -378,9 +408,9 @@ def test_abandoning_sends_no_close(
 ) -> None:
     ok(store, Create("/mine", None, ephemeral=True))
     session.abandon()
-    stat = zookeeper_client.exists(chroot[chroot.index("/") :] + "/mine")
-    assert stat is not None
-    assert stat.ephemeralOwner == session.session_id
+    found = zookeeper_client.exists(chroot[chroot.index("/") :] + "/mine")
+    assert found is not None
+    assert found.ephemeralOwner == session.session_id
 
 
 def everything(store: KazooStore) -> list[ResultCode]:
