@@ -105,7 +105,10 @@ class EventManager:
 
     def next_due_ms(self) -> float | None:
         """When the next timer is due, in the clock's monotonic milliseconds; None without one."""
-        return self._timers[0][0] if self._timers else None
+        try:
+            return self._timers[0][0]
+        except IndexError:  # also if the event thread took the last one just now
+            return None
 
     @property
     def event_queue_size(self) -> int:
@@ -151,7 +154,8 @@ class EventManager:
         return queued
 
     def _is_timer_due(self) -> bool:
-        return bool(self._timers) and self._timers[0][0] <= self._clock.monotonic_ms()
+        due_ms = self.next_due_ms()
+        return due_ms is not None and due_ms <= self._clock.monotonic_ms()
 
     def _wake(self) -> None:
         if self.on_put is not None:

@@ -87,8 +87,9 @@ class FakeBroker:
 class Cluster:
     """Brokers by id, each with a session; those that are candidates have a controller."""
 
-    def __init__(self, quirks: Quirks = NO_QUIRKS) -> None:
+    def __init__(self, quirks: Quirks = NO_QUIRKS, *, journal_messages: bool = False) -> None:
         self.quirks = quirks
+        self.journal_messages = journal_messages
         self.clock = VirtualClock()
         self.server = MemoryServer(self.clock)
         self.journal = MemoryJournal()
@@ -149,7 +150,9 @@ class Cluster:
         state_change = self.state_change_logs.setdefault(broker_id, io.StringIO())
         log = self.controller_logs.setdefault(broker_id, io.StringIO())
         self.controllers[broker_id] = controller = KafkaController(
-            ControllerConfig(broker_id=broker_id, run_id="test"),
+            ControllerConfig(
+                broker_id=broker_id, run_id="test", journal_messages=self.journal_messages
+            ),
             info,
             store,
             self,

@@ -109,6 +109,24 @@ def test_every_key_of_a_whole_run_is_without_gaps() -> None:
     assert sorted(rows) == [(0, 1), (1, 2)]
 
 
+def test_messages_are_journalled_on_request() -> None:
+    cluster = Cluster(journal_messages=True)
+    cluster.start(0)
+    cluster.forget()
+    cluster.create_topic("t", (0,))
+    sent, received = cluster.rows(Kind.REQUEST_SENT), cluster.rows(Kind.RESPONSE_RECEIVED)
+    assert [(r.replica, r.detail) for r in sent] == [
+        (0, "LEADER_AND_ISR for 1"),
+        (0, "UPDATE_METADATA for 1"),
+    ]
+    assert [(r.detail, r.outcome) for r in received] == [
+        ("LEADER_AND_ISR", "NONE"),
+        ("UPDATE_METADATA", "NONE"),
+    ]
+    # An answer is caused by the event that sent the request.
+    assert {r.cause_id for r in received} == {r.event_id for r in sent}
+
+
 def test_the_rows_of_a_big_failover_are_cheap() -> None:
     """100,000 partitions of 3 replicas: with their text at INFO, in less than 2 s of CPU."""
     recorder, journal, clock = made()
