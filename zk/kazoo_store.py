@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from zk.kazoo_session import KazooSession, Wait, block
+from zk.kazoo_session import KazooSession
 from zk.kazoo_watches import set_watches, watch_for
+from zk.kazoo_waves import Wait, block
 from zk.kazoo_wire import Multi, MultiRead, Request, SingleRead, multi_reads
 from zk.store import (
     GetData,

@@ -12,8 +12,9 @@ from kazoo.client import KazooClient
 from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
 from zk.fault_proxy import HOST, FaultProxy
-from zk.kazoo_session import Completion, KazooSession
+from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
+from zk.kazoo_waves import Completion
 from zk.store import Create, Exists, GetData, ResultCode, SetData, Transaction, TxnResult
 
 TIMEOUT_MS = 20_000

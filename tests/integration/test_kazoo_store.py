@@ -25,8 +25,9 @@ from tests.waiting import wait_until
 from zk import embedded, kazoo_session
 from zk.embedded import EmbeddedZooKeeper
 from zk.fault_proxy import FaultProxy
-from zk.kazoo_session import Completion, KazooSession
+from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
+from zk.kazoo_waves import Completion
 from zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
 from zk.store import (
     Create,

@@ -1,0 +1,90 @@
+"""Waiting for ZooKeeper: a Completion anyone may wait for, and the wave of requests that is one.
+
+It knows neither kazoo nor the session: what becomes of a lost request is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from zk.kazoo_wire import Request
+from zk.store import ResultCode
+
+
+class Completion:
+    """Something that will be finished, from any thread, once."""
+
+    def __init__(self) -> None:
+        self._finished = threading.Event()
+        self._completion_lock = threading.Lock()
+        self._callbacks: list[Callable[[Completion], None]] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether it is finished."""
+        return self._finished.is_set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Block this thread until it is finished, or the timeout passed. Returns ``done``."""
+        return self._finished.wait(timeout_s)
+
+    def add_done_callback(self, callback: Callable[[Completion], None]) -> None:
+        """Call ``callback`` when it is finished, on whatever thread; at once if it is already.
+
+        The callback may only enqueue, and must not raise.
+        """
+        with self._completion_lock:
+            if not self.done:
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def finish(self) -> None:
+        """Finish it, unless it is finished."""
+        with self._completion_lock:
+            if self.done:
+                return
+            self._finished.set()
+        for callback in self._callbacks:
+            callback(self)
+
+
+Wait = Callable[[Completion], None]
+
+
+def block(completion: Completion) -> None:
+    """The plain way to wait: this thread does nothing else."""
+    completion.wait()
+
+
+class Wave(Completion):
+    """Requests that were sent together; finished when each has its answer or its definite loss."""
+
+    def __init__(
+        self, requests: Sequence[Request], repeat: bool, on_settled: Callable[[Wave], None]
+    ) -> None:
+        super().__init__()
+        self.requests = requests
+        self.repeat = repeat
+        self._on_settled = on_settled
+        self._unsettled = 0
+        self._lock = threading.Lock()
+        for request in requests:
+            request.listener = self
+
+    def lost(self) -> list[Request]:
+        """The requests whose connection was lost."""
+        return [r for r in self.requests if r.code is ResultCode.CONNECTIONLOSS]
+
+    def sending(self, count: int) -> None:
+        """``count`` requests will now be sent."""
+        self._unsettled = count
+
+    def settled(self, request: Request) -> None:
+        """One of them has its answer, or was lost."""
+        with self._lock:
+            self._unsettled -= 1
+            last = self._unsettled == 0
+        if last:
+            self._on_settled(self)
