@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.outcome import WriteOutcome
 from cluster.types import LeaderAndIsr, TopicPartition
+from controller.request_sender import is_swallowed
 from controller.state_change_log import (
     Source,
     partition_failed_text,
@@ -97,7 +98,7 @@ class PartitionStateChanges:
                 error,
             )
             self.batch.abandon(moved=False)
-            if not self._controller.quirks.hazard_c6:
+            if not is_swallowed(error, self._controller.quirks):
                 raise
             return dict.fromkeys(partitions, StateChangeFailed(str(error)))
         return results

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.outcome import WriteOutcome
 from cluster.types import TopicPartition
+from controller.request_sender import is_swallowed
 from controller.state_change_log import Source, replica_failed_text
 from statemachines.context import ReplicasByBroker
 from statemachines.replica_state import ReplicaState
@@ -83,7 +84,7 @@ class ReplicaStateChanges:
         except Exception as error:
             log.error(f"Error while moving some replicas to {target} state", source, error)
             self._abandon(plan, moved=False)
-            if not self._controller.quirks.hazard_c6:
+            if not is_swallowed(error, self._controller.quirks):
                 raise
 
     def _abandon(self, plan: ReplicaPlan | None, moved: bool) -> None:

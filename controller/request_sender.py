@@ -7,6 +7,7 @@ AbstractControllerBrokerRequestBatch in kafka/controller/ControllerChannelManage
 from __future__ import annotations
 
 from cluster.journal import Kind
+from cluster.quirks import Quirks
 from cluster.requests import (
     ControlRequest,
     LeaderAndIsrPartitionState,
@@ -18,7 +19,7 @@ from controller.channel_manager import ChannelManager
 from controller.config import ControllerConfig
 from controller.recorder import Recorder
 from controller.state_change_log import Source, StateChangeLog, scala_set
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 
 
 class RequestSender:
@@ -114,6 +115,14 @@ class RequestSender:
             "INFO",
             [f"Sending StopReplica request for {len(states)} replicas to broker {broker_id}"],
         )
+
+
+def is_swallowed(error: Exception, quirks: Quirks) -> bool:
+    """True if a state machine goes on after this error as if nothing had happened.
+
+    Kafka 2.8.2 does after any (hazard C6), so also after a batch was not empty (KAFKA-12315).
+    """
+    return quirks.hazard_c6 or (quirks.kafka_12315 and isinstance(error, BatchNotEmpty))
 
 
 def request_name(request: ControlRequest) -> str:

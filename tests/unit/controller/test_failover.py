@@ -179,7 +179,7 @@ def test_a_batch_is_empty_after_the_fence_failed(cluster: Cluster) -> None:
 
 
 def test_kafka_12315_never_sends_again() -> None:
-    cluster = Cluster(Quirks(kafka_12315=True, hazard_c6=True))
+    cluster = Cluster(Quirks(kafka_12315=True))
     cluster.start(0, 1, 2, candidates=ALL)
     controller = cluster.active
     (tp,) = cluster.create_topic("t", (0, 2))
