@@ -30,7 +30,7 @@ from statemachines.partition_state_machine import (
     plan_partition_state_changes,
     topics_without_live_isr,
 )
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 from zk.znodes import ConfigEntityZNode
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ class PartitionStateChanges:
                 Source.PARTITION_STATE_MACHINE,
                 error,
             )
-            self.batch.abandon(moved=False)
+            if not isinstance(error, BatchNotEmpty):
+                self.batch.abandon(moved=False)
             if not is_swallowed(error, self._controller.quirks):
                 raise
             return dict.fromkeys(partitions, StateChangeFailed(str(error)))

@@ -25,7 +25,7 @@ from statemachines.replica_state_machine import (
     initialize_replica_states,
     plan_replica_state_changes,
 )
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -83,7 +83,8 @@ class ReplicaStateChanges:
             raise
         except Exception as error:
             log.error(f"Error while moving some replicas to {target} state", source, error)
-            self._abandon(plan, moved=False)
+            if not isinstance(error, BatchNotEmpty):
+                self._abandon(plan, moved=False)
             if not is_swallowed(error, self._controller.quirks):
                 raise
 

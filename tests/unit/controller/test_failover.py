@@ -193,6 +193,9 @@ def test_kafka_12315_never_sends_again() -> None:
     cluster.run()
     assert not any(isinstance(r, LeaderAndIsrRequest) for r in cluster.brokers[0].requests)
     assert "batch is not empty" in cluster.controller_logs[0].getvalue()
+    cluster.forget()
+    cluster.start(2)
+    assert not any(isinstance(r, LeaderAndIsrRequest) for r in cluster.brokers[2].requests)
 
 
 def test_a_failover_that_breaks_gives_controller_up() -> None:
