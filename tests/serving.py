@@ -1,0 +1,113 @@
+"""`klamm up` in a process of its own, as a user runs it, and other commands beside it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from server.data_dir import read_address
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[1]
+KLAMM = (sys.executable, "-m", "cli.main")
+
+
+def environ_for(data_dir: Path) -> dict[str, str]:
+    """This environment, without any klamm but the one in ``data_dir``."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_")}
+    return {**kept, "KLAMM_DATA_DIR": str(data_dir)}
+
+
+def klamm(data_dir: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [*KLAMM, *args],
+        cwd=ROOT,
+        env=environ_for(data_dir),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+class Up:
+    """A running `klamm up`."""
+
+    def __init__(self, process: subprocess.Popen[str], data_dir: Path) -> None:
+        self.process = process
+        self.data_dir = data_dir
+
+    @property
+    def url(self) -> str:
+        """Where its API is."""
+        address = read_address(self.data_dir)
+        assert address is not None
+        return address.url
+
+    def run(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """Run a command on it."""
+        return klamm(self.data_dir, *args)
+
+    def ok(self, *args: str) -> str:
+        """Run a command that must succeed; its output."""
+        done = self.run(*args)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def json(self, *args: str) -> dict[str, object]:
+        """Run a command that must succeed with --json; its values."""
+        return msgspec.json.decode(self.ok(*args, "--json"), type=dict[str, object])
+
+    def end(self, number: int = signal.SIGINT) -> str:
+        """Send a signal and wait for the end; all that it printed."""
+        self.process.send_signal(number)
+        output, _ = self.process.communicate(timeout=30)
+        return output
+
+
+@contextmanager
+def klamm_up(data_dir: Path, *args: str) -> Iterator[Up]:
+    """`klamm up` on a free port, from the moment its address is known; killed if it is left."""
+    process = subprocess.Popen(
+        [*KLAMM, "up", "--port", "0", *args],
+        cwd=ROOT,
+        env=environ_for(data_dir),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+    def is_up_or_ended() -> bool:
+        address = read_address(data_dir)
+        return process.poll() is not None or (address is not None and address.pid == process.pid)
+
+    try:
+        wait_until(
+            is_up_or_ended,
+            60,
+            "klamm up to be up",
+        )
+        assert process.poll() is None, process.communicate()[0]
+        yield Up(process, data_dir)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def processes_naming(word: str) -> Sequence[str]:
+    """Command lines of processes that contain ``word``."""
+    listed = subprocess.run(
+        ["ps", "-e", "-ww", "-o", "args"], capture_output=True, text=True, check=True
+    )
+    return [line for line in listed.stdout.splitlines() if word in line]
