@@ -1,0 +1,98 @@
+"""One local Spark session, with a Java found for it, quiet, gone when its block ends.
+
+Starts and stops Spark; what runs on it is the other files' business. Sessions follow one another in
+a process, two at once are a mistake.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from cluster.errors import EnvironmentProblem
+from zk.java import find_java, spark_java_home
+
+LOOPBACK: Final = "127.0.0.1"
+EXIT_TIMEOUT_S: Final = 20.0
+_SETTINGS: Final = {
+    "spark.app.name": "klamm",
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+@contextmanager
+def spark_session(cores: int = 2, memory_mb: int = 1024) -> Iterator[SparkSession]:
+    """A session on loopback with ``cores`` threads; Java has ended when the block has.
+
+    Raises JavaNotFound, or EnvironmentProblem with Java's last words if Spark does not start.
+    """
+    java_home = spark_java_home()
+    with tempfile.TemporaryDirectory(prefix="klamm-spark-") as folder:
+        conf = SparkConf(loadDefaults=False)
+        conf.setMaster(f"local[{cores}]")
+        for name, value in _SETTINGS.items():
+            conf.set(name, value)
+        conf.set("spark.driver.memory", f"{memory_mb}m")
+        conf.set("spark.local.dir", folder)
+        conf.set("spark.sql.warehouse.dir", f"{folder}/warehouse")
+        environment = {"JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": LOOPBACK}
+        with _environ(environment), _gateway(conf, Path(folder) / "spark.log") as gateway:
+            context = SparkContext(conf=conf, gateway=gateway)
+            try:
+                context.setLogLevel("ERROR")
+                yield SparkSession(context)
+            finally:
+                SparkSession._instantiatedSession = None
+                context.stop()
+
+
+@contextmanager
+def _gateway(conf: SparkConf, log_path: Path) -> Iterator[JavaGateway]:
+    """A JVM that writes what it has to say into a file, as Spark greets on standard error."""
+    with log_path.open("wb") as log:
+        try:
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+        except PySparkRuntimeError as error:
+            words = log_path.read_text(errors="replace").split("\n")
+            last = next((line for line in reversed(words) if line.strip()), "no word from it")
+            raise EnvironmentProblem(
+                f"Spark did not start: {last.strip()}", hint=f"it was given {find_java().home}"
+            ) from error
+    try:
+        yield gateway
+    finally:
+        gateway.shutdown()
+        # A context keeps the gateway it was given for those that follow.
+        SparkContext._gateway = SparkContext._jvm = None
+        gateway.proc.stdin.close()
+        gateway.proc.wait(EXIT_TIMEOUT_S)
+
+
+@contextmanager
+def _environ(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,223 @@
+"""Final states rebuilt from a journal: equal to ZooKeeper's, and every planted difference found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from replay.final_states import Comparison, StoredPartition, compare, rebuild
+from replay.journal_table import journal_schema, read_journals, readable, unreadable_lines
+from replay.spark import spark_session
+from runtime.checks import StoredCluster
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.worlds import create_topic, three_brokers
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+LIVE = (0, 1)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session() as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def world() -> SimulatedWorld:
+    """A cluster that lost its controller and another broker, of which the controller came back."""
+    made = three_brokers()
+    create_topic(made, "t", {n: tuple((n + k) % 3 for k in range(3)) for n in range(4)})
+    create_topic(made, "single", {0: (0,), 1: (2,)})
+    made.run_for(2_000)
+    made.kill(0)
+    made.run_for(10_000)
+    made.start(0)
+    made.run_for(10_000)
+    made.kill(2)
+    made.run_for(10_000)
+    create_topic(made, "unborn", {0: (2,)})
+    made.run_for(2_000)
+    return made
+
+
+@pytest.fixture(scope="module")
+def stored(world: SimulatedWorld) -> list[StoredPartition]:
+    store = world.open_store()
+    found = StoredCluster.read(store)
+    store.close()
+    assert sorted(found.broker_epochs) == list(LIVE)
+    partitions = []
+    for tp, assignment in found.assignments.items():
+        leadership = found.states.get(tp)
+        at = None if leadership is None else leadership.leader_and_isr
+        state = () if at is None else (at.leader, at.leader_epoch, at.isr, at.zk_version)
+        partitions.append(StoredPartition(*tp, assignment.replicas, *state))
+    return partitions
+
+
+@pytest.fixture
+def compare_with(
+    spark: SparkSession, world: SimulatedWorld, stored: list[StoredPartition], tmp_path: Path
+) -> Callable[..., Comparison]:
+    """Compare the world's journal with ZooKeeper, one or the other changed before."""
+
+    def run(
+        rows: list[JournalRow] | None = None,
+        partitions: list[StoredPartition] | None = None,
+        more: bytes = b"",
+    ) -> Comparison:
+        journal = tmp_path / "journal.jsonl"
+        written = world.journal.rows if rows is None else rows
+        journal.write_bytes(msgspec.json.Encoder().encode_lines(written) + more)
+        final = rebuild(spark, [journal])
+        return compare(spark, final, stored if partitions is None else partitions, LIVE)
+
+    return run
+
+
+def test_the_journal_ends_with_what_zookeeper_has(
+    compare_with: Callable[..., Comparison], world: SimulatedWorld
+) -> None:
+    assert compare_with() == Comparison(partitions=7, replicas=15, differing=0, lines=[])
+    assert compare_with(rows=world.journal.rows[::-1]).agrees
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("leader", 2, "leader 1 in the journal, 2 in ZooKeeper"),
+        ("leader_epoch", 77, "in the journal, 77 in ZooKeeper"),
+        ("isr", (1,), "in the journal, [1] in ZooKeeper"),
+        ("zk_version", 99, "in the journal, 99 in ZooKeeper"),
+    ],
+)
+def test_each_field_of_a_state_znode_counts(
+    compare_with: Callable[..., Comparison],
+    stored: list[StoredPartition],
+    field: str,
+    value: object,
+    words: str,
+) -> None:
+    one = next(n for n, at in enumerate(stored) if at.topic == "t" and at.leader == 1)
+    tampered = [*stored]
+    tampered[one] = stored[one]._replace(**{field: value})
+    found = compare_with(partitions=tampered)
+    (line,) = found.lines
+    assert line.startswith(f"t-{stored[one].partition}: ") and words in line
+    assert found.differing == 1 and not found.agrees
+
+
+def test_states_without_a_leader_are_compared(
+    compare_with: Callable[..., Comparison], stored: list[StoredPartition]
+) -> None:
+    states = {(at.topic, at.partition): at.leader for at in stored}
+    assert states[("single", 1)] == -1 and states[("unborn", 0)] is None
+    tampered = [at._replace(leader=0) if at.leader == -1 else at for at in stored]
+    (line,) = compare_with(partitions=tampered).lines
+    assert line == (
+        "single-1: state OfflinePartition in the journal, OnlinePartition in ZooKeeper; "
+        "leader -1 in the journal, 0 in ZooKeeper"
+    )
+
+
+def test_a_lost_row_is_found(
+    compare_with: Callable[..., Comparison], world: SimulatedWorld
+) -> None:
+    rows = world.journal.rows
+    last = max(
+        n for n, row in enumerate(rows) if row.kind == Kind.ISR_REMOVED and row.prev_isr != row.isr
+    )
+    found = compare_with(rows=rows[:last] + rows[last + 1 :])
+    assert found.differing == 1
+    assert found.lines[0].startswith(f"{rows[last].topic}-{rows[last].partition}: ")
+
+
+def test_lost_replica_rows_are_found(
+    compare_with: Callable[..., Comparison], world: SimulatedWorld
+) -> None:
+    came_back = ("t", 1, 0, "OnlineReplica", 2)
+    rows = [
+        row
+        for row in world.journal.rows
+        if (row.topic, row.partition, row.replica, row.to, row.epoch) != came_back
+    ]
+    assert len(rows) < len(world.journal.rows)
+    assert compare_with(rows=rows).lines == [
+        "t-1 on broker 0: state OfflineReplica in the journal, OnlineReplica in ZooKeeper"
+    ]
+
+
+def test_what_only_one_side_has_is_found(
+    compare_with: Callable[..., Comparison], stored: list[StoredPartition]
+) -> None:
+    without = [at for at in stored if at.topic != "unborn"]
+    assert compare_with(partitions=without).lines == [
+        "unborn-0: the journal ends with state NewPartition, leader None, leader_epoch None, "
+        "isr None, zk_version None, ZooKeeper does not have it",
+        "unborn-0 on broker 2: the journal ends with state None, ZooKeeper does not have it",
+    ]
+    more = [*stored, StoredPartition("u", 0, (0,), 0, 0, (0,), 0)]
+    assert compare_with(partitions=more).lines == [
+        "u-0: the journal knows nothing of it",
+        "u-0 on broker 0: the journal knows nothing of it",
+    ]
+
+
+def test_a_torn_line_and_another_schema_version_are_told_and_the_rest_is_read(
+    compare_with: Callable[..., Comparison],
+) -> None:
+    found = compare_with(more=b'{"v":9,"topic":"t"}\n{"v":1,"run_id":"r')
+    assert found.partitions == 7
+    assert sorted(found.lines) == [
+        "journal: cannot read schema version 9",
+        'journal: cannot read {"v":1,"run_id":"r',
+    ]
+    assert not found.agrees
+
+
+def test_many_differences_are_counted_and_some_are_shown(
+    compare_with: Callable[..., Comparison], stored: list[StoredPartition]
+) -> None:
+    more = [StoredPartition("u", n, (0,), 0, 0, (0,), 0) for n in range(50)]
+    found = compare_with(partitions=[*stored, *more])
+    assert (found.differing, len(found.lines)) == (100, 20)
+
+
+def test_every_field_of_a_row_comes_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    values = {
+        field.name: {"isr": (3, 1), "prev_isr": (), "v": SCHEMA_VERSION}.get(
+            field.name, n + 100 if "int" in str(field.type) else f"word {n}"
+        )
+        for n, field in enumerate(msgspec.structs.fields(JournalRow))
+    }
+    full = msgspec.convert(values, JournalRow)
+    least = JournalRow(
+        v=SCHEMA_VERSION, run_id="r", t_ms=1, seq=1, controller=0, epoch=1, kind=Kind.EVENT
+    )
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(msgspec.json.Encoder().encode_lines([full, least]))
+    lines = read_journals(spark, [path])
+    assert unreadable_lines(lines, 10) == []
+    names = [field.encode_name for field in msgspec.structs.fields(JournalRow)]
+    assert journal_schema().fieldNames() == names
+    read = {row.run_id: row.asDict() for row in readable(lines).collect()}
+    for expected in (full, least):
+        attributes = (getattr(expected, name) for name in expected.__struct_fields__)
+        in_lists = [list(at) if isinstance(at, tuple) else at for at in attributes]
+        assert read[expected.run_id] == dict(zip(names, in_lists, strict=True))
+
+
+def test_the_rebuild_sorts_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"")
+    final = rebuild(spark, [path])
+    for table in (final.partitions, final.replicas):
+        plan = table._jdf.queryExecution().sparkPlan().toString()
+        assert "HashAggregate" in plan
+        assert "SortAggregate" not in plan and "ObjectHashAggregate" not in plan
