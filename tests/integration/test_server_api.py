@@ -1,0 +1,289 @@
+"""server/api.py on a real cluster: every path, its values, its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from kazoo.client import KazooClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from cluster.journal import JournalRow
+from cluster.types import TopicPartition
+from server.api import create_app
+from server.cluster_server import ClusterServer
+from server.config import ServerConfig
+from tests.asgi import AsgiClient
+from tests.waiting import wait_until
+from zk.embedded import EmbeddedZooKeeper
+
+
+@pytest.fixture(scope="module")
+def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
+    """Four brokers for all tests of this file, each of which leaves them running."""
+    config = ServerConfig(
+        brokers=4,
+        racks=("a", "b"),
+        controllers=2,
+        zookeeper=f"{zookeeper.connect_string}/server-api/deep",
+        config={"num.partitions": "3", "min.insync.replicas": "2"},
+        session_timeout_ms=1500,
+    )
+    with ClusterServer(config) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(server: ClusterServer) -> AsgiClient:
+    return AsgiClient(create_app(server))
+
+
+def create(api: AsgiClient, topic: dict[str, Any], timeout_ms: int = 20_000) -> dict[str, Any]:
+    body = {"topics": [topic], "timeout_ms": timeout_ms}
+    response = api.post("/topics", json=body)
+    assert response.status_code == 200, response.text
+    result: dict[str, Any] = response.json()["topics"][0]
+    return result
+
+
+def test_the_status(api: AsgiClient, server: ClusterServer) -> None:
+    status = api.get("/status").json()
+    assert status["zookeeper"]["embedded"] is False
+    assert status["zookeeper"]["connect"].endswith("/server-api/deep")
+    assert [broker["rack"] for broker in status["brokers"]] == ["a", "b", "a", "b"]
+    assert [broker["is_candidate"] for broker in status["brokers"]] == [True, True, False, False]
+    assert status["controller"]["controller_id"] in (0, 1)
+    assert status["errors"] == []
+    assert status["run_id"] == server.cluster.spec.run_id
+
+
+def test_a_topic_is_created_by_the_controller_and_described(api: AsgiClient) -> None:
+    created = create(api, {"name": "defaults", "configs": {"retention.ms": "5"}})
+    assert (created["error"], created["num_partitions"], created["replication_factor"]) == (0, 3, 1)
+    described = api.get("/topics/defaults").json()
+    assert described["topic_id"] == created["topic_id"]
+    assert described["configs"] == {"min.insync.replicas": "2", "retention.ms": "5"}
+    assert [p["partition"] for p in described["partitions"]] == [0, 1, 2]
+    for partition in described["partitions"]:
+        assert partition["leader"] == partition["replicas"][0]
+        assert partition["isr"] == partition["replicas"]
+        assert partition["min_isr"] == 2
+    assert "defaults" in api.get("/topics").json()["topics"]
+
+
+def test_a_topic_that_is_refused(api: AsgiClient) -> None:
+    create(api, {"name": "taken", "num_partitions": 1, "replication_factor": 1})
+    again = create(api, {"name": "taken", "num_partitions": 1, "replication_factor": 1})
+    assert (again["error"], again["error_message"]) == (36, "Topic 'taken' already exists.")
+    large = create(api, {"name": "large", "num_partitions": 1, "replication_factor": 5})
+    assert large["error"] == 38
+    assert "large" not in api.get("/topics").json()["topics"]
+
+
+def test_a_client_that_does_not_wait_is_told_so(api: AsgiClient) -> None:
+    assert create(api, {"name": "hasty", "num_partitions": 1}, timeout_ms=0)["error"] == 7
+    wait_until(lambda: "hasty" in api.get("/topics").json()["topics"])
+
+
+def test_partitions_are_added(api: AsgiClient) -> None:
+    create(api, {"name": "grows", "assignments": {"0": [0, 1]}})
+
+    def add(total: int, lists: list[list[int]] | None = None) -> dict[str, Any]:
+        wanted = {"total_count": total, "new_assignments": lists}
+        body = {"topics": {"grows": wanted}, "timeout_ms": 20_000}
+        failures: dict[str, Any] = api.post("/topics/partitions", json=body).json()["failures"]
+        return failures
+
+    assert add(3, [[2, 3], [3, 2]]) == {}
+    assert add(4) == {}
+    partitions = api.get("/topics/grows").json()["partitions"]
+    assert [p["replicas"] for p in partitions[:3]] == [[0, 1], [2, 3], [3, 2]]
+    assert all(p["leader"] is not None for p in partitions)
+    assert len(partitions) == 4
+    assert add(4)["grows"] == {"error": 37, "message": "Topic already has 4 partitions."}
+    assert add(2)["grows"] == {
+        "error": 37,
+        "message": "Topic currently has 4 partitions, which is higher than the requested 2.",
+    }
+    assert add(5, [[9]])["grows"] == {
+        "error": 39,
+        "message": "Unknown broker(s) in replica assignment: 9.",
+    }
+    nowhere = {"topics": {"nowhere": {"total_count": 2}}, "timeout_ms": 1000}
+    assert api.post("/topics/partitions", json=nowhere).json()["failures"]["nowhere"] == {
+        "error": 3,
+        "message": "The topic 'nowhere' does not exist.",
+    }
+
+
+def test_deleting_is_refused(api: AsgiClient) -> None:
+    answer = api.post("/topics/delete", json={"topics": ["grows"], "timeout_ms": 1}).json()
+    assert answer["failures"]["grows"]["error"] == 73
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "error", "code"),
+    [
+        ("GET", "/topics/nowhere", None, 404, "UnknownTopicOrPartition", "UNKNOWN_TOPIC"),
+        ("POST", "/topics", b"{", 400, "UsageError", None),
+        ("POST", "/topics", b'{"topics":[{"name":1}],"timeout_ms":1}', 400, "UsageError", None),
+        ("POST", "/brokers/9/kill", b"", 400, "UsageError", None),
+        ("POST", "/brokers/1/resume", b"", 400, "UsageError", None),
+        ("POST", "/brokers/1/start", b"", 400, "UsageError", None),
+        ("POST", "/brokers", b'{"id": 1}', 400, "UsageError", None),
+        ("POST", "/brokers", b'{"id": 60000}', 400, "UsageError", None),
+        ("POST", "/brokers/1/explode", b"", 404, "Not Found", None),
+        ("GET", "/journal?after=x", None, 400, "UsageError", None),
+        ("GET", "/journal?last=-1", None, 400, "UsageError", None),
+        ("GET", "/journal?last=10001", None, 400, "UsageError", None),
+        ("GET", "/nothing", None, 404, "Not Found", None),
+        ("DELETE", "/topics", None, 405, "Method Not Allowed", None),
+    ],
+)
+def test_errors_are_json(
+    api: AsgiClient,
+    method: str,
+    path: str,
+    body: bytes | None,
+    status: int,
+    error: str,
+    code: str | None,
+) -> None:
+    response = api.request(method, path, content=body)
+    assert response.status_code == status
+    described = response.json()["error"]
+    assert described["error"] == error
+    assert (described["code"] or "").startswith(code or "")
+    assert described["message"]
+
+
+def test_metrics_are_prometheus_text_with_kafkas_names(api: AsgiClient) -> None:
+    create(api, {"name": "counted", "num_partitions": 2, "replication_factor": 2})
+    status = api.get("/status").json()
+    response = api.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    families = {family.name: family for family in text_string_to_metric_families(response.text)}
+
+    def values(name: str) -> dict[str, float]:
+        return {s.labels.get("controller") or s.labels["broker"]: s.value
+                for s in families[name].samples}  # fmt: skip
+
+    prefix = "kafka_controller_KafkaController_"
+    active = status["controller"]["controller_id"]
+    assert values(f"{prefix}ActiveControllerCount") == {
+        "0": float(active == 0),
+        "1": float(active == 1),
+    }
+    partitions = sum(status["controller"]["partitions"].values())
+    assert values(f"{prefix}GlobalPartitionCount")[str(active)] == partitions
+    assert values(f"{prefix}OfflinePartitionsCount")[str(active)] == 0
+    leads = values("kafka_server_ReplicaManager_LeaderCount")
+    assert sum(leads.values()) == partitions
+    assert set(leads) == {"0", "1", "2", "3"}
+    assert "kafka_controller_ControllerEventManager_EventQueueSize" in families
+    assert "kafka_controller_ControllerChannelManager_TotalQueueSize" in families
+
+
+def test_the_journal_in_pages(api: AsgiClient, server: ClusterServer) -> None:
+    place = api.get("/journal?last=0").json()["next"]
+    create(api, {"name": "journalled", "num_partitions": 1, "replication_factor": 1})
+
+    def arrived() -> list[JournalRow]:
+        page = api.get(f"/journal?after={place}").json()
+        rows = msgspec.convert(page["rows"], list[JournalRow])
+        return rows if any(row.to == "OnlineReplica" for row in rows) else []
+
+    rows = wait_until(arrived)
+    assert {row.topic for row in rows if row.topic} == {"journalled"}
+    assert {row.cluster_id for row in rows} == {server.cluster.spec.cluster_id}
+    online = next(row for row in rows if row.to == "OnlinePartition")
+    causes = {row.event_id: row.detail for row in rows if row.kind == "event"}
+    assert causes[online.event_id] is not None
+    first = api.get("/journal?after=0").json()["rows"][0]
+    assert first["kind"] == "run_start"
+    assert msgspec.json.decode(first["detail"])["brokers"] == 4
+
+
+def test_a_broker_is_added_and_used(api: AsgiClient) -> None:
+    added = api.post("/brokers", json={"rack": "c"}).json()
+    assert (added["id"], added["state"]) == (4, "running")
+    wait_until(lambda: 4 in api.get("/brokers").json()["live"])
+    assert create(api, {"name": "there", "assignments": {"0": [4, 0]}})["error"] == 0
+    assert api.get("/topics/there").json()["partitions"][0]["leader"] == 4
+
+
+def test_kill_refuses_its_id_until_the_session_is_over(api: AsgiClient) -> None:
+    assert api.post("/brokers/3/kill").json()["state"] == "killed"
+    described = api.get("/brokers/3").json()
+    assert (described["state"], described["registered"]) == ("killed", True)
+    refused = api.post("/brokers/3/start", json={"wait": False})
+    assert refused.status_code == 409
+    assert refused.json()["error"]["error"] == "NodeExists"
+    assert api.get("/brokers/3").json()["state"] == "killed"
+    assert api.post("/brokers/3/start").json()["state"] == "running"
+    assert api.get("/brokers/3").json()["state"] == "running"
+
+
+def test_a_topic_created_while_the_controller_dies(api: AsgiClient, server: ClusterServer) -> None:
+    """The first request may be lost with its controller; the next one is asked again."""
+    active = api.get("/status").json()["controller"]["controller_id"]
+    api.post(f"/brokers/{active}/kill")
+    created = create(api, {"name": "survivor", "num_partitions": 2, "replication_factor": 2})
+    assert created["error"] == 0
+    assert api.get("/status").json()["controller"]["controller_id"] != active
+    assert api.post(f"/brokers/{active}/start").json()["state"] == "running"
+
+    def all_in_sync() -> bool:
+        described = server.admin.describe_topics(api.get("/topics").json()["topics"])
+        return all(set(p.isr) == set(p.replicas) for t in described for p in t.partitions)
+
+    wait_until(all_in_sync)
+
+
+def test_malformed_znodes_are_shown_and_the_rest_is_served(
+    api: AsgiClient, server: ClusterServer, zookeeper_client: KazooClient
+) -> None:
+    root = "/server-api/deep/brokers/topics"
+    zookeeper_client.create(f"{root}/broken", b"")
+    wait_until(lambda: api.get("/status").json()["controller"]["malformed"])
+    malformed = api.get("/status").json()["controller"]["malformed"]
+    assert list(malformed) == ["/brokers/topics/broken"]
+    assert create(api, {"name": "served", "num_partitions": 1})["error"] == 0
+    moved = api.post("/controller/move").json()
+    assert moved["to"]["epoch"] == moved["from"]["epoch"] + 1
+    assert list(api.get("/status").json()["controller"]["malformed"]) == list(malformed)
+    assert api.get("/topics/served").json()["partitions"][0]["leader"] is not None
+    zookeeper_client.delete(f"{root}/broken")
+
+
+def test_a_reassignment_under_way_is_described(
+    api: AsgiClient, server: ClusterServer, zookeeper_client: KazooClient
+) -> None:
+    create(api, {"name": "moving", "assignments": {"0": [0, 1]}})
+    data = {
+        "version": 3,
+        "topic_id": api.get("/topics/moving").json()["topic_id"],
+        "partitions": {"0": [2, 0, 1]},
+        "adding_replicas": {"0": [2]},
+        "removing_replicas": {"0": [0]},
+    }
+    zookeeper_client.set("/server-api/deep/brokers/topics/moving", msgspec.json.encode(data))
+    api.post("/controller/move")
+    tp = TopicPartition("moving", 0)
+
+    def known() -> bool:
+        active = server.cluster.active_controller
+        if active is None:
+            return False
+        controller = server.cluster.nodes[active].node.controller
+        return controller is not None and tp in controller.context.partitions_being_reassigned
+
+    wait_until(known)
+    partition = api.get("/topics/moving").json()["partitions"][0]
+    assert partition["reassignment"] == {
+        "replicas": [2, 0, 1],
+        "adding_replicas": [2],
+        "removing_replicas": [0],
+    }

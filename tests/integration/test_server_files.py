@@ -1,0 +1,127 @@
+"""server/journal_tail.py and server/data_dir.py: rows of a growing file, a lock, an address."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import EnvironmentProblem, UsageError
+from server.data_dir import DataDir, ServerAddress, default_data_dir, read_address
+from server.journal_tail import last_rows, rows_after
+
+
+def rows(first: int, last: int, width: int = 1) -> list[bytes]:
+    return [str(number).encode().rjust(width, b"x") for number in range(first, last + 1)]
+
+
+def text(lines: list[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
+
+
+@pytest.mark.parametrize("width", [1, 1000, 70_000])
+@pytest.mark.parametrize("count", [0, 1, 3, 9, 10, 11, 10_000])
+def test_last_rows(tmp_path: Path, count: int, width: int) -> None:
+    path = tmp_path / "journal"
+    whole = text(rows(1, 10, width))
+    path.write_bytes(whole)
+    part = last_rows(path, count)
+    assert part.lines == rows(1, 10, width)[10 - min(count, 10) :]
+    assert part.next == len(whole)
+
+
+def test_a_row_being_written_is_left_out_until_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(b"1\n2\n3" + b"3" * 100_000)
+    part = last_rows(path, 10)
+    assert part == ([b"1", b"2"], 4)
+    assert rows_after(path, part.next) == ([], 4)
+    with path.open("ab") as file:
+        file.write(b"\n4\n")
+    after = rows_after(path, part.next)
+    assert after.lines == [b"3" * 100_001, b"4"]
+    assert after.next == path.stat().st_size
+    assert rows_after(path, after.next) == ([], after.next)
+
+
+def test_rows_after_come_in_pages_that_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(text(rows(1, 500, 37)))
+    place, seen = 0, []
+    while (part := rows_after(path, place, max_bytes=100)).lines:
+        assert len(part.lines) <= 3
+        seen += part.lines
+        place = part.next
+    assert seen == rows(1, 500, 37)
+
+
+def test_a_row_longer_than_a_page(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(text(rows(1, 2, 1000)))
+    assert rows_after(path, 0, max_bytes=10) == (rows(1, 1, 1000), 1001)
+
+
+def test_no_journal_has_no_rows(tmp_path: Path) -> None:
+    assert last_rows(tmp_path / "none", 5) == ([], 0)
+    assert rows_after(tmp_path / "none", 7) == ([], 7)
+    (tmp_path / "empty").touch()
+    assert last_rows(tmp_path / "empty", 5) == ([], 0)
+
+
+def test_one_holder_at_a_time(tmp_path: Path) -> None:
+    first, second = DataDir(tmp_path / "d"), DataDir(tmp_path / "d")
+    first.open()
+    first.write_address(ServerAddress("http://127.0.0.1:1", 42, "t"))
+    with pytest.raises(EnvironmentProblem, match=r"process 42 \(http://127.0.0.1:1\) runs in"):
+        second.open()
+    assert read_address(tmp_path / "d") == ServerAddress("http://127.0.0.1:1", 42, "t")
+    first.close()
+    first.close()
+    assert read_address(tmp_path / "d") is None
+    second.open()
+    second.close()
+
+
+def test_the_address_file_is_for_this_user_alone(tmp_path: Path) -> None:
+    held = DataDir(tmp_path)
+    held.open()
+    held.write_address(ServerAddress("http://127.0.0.1:1", 42, "t"))
+    held.write_address(ServerAddress("http://127.0.0.1:2", 42, "t"))
+    assert stat.S_IMODE((tmp_path / "server.json").stat().st_mode) == 0o600
+    assert b'"http://127.0.0.1:2"' in (tmp_path / "server.json").read_bytes()
+    held.close()
+
+
+def test_a_stale_address_goes_when_the_directory_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "server.json").write_text('{"url":"http://127.0.0.1:1","pid":1}')
+    held = DataDir(tmp_path)
+    held.open()
+    assert read_address(tmp_path) is None
+    held.close()
+
+
+def test_a_temporary_directory_is_removed() -> None:
+    held = DataDir(None)
+    held.open()
+    (held.path / "file").touch()
+    held.close()
+    assert not held.path.exists()
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EnvironmentProblem, match="cannot be used"):
+        DataDir(tmp_path / "file" / "d").open()
+
+
+def test_a_broken_address_file_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "server.json").write_text("{")
+    with pytest.raises(UsageError, match=r"server\.json cannot be read"):
+        read_address(tmp_path)
+
+
+def test_the_default_directory() -> None:
+    assert default_data_dir({"KLAMM_DATA_DIR": "/x"}) == Path("/x")
+    assert default_data_dir({}) == Path(os.path.expanduser("~/.klamm"))
