@@ -141,7 +141,9 @@ class ClusterServer:
 
     def _claim(self, connect_string: str, run_id: str, started_ms: int) -> str:
         """Make the chroot klamm's, if it may be, and give the cluster's id."""
-        session = KazooSession(connect_string, self.config.session_timeout_ms)
+        session = KazooSession(
+            connect_string, self.config.session_timeout_ms, self.config.connection_timeout_ms
+        )
         try:
             client = KafkaZkClient(KazooStore(session))
             check_may_run_in(client)

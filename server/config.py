@@ -53,6 +53,7 @@ BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "replica.socket.timeout.ms": ("a whole number", _whole_number(0)),
     "request.timeout.ms": ("a whole number", _whole_number(0)),
     "unclean.leader.election.enable": ("true or false", _boolean),
+    "zookeeper.connection.timeout.ms": ("a whole number of at least 1", _whole_number(1)),
 }
 """Kafka's names that klamm knows: what a value must be, and whether one is."""
 
@@ -143,6 +144,12 @@ class ServerConfig:
             cluster_id=cluster_id,
             seed=secrets.randbits(31) if self.seed is None else self.seed,
         )
+
+    @property
+    def connection_timeout_ms(self) -> int:
+        """How long ZooKeeper may take to answer at first; by default the session timeout."""
+        name = "zookeeper.connection.timeout.ms"
+        return int(self.config.get(name, self.session_timeout_ms))
 
     def host_names(self) -> frozenset[str]:
         """The names by which clients may call the API, in lower case, without ports."""

@@ -1,0 +1,145 @@
+"""cli/client.py: where a command looks for klamm, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from cli.client import Refused, ServerClient, ServerUnavailable, find_server
+from cluster.errors import (
+    EnvironmentProblem,
+    InvalidReplicationFactor,
+    KlammError,
+    UsageError,
+    ZooKeeperUnavailable,
+)
+from server.data_dir import DataDir, ServerAddress
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    """A data directory in which this process serves, with a token."""
+    held = DataDir(tmp_path)
+    held.open()
+    held.write_address(ServerAddress("http://127.0.0.1:1000", os.getpid(), "from-file"))
+    yield tmp_path
+    held.close()
+
+
+@contextmanager
+def answering(status: int, body: bytes) -> Iterator[tuple[str, Sequence[str]]]:
+    """A server with one answer: its address, and the Authorization headers that it got."""
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Authorization", ""))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}", seen
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_flag_goes_before_the_variable_and_the_file(data_dir: Path) -> None:
+    environ = {"KLAMM_SERVER": "variable:2", "KLAMM_DATA_DIR": str(data_dir)}
+    assert find_server("flag:3", None, environ).url == "http://flag:3"
+    assert find_server(None, None, environ).url == "http://variable:2"
+    assert find_server(None, data_dir, {}).url == "http://127.0.0.1:1000"
+    assert find_server(None, None, {"KLAMM_DATA_DIR": str(data_dir)}).url == "http://127.0.0.1:1000"
+
+
+@pytest.mark.parametrize(
+    ("server", "environ", "expected"),
+    [
+        (None, {}, "Bearer from-file"),
+        (None, {"KLAMM_TOKEN": "mine"}, "Bearer mine"),
+        ("same", {}, "Bearer from-file"),
+        ("same", {"KLAMM_TOKEN": "mine"}, "Bearer mine"),
+        ("other", {}, ""),
+    ],
+)
+def test_a_token_goes_only_to_its_server(
+    tmp_path: Path, server: str | None, environ: dict[str, str], expected: str
+) -> None:
+    with answering(200, b"{}") as (address, seen), answering(200, b"{}") as (other, seen_other):
+        held = DataDir(tmp_path)
+        held.open()
+        held.write_address(ServerAddress(f"http://{address}", os.getpid(), "from-file"))
+        named = {"same": address, "other": other, None: None}[server]
+        find_server(named, tmp_path, environ).get("/status")
+        held.close()
+    assert [*seen, *seen_other] == [expected]
+
+
+def test_a_server_that_has_ended_is_told_from_none(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"--server .* KLAMM_SERVER .*server\.json"):
+        find_server(None, tmp_path, {})
+    held = DataDir(tmp_path)
+    held.open()
+    held.write_address(ServerAddress("http://127.0.0.1:1", 2**22 + 1))
+    with pytest.raises(ServerUnavailable, match="has ended"):
+        find_server(None, tmp_path, {})
+    held.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("h:1", "http://h:1"),
+        ("http://h:1/", "http://h:1"),
+        ("https://h", "https://h:443"),
+        ("[::1]:5", "http://[::1]:5"),
+        ("h:1,g:2", "http://h:1"),
+    ],
+)
+def test_addresses(given: str, url: str) -> None:
+    assert ServerClient(given).url == url
+
+
+@pytest.mark.parametrize("given", ["", "h:x", "h:99999", "ftp://h:1", "http://h:1/status", ":1"])
+def test_no_addresses(given: str) -> None:
+    with pytest.raises(UsageError, match="is no address of a klamm"):
+        ServerClient(given)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "message"),
+    [
+        (b'{"error":{"error":"UsageError","message":"m"}}', UsageError, "m"),
+        (b'{"error":{"error":"Refused","message":"m"}}', Refused, "m"),
+        (b'{"error":{"error":"ZooKeeperUnavailable","message":"m"}}', ZooKeeperUnavailable, "m"),
+        (b'{"error":{"error":"NoSuchThing","message":"m"}}', KlammError, "m"),
+        (b'{"error":{"error":"Errors","message":"m"}}', KlammError, "m"),
+        (
+            b'{"error":{"error":"x","code":"INVALID_REPLICATION_FACTOR","message":"m"}}',
+            InvalidReplicationFactor,
+            "m",
+        ),
+        (b"<html>", ServerUnavailable, "does not answer as klamm does"),
+    ],
+)
+def test_errors_come_back_as_they_were(body: bytes, kind: type[KlammError], message: str) -> None:
+    with (
+        answering(400, body) as (address, _),
+        pytest.raises(KlammError, match=message) as raised,
+    ):
+        ServerClient(address).get("/status")
+    assert type(raised.value) is kind

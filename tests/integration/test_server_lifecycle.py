@@ -1,0 +1,146 @@
+"""server/cluster_server.py: opening, closing, waiting, and whose ZooKeeper it is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from kazoo.client import KazooClient
+
+from cluster.errors import EnvironmentProblem, KlammError, UsageError, ZooKeeperUnavailable
+from cluster.requests import CreatableTopic, CreateTopicsRequest
+from runtime.journal import read_journal
+from server.cluster_server import ClusterServer
+from server.config import ServerConfig
+from tests.waiting import wait_until
+
+T = TypeVar("T")
+TOPIC = CreateTopicsRequest((CreatableTopic("kept", 2, 2),), 10_000)
+
+
+def config(chroot: str, **changes: object) -> ServerConfig:
+    values: dict[str, object] = {
+        "brokers": 2,
+        "zookeeper": chroot,
+        "session_timeout_ms": 1000,
+        **changes,
+    }
+    return ServerConfig(**values)  # type: ignore[arg-type]
+
+
+def in_thread(function: Callable[[], T]) -> Future[T]:
+    """What ``function`` ends with, on a thread of its own."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="test").start()
+    return future
+
+
+def names_of_threads() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate())
+
+
+def test_everything_is_freed_and_the_next_goes_on(
+    chroot: str, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    root = f"/{chroot.rpartition('/')[2]}"
+    before = names_of_threads()
+    with ClusterServer(config(chroot, data_dir=tmp_path)) as first:
+        first.admin.create_topics(TOPIC)
+        cluster_id = first.status()["cluster_id"]
+    first.close()
+    assert names_of_threads() == before
+    assert zookeeper_client.get_children(f"{root}/brokers/ids") == []
+    state = f"{root}/brokers/topics/kept/partitions/0/state"
+    assert zookeeper_client.get(state)[0].count(b'"isr":[') == 1
+    assert zookeeper_client.get(state)[1].version == 0, "brokers reacted to each other's end"
+    with ClusterServer(config(chroot, data_dir=tmp_path)) as second:
+        assert second.status()["cluster_id"] == cluster_id
+        assert second.status()["controller"]["epoch"] == 2
+        wait_until(lambda: list(second.admin.list_topics()) == ["kept"])
+    assert names_of_threads() == before
+    rows = read_journal(tmp_path / "journal.jsonl")
+    assert len({row.run_id for row in rows}) == 2
+    assert [row.kind for row in rows].count("run_start") == 2
+    for broker_id in (0, 1):
+        assert (tmp_path / "logs" / f"broker-{broker_id}" / "controller.log").exists()
+
+
+def test_kafkas_logs_are_at_the_level_that_was_asked_for(chroot: str, tmp_path: Path) -> None:
+    with ClusterServer(config(chroot, data_dir=tmp_path, state_change_level="INFO")) as server:
+        server.admin.create_topics(TOPIC)
+    logs = [path.read_text() for path in (tmp_path / "logs").glob("*/state-change.log")]
+    assert any(" INFO " in text for text in logs)
+    assert not any(" TRACE " in text for text in logs)
+
+
+def test_without_zookeeper_nothing_is_left(tmp_path: Path) -> None:
+    nowhere = config(
+        "127.0.0.1:1/x", data_dir=tmp_path, config={"zookeeper.connection.timeout.ms": "300"}
+    )
+    before = names_of_threads()
+    for _ in range(2):
+        with pytest.raises(ZooKeeperUnavailable, match=r"at 127\.0\.0\.1:1 within 300 ms"):
+            ClusterServer(nowhere).open()
+    assert names_of_threads() == before
+    assert not (tmp_path / "journal.jsonl").exists()
+
+
+@pytest.mark.slow
+def test_two_klamms_do_not_share_a_chroot(chroot: str, tmp_path: Path) -> None:
+    with ClusterServer(config(chroot, data_dir=tmp_path / "1")) as first:
+        epochs = [broker["broker_epoch"] for broker in first.status()["brokers"]]
+        with pytest.raises(EnvironmentProblem, match="brokers 0, 1 are registered"):
+            ClusterServer(config(chroot, data_dir=tmp_path / "2", brokers=3)).open()
+        status = first.status()
+        assert [broker["broker_epoch"] for broker in status["brokers"]] == epochs
+        assert status["controller"]["epoch"] == 1
+        assert status["controller"]["live_brokers"].keys() == {"0", "1"}
+
+
+def test_the_end_does_not_wait_for_those_who_wait(chroot: str, tmp_path: Path) -> None:
+    with ClusterServer(
+        config(chroot, data_dir=tmp_path, controllers=1, session_timeout_ms=30_000)
+    ) as server:
+        server.operations.kill(0)
+        starting = in_thread(lambda: server.operations.start(0, wait=True))
+        creating = in_thread(lambda: server.admin.create_topics(TOPIC))
+        wait_until(lambda: server.cluster.starting_broker_ids == [0])
+        assert server.operations.state_of(0) == "starting"
+        assert not starting.done()
+        assert not creating.done()
+    for waiting in (starting, creating):
+        with pytest.raises(KlammError, match=r"klamm is ending|was ended before it registered"):
+            waiting.result(5)
+
+
+def test_a_broker_that_is_killed_while_it_waits(chroot: str, tmp_path: Path) -> None:
+    with ClusterServer(config(chroot, data_dir=tmp_path, session_timeout_ms=20_000)) as server:
+        server.operations.kill(1)
+        starting = in_thread(lambda: server.operations.start(1, wait=True))
+        wait_until(lambda: server.cluster.starting_broker_ids == [1])
+        server.operations.kill(1)
+        with pytest.raises(KlammError, match="was ended before it registered"):
+            starting.result(5)
+        assert server.operations.state_of(1) == "killed"
+        with pytest.raises(UsageError, match="broker 1 does not run"):
+            server.operations.kill(1)
+
+
+def test_two_starts_at_once(chroot: str, tmp_path: Path) -> None:
+    with ClusterServer(config(chroot, data_dir=tmp_path)) as server:
+        server.operations.stop(1)
+        both = [in_thread(lambda: server.operations.start(1, wait=True)) for _ in range(2)]
+        errors = [future.exception(10) for future in both]
+        assert sorted(type(error).__name__ for error in errors) == ["NoneType", "UsageError"]
+        assert server.operations.state_of(1) == "running"
