@@ -153,7 +153,8 @@ class Progress:
         self.say_plainly(f"Journal and logs: {path}")
         self.say_plainly(f"klamm is up: {server.url}")
         if self._console.is_terminal:
-            self.say_plainly("In another terminal: klamm status, klamm watch. Ctrl-C ends it.")
+            where = "" if path == default_data_dir(os.environ) else f" --data-dir {path}"
+            self.say_plainly(f"In another terminal: klamm watch{where}. Ctrl-C ends it.")
 
     def say_plainly(self, line: str) -> None:
         """A line without a spinner."""

@@ -373,3 +373,38 @@ def test_a_live_kafkas_zookeeper_is_refused(
     assert "belongs to the Kafka cluster" in one_line_and_hint(refused)
     assert sorted(zookeeper_client.get_children(root)) == ["brokers", "controller"]
     assert zookeeper_client.get_children(f"{root}/brokers") == ["ids"]
+
+
+@pytest.mark.slow
+def test_a_token_an_external_zookeeper_and_quirks(
+    chroot: str, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    data_dir = tmp_path / "data"
+    with klamm_up(
+        data_dir,
+        *("--brokers", "3", "--controllers", "1", "--zookeeper", f"{chroot}/a/b"),
+        *("--token", "s3cret", "--quirks", "KAFKA-13225,c2", "--seed", "7"),
+    ) as up:
+        status = up.json("status")
+        zookeeper = status["zookeeper"]
+        assert isinstance(zookeeper, dict)
+        assert zookeeper == {"connect": f"{chroot}/a/b", "state": "CONNECTED", "embedded": False}
+        elsewhere = klamm(tmp_path / "elsewhere", "status", "--server", up.url)
+        assert elsewhere.returncode == 1
+        assert one_line_and_hint(elsewhere) == "error: the token is missing or wrong"
+        assert request(up, "GET", "/metrics", {}) == 401
+        assert request(up, "GET", "/metrics", {"Authorization": "Bearer s3cret"}) == 200
+        assert "Created topic t." in up.ok(
+            *("topics", "--bootstrap-server", up.url.removeprefix("http://"), "--create"),
+            *("--topic", "t"),
+        )
+        start = msgspec.json.decode(
+            up.ok("journal", "tail", "-n", "1000", "--json").splitlines()[0]
+        )
+        detail = msgspec.json.decode(start["detail"])
+        assert (detail["quirks"], detail["seed"]) == (["KAFKA-13225", "C2"], 7)
+        assert not processes_naming(str(data_dir / "zookeeper"))
+        assert up.end().splitlines()[0] == f"ZooKeeper found: {chroot}/a/b"
+    root = f"/{chroot.rpartition('/')[2]}/a/b"
+    assert zookeeper_client.get_children(f"{root}/brokers/ids") == []
+    assert zookeeper_client.exists(f"{root}/klamm")
