@@ -4,7 +4,7 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 
-.PHONY: help demo test test-slow check bench peer-kafka clean
+.PHONY: help demo test test-slow check bench docs peer-kafka clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,7 +32,10 @@ check: .venv/.ready ## ruff, mypy, import-linter
 	$(BIN)/lint-imports
 
 bench: .venv/.ready ## creation, failover and broker failure on the embedded ZooKeeper
-	$(BIN)/python bench/run.py $(ARGS)
+	$(BIN)/python -m bench.run $(ARGS)
+
+docs: .venv/.ready ## regenerate generated docs
+	$(BIN)/python -m docs.generate
 
 peer-kafka: .venv/.ready ## fetch Kafka 2.8.2's own jars (Maven), to compare with
 	bench/kafka/fetch.sh

@@ -15,26 +15,54 @@ from cluster.errors import UsageError
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
-    """Which bugs of 2.8.2 are present. Field ``kafka_NNNNN`` is the switch of KAFKA-NNNNN."""
+    """Which bugs of 2.8.2 are present. Field ``kafka_NNNNN`` is the switch of KAFKA-NNNNN.
+
+    Of each docstring the first paragraph says what Kafka 2.8.2 does, the second what klamm does
+    without the quirk; docs/deviations.md shows them.
+    """
 
     kafka_12315: bool = False
-    """A request batch is not cleared when the controller moves mid-event; it never sends again."""
+    """A request batch is not cleared when the controller moves mid-event; it never sends again.
+
+    The batch is cleared then, and at every election."""
     kafka_13225: bool = False
-    """A dead broker stays in the metadata of the others while any partition is offline."""
+    """A dead broker that hosted nothing stays in the metadata of the others while any partition
+    is offline.
+
+    Every death is told to every live broker."""
     kafka_13461: bool = False
-    """A controller that resigned with a live session finds its own /controller and does nothing."""
+    """After a failed login in a live session the controller resigns, finds its own /controller,
+    believes to be active and does nothing.
+
+    A live session goes on; a /controller that is its own after it resigned is deleted, and an
+    election follows."""
     kafka_14140: bool = False
-    """AlterIsr lets a dead or shutting-down replica back into the ISR."""
+    """AlterIsr lets a dead or shutting-down replica back into the ISR.
+
+    The proposal is refused with OPERATION_NOT_ATTEMPTED; the leader asks again later."""
     kafka_14154: bool = False
-    """A zombie controller answers an AlterIsr from its stale cache."""
+    """A zombie controller answers an AlterIsr from its stale cache.
+
+    A leader that is ahead of the controller's cache is answered NOT_CONTROLLER."""
     hazard_c2: bool = False
-    """One malformed znode fails the whole event or failover instead of being isolated."""
+    """One malformed znode fails the whole event or failover; what is not JSON counts as empty or
+    absent and is written over.
+
+    The znode is set apart, left as it is, logged, journalled and shown by `klamm status`; all
+    else is served."""
     hazard_c4: bool = False
-    """A state znode found after a lost reply is not adopted: the partition is stuck."""
+    """A state znode found after a lost reply is not adopted: the partition is stuck.
+
+    It is read back, and adopted if it holds what was to be written."""
     hazard_c5: bool = False
-    """A fenced AlterIsr is answered UNKNOWN_SERVER_ERROR and the controller does not resign."""
+    """A fenced AlterIsr is answered UNKNOWN_SERVER_ERROR and the controller does not resign.
+
+    It is answered NOT_CONTROLLER, and the controller resigns."""
     hazard_c6: bool = False
-    """A batch left dirty by a failed state change blocks all later ones."""
+    """A state change that fails is only logged, and the batch it leaves dirty blocks all later
+    ones.
+
+    The batch is cleared, and the event ends with the error."""
 
 
 NO_QUIRKS: Final = Quirks()

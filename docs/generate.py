@@ -1,0 +1,83 @@
+"""Makes the generated parts of the docs afresh: `make docs`.
+
+A page keeps its own text; what is between ``<!-- generated: NAME -->`` and ``<!-- end -->`` comes
+from the code and from runs of klamm. tests/unit/docs says when a page has gone stale.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import statemachines.diagrams
+from cluster import quirks
+from tests.scenarios import SCENARIOS, read_scenario, simulated_differences
+
+DOCS = Path(__file__).parent
+_SECTION = re.compile(
+    r"(?P<begin><!-- generated: (?P<name>[\w ]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL
+)
+
+
+def fill(page: str, sections: Mapping[str, Callable[[], str]]) -> str:
+    """The page with each section made afresh. Raises KeyError for a name that has no section."""
+    return _SECTION.sub(
+        lambda found: found["begin"] + sections[found["name"]]() + found["end"], page
+    )
+
+
+def quirk_table() -> str:
+    """Every quirk: what Kafka 2.8.2 does, and what klamm does."""
+    texts = quirk_texts()
+    lines = ["| quirk | Kafka 2.8.2 | klamm |", "|---|---|---|"]
+    lines += [f"| {name} | {' | '.join(texts[field])} |" for name, field in quirks.NAMES.items()]
+    return "\n".join(lines) + "\n"
+
+
+def quirk_texts() -> dict[str, tuple[str, ...]]:
+    """The paragraphs of each quirk's docstring, by field."""
+    tree = ast.parse(Path(quirks.__file__).read_text(encoding="utf-8"))
+    body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Quirks")
+    texts = {}
+    for field, text in itertools.pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            paragraphs = str(ast.literal_eval(text.value)).split("\n\n")
+            texts[ast.unparse(field.target)] = tuple(" ".join(p.split()) for p in paragraphs)
+    return texts
+
+
+def scenario_table() -> str:
+    """Every recorded scenario, and how klamm without quirks differed from Kafka."""
+    lines = ["| scenario | what is done | steps | differences |", "|---|---|---|---|"]
+    for name in SCENARIOS:
+        scenario, whole = read_scenario(name), read_scenario(name, whole=True)
+        done, recorded = len(scenario["steps"]), len(whole["steps"])
+        steps = str(done) if done == recorded else f"{done} of {recorded}"
+        differences = simulated_differences(name, quirks.NO_QUIRKS)
+        shown = "<br>".join(f"`{line}`" for line in differences) or "none"
+        lines.append(f"| {name} | {scenario['about']} | {steps} | {shown} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[str], str]] = {
+    "deviations.md": lambda page: fill(page, {"quirks": quirk_table, "scenarios": scenario_table}),
+    "state-machines.md": statemachines.diagrams.fill,
+}
+"""The pages with generated parts: how each is filled."""
+
+
+def main() -> None:
+    """Write every page that has changed."""
+    for name, filled in PAGES.items():
+        path = DOCS / name
+        page = path.read_text(encoding="utf-8")
+        if (fresh := filled(page)) != page:
+            path.write_text(fresh, encoding="utf-8")
+            print(f"docs/{name} is made afresh")
+
+
+if __name__ == "__main__":
+    main()

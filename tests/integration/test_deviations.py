@@ -1,0 +1,44 @@
+"""klamm without quirks differs from recorded Kafka only as docs/deviations.md says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cluster.quirks import NO_QUIRKS
+from runtime.scenario import StepRecord
+from runtime.scenario_diff import compare_scenario
+from tests.scenarios import SCENARIOS, read_scenario, real_differences, simulated_differences
+
+PAGE = Path(__file__).parents[2] / "docs" / "deviations.md"
+
+
+def documented(name: str) -> list[str]:
+    """The differences of a scenario that the page lists."""
+    rows = re.findall(rf"^\| {name} \|.*\| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.M)
+    assert len(rows) == 1, f"the page has no row for {name}"
+    return [] if rows[0] == "none" else [line.strip("`") for line in rows[0].split("<br>")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_simulated_world_differs_as_documented(name: str, seed: int) -> None:
+    assert simulated_differences(name, NO_QUIRKS, seed) == documented(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_real_zookeeper_differs_as_documented(name: str, chroot: str) -> None:
+    assert real_differences(name, NO_QUIRKS, chroot) == documented(name)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_run_in_which_nothing_happens_differs_in_every_step(name: str) -> None:
+    scenario = read_scenario(name)
+    nothing = StepRecord(tree={}, transitions=[], requests=[], until_met=[])
+    lines = compare_scenario(scenario, [nothing] * len(scenario["steps"]))
+    assert {int(line.split()[1]) for line in lines} == set(range(len(scenario["steps"])))
+    for section in ("tree", "transitions", "LeaderAndIsr", "UpdateMetadata"):
+        assert any(f": {section} " in line for line in lines), section

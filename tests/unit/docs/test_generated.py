@@ -1,0 +1,28 @@
+"""Pages with generated parts: what they show is what the code and the runs say now."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.quirks import Quirks
+from docs.generate import DOCS, PAGES, fill, quirk_table, quirk_texts
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_as_it_is_generated(name: str) -> None:
+    page = (DOCS / name).read_text(encoding="utf-8")
+    assert "<!-- generated: " in page
+    assert PAGES[name](page) == page, f"docs/{name} is stale: make docs"
+
+
+def test_a_stale_section_is_made_afresh_and_the_rest_is_kept() -> None:
+    page = "above\n<!-- generated: x -->\nold\n<!-- end -->\nbelow\n"
+    assert fill(page, {"x": lambda: "new\n"}) == page.replace("old", "new")
+    with pytest.raises(KeyError, match="x"):
+        fill(page, {"y": lambda: ""})
+
+
+def test_every_quirk_says_what_kafka_does_and_what_klamm_does() -> None:
+    assert tuple(quirk_texts()) == Quirks.__struct_fields__
+    assert all(len(paragraphs) == 2 for paragraphs in quirk_texts().values())
+    assert "| KAFKA-13225 | A dead broker" in quirk_table()
