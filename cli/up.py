@@ -36,54 +36,66 @@ Examples:
 """
 
 
+Brokers = Annotated[int, typer.Option(help="How many brokers; their ids are 0, 1, ...")]
+Racks = Annotated[str | None, typer.Option(help="Racks a,b,c, dealt to the brokers in turn.")]
+Controllers = Annotated[
+    int | None,
+    typer.Option(help="How many brokers are controller candidates. [default: all, at most 5]"),
+]
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not one of its own."),
+]
+DataDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where journal, logs and ZooKeeper's data go. [default: KLAMM_DATA_DIR, ~/.klamm]"
+    ),
+]
+Configs = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A broker config by Kafka's name; repeatable."),
+]
+SessionTimeout = Annotated[
+    int, typer.Option(help="How long ZooKeeper keeps the session of a dead broker.")
+]
+Port = Annotated[int, typer.Option(help="Port of the HTTP API; 0: a free one.")]
+Host = Annotated[str, typer.Option(help="Address to listen on; any but loopback requires a token.")]
+Token = Annotated[
+    str | None,
+    typer.Option(envvar=TOKEN_VARIABLE, help="What clients must show as a bearer token."),
+]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A name by which clients may call; repeatable."),
+]
+StateChangeLevel = Annotated[
+    str, typer.Option(metavar="TRACE|INFO", help="How much state-change.log says.")
+]
+QuirkNames = Annotated[
+    str | None,
+    typer.Option(metavar="2.8.2|KAFKA-N,..", help="Be wrong where Kafka 2.8.2 is wrong."),
+]
+Seed = Annotated[
+    int | None, typer.Option(help="Seed of placements and topic ids. [default: drawn]")
+]
+
+
 def up(
-    brokers: Annotated[int, typer.Option(help="How many brokers; their ids are 0, 1, ...")],
-    racks: Annotated[
-        str | None, typer.Option(help="Racks a,b,c, dealt to the brokers in turn.")
-    ] = None,
-    controllers: Annotated[
-        int | None,
-        typer.Option(help="How many brokers are controller candidates. [default: all, at most 5]"),
-    ] = None,
-    zookeeper: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not one of its own."),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where journal, logs and ZooKeeper's data go. [default: KLAMM_DATA_DIR, ~/.klamm]"
-        ),
-    ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A broker config by Kafka's name; repeatable."),
-    ] = None,
-    session_timeout_ms: Annotated[
-        int, typer.Option(help="How long ZooKeeper keeps the session of a dead broker.")
-    ] = DEFAULT_SESSION_TIMEOUT_MS,
-    port: Annotated[int, typer.Option(help="Port of the HTTP API; 0: a free one.")] = DEFAULT_PORT,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; any but loopback requires a token.")
-    ] = DEFAULT_HOST,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar=TOKEN_VARIABLE, help="What clients must show as a bearer token."),
-    ] = None,
-    allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A name by which clients may call; repeatable."),
-    ] = None,
-    state_change_level: Annotated[
-        str, typer.Option(metavar="TRACE|INFO", help="How much state-change.log says.")
-    ] = "TRACE",
-    quirks: Annotated[
-        str | None,
-        typer.Option(metavar="2.8.2|KAFKA-N,..", help="Be wrong where Kafka 2.8.2 is wrong."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of placements and topic ids. [default: drawn]")
-    ] = None,
+    brokers: Brokers,
+    racks: Racks = None,
+    controllers: Controllers = None,
+    zookeeper: ZooKeeper = None,
+    data_dir: DataDirectory = None,
+    config: Configs = None,
+    session_timeout_ms: SessionTimeout = DEFAULT_SESSION_TIMEOUT_MS,
+    port: Port = DEFAULT_PORT,
+    host: Host = DEFAULT_HOST,
+    token: Token = None,
+    allowed_host: AllowedHosts = None,
+    state_change_level: StateChangeLevel = "TRACE",
+    quirks: QuirkNames = None,
+    seed: Seed = None,
 ) -> None:
     """Run a cluster of simulated brokers with real controllers over a real ZooKeeper, in the
     foreground, until Ctrl-C. Its HTTP API is for this machine alone unless --host says so."""

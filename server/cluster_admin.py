@@ -95,13 +95,7 @@ class RunningClusterAdmin:
                 failures[topic] = Failure(error.code, error.message)
         cache = self._cache(controller_id)
         for topic, partitions in waiting.items():
-            try:
-                self._closing.wait_until(
-                    lambda partitions=partitions: _have_leaders(cache, partitions) or None,  # type: ignore[misc]
-                    deadline_s,
-                    topic,
-                )
-            except RequestTimedOut:
+            if not self._get_leaders(cache, partitions, deadline_s):
                 failures[topic] = Failure(Errors.REQUEST_TIMED_OUT)
         return failures
 
@@ -195,6 +189,19 @@ class RunningClusterAdmin:
 
     # -- helpers
 
+    def _get_leaders(
+        self, cache: MetadataCache, partitions: Sequence[TopicPartition], deadline_s: float
+    ) -> bool:
+        """Wait until a cache shows a leader for each; False if time is up first."""
+
+        def have_leaders() -> bool | None:
+            return all(cache.leader_of(tp) not in (None, NO_LEADER) for tp in partitions) or None
+
+        try:
+            return self._closing.wait_until(have_leaders, deadline_s, "")
+        except RequestTimedOut:
+            return False
+
     def _cache(self, broker_id: int | None = None) -> MetadataCache:
         """A broker's metadata cache: the controller's own if there is a controller.
 
@@ -278,10 +285,6 @@ def _states_by_topic(
         for found in gaps.values():
             found.sort(key=lambda state: state.topic_partition.partition)
     return states
-
-
-def _have_leaders(cache: MetadataCache, partitions: Sequence[TopicPartition]) -> bool:
-    return all(cache.leader_of(tp) not in (None, NO_LEADER) for tp in partitions)
 
 
 def _describe(
