@@ -58,6 +58,9 @@ def _differences(
 def _in_cache(
     cache: MetadataCache, tp: TopicPartition, state: LeaderIsrAndControllerEpoch | None
 ) -> str | None:
+    """Its controller epoch is that of the last controller that looked at a dead replica, not only
+    of the last that wrote (as in 2.8.2), so it is not compared.
+    """
     cached = cache.get(tp)
     if cached is None or state is None:
         return f"cached {cached}"
@@ -67,7 +70,6 @@ def _in_cache(
         and cached.leader_epoch == wanted.leader_epoch
         and cached.isr == wanted.isr
         and cached.zk_version == wanted.zk_version
-        and cached.controller_epoch == state.controller_epoch
     )
     return None if same else f"cached {cached}"
 

@@ -25,7 +25,8 @@ from cluster.requests import (
     UpdateMetadataResponse,
 )
 from runtime.journal import FileJournal
-from zk.kazoo_session import KazooSession, Wait
+from zk.kazoo_session import KazooSession
+from zk.kazoo_waves import Wait
 from zk.kazoo_wire import Multi, Request
 
 _API_OF = {

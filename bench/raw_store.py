@@ -106,7 +106,7 @@ def _require_ok(codes: Iterable[ResultCode]) -> None:
 
 def _timed(peer: Peer, step: str, job: Callable[[], None]) -> Result:
     packets = peer.client.counters()
-    bench_s, zookeeper_s = sum(os.times()[:2]), process_cpu_s(peer.zookeeper_pid)
+    bench_s, zookeeper_s = process_cpu_s(os.getpid()), process_cpu_s(peer.zookeeper_pid)
     started_s = time.time()
     job()
     wall_s = time.time() - started_s
@@ -123,8 +123,8 @@ def _timed(peer: Peer, step: str, job: Callable[[], None]) -> Result:
         "n": n,
         "wall_s": round(wall_s, 3),
         "per_s": round(n / wall_s, 1),
-        "cpu_controller_s": round(sum(os.times()[:2]) - bench_s, 2),
-        "cpu_zookeeper_s": round(process_cpu_s(peer.zookeeper_pid) - zookeeper_s, 2),
+        "cpu_controller_s": round(process_cpu_s(os.getpid()) - bench_s, 3),
+        "cpu_zookeeper_s": round(process_cpu_s(peer.zookeeper_pid) - zookeeper_s, 3),
         "zookeeper_packets": int(after["zk_packets_received"] - packets["zk_packets_received"]),
         "verified": True,
         "timed_out": False,

@@ -211,7 +211,7 @@ def _cpu(samples: Sequence[_Sample], end_s: float) -> dict[str, Any]:
         for name, value in last.threads_cpu_s.items()
     }
     return {
-        **{f"cpu_{name}_s": round(value, 2) for name, value in used.items()},
+        **{f"cpu_{name}_s": round(value, 3) for name, value in used.items()},
         "cpu_others_s": round(max(0.0, others), 2),
         "cpu_window_s": round(last.at_s - first.at_s, 2),
         "cpu_threads_s": {

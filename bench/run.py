@@ -1,0 +1,174 @@
+"""``make bench``: klamm's creation, failover, broker failure, beside Kafka's and the store's own.
+
+Every run has a ZooKeeper of its own, on disk, with fsync; klamm and Kafka take turns. Exit 1 if
+anything required does not hold or came out wrong. docs/benchmarks.md says what the figures mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.figures import KAFKA, KLAMM, Layout, Result, verdicts
+from bench.kafka.locate import SKIP_REASON, kafka_libs
+from bench.kafka.run import problems, run_kafka
+from bench.kafka.table import HEADER, row
+from bench.klamm import run_klamm
+from bench.machine import machine
+from bench.memory import bytes_per_partition
+from bench.report import tables
+from cluster.errors import KlammError, UsageError
+
+BROKERS = 5
+QUICK = (Layout(10_000, 100),)
+FULL = (Layout(10_000, 100), Layout(10_000, 1), Layout(100_000, 100))
+# Whose CPU is compared is done three times, for a median.
+ROUNDS = 3
+REPEATED_PER_TOPIC = 100
+WARM_UP_PARTITIONS = 1_000
+MEMORY_PARTITIONS = 10_000
+MEMORY_PER_TOPIC = 100
+
+
+class Run(NamedTuple):
+    """One cluster from its start to its end."""
+
+    product: str
+    layout: Layout
+    is_first: bool = True
+
+
+def plan(layouts: Sequence[Layout], with_kafka: bool, rounds: int) -> Iterator[Run]:
+    """klamm and Kafka in turn, layout by layout; then klamm again."""
+    for number in range(rounds):
+        for layout in layouts:
+            if number == 0:
+                yield Run(KLAMM, layout)
+                if with_kafka:
+                    yield Run(KAFKA, layout)
+            elif layout.partitions_per_topic == REPEATED_PER_TOPIC:
+                yield Run(KLAMM, layout, is_first=False)
+
+
+def steps_for(layout: Layout) -> tuple[str, ...]:
+    """A small creation and a first failover warm the code up; the last of each kind counts."""
+    warm_up = max(layout.partitions_per_topic, min(WARM_UP_PARTITIONS, layout.partitions // 10))
+    return (f"create:{warm_up}", "create", "failover", "failover", "broker_failure")
+
+
+class Report:
+    """Shows every result as it comes, and keeps it."""
+
+    def __init__(self, json_path: Path | None) -> None:
+        self.results: list[Result] = []
+        self.problems: list[str] = []
+        self._json_path = json_path
+
+    def add(self, run: int, result: Result) -> None:
+        """Print one result as a row, and what is wrong with it."""
+        result["run"] = run
+        if not self.results:
+            print(HEADER)
+        self.results.append(result)
+        print(row(result), flush=True)
+        for problem in problems(result):
+            self.problems.append(f"{result['product']}, {result['step']}: {problem}")
+            print(f"  {self.problems[-1]}", flush=True)
+        self._write(result)
+
+    def add_memory(self, result: Result) -> None:
+        """Keep a result that has no time."""
+        self.results.append(result)
+        self._write(result)
+
+    def _write(self, result: Result) -> None:
+        if self._json_path is not None:
+            with self._json_path.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+
+
+def bench(layouts: Sequence[Layout], with_kafka: bool, rounds: int, report: Report) -> None:
+    """Do every run of the plan, and measure the memory."""
+    numbers = count()
+    for run in plan(layouts, with_kafka, rounds):
+        number, layout = next(numbers), run.layout
+        steps = steps_for(layout)
+        size = (layout.partitions, layout.partitions_per_topic, BROKERS)
+
+        def show(result: Result, number: int = number) -> None:
+            report.add(number, result)
+
+        if run.product == KAFKA:
+            run_kafka(*size, steps, on_result=show)
+        else:
+            run_klamm(*size, steps, raw_store=run.is_first, on_result=show)
+    partitions = min(MEMORY_PARTITIONS, max(layout.partitions for layout in layouts))
+    per_topic = min(MEMORY_PER_TOPIC, partitions)
+    report.add_memory(bytes_per_partition(partitions, per_topic, BROKERS))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and judge."""
+    options = _parser().parse_args(arguments)
+    try:
+        layouts = _layouts(options)
+        with_kafka = not (options.no_kafka or options.quick)
+        missing = with_kafka and kafka_libs() is None
+        on = machine()
+        started_s = time.monotonic()
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {on}\n", flush=True)
+        report = Report(options.json)
+        bench(layouts, with_kafka and not missing, 1 if options.quick else options.rounds, report)
+    except KlammError as error:
+        print(f"error: {error}" + (f" ({error.hint})" if error.hint else ""), file=sys.stderr)
+        return error.exit_code
+    print(f"\n{tables(report.results)}\n")
+    if missing:
+        print(f"Nothing to compare with: {SKIP_REASON}")
+    failed = [verdict.what for verdict in verdicts(report.results) if not verdict.holds]
+    for what in failed + report.problems:
+        print(f"FAILED on {on}: {what}")
+    print(f"{time.monotonic() - started_s:.0f} s in all")
+    return 1 if failed or report.problems else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="10,000 as 100 x 100, without Kafka")
+    parser.add_argument("--partitions", type=int, metavar="N", help="only N, in both layouts")
+    parser.add_argument(
+        "--partitions-per-topic", type=int, metavar="P", help="with --partitions: only this layout"
+    )
+    parser.add_argument("--no-kafka", action="store_true", help="klamm and the store alone")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="for the medians (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append results, one a line")
+    return parser
+
+
+def _layouts(options: argparse.Namespace) -> Sequence[Layout]:
+    """Raises UsageError for what cannot be laid out."""
+    partitions, per_topic = options.partitions, options.partitions_per_topic
+    if options.rounds < 1:
+        raise UsageError("--rounds is a number from 1")
+    if partitions is None:
+        if per_topic is not None:
+            raise UsageError("--partitions-per-topic goes with --partitions")
+        return QUICK if options.quick else FULL
+    sizes = [per_topic] if per_topic is not None else [REPEATED_PER_TOPIC, 1]
+    for size in sizes:
+        if size < 1 or partitions < 10 * size or partitions % size:
+            raise UsageError(
+                f"{partitions} partitions are not ten or more topics of {size}",
+                hint="see --partitions and --partitions-per-topic",
+            )
+    return [Layout(partitions, size) for size in sizes]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
