@@ -2,7 +2,8 @@
 
 The controller and the brokers know each other only through these and a Transport. Mirrors the
 request schemas that an inter-broker protocol of 2.8 uses: LeaderAndIsr v5, UpdateMetadata v7,
-StopReplica v3, AlterIsr v0, CreateTopics v7. States that are the same for every broker are shared
+StopReplica v3, AlterIsr v0, CreateTopics v7, AlterPartitionReassignments v0,
+ListPartitionReassignments v0. States that are the same for every broker are shared
 between requests, so nothing may change them after they were sent.
 """
 
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from cluster.api_errors import Errors
-from cluster.types import Broker, LeaderAndIsr, TopicPartition
+from cluster.types import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 
 class Address(NamedTuple):
@@ -186,7 +187,46 @@ class CreateTopicsResponse(msgspec.Struct, frozen=True):
     topics: tuple[CreatableTopicResult, ...]
 
 
+class ApiError(msgspec.Struct, frozen=True):
+    """What became of one item of a request. ``message`` None stands for the error's usual text."""
+
+    error: Errors = Errors.NONE
+    message: str | None = None
+
+
+class AlterPartitionReassignmentsRequest(msgspec.Struct, frozen=True):
+    """Target replicas by partition; None cancels the reassignment that is under way (KIP-455)."""
+
+    reassignments: Mapping[TopicPartition, tuple[int, ...] | None]
+
+
+class AlterPartitionReassignmentsResponse(msgspec.Struct, frozen=True):
+    """``error`` for the whole request, or one for every partition it named."""
+
+    error: ApiError
+    partitions: Mapping[TopicPartition, ApiError] = {}
+
+
+class ListPartitionReassignmentsRequest(msgspec.Struct, frozen=True):
+    """Which of ``partitions``, or of all if that is None, are being reassigned?"""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+class ListPartitionReassignmentsResponse(msgspec.Struct, frozen=True):
+    """``error`` for the whole request, or the assignments that are being changed."""
+
+    error: ApiError
+    partitions: Mapping[TopicPartition, ReplicaAssignment] = {}
+
+
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
-Request = ControlRequest | AlterIsrRequest | FetchRequest | CreateTopicsRequest
-Response = ControlResponse | AlterIsrResponse | FetchResponse | CreateTopicsResponse
+ReassignmentRequest = AlterPartitionReassignmentsRequest | ListPartitionReassignmentsRequest
+ReassignmentResponse = AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse
+Request = (
+    ControlRequest | AlterIsrRequest | FetchRequest | CreateTopicsRequest | ReassignmentRequest
+)
+Response = (
+    ControlResponse | AlterIsrResponse | FetchResponse | CreateTopicsResponse | ReassignmentResponse
+)
