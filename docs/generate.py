@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from cluster import quirks
 from tests.scenarios import SCENARIOS, read_scenario, simulated_differences
 
 DOCS = Path(__file__).parent
+ROOT = DOCS.parent
 _SECTION = re.compile(
     r"(?P<begin><!-- generated: (?P<name>[\w ]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL
 )
@@ -62,7 +64,26 @@ def scenario_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def package_table() -> str:
+    """The packages from the highest to the lowest, by the layers that the linter checks."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    layers = next(c["layers"] for c in contracts if c["id"] == "layers")
+    lines = ["| packages | what lives there |", "|---|---|"]
+    for layer in layers:
+        packages = layer.split(" | ")
+        names = "<br>".join(f"`{package}/`" for package in packages)
+        lines.append(f"| {names} | {'<br>'.join(map(_purpose, packages))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _purpose(package: str) -> str:
+    text = (ROOT / package / "__init__.py").read_text(encoding="utf-8")
+    return str(ast.get_docstring(ast.parse(text))).splitlines()[0]
+
+
 PAGES: dict[str, Callable[[str], str]] = {
+    "architecture.md": lambda page: fill(page, {"packages": package_table}),
     "deviations.md": lambda page: fill(page, {"quirks": quirk_table, "scenarios": scenario_table}),
     "state-machines.md": statemachines.diagrams.fill,
 }

@@ -1,0 +1,44 @@
+"""What the pages name is there: links, files, events."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from controller import events
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")], key=lambda page: page.as_posix()
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    broken = [
+        link for link in links if "://" not in link and not (page.parent / link).resolve().exists()
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    named = re.findall(r"`([\w-]+(?:/[\w.-]+)+\.(?:py|md|toml))[:`]", page.read_text("utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_house_names_every_event_of_the_controller() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.split("| from outside |")[1].split("\n\n")[0]
+    cells = [row.split("|")[2] for row in table.splitlines() if row.count("|") == 4]
+    named = {name for cell in cells for name in re.findall(r"\w+", cell)}
+    abstract = {"ControllerEvent", "ResponseReceived"}
+    exist = {
+        name
+        for name, value in vars(events).items()
+        if isinstance(value, type) and issubclass(value, events.ControllerEvent)
+    }
+    assert named == exist - abstract, "the table of events in docs/architecture.md"
