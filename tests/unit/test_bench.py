@@ -1,0 +1,259 @@
+"""What the benchmark makes of its figures, in which order it runs, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench.figures import KAFKA, KLAMM, RAW_STORE, Layout, Verdict, verdicts
+from bench.kafka.scenarios import topics
+from bench.klamm_applied import what_is_not_applied
+from bench.klamm_traffic import Traffic
+from bench.raw_store import grouped, state_of
+from bench.report import tables
+from bench.run import Run, main, plan
+from brokers.broker import Broker
+from cluster.api_errors import Errors
+from cluster.requests import (
+    Address,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    Message,
+    Request,
+    Response,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from cluster.types import TopicPartition
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.worlds import create_topic, three_brokers
+from zk.fenced_writes import GROUP_SIZE
+from zk.request_size import GROUP_BYTES, op_size
+from zk.store import Create
+from zk.znodes import TopicPartitionStateZNode
+
+SMALL, LARGE = Layout(1_000, 100), Layout(10_000, 100)
+
+
+def result(product: str, layout: Layout, step: str, **fields: Any) -> dict[str, Any]:
+    """A result as a step gives it, as far as figures need it."""
+    return {
+        "product": product,
+        "partitions": layout.partitions,
+        "partitions_per_topic": layout.partitions_per_topic,
+        "step": step,
+        "run": 0,
+        "n": layout.partitions,
+        "wall_s": 1.0,
+        "load_s": 1.0,
+        "per_s": float(layout.partitions),
+        "cpu_controller_s": 1.0,
+        "cpu_zookeeper_s": 0.0,
+        "zookeeper_packets": 7,
+        "resident_controller_mb": 50,
+        "store": {"events": 1, "read_waves": 2, "write_waves": 3, "store_requests": 9},
+        **fields,
+    }
+
+
+def judged(*results: dict[str, Any]) -> list[tuple[str, float, bool]]:
+    """Verdicts, rounded."""
+    return [(v.what, round(v.value, 2), v.holds) for v in verdicts(results)]
+
+
+def test_klamm_must_be_twice_as_fast_at_a_failover_and_half_as_fast_again_at_a_creation() -> None:
+    found = judged(
+        result(KLAMM, SMALL, "create", wall_s=1.0),
+        result(KAFKA, SMALL, "create", wall_s=1.4),
+        result(KLAMM, SMALL, "failover", load_s=0.5, wall_s=9.0),
+        result(KAFKA, SMALL, "failover", load_s=1.0, wall_s=1.0),
+        result(KLAMM, SMALL, "broker_failure", wall_s=1.0),
+        result(KAFKA, SMALL, "broker_failure", wall_s=1.9),
+    )
+    assert found == [
+        ("10 x 100, create: times as fast as Kafka", 1.4, False),
+        ("10 x 100, failover: times as fast as Kafka", 2.0, True),
+        ("10 x 100, broker_failure: times as fast as Kafka", 1.9, False),
+    ]
+
+
+def test_of_each_run_the_last_counts_and_of_the_runs_the_median() -> None:
+    [(_, ratio, _)] = judged(
+        result(KLAMM, SMALL, "failover", load_s=9.0),
+        result(KLAMM, SMALL, "failover", load_s=1.0),
+        result(KLAMM, SMALL, "failover", load_s=3.0, run=1),
+        result(KLAMM, SMALL, "failover", load_s=2.0, run=2),
+        result(KAFKA, SMALL, "failover", load_s=8.0, run=3),
+        result(KAFKA, SMALL, "failover", load_s=6.0, run=3),
+    )
+    assert ratio == 3.0
+
+
+def test_a_warm_up_is_no_figure() -> None:
+    assert judged(result(KLAMM, SMALL, "create_cold"), result(KAFKA, SMALL, "create_cold")) == []
+
+
+def test_ten_times_the_partitions_cost_at_most_thirteen_times_the_cpu() -> None:
+    small = result(KLAMM, SMALL, "create", cpu_controller_s=0.1, cpu_zookeeper_s=0.1)
+    fine = result(KLAMM, LARGE, "create", cpu_controller_s=2.0, cpu_zookeeper_s=0.6)
+    dear = {**fine, "cpu_controller_s": 2.1}
+    what = "100 x 100 to 10 x 100, create: times the CPU"
+    assert judged(small, fine) == [(what, 13.0, True)]
+    assert judged(small, dear) == [(what, 13.5, False)]
+    assert judged(small, {**dear, "partitions_per_topic": 1}) == []
+
+
+def test_a_partition_has_its_bytes() -> None:
+    memory = result(KLAMM, SMALL, "memory", brokers=5, context_bytes=1_501, klamm_bytes=3_000)
+    assert judged(memory) == [
+        ("context alone, bytes a partition", 1501, False),
+        ("with 5 brokers' state, bytes a partition", 3000, True),
+    ]
+
+
+def test_the_tables_show_kafka_the_store_and_what_is_required() -> None:
+    text = tables(
+        [
+            result(KLAMM, SMALL, "create", wall_s=0.5),
+            result(KAFKA, SMALL, "create", wall_s=2.0, cpu_controller_s=3.0),
+            result(RAW_STORE, SMALL, "create", per_s=4000.0),
+        ]
+    )
+    assert "| 10 x 100 | create | 0.50 | 2.00 | 4.0 | 1.00 | 3.00 | 3.0 |" in text
+    assert "| 10 x 100 | create | 2,000 | 4,000 | 50% | 1 | 2 | 3 | 9 | 7 | 50 |" in text
+    assert "| 10 x 100, create: times as fast as Kafka | 4.0 | at least 1.5 | yes |" in text
+
+
+def test_without_kafka_nothing_is_compared_with_it() -> None:
+    assert "Kafka" not in tables([result(KLAMM, SMALL, "create")])
+
+
+def test_a_verdict_is_on_the_right_side_of_its_limit() -> None:
+    assert Verdict("", 2.0, 2.0, True).holds and not Verdict("", 1.9, 2.0, True).holds
+    assert Verdict("", 2.0, 2.0, False).holds and not Verdict("", 2.1, 2.0, False).holds
+
+
+def test_klamm_and_kafka_take_turns_and_only_what_is_compared_is_repeated() -> None:
+    single = Layout(1_000, 1)
+    assert list(plan([SMALL, single], True, 2)) == [
+        Run(KLAMM, SMALL),
+        Run(KAFKA, SMALL),
+        Run(KLAMM, single),
+        Run(KAFKA, single),
+        Run(KLAMM, SMALL, is_first=False),
+    ]
+    assert [run.product for run in plan([SMALL], False, 1)] == [KLAMM]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--partitions", "1050"], "1050 partitions are not ten or more topics of 100"),
+        (["--partitions", "500"], "500 partitions are not ten or more topics of 100"),
+        (
+            ["--partitions", "5", "--partitions-per-topic", "0"],
+            "5 partitions are not ten or more topics of 0",
+        ),
+        (["--partitions-per-topic", "1"], "--partitions-per-topic goes with --partitions"),
+        (["--rounds", "0"], "--rounds is a number from 1"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], error: str
+) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: {error}") and err.count("\n") == 1
+
+
+def test_the_raw_store_writes_in_groups_as_large_as_klamms() -> None:
+    small = [Create(f"/{number}", b"") for number in range(GROUP_SIZE + 1)]
+    assert [len(group) for group in grouped(small)] == [GROUP_SIZE, 1]
+    large = [Create(f"/{number}", bytes(GROUP_BYTES // 3)) for number in range(5)]
+    groups = grouped(large)
+    assert [op for group in groups for op in group] == large
+    assert all(sum(map(op_size, group)) <= GROUP_BYTES for group in groups)
+
+
+def test_the_raw_store_writes_the_states_that_a_controller_would() -> None:
+    [topic] = topics(0, 1, 1, 5)
+    state = TopicPartitionStateZNode.decode(state_of(topic.partitions[0]), 0)
+    assert state is not None
+    assert state.leader_and_isr.isr == topic.partitions[0].replicas
+    assert state.leader_and_isr.leader == topic.partitions[0].replicas[0]
+
+
+# What klamm's process counts
+
+BROKER, CONTROLLER = Address("broker", 2), Address("controller", 1)
+TP = TopicPartition("orders", 0)
+
+
+def asked(number: int, body: Request) -> Message:
+    """A request of the controller to broker 2."""
+    return Message(CONTROLLER, BROKER, number, body)
+
+
+def answered(number: int, body: Response) -> Message:
+    """Broker 2's answer to it."""
+    return Message(BROKER, CONTROLLER, number, body)
+
+
+def test_a_request_counts_when_it_is_answered() -> None:
+    traffic = Traffic()
+    state = LeaderAndIsrPartitionState(TP, 1, 2, 0, (2,), 0, (2,))
+    traffic.tap(asked(7, LeaderAndIsrRequest(1, 1, 1, [state], {}, ())))
+    traffic.tap(asked(8, UpdateMetadataRequest(1, 1, 1, [], (), {})))
+    assert traffic.counts()["LEADER_AND_ISR"]["requests"] == 0
+    traffic.tap(answered(7, LeaderAndIsrResponse(Errors.NONE, {TP: Errors.NONE})))
+    counted = traffic.counts()["LEADER_AND_ISR"]
+    assert (counted["requests"], counted["partitions"]) == (1, 1)
+    assert counted["last"] == counted["first"] > 0
+    assert traffic.counts()["UPDATE_METADATA"]["requests"] == 0
+    traffic.reset()
+    assert traffic.counts()["LEADER_AND_ISR"]["requests"] == 0
+    assert traffic.errors == []
+
+
+def test_an_error_is_one_unless_the_broker_only_knows_the_epoch_already() -> None:
+    traffic = Traffic()
+    partitions = {TP: Errors.STALE_CONTROLLER_EPOCH}
+    traffic.tap(answered(1, LeaderAndIsrResponse(Errors.NONE, partitions)))
+    assert traffic.errors == []
+    traffic.tap(answered(2, LeaderAndIsrResponse(Errors.NONE, {TP: Errors.KAFKA_STORAGE_ERROR})))
+    traffic.tap(answered(3, UpdateMetadataResponse(Errors.STALE_BROKER_EPOCH)))
+    assert traffic.errors == [
+        "broker-2: orders-0: KAFKA_STORAGE_ERROR",
+        "broker-2: UpdateMetadataResponse: STALE_BROKER_EPOCH",
+    ]
+
+
+def brokers_of(world: SimulatedWorld) -> list[Broker]:
+    """The running brokers."""
+    return [running.node.broker for running in world.nodes.values()]
+
+
+def test_what_brokers_hold_is_compared_with_zookeeper() -> None:
+    world = three_brokers()
+    create_topic(world, "orders", {0: (0, 1), 1: (1, 2)})
+    world.run_for(1_000)
+    store = world.open_store()
+    found = what_is_not_applied(store, brokers_of(world))
+    # Three caches and two replicas, for each of two partitions.
+    assert found == {"applied": 10, "not_applied": 0, "not_applied_shown": ""}
+
+    first, second, third = brokers_of(world)
+    del first.replica_manager.partitions[TP]
+    hosted = second.replica_manager.partitions[TP].state
+    cached = third.metadata_cache.get(TP)
+    assert hosted is not None and cached is not None
+    second.replica_manager.partitions[TP].apply(
+        LeaderAndIsrPartitionState(TP, 1, 1, 5, (1,), 9, hosted.replicas)
+    )
+    third.metadata_cache.__init__()  # type: ignore[misc]
+    found = what_is_not_applied(store, brokers_of(world))
+    assert (found["applied"], found["not_applied"]) == (6, 4)
+    assert found["not_applied_shown"].startswith("broker 0: orders-0: hosted None, not (Leader:0,")
