@@ -1,0 +1,68 @@
+"""Where a cluster's replicas are, for the pools: read from ZooKeeper or from a dump of one.
+
+Only reads. Topics that are being deleted are left out; partitions that are being reassigned
+count as already moved.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cluster.errors import StoreError
+from cluster.types import NO_LEADER, TopicPartition
+from placement.broker_metadata import BrokerMetadata
+from placement.pools import ClusterPlacement, PartitionPlace
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import Store
+from zk.znodes import BrokerIdsZNode, TopicsZNode
+
+
+class ReadCluster(NamedTuple):
+    """What was found, and one line on each znode that could not be understood."""
+
+    placement: ClusterPlacement
+    warnings: tuple[str, ...]
+
+
+def read_cluster(store: Store) -> ReadCluster:
+    """The live brokers and every partition's replicas and leader. Writes nothing.
+
+    A malformed znode costs its own topic, broker or leader and is reported. Raises StoreError,
+    also if the tree is not a Kafka cluster's.
+    """
+    client = KafkaZkClient(store)
+    for path in (BrokerIdsZNode.path, TopicsZNode.path):
+        if not client.path_exists(path):
+            raise StoreError(
+                f"there is no znode {path}", hint="give the chroot of a Kafka cluster, or its dump"
+            )
+    brokers = client.get_all_brokers_and_epochs_in_cluster()
+    deleted = set(client.get_topic_deletions())
+    names = [name for name in client.get_all_topics_in_cluster() if name not in deleted]
+    topics = client.get_topic_assignments(names)
+    assigned = {
+        partition: assignment
+        for name in sorted(topics.values)
+        for partition, assignment in sorted(topics.values[name].assignment.items())
+    }
+    states = client.get_partition_states(list(assigned))
+    leaders: dict[TopicPartition, int] = {
+        partition: state.leader_and_isr.leader
+        for partition, state in states.values.items()
+        if state.leader_and_isr.leader != NO_LEADER
+    }
+    placement = ClusterPlacement(
+        tuple(
+            BrokerMetadata(id_, brokers.values[id_].broker.rack) for id_ in sorted(brokers.values)
+        ),
+        {
+            partition: PartitionPlace(
+                assignment.target_replicas,
+                leaders.get(partition),
+                assignment.is_being_reassigned,
+            )
+            for partition, assignment in assigned.items()
+        },
+    )
+    malformed = (*brokers.malformed, *topics.malformed, *states.malformed)
+    return ReadCluster(placement, tuple(error.message for error in malformed))

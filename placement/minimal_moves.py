@@ -1,0 +1,265 @@
+"""Moves replicas into their pools: the fewest that can be, the new ones spread by weight.
+
+Must not read or write a cluster. A partition is legal when every replica is in its pool and on
+as many racks as the pool allows (what Kafka's own assignment guarantees). The number of moves
+is settled partition by partition: the replicas that may stay together form a matroid, so that
+taking them one at a time gives the most. Only then are the new replicas spread, and the leaders
+of those partitions whose leader had to go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cluster.errors import InvalidReplicationFactor
+from cluster.types import TopicPartition
+from placement.broker_metadata import RackAwareMode
+from placement.pools import (
+    ClusterPlacement,
+    LegalBrokers,
+    PartitionPlace,
+    Pools,
+    brokers_for_topic,
+    legal_brokers,
+)
+from placement.spread import Spread
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMove:
+    """What one partition's replicas were and shall be, the preferred leader first in both."""
+
+    partition: TopicPartition
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+    @property
+    def added(self) -> tuple[int, ...]:
+        """The brokers that have to copy the partition: each is one replica move."""
+        return tuple(replica for replica in self.new if replica not in self.old)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What a plan is for.
+
+    `topics` None means all. `replication_factor` None, the default, keeps each partition's own;
+    with a number the partitions of `topics` get so many replicas, whether or not they have a
+    pool. `replace_dead` also moves replicas of the pools away from brokers that are not live.
+    """
+
+    topics: Collection[str] | None = None
+    replication_factor: int | None = None
+    replace_dead: bool = False
+    rack_mode: RackAwareMode = RackAwareMode.ENFORCED
+
+
+@dataclass(slots=True)
+class _Job:
+    """A partition to be moved: what stays, what comes, who leads."""
+
+    partition: TopicPartition
+    place: PartitionPlace
+    legal: LegalBrokers
+    replication_factor: int
+    kept: list[int] = field(default_factory=list)
+    added: list[int] = field(default_factory=list)
+    leader: int | None = None
+
+    def replicas(self) -> list[int]:
+        return [*self.kept, *self.added]
+
+    def replicas_of_rack(self, broker: int) -> int:
+        racks = self.legal.racks
+        return sum(racks[one] == racks[broker] for one in self.replicas())
+
+
+def plan_moves(
+    pools: Pools, cluster: ClusterPlacement, options: PlanOptions | None = None
+) -> tuple[PartitionMove, ...]:
+    """The partitions whose replicas have to change, in order of topic and id.
+
+    Replicas that may stay do. A leader that may stay leads on: the preferred one, else the
+    current one. New replicas are on live brokers, and so is every replica of a partition that
+    is moved: Kafka refuses a plan that names a dead broker. Replicas of a pool's dead broker
+    are otherwise left alone. Raises InvalidReplicationFactor when a pool has too few live
+    brokers, AdminOperationError when racks are enforced and only some of its brokers have one.
+    """
+    options = options or PlanOptions()
+    jobs = _jobs(pools, cluster, options)
+    weights = {broker.id: pools.weight(broker.id) for broker in cluster.live_brokers}
+    now = Counter(id_ for place in cluster.partitions.values() for id_ in place.replicas)
+    for job in jobs:
+        _keep(job, now, weights)
+    _place_added(jobs, cluster, weights)
+    _choose_leaders(jobs, cluster, weights)
+    return tuple(_move(job) for job in jobs)
+
+
+def _jobs(pools: Pools, cluster: ClusterPlacement, options: PlanOptions) -> list[_Job]:
+    live_ids = {broker.id for broker in cluster.live_brokers}
+    jobs = []
+    for topic, partitions in cluster.partitions_by_topic().items():
+        if options.topics is not None and topic not in options.topics:
+            continue
+        pool = pools.pool_of(topic)
+        if pool is None and options.replication_factor is None:
+            continue
+        candidates = brokers_for_topic(pools, topic, cluster.live_brokers)
+        legal = legal_brokers(candidates, options.rack_mode)
+        allowed = None if pool is None else set(pool.broker_ids)
+        for partition in partitions:
+            place = cluster.partitions[partition]
+            wanted = options.replication_factor or len(place.replicas)
+            is_right = len(place.replicas) == wanted and _may_stay(
+                place.replicas, allowed, live_ids, legal, options.replace_dead
+            )
+            if not is_right:
+                where = "the cluster" if pool is None else f"pool {pool.name}"
+                _check_replication_factor(partition, wanted, legal, where)
+                jobs.append(_Job(partition, place, legal, wanted))
+    return jobs
+
+
+def _may_stay(
+    replicas: Sequence[int],
+    allowed: Collection[int] | None,
+    live_ids: Collection[int],
+    legal: LegalBrokers,
+    replace_dead: bool,
+) -> bool:
+    if allowed is None:
+        return True
+    if any(replica not in allowed for replica in replicas):
+        return False
+    if any(replica not in live_ids for replica in replicas):
+        return not replace_dead
+    return legal.spans_enough_racks(replicas)
+
+
+def _check_replication_factor(
+    partition: TopicPartition, wanted: int, legal: LegalBrokers, where: str
+) -> None:
+    if wanted > len(legal.ids):
+        raise InvalidReplicationFactor(
+            f"Replication factor: {wanted} larger than available brokers: {len(legal.ids)}.",
+            hint=f"{partition} needs so many live brokers in {where}",
+        )
+
+
+def _keep(job: _Job, now: Counter[int], weights: Mapping[int, float]) -> None:
+    """Choose the most replicas that can stay, the leader first, those of light brokers next.
+
+    `now` counts the replicas of every broker; those that go are taken off. Two on one rack may both stay as long as the racks that are still to be covered leave room.
+    """
+    place, legal, wanted = job.place, job.legal, job.replication_factor
+
+    def preference(replica: int) -> tuple[bool, bool, float]:
+        is_first = replica == place.replicas[0]
+        return not is_first, replica != place.leader, now[replica] / weights[replica]
+
+    doubles_allowed = wanted - legal.racks_to_use(wanted)
+    used: set[str | int] = set()
+    staying: set[int] = set()
+    legal_ids = set(legal.ids)
+    for replica in sorted((id_ for id_ in place.replicas if id_ in legal_ids), key=preference):
+        rack = legal.racks[replica]
+        doubles = len(staying) - len(used)
+        if len(staying) < wanted and (rack not in used or doubles < doubles_allowed):
+            staying.add(replica)
+            used.add(rack)
+    job.kept = [replica for replica in place.replicas if replica in staying]
+    now.subtract(replica for replica in place.replicas if replica not in staying)
+
+
+def _place_added(
+    jobs: Sequence[_Job], cluster: ClusterPlacement, weights: dict[int, float]
+) -> None:
+    """Put new replicas where the racks, then the loads, then the topic's own loads are least."""
+    planned = {job.partition: job for job in jobs}
+    load = dict.fromkeys(weights, 0)
+    of_topic: Counter[tuple[str, int]] = Counter()
+    for partition, place in cluster.partitions.items():
+        job = planned.get(partition)
+        for replica in place.replicas if job is None else job.kept:
+            if replica in load:
+                load[replica] += 1
+                of_topic[partition.topic, replica] += 1
+    spread = Spread(load, weights)
+
+    def least_loaded(job: _Job) -> int:
+        topic = job.partition.topic
+        present = job.replicas()
+        return min(
+            (broker for broker in job.legal.ids if broker not in present),
+            key=lambda broker: (
+                job.replicas_of_rack(broker),
+                spread.cost_of_one_more(broker),
+                of_topic[topic, broker] / weights[broker],
+                broker,
+            ),
+        )
+
+    for index, job in enumerate(jobs):
+        while len(job.kept) + len(job.added) < job.replication_factor:
+            broker = least_loaded(job)
+            job.added.append(broker)
+            of_topic[job.partition.topic, broker] += 1
+            spread.put(index, broker)
+
+    def may_move(item: int, source: int, target: int) -> bool:
+        job = jobs[item]
+        racks = job.legal.racks
+        if target not in racks or target in job.kept or target in job.added:
+            return False
+        same_rack = racks[source] == racks[target]
+        return same_rack or job.replicas_of_rack(target) < job.replicas_of_rack(source)
+
+    def move(item: int, source: int, target: int) -> None:
+        added = jobs[item].added
+        added[added.index(source)] = target
+
+    for group in _groups(jobs):
+        spread.even_out(group, may_move, move)
+
+
+def _choose_leaders(
+    jobs: Sequence[_Job], cluster: ClusterPlacement, weights: dict[int, float]
+) -> None:
+    planned = {job.partition for job in jobs}
+    load = dict.fromkeys(weights, 0)
+    for partition, place in cluster.partitions.items():
+        if partition not in planned and place.replicas[:1] and place.replicas[0] in load:
+            load[place.replicas[0]] += 1
+    for job in jobs:
+        candidates = (*job.place.replicas[:1], job.place.leader)
+        job.leader = next((one for one in candidates if one in job.kept), None)
+        if job.leader is not None:
+            load[job.leader] += 1
+    spread = Spread(load, weights)
+    for index, job in enumerate(jobs):
+        if job.leader is None:
+            job.leader = min(job.replicas(), key=spread.cost_of_one_more)
+            spread.put(index, job.leader)
+
+    def may_move(item: int, _: int, target: int) -> bool:
+        return target in jobs[item].kept or target in jobs[item].added
+
+    def move(item: int, _: int, target: int) -> None:
+        jobs[item].leader = target
+
+    for group in _groups(jobs):
+        spread.even_out(group, may_move, move)
+
+
+def _groups(jobs: Sequence[_Job]) -> list[tuple[int, ...]]:
+    """The sets of brokers among which replicas may go: one a pool."""
+    return list(dict.fromkeys(job.legal.ids for job in jobs))
+
+
+def _move(job: _Job) -> PartitionMove:
+    assert job.leader is not None
+    followers = (replica for replica in job.replicas() if replica != job.leader)
+    return PartitionMove(job.partition, job.place.replicas, (job.leader, *followers))

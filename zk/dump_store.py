@@ -1,0 +1,125 @@
+"""What `klamm zk dump` printed, read back as a Store that can only be read.
+
+So that what reads a live ZooKeeper reads a dump as well. It arms no watches and fires none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import NoReturn
+
+import msgspec
+
+from cluster.errors import StoreError, UsageError
+from zk.dump import ZNode
+from zk.store import Listener, ReadOp, ReadResult, ResultCode, Stat, Transaction, TxnResult
+
+_decode_dump = msgspec.json.Decoder(list[ZNode]).decode
+
+
+def parse_dump(text: bytes) -> list[ZNode]:
+    """The znodes of a dump. Raises UsageError if it is none, or says nonsense of a znode."""
+    try:
+        znodes = _decode_dump(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"not a dump: {error}", hint="klamm zk dump makes one") from None
+    for znode in znodes:
+        if not znode.path.startswith("/"):
+            raise UsageError(f"not a dump: '{znode.path}' is no path of a znode")
+        _data(znode)
+        _ephemeral_owner(znode)
+    return znodes
+
+
+class DumpStore:
+    """The znodes of a dump, which may be of a part of the tree: the rest is not there."""
+
+    def __init__(self, znodes: Sequence[ZNode]) -> None:
+        self._znodes = {znode.path: znode for znode in znodes}
+        self._children: dict[str, list[str]] = {}
+        for path in self._znodes:
+            parent, _, name = path.rpartition("/")
+            if name:
+                self._children.setdefault(parent or "/", []).append(name)
+
+    @property
+    def session_id(self) -> int:
+        """0: nobody is connected."""
+        return 0
+
+    def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
+        """One result per operation, in order; NOAUTH for what the dump could not read."""
+        return [self._read(op.path) for op in ops]
+
+    def _read(self, path: str) -> ReadResult:
+        znode = self._znodes.get(path)
+        if znode is None:
+            return ReadResult(ResultCode.NONODE)
+        if znode.unreadable is not msgspec.UNSET:
+            return ReadResult(ResultCode.NOAUTH)
+        data = _data(znode)
+        children = sorted(self._children.get(path, ()))
+        return ReadResult(ResultCode.OK, data, _stat(znode, data, len(children)), children)
+
+    def write(self, transactions: Sequence[Transaction]) -> list[TxnResult]:
+        """Raises StoreError."""
+        self._refuse()
+
+    def add_listener(self, listener: Listener) -> None:
+        """Nothing ever happens to a dump."""
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Nothing ever happens to a dump."""
+
+    def reopen(self) -> None:
+        """Raises StoreError."""
+        self._refuse()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def abandon(self) -> None:
+        """Nothing is open."""
+
+    def _refuse(self) -> NoReturn:
+        raise StoreError("a dump is only read, never written")
+
+
+def _data(znode: ZNode) -> bytes | None:
+    if isinstance(znode.base64, str):
+        try:
+            return base64.b64decode(znode.base64, validate=True)
+        except binascii.Error as error:
+            raise UsageError(f"not a dump: the base64 of {znode.path}: {error}") from None
+    return znode.data.encode() if isinstance(znode.data, str) else None
+
+
+def _ephemeral_owner(znode: ZNode) -> int:
+    if not isinstance(znode.ephemeral_owner, str):
+        return 0
+    try:
+        return int(znode.ephemeral_owner, 16)
+    except ValueError:
+        raise UsageError(f"not a dump: the ephemeral_owner of {znode.path} is no number") from None
+
+
+def _stat(znode: ZNode, data: bytes | None, num_children: int) -> Stat:
+    return Stat(
+        czxid=_number(znode.czxid),
+        mzxid=_number(znode.mzxid),
+        ctime_ms=_number(znode.ctime_ms),
+        mtime_ms=_number(znode.mtime_ms),
+        version=_number(znode.version),
+        cversion=_number(znode.cversion),
+        aversion=_number(znode.aversion),
+        ephemeral_owner=_ephemeral_owner(znode),
+        data_length=len(data or b""),
+        num_children=num_children,
+        pzxid=_number(znode.pzxid),
+    )
+
+
+def _number(value: int | msgspec.UnsetType) -> int:
+    return value if isinstance(value, int) else 0
