@@ -26,9 +26,10 @@ class EventNames:
 
     def see(self, row: Row) -> None:
         """Remember the row's event, if it tells of one."""
-        if row["kind"] == Kind.EVENT:
-            key = (row["controller"], row["epoch"], row.get("event_id", 0))
-            self._names[key] = row.get("detail", "")
+        # The event that elected a controller began before the epoch, and has no row of its own.
+        name = {Kind.EVENT: row.get("detail"), Kind.CONTROLLER_ELECTED: "election"}.get(row["kind"])
+        if name:
+            self._names[(row["controller"], row["epoch"], row.get("event_id", 0))] = name
             if len(self._names) > _EVENTS_REMEMBERED:
                 self._names.popitem(last=False)
 

@@ -8,15 +8,18 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 from kazoo.client import KazooClient
 
+from cluster.api_errors import Errors
 from cluster.errors import EnvironmentProblem, KlammError, UsageError, ZooKeeperUnavailable
 from cluster.requests import CreatableTopic, CreateTopicsRequest
 from runtime.journal import read_journal
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from tests.waiting import wait_until
+from zk.znode_client import NodeExists
 
 T = TypeVar("T")
 TOPIC = CreateTopicsRequest((CreatableTopic("kept", 2, 2),), 10_000)
@@ -61,9 +64,6 @@ def test_everything_is_freed_and_the_next_goes_on(
     first.close()
     assert names_of_threads() == before
     assert zookeeper_client.get_children(f"{root}/brokers/ids") == []
-    state = f"{root}/brokers/topics/kept/partitions/0/state"
-    assert zookeeper_client.get(state)[0].count(b'"isr":[') == 1
-    assert zookeeper_client.get(state)[1].version == 0, "brokers reacted to each other's end"
     with ClusterServer(config(chroot, data_dir=tmp_path)) as second:
         assert second.status()["cluster_id"] == cluster_id
         assert second.status()["controller"]["epoch"] == 2
@@ -74,6 +74,18 @@ def test_everything_is_freed_and_the_next_goes_on(
     assert [row.kind for row in rows].count("run_start") == 2
     for broker_id in (0, 1):
         assert (tmp_path / "logs" / f"broker-{broker_id}" / "controller.log").exists()
+
+
+def test_nobody_reacts_to_the_end_of_another(
+    chroot: str, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    partitions = f"/{chroot.rpartition('/')[2]}/brokers/topics/kept/partitions"
+    with ClusterServer(config(chroot, data_dir=tmp_path, brokers=8, controllers=1)) as server:
+        server.admin.create_topics(CreateTopicsRequest((CreatableTopic("kept", 40, 8),), 10_000))
+    for partition in range(40):
+        data, stat = zookeeper_client.get(f"{partitions}/{partition}/state")
+        assert len(msgspec.json.decode(data)["isr"]) == 8
+        assert stat.version == 0
 
 
 def test_kafkas_logs_are_at_the_level_that_was_asked_for(chroot: str, tmp_path: Path) -> None:
@@ -135,6 +147,31 @@ def test_a_broker_that_is_killed_while_it_waits(chroot: str, tmp_path: Path) -> 
         assert server.operations.state_of(1) == "killed"
         with pytest.raises(UsageError, match="broker 1 does not run"):
             server.operations.kill(1)
+
+
+def test_a_broker_that_cannot_register_is_freed(chroot: str, tmp_path: Path) -> None:
+    with ClusterServer(config(chroot, data_dir=tmp_path, session_timeout_ms=20_000)) as server:
+        server.operations.kill(1)
+        before = names_of_threads()
+        with pytest.raises(NodeExists, match="does not match current session"):
+            server.operations.start(1, wait=False)
+        wait_until(lambda: names_of_threads() == before)
+        assert server.operations.state_of(1) == "killed"
+
+
+def test_a_creation_whose_controller_dies_is_asked_again(chroot: str, tmp_path: Path) -> None:
+    with ClusterServer(config(chroot, data_dir=tmp_path, brokers=3)) as server:
+        active = server.cluster.active_controller
+        assert active is not None
+        running = server.cluster.nodes[active]
+        controller, event_thread = running.node.controller, running.event_thread
+        assert controller is not None and event_thread is not None
+        event_thread.pause()
+        creating = in_thread(lambda: server.admin.create_topics(TOPIC))
+        wait_until(lambda: controller.events.event_queue_size)
+        server.operations.kill(active)
+        assert creating.result(20).topics[0].error is Errors.NONE
+        assert server.cluster.active_controller != active
 
 
 def test_two_starts_at_once(chroot: str, tmp_path: Path) -> None:
