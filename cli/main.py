@@ -12,11 +12,25 @@ from typing import Annotated
 
 import typer
 
-from cli import broker, controller, errors, journal, placement, status, topics, up, watch, zk
+from cli import (
+    broker,
+    controller,
+    demo,
+    errors,
+    journal,
+    placement,
+    pools,
+    status,
+    topics,
+    up,
+    watch,
+    zk,
+)
 
 _EXAMPLES = """
 \b
 Examples:
+  klamm demo
   klamm placement assign --brokers 0-4 --partitions 10 --rf 3
   klamm topics --zookeeper localhost:2181 --describe
   klamm zk dump /brokers --zookeeper localhost:2181
@@ -32,7 +46,9 @@ app = typer.Typer(
 )
 app.add_typer(placement.app, name="placement")
 app.add_typer(zk.app, name="zk")
+app.add_typer(pools.app, name="pools")
 app.command("topics", cls=topics.RawCommand)(topics.topics)
+app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("up", epilog=up.EXAMPLES)(up.up)
 app.command("status", epilog=status.EXAMPLES)(status.status)
 app.add_typer(broker.app, name="broker")

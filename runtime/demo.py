@@ -1,0 +1,375 @@
+"""The demo's story: a cluster is born, makes topics, loses a broker and its controller, and heals.
+
+Tells what it does as values, step by step; prints nothing and knows no Spark. Everything it waits
+for is a condition with a deadline. Each step shows by itself what Kafka's controller is for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from admin.topic_options import TopicCommandOptions
+from admin.topic_service import Output
+from admin.zookeeper_topics import ZooKeeperTopics
+from cluster.api_errors import Errors
+from cluster.errors import KlammError
+from cluster.journal import JournalRow, Kind
+from cluster.requests import (
+    Address,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    Message,
+)
+from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
+from runtime.checks import StoredCluster, check_real_cluster
+from runtime.demo_stage import POLL_S, RACKS, TIMEOUT_S, DemoOptions, Stage
+from statemachines.partition_state import PartitionState
+from zk.kafka_zk_client import KafkaZkClient
+from zk.znodes import TopicZNode
+
+MIN_BROKERS: Final = 3
+AUTOMATIC: Final = "orders"
+MANUAL: Final = "payments"
+THROUGH_CONTROLLER: Final = "audit"
+_REPLICATION_FACTOR: Final = 3
+_BY_HAND: Final = 3
+_CLIENT: Final = Address("client", 1)
+_AGREEMENT_TIMEOUT_S: Final = 10.0
+
+
+class StepBegins(msgspec.Struct, frozen=True):
+    """What is being done from now on."""
+
+    title: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What was done: words for people, and the same as values."""
+
+    title: str
+    lines: tuple[str, ...]
+    facts: dict[str, Any]
+    elapsed_ms: int
+
+
+class DemoEnd(msgspec.Struct, frozen=True):
+    """What the story leaves: ZooKeeper's contents at its end, and the journal."""
+
+    stored: StoredCluster
+    journal: Path
+
+
+_Told = tuple[Sequence[str], dict[str, Any]]
+
+
+def tell(options: DemoOptions) -> Generator[StepBegins | Step | DemoEnd]:
+    """Run the demo. Everything is closed before DemoEnd, and whenever the iterator is closed.
+
+    Raises KlammError if something does not come about in time.
+    """
+    with contextlib.ExitStack() as stack:
+        story = _Story(options, stack)
+        for title, act in story.acts():
+            yield StepBegins(title)
+            begun_s = time.monotonic()
+            lines, facts = act()
+            yield Step(title, tuple(lines), facts, round((time.monotonic() - begun_s) * 1000))
+        end = story.end()
+    yield end
+
+
+class _Story:
+    """The acts of one run, and what each needs of those before it."""
+
+    def __init__(self, options: DemoOptions, stack: contextlib.ExitStack) -> None:
+        self._brokers = options.brokers
+        self._stage = Stage(options, stack)
+        self._dead: list[int] = []
+
+    def acts(self) -> Iterator[tuple[str, Callable[[], _Told]]]:
+        """Title and act, in order."""
+        yield "Start ZooKeeper", self._start_zookeeper
+        yield f"Start {self._brokers} brokers in {len(RACKS)} racks", self._start_brokers
+        yield f"Create {AUTOMATIC}: Kafka's algorithm places it", self._create_automatically
+        yield f"Create {MANUAL}: its replicas are assigned by hand", self._create_by_hand
+        yield f"Create {THROUGH_CONTROLLER}: the controller is asked", self._ask_controller
+        yield "Describe the topics", self._describe
+        yield "Kill the broker that leads most", self._kill_busiest
+        yield "Kill the controller", self._kill_controller
+        yield "Start both again", self._restart
+        yield "Compare brokers, caches and controller with ZooKeeper", self._check
+
+    def end(self) -> DemoEnd:
+        """What is left, read before anything is closed."""
+        stored = StoredCluster.read(self._stage.cluster.store)
+        return DemoEnd(stored, self._stage.journal.path)
+
+    # -- a cluster
+
+    def _start_zookeeper(self) -> _Told:
+        self._stage.open_zookeeper()
+        at = self._stage.connect_string
+        return [f"It serves at {at}."], {"zookeeper": at}
+
+    def _start_brokers(self) -> _Told:
+        self._stage.open_cluster()
+        spec, controller = self._stage.cluster.spec, self._stage.controller()
+        in_racks = {
+            rack: [id_ for id_ in spec.broker_ids if spec.racks[id_] == rack] for rack in RACKS
+        }
+        controller_id, epoch = controller.config.broker_id, controller.context.epoch
+        lines = [f"{rack}: brokers {_joined(members)}" for rack, members in in_racks.items()]
+        lines.append(f"Broker {controller_id} is the controller, of epoch {epoch}.")
+        facts = {
+            "cluster_id": spec.cluster_id,
+            "racks": in_racks,
+            "controller": controller_id,
+            "controller_epoch": epoch,
+        }
+        return lines, facts
+
+    # -- topics
+
+    def _create_automatically(self) -> _Told:
+        factor = str(_REPLICATION_FACTOR)
+        return self._kafka_topics(AUTOMATIC, "--partitions", "12", "--replication-factor", factor)
+
+    def _create_by_hand(self) -> _Told:
+        """Three leaders on one broker, the controller's neighbour, which then leads most."""
+        ids = self._stage.cluster.spec.broker_ids
+        controller_id = self._stage.controller().config.broker_id
+        leader, *followers = _turned(ids, ids.index(controller_id) + 1)
+        replicas = [
+            ":".join(
+                str(id_) for id_ in (leader, *_turned(followers, n)[: _REPLICATION_FACTOR - 1])
+            )
+            for n in range(_BY_HAND)
+        ]
+        return self._kafka_topics(MANUAL, "--replica-assignment", ",".join(replicas))
+
+    def _kafka_topics(self, topic: str, *how: str) -> _Told:
+        begun_ms = self._stage.cluster.clock.now_ms()
+        said = Output()
+        command = TopicCommandOptions(
+            ["--zookeeper", self._stage.connect_string, "--create", "--topic", topic, *how]
+        )
+        self._topics().create_topic(command, said)
+        times = self._times_of(topic, begun_ms)
+        facts = {"topic": topic, "how": list(how), **times}
+        command_line = f"kafka-topics --create --topic {topic} {' '.join(how)}"
+        return [command_line, said.text.strip(), _timeline(times)], facts
+
+    def _topics(self) -> ZooKeeperTopics:
+        return ZooKeeperTopics(KafkaZkClient(self._stage.cluster.store), self._stage.random)
+
+    def _ask_controller(self) -> _Told:
+        clock, transport = self._stage.cluster.clock, self._stage.cluster.transport
+        answers: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
+        transport.register(_CLIENT, lambda message: answers.put((clock.now_ms(), message)))
+        controller_id = self._stage.controller().config.broker_id
+        topic = CreatableTopic(THROUGH_CONTROLLER, 6, _REPLICATION_FACTOR)
+        request = CreateTopicsRequest((topic,), round(TIMEOUT_S * 1000))
+        begun_ms = clock.now_ms()
+        transport.send(Message(_CLIENT, Address("controller", controller_id), 1, request))
+        try:
+            answered_ms, answer = answers.get(timeout=TIMEOUT_S)
+        except queue.Empty:
+            raise KlammError(f"broker {controller_id} did not answer CreateTopics") from None
+        finally:
+            transport.unregister(_CLIENT)
+        body = answer.body
+        assert isinstance(body, CreateTopicsResponse)
+        (result,) = body.topics
+        if result.error is not Errors.NONE:
+            raise KlammError(f"CreateTopics: {result.error.name} {result.error_message or ''}")
+        times = self._times_of(THROUGH_CONTROLLER, begun_ms)
+        times["answered_ms"] = answered_ms - begun_ms
+        facts = {"topic": THROUGH_CONTROLLER, "topic_id": result.topic_id, **times}
+        asked = f"CreateTopics to broker {controller_id}: 6 partitions, {_REPLICATION_FACTOR} each"
+        return [asked, f"Its id is {result.topic_id}.", _timeline(times)], facts
+
+    def _times_of(self, topic: str, begun_ms: int) -> dict[str, int]:
+        """When a topic's znode was written and its last partition Online, once it is."""
+
+        def is_online(stored: StoredCluster) -> bool:
+            partitions = [tp for tp in stored.assignments if tp.topic == topic]
+            return bool(partitions) and all(tp in stored.states for tp in partitions)
+
+        self._stage.wait_until(f"{topic} is Online", is_online)
+        found = KafkaZkClient(self._stage.cluster.store).get_data_and_stat(TopicZNode.path(topic))
+        assert found is not None
+        online = [
+            row.t_ms
+            for row in self._stage.rows()
+            if row.topic == topic
+            and row.kind == Kind.PARTITION_TRANSITION
+            and row.to == PartitionState.ONLINE.value
+        ]
+        return {"written_ms": found[1].ctime_ms - begun_ms, "online_ms": max(online) - begun_ms}
+
+    def _describe(self) -> _Told:
+        said = Output()
+        command = TopicCommandOptions(["--zookeeper", self._stage.connect_string, "--describe"])
+        ZooKeeperTopics(
+            KafkaZkClient(self._stage.cluster.store), self._stage.random
+        ).describe_topic(command, said)
+        return said.text.expandtabs().splitlines(), {"topics": said.topics}
+
+    # -- losses
+
+    def _kill_busiest(self) -> _Told:
+        states = StoredCluster.read(self._stage.cluster.store).states
+        led = Counter(state.leader_and_isr.leader for state in states.values())
+        busiest = max(sorted(led), key=lambda broker_id: led[broker_id])
+        lines, facts = self._kill(busiest)
+        return [f"Broker {busiest} led {led[busiest]} of {len(states)} partitions.", *lines], facts
+
+    def _kill_controller(self) -> _Told:
+        before = self._stage.controller()
+        old_id, old_epoch = before.config.broker_id, before.context.epoch
+        killed_ms = self._stage.cluster.clock.now_ms()
+        lines, facts = self._kill(old_id)
+        after = self._stage.controller()
+        new_id, epoch = after.config.broker_id, after.context.epoch
+        at = {row.kind: row.t_ms - killed_ms for row in self._stage.rows() if row.epoch == epoch}
+        elected_ms, ready_ms = at[Kind.CONTROLLER_ELECTED], at[Kind.CONTROLLER_READY]
+        facts |= {
+            "controller": new_id,
+            "controller_epoch": epoch,
+            "previous_controller_epoch": old_epoch,
+            "elected_ms": elected_ms,
+            "ready_ms": ready_ms,
+        }
+        told = [
+            f"Broker {old_id} was the controller, of epoch {old_epoch}.",
+            f"Broker {new_id} is the controller, of epoch {epoch}: elected after {elected_ms} ms, "
+            f"ready after {ready_ms} ms.",
+        ]
+        return [*told, *lines], facts
+
+    def _kill(self, broker_id: int) -> _Told:
+        """Kill a broker, wait until nobody counts on it, and tell of the elections."""
+        before = StoredCluster.read(self._stage.cluster.store).states
+        rows_before = len(self._stage.rows())
+        begun_ms = self._stage.cluster.clock.now_ms()
+        self._stage.cluster.kill(broker_id)
+        self._dead.append(broker_id)
+
+        def is_gone(stored: StoredCluster) -> bool:
+            states = [leadership.leader_and_isr for leadership in stored.states.values()]
+            return broker_id not in stored.broker_epochs and not any(
+                broker_id in (state.leader, *state.isr) for state in states
+            )
+
+        self._stage.wait_until(f"broker {broker_id} is out of every ISR", is_gone)
+        elections = [
+            _election(row, before)
+            for row in self._stage.rows()[rows_before:]
+            if row.kind == Kind.PARTITION_TRANSITION and row.election is not None
+        ]
+        noticed_ms = min((e["t_ms"] for e in elections), default=begun_ms) - begun_ms
+        lines = [f"ZooKeeper let its session go; elections began after {noticed_ms} ms:"]
+        lines += [_election_line(election) for election in elections]
+        return lines, {"killed": broker_id, "elections": elections}
+
+    def _restart(self) -> _Told:
+        begun_ms = self._stage.cluster.clock.now_ms()
+        dead, self._dead = self._dead, []
+        self._stage.start_brokers(dead)
+
+        def are_full(stored: StoredCluster) -> bool:
+            return all(
+                sorted(leadership.leader_and_isr.isr) == sorted(stored.assignments[tp].replicas)
+                for tp, leadership in stored.states.items()
+            )
+
+        stored = self._stage.wait_until("every ISR is full again", are_full)
+        full_ms = self._stage.cluster.clock.now_ms() - begun_ms
+        led = Counter(state.leader_and_isr.leader for state in stored.states.values())
+        imbalance = self._stage.controller().context.preferred_replica_imbalance_count
+        facts = {
+            "restarted": dead,
+            "full_isrs": len(stored.states),
+            "full_after_ms": full_ms,
+            "led_by": {str(id_): led[id_] for id_ in sorted(stored.broker_epochs)},
+            "preferred_replica_imbalance": imbalance,
+        }
+        return [
+            f"Brokers {_joined(dead)} are back: after {full_ms} ms all {len(stored.states)} ISRs "
+            "are full.",
+            f"Leaders stay where they are: {imbalance} partitions are not led by their first "
+            "replica.",
+        ], facts
+
+    def _check(self) -> _Told:
+        deadline_s = time.monotonic() + _AGREEMENT_TIMEOUT_S
+        while (found := check_real_cluster(self._stage.cluster)) and time.monotonic() < deadline_s:
+            time.sleep(POLL_S)
+        disagreements = [*found, *self._stage.cluster.errors]
+        stored = StoredCluster.read(self._stage.cluster.store)
+        brokers, partitions = len(stored.broker_epochs), len(stored.states)
+        replicas = sum(len(assignment.replicas) for assignment in stored.assignments.values())
+        facts = {
+            "brokers": brokers,
+            "partitions": partitions,
+            "replicas": replicas,
+            "disagreements": disagreements,
+        }
+        compared = (
+            f"{partitions} partitions in {brokers} metadata caches, {replicas} replicas, live "
+            "sets, and the controller's context and counts"
+        )
+        verdict = f"{len(disagreements)} disagree:" if disagreements else "All agree."
+        return [f"Compared: {compared}.", verdict, *disagreements], facts
+
+
+def _election(
+    row: JournalRow, before: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+) -> dict[str, Any]:
+    """An election as values. ``from`` is who led before the kill: the row itself may say -1, as
+    a controller that takes over first takes the dead out of their ISRs."""
+    assert row.topic is not None
+    return {
+        "topic": row.topic,
+        "partition": row.partition,
+        "from": before[TopicPartition(row.topic, row.partition)].leader_and_isr.leader,
+        "to": row.leader,
+        "leader_epoch": row.leader_epoch,
+        "isr": row.isr,
+        "rule": row.election,
+        "t_ms": row.t_ms,
+    }
+
+
+def _election_line(election: dict[str, Any]) -> str:
+    tp = TopicPartition(election["topic"], election["partition"])
+    return (
+        f"{tp!s:<12} leader {election['from']} -> {election['to']}, "
+        f"leader epoch {election['leader_epoch']}, ISR {_joined(election['isr'])}, "
+        f"{election['rule']}"
+    )
+
+
+def _timeline(times: dict[str, int]) -> str:
+    parts = [f"written after {times['written_ms']} ms", f"Online after {times['online_ms']} ms"]
+    if "answered_ms" in times:
+        parts.append(f"answered after {times['answered_ms']} ms")
+    return f"Its znode was {', '.join(parts)}."
+
+
+def _turned(ids: Sequence[int], by: int) -> Sequence[int]:
+    by %= len(ids)
+    return [*ids[by:], *ids[:by]]
+
+
+def _joined(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids))

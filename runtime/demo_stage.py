@@ -1,0 +1,132 @@
+"""The cluster that the demo plays on: opened in a folder, waited for, and looked at.
+
+Knows no story: demo.py has it. Everything it waits for is a condition with a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from admin.guard import RunInfo, create_marker
+from admin.topics import new_topic_id
+from cluster.errors import KlammError, SessionExpired
+from cluster.journal import JournalRow
+from controller.kafka_controller import KafkaController
+from placement.draws import JavaRandom
+from runtime.checks import StoredCluster
+from runtime.clock import WallClock
+from runtime.journal import FileJournal, read_journal
+from runtime.kafka_logs import KafkaLogs
+from runtime.node import ClusterSpec, rack_map
+from runtime.real_cluster import RealCluster
+from zk.embedded import EmbeddedZooKeeper
+from zk.kafka_zk_client import KafkaZkClient
+
+RACKS: Final = ("rack-a", "rack-b", "rack-c")
+TIMEOUT_S: Final = 30.0
+POLL_S: Final = 0.02
+JOURNAL_FILE: Final = "journal.jsonl"
+LOGS_FOLDER: Final = "logs"
+ZOOKEEPER_FOLDER: Final = "zookeeper"
+_RUN_ID: Final = "demo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """What the demo is run with. ``data_dir`` exists and is empty; times in milliseconds."""
+
+    data_dir: Path
+    klamm_version: str
+    brokers: int = 6
+    seed: int = 0
+    session_timeout_ms: int = 2_000
+
+
+class Stage:
+    """ZooKeeper and a cluster, opened one after the other; ``stack`` closes them."""
+
+    connect_string: str
+    cluster: RealCluster
+    journal: FileJournal
+
+    def __init__(self, options: DemoOptions, stack: contextlib.ExitStack) -> None:
+        self._options = options
+        self._stack = stack
+        self.random = JavaRandom(options.seed)
+
+    def open_zookeeper(self) -> None:
+        """Start an embedded server. Raises ZooKeeperUnavailable, JavaNotFound."""
+        server = EmbeddedZooKeeper(self._options.data_dir / ZOOKEEPER_FOLDER)
+        self._stack.callback(server.close)
+        server.start()
+        self.connect_string = server.connect_string
+
+    def open_cluster(self) -> None:
+        """Start every broker; returns when all know of all and a controller is active."""
+        options, stack, clock = self._options, self._stack, WallClock()
+        self.journal = FileJournal(options.data_dir / JOURNAL_FILE)
+        stack.callback(self.journal.close)
+        logs = KafkaLogs(options.data_dir / LOGS_FOLDER, clock, "TRACE")
+        stack.callback(logs.close)
+        ids = tuple(range(options.brokers))
+        spec = ClusterSpec(
+            broker_ids=ids,
+            racks=rack_map(ids, RACKS),
+            session_timeout_ms=options.session_timeout_ms,
+            seed=options.seed,
+            run_id=_RUN_ID,
+            cluster_id=new_topic_id(self.random),
+        )
+        self.cluster = RealCluster(spec, self.connect_string, self.journal, logs.open)
+        stack.callback(self.cluster.close)
+        run = RunInfo(_RUN_ID, clock.now_ms(), options.klamm_version)
+        create_marker(KafkaZkClient(self.cluster.store), run)
+        self.start_brokers(ids)
+        self.wait_until("every broker is known to all", lambda _: self._all_know(len(ids)))
+
+    def start_brokers(self, broker_ids: Sequence[int]) -> None:
+        """Start brokers at once; returns when they are registered."""
+        for started in [self.cluster.begin_start(broker_id) for broker_id in broker_ids]:
+            started.result(TIMEOUT_S)
+
+    def wait_until(self, what: str, condition: Callable[[StoredCluster], bool]) -> StoredCluster:
+        """ZooKeeper's contents once they are so and everybody is at rest. Raises KlammError."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            # A machine that is too busy may lose the session; the next one sees the same.
+            with contextlib.suppress(SessionExpired):
+                stored = StoredCluster.read(self.cluster.store)
+                if condition(stored) and self.cluster.is_idle and self._has_controller(stored):
+                    return stored
+            time.sleep(POLL_S)
+        raise KlammError(
+            f"it did not come about within {TIMEOUT_S:g} s that {what}",
+            hint=f"the logs of the controllers are in {self._options.data_dir / LOGS_FOLDER}",
+        )
+
+    def _has_controller(self, stored: StoredCluster) -> bool:
+        """The active controller is that of the last epoch, and has finished its failover."""
+        active = self.cluster.active_controller
+        return active is not None and self.controller().context.epoch == stored.controller_epoch
+
+    def controller(self) -> KafkaController:
+        """The active controller. Raises KlammError if there is none."""
+        active = self.cluster.active_controller
+        controller = None if active is None else self.cluster.nodes[active].node.controller
+        if controller is None:
+            raise KlammError("no controller is active")
+        return controller
+
+    def _all_know(self, brokers: int) -> bool:
+        caches = [running.node.broker.metadata_cache for running in self.cluster.nodes.values()]
+        return all(len(cache.alive_brokers) == brokers for cache in caches)
+
+    def rows(self) -> list[JournalRow]:
+        """The journal so far."""
+        self.journal.flush()
+        return read_journal(self.journal.path)

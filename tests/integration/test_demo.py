@@ -1,0 +1,179 @@
+"""The demo as people run it: without Java, interrupted, and on a cluster that is tampered with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.demo import show, story
+from cli.main import main
+from cluster.types import LeaderAndIsr, TopicPartition
+from runtime.demo import AUTOMATIC, Step, StepBegins
+from runtime.demo_stage import DemoOptions
+from runtime.journal import read_journal
+from zk.kazoo_session import KazooSession
+from zk.kazoo_store import KazooStore
+from zk.store import SetData
+from zk.znodes import TopicPartitionStateZNode
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "cli.main", "demo")
+DEADLINE_S = 90
+RULE = "OfflinePartitionLeaderElectionStrategy(false)"
+
+
+def run_demo(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *args],
+        cwd=ROOT,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+
+
+def is_served(connect_string: str) -> bool:
+    """Whether somebody listens there."""
+    host, port = connect_string.split(":")
+    probe = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 1)"
+    done = subprocess.run([sys.executable, "-c", probe, host, port], stderr=subprocess.DEVNULL)
+    return done.returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_everything_agrees_after_two_losses(tmp_path: Path) -> None:
+    done = run_demo("--json", "--data-dir", str(tmp_path / "demo"))
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    told = json.loads(done.stdout)
+    assert told["agrees"] and told["disagreements"] == []
+    assert told["elapsed_s"] < DEADLINE_S
+    steps = [step["facts"] for step in told["steps"]]
+    zookeeper, brokers, orders, payments, audit, _, lost, taken_over, healed, checked, spark = steps
+    assert brokers["racks"] == {"rack-a": [0, 3], "rack-b": [1, 4], "rack-c": [2, 5]}
+    for times in (orders, payments, audit):
+        assert 0 <= times["written_ms"] <= times["online_ms"]
+    assert audit["online_ms"] <= audit["answered_ms"]
+    for loss in (lost, taken_over):
+        assert loss["elections"]
+        assert {election["from"] for election in loss["elections"]} == {loss["killed"]}
+        assert {election["rule"] for election in loss["elections"]} == {RULE}
+        assert all(e["to"] in e["isr"] and e["to"] != e["from"] for e in loss["elections"])
+    assert len(lost["elections"]) == 6
+    assert lost["killed"] != brokers["controller"] == taken_over["killed"]
+    assert taken_over["controller"] not in (lost["killed"], taken_over["killed"])
+    assert taken_over["controller_epoch"] == taken_over["previous_controller_epoch"] + 1
+    assert sorted(healed["restarted"]) == sorted((lost["killed"], taken_over["killed"]))
+    assert (checked["brokers"], checked["partitions"], checked["replicas"]) == (6, 21, 63)
+    assert (spark["partitions"], spark["replicas"]) == (21, 63)
+    assert not is_served(zookeeper["zookeeper"])
+    rows = read_journal(tmp_path / "demo" / "journal.jsonl")
+    assert {row.cluster_id for row in rows} == {brokers["cluster_id"]}
+    assert "controller.log" in os.listdir(tmp_path / "demo" / "logs" / "broker-0")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_it_runs_where_no_java_is_installed(
+    tmp_path: Path, environ_without_java: dict[str, str]
+) -> None:
+    env = {**environ_without_java, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = run_demo("--brokers", "3", env=env)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("1. Start ZooKeeper (")
+    assert lines.count("   All agree.") == 2
+    assert lines[-1].startswith("Everything agrees, after ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("title", "number", "code"),
+    [
+        ("1. ", signal.SIGINT, 130),
+        ("6. ", signal.SIGINT, 130),
+        ("6. ", signal.SIGTERM, 143),
+        ("10. ", signal.SIGINT, 130),
+    ],
+)
+def test_an_interrupted_demo_leaves_nothing(
+    tmp_path: Path, title: str, number: signal.Signals, code: int
+) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        COMMAND, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as demo:
+        assert demo.stdout is not None and demo.stderr is not None
+        served = next(line for line in demo.stdout if "It serves at" in line)
+        if title != "1. ":
+            next(line for line in demo.stdout if line.startswith(title))
+        demo.send_signal(number)
+        _, errors = demo.communicate(timeout=30)
+    assert (demo.returncode, errors) == (code, "")
+    assert not is_served(served.split()[-1].rstrip("."))
+    assert list(tmp_path.iterdir()) == []
+
+
+def tampered(steps: Iterable[StepBegins | Step]) -> Iterator[StepBegins | Step]:
+    """The story, with a state znode rewritten behind everybody's back before it is checked."""
+    connect_string = ""
+    for step in steps:
+        if isinstance(step, Step) and "zookeeper" in step.facts:
+            connect_string = step.facts["zookeeper"]
+        if isinstance(step, StepBegins) and step.title.startswith("Compare brokers"):
+            store = KazooStore(KazooSession(connect_string, 5_000))
+            path = TopicPartitionStateZNode.path(TopicPartition(AUTOMATIC, 0))
+            data = TopicPartitionStateZNode.encode(LeaderAndIsr(0, 99, (0,)), 1)
+            store.write([[SetData(path, data)]])
+            store.close()
+        yield step
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_state_that_somebody_rewrote_ends_in_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = DemoOptions(data_dir=tmp_path, klamm_version="test")
+    assert show(tampered(story(options, spark=True)), as_json=True) == 1
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert not told["agrees"]
+    by_checks, by_spark = (step["facts"]["disagreements"] for step in told["steps"][-2:])
+    assert told["disagreements"] == [*by_checks, *by_spark]
+    assert len(by_checks) == 6 + 3 + 1
+    assert all(line.startswith(f"{AUTOMATIC}-0: ") for line in told["disagreements"])
+    (line,) = by_spark
+    assert "leader_epoch" in line and "99 in ZooKeeper" in line
+
+
+def test_a_directory_that_holds_something_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "precious").touch()
+    assert main(["demo", "--data-dir", str(tmp_path)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == (
+        f"error: --data-dir {tmp_path} is not empty\nhint: name a new directory, or leave it out\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("brokers", ["2", "41", "many"])
+def test_a_number_of_brokers_that_cannot_be_is_refused(
+    brokers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--brokers", brokers]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("error: Invalid value for '--brokers': ")
