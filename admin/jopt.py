@@ -59,17 +59,26 @@ class Options:
             )
         return values[0]
 
+    @property
+    def names(self) -> list[str]:
+        """The options that were given, in order."""
+        return list(self._values)
+
     def texts(self, name: str) -> list[str]:
         """Every value of an option, in order."""
         return list(self._values.get(name, ()))
 
-    def integer(self, name: str) -> int | None:
-        """The value as a Java int; None if it is absent. Raises UsageError for another text."""
+    def integer(self, name: str, bits: int = 32) -> int | None:
+        """The value as a Java int or long; None if it is absent.
+
+        Raises UsageError for another text.
+        """
         text = self.text(name)
         if text is None:
             return None
         digits = text[1:] if text[:1] in ("+", "-") else text
-        if not (digits.isascii() and digits.isdigit()) or not -(2**31) <= int(text) < 2**31:
+        limit = 2 ** (bits - 1)
+        if not (digits.isascii() and digits.isdigit()) or not -limit <= int(text) < limit:
             raise UsageError(f"Cannot parse argument '{text}' of option {name}")
         return int(text)
 

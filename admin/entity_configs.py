@@ -1,0 +1,58 @@
+"""Changes of the configs of topics and brokers in ZooKeeper: the znode, then its notice.
+
+Works on znodes, whether a controller runs or not; prints nothing. Mirrors
+kafka.zk.AdminZkClient.fetchEntityConfig and change*Config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from admin.reassign_admin import TOPICS, ConfigResource
+from admin.topic_configs import validate_configs
+from admin.topic_names import validate_topic_name
+from cluster.errors import UnknownTopicOrPartition
+from zk.kafka_zk_client import KafkaZkClient
+
+
+class ZooKeeperConfigs:
+    """The overrides of the entities of one chroot."""
+
+    def __init__(self, client: KafkaZkClient) -> None:
+        self._client = client
+
+    def overrides(
+        self, resources: Collection[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, str]]:
+        """The configs that are set for each of the entities. Raises MalformedZNode."""
+        return {resource: self._client.get_entity_configs(*resource) for resource in resources}
+
+    def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
+    ) -> None:
+        """Set configs, entity by entity; None removes one, and removing nothing writes nothing.
+
+        Raises UnknownTopicOrPartition, InvalidConfig, MalformedZNode.
+        """
+        for resource, wanted in changes.items():
+            configs = self._client.get_entity_configs(*resource)
+            removed = [name for name, value in wanted.items() if value is None and name in configs]
+            added = {name: value for name, value in wanted.items() if value is not None}
+            for name in removed:
+                del configs[name]
+            if removed or added:
+                self.change(resource, configs | added)
+
+    def change(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
+        """Replace an entity's overrides and tell the brokers.
+
+        Raises UnknownTopicOrPartition, InvalidConfig.
+        """
+        entity_type, name = resource
+        if entity_type == TOPICS:
+            validate_topic_name(name)
+            if not self._client.topic_exists(name):
+                raise UnknownTopicOrPartition(f"Topic '{name}' does not exist.")
+            validate_configs(configs)
+        self._client.set_or_create_entity_configs(entity_type, name, configs)
+        self._client.create_config_change_notification(f"{entity_type}/{name}")

@@ -1,0 +1,195 @@
+"""The whole of kafka-reassign-partitions: arguments in, output and exit code out.
+
+It opens no connection by itself: ways to do so are handed in. Mirrors ReassignPartitionsCommand's
+main; of a Java stack trace, which the tool prints, only the first line is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import msgspec
+
+from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
+from admin.reassign_admin import ReassignAdmin
+from admin.reassign_cluster import ClusterReassignment
+from admin.reassign_common import DIFFERENT, IN_PROGRESS, OwnOptions, TerseFailure
+from admin.reassign_log_dirs import LogDirMoves
+from admin.reassign_options import PARSER, ReassignOptions
+from admin.reassign_throttles import read_saved
+from admin.reassign_zookeeper import ZooKeeperReassignment
+from admin.tool_output import ToolOutput, java_class, read_file
+from admin.topic_command import CommandResult, describe_error
+from cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
+from placement.draws import IntSource
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import Store
+
+INCONCLUSIVE: Final = 12
+"""klamm's exit code of ``--verify`` while something still moves."""
+_FAILED: Final = 1
+_USAGE: Final = 2
+
+
+class ReassignServices(msgspec.Struct, frozen=True):
+    """What the command needs of the world.
+
+    ``open_store`` connects to a ZooKeeper connect string, ``open_cluster`` to a running cluster.
+    ``source`` draws where placement starts. ``before_write`` is called before ZooKeeper is
+    written to, and may raise NotKlamm. ``now_ms`` and ``sleep_ms`` time directory moves.
+    """
+
+    open_store: Callable[[str], AbstractContextManager[Store]]
+    open_cluster: Callable[[str], AbstractContextManager[ReassignAdmin]]
+    source: IntSource
+    before_write: Callable[[KafkaZkClient], None]
+    now_ms: Callable[[], float]
+    sleep_ms: Callable[[float], None]
+
+
+def run_reassign_command(
+    args: Sequence[str], services: ReassignServices, own: OwnOptions | None = None
+) -> CommandResult:
+    """Run kafka-reassign-partitions with ``args``.
+
+    Raises what opening the connection raises, NotKlamm if a write is refused, and UsageError for
+    klamm's own options. Every other error becomes the tool's own text and exit code.
+    """
+    output = ToolOutput()
+    try:
+        command = ReassignOptions(args)
+    except VersionExit:
+        return CommandResult(f"{VERSION_TEXT}\n", "", 0, {"version": VERSION_TEXT, "exit_code": 0})
+    except UsageExit as error:
+        report = _report(None, output, error, _USAGE)
+        return CommandResult("", f"{error.message}\n{PARSER.usage}", 1, report)
+    except UncaughtException as error:
+        line = f'Exception in thread "main" {error.java_class}: {error.message}\n'
+        return CommandResult("", line, 1, _report(None, output, error, _USAGE))
+    own = own or OwnOptions()
+    _check_own(command, own)
+    try:
+        _run(command, services, output, own)
+    except (EnvironmentProblem, NotKlamm):
+        raise
+    except KlammError as error:
+        if isinstance(error, TerseFailure):
+            output.println(error.message)
+        else:
+            output.println(f"Error: {error.message}")
+            output.println(f"{java_class(error)}: {error.message}\n")
+        report = _report(command.action, output, error, error.exit_code)
+        return CommandResult(output.text, "", 1, report, error.hint)
+    report = _report(command.action, output, None, _own_exit_code(output))
+    return CommandResult(output.text, "", 0, report)
+
+
+def _run(
+    command: ReassignOptions, services: ReassignServices, output: ToolOutput, own: OwnOptions
+) -> None:
+    server = command.options.text("bootstrap-server")
+    if server is not None:
+        if command.options.has("zookeeper"):
+            output.println(
+                "Warning: ignoring deprecated --zookeeper option because --bootstrap-server was "
+                "specified.  The --zookeeper option will be removed in a future version of Kafka."
+            )
+        if command.options.has("command-config"):
+            # Kafka reads this file; klamm's clusters have nothing to set in it.
+            read_file(command.text("command-config"))
+        with services.open_cluster(server) as admin:
+            moves = LogDirMoves(admin, output, services.now_ms, services.sleep_ms)
+            _ask_cluster(command, ClusterReassignment(admin, output, own, moves), services.source)
+        return
+    output.println(
+        "Warning: --zookeeper is deprecated, and will be removed in a future version of Kafka."
+    )
+    with services.open_store(command.text("zookeeper")) as store:
+        client = KafkaZkClient(store)
+        _write_zookeeper(command, ZooKeeperReassignment(client, output, own), client, services)
+
+
+def _ask_cluster(command: ReassignOptions, tool: ClusterReassignment, source: IntSource) -> None:
+    match command.action:
+        case "verify":
+            tool.verify(_plan(command), command.preserve_throttles)
+        case "generate":
+            tool.generate(*_generate_arguments(command), source)
+        case "execute":
+            tool.execute(
+                _plan(command),
+                command.options.has("additional"),
+                command.number("throttle"),
+                command.number("replica-alter-log-dirs-throttle"),
+                command.number("timeout"),
+            )
+        case "cancel":
+            tool.cancel(_plan(command), command.preserve_throttles, command.number("timeout"))
+        case _:
+            tool.list_reassignments()
+
+
+def _write_zookeeper(
+    command: ReassignOptions,
+    tool: ZooKeeperReassignment,
+    client: KafkaZkClient,
+    services: ReassignServices,
+) -> None:
+    match command.action:
+        case "verify":
+            plan = _plan(command)
+            if not command.preserve_throttles:
+                services.before_write(client)
+            tool.verify(plan, command.preserve_throttles)
+        case "generate":
+            tool.generate(*_generate_arguments(command), services.source)
+        case _:
+            plan = _plan(command)
+            throttle = command.number("throttle")
+            services.before_write(client)
+            tool.execute(plan, throttle)
+
+
+def _plan(command: ReassignOptions) -> str:
+    return read_file(command.text("reassignment-json-file"))
+
+
+def _generate_arguments(command: ReassignOptions) -> tuple[str, str, bool]:
+    return (
+        read_file(command.text("topics-to-move-json-file")),
+        command.text("broker-list"),
+        not command.options.has("disable-rack-aware"),
+    )
+
+
+def _check_own(command: ReassignOptions, own: OwnOptions) -> None:
+    if own.save_throttles is not None and command.action != "execute":
+        raise UsageError("--save-throttles goes with --execute")
+    if own.restore_throttles is not None:
+        if command.action not in ("verify", "cancel"):
+            raise UsageError("--restore-throttles goes with --verify or --cancel")
+        if command.preserve_throttles:
+            raise UsageError("--restore-throttles and --preserve-throttles exclude each other")
+        read_saved(own.restore_throttles)
+    if own.show_throttles and command.action in ("generate", "execute"):
+        raise UsageError("--show-throttles goes with --verify, --cancel or --list")
+
+
+def _own_exit_code(output: ToolOutput) -> int:
+    state = output.report.get("state")
+    if state == IN_PROGRESS:
+        return INCONCLUSIVE
+    return _FAILED if state == DIFFERENT else 0
+
+
+def _report(
+    action: str | None, output: ToolOutput, error: KlammError | None, exit_code: int
+) -> dict[str, Any]:
+    return {
+        "action": action,
+        **output.report,
+        "error": None if error is None else describe_error(error),
+        "exit_code": exit_code,
+    }

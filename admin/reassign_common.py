@@ -1,0 +1,151 @@
+"""What both ways of kafka-reassign-partitions share: generate a plan, tell what was verified.
+
+It knows neither ZooKeeper nor a server; reassign_zookeeper.py and reassign_cluster.py do. Mirrors
+ReassignPartitionsCommand.calculateAssignment and the ends of its entry points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from admin.java_maps import string_hash
+from admin.reassign_json import TopicPartitionReplica, format_reassignment
+from admin.reassign_text import LogDirMoveState, PartitionReassignmentState
+from admin.reassign_throttles import Throttles
+from admin.scala_sets import hash_set_order, immutable_order, int_hash, topic_partition_hash
+from admin.tool_output import ToolOutput
+from cluster.errors import AdminError
+from cluster.types import TopicPartition
+from placement.assign import Replicas, assign_replicas_to_brokers
+from placement.broker_metadata import BrokerMetadata
+from placement.draws import IntSource
+
+COMPLETE: Final = "complete"
+IN_PROGRESS: Final = "in_progress"
+DIFFERENT: Final = "different"
+
+Assignment = Mapping[TopicPartition, Replicas]
+
+
+class TerseFailure(AdminError):
+    """The tool prints this message alone: Kafka's TerseReassignmentFailureException."""
+
+
+class OwnOptions(msgspec.Struct, frozen=True):
+    """What klamm adds to the tool. Files are those of saved throttles."""
+
+    save_throttles: Path | None = None
+    restore_throttles: Path | None = None
+    show_throttles: bool = False
+
+
+def calculate_assignment(
+    current: Assignment, brokers: Sequence[BrokerMetadata], source: IntSource
+) -> dict[TopicPartition, Replicas]:
+    """Place the partitions of every topic anew.
+
+    Partitions count from 0, with the replication factor of the topic's first partition in Scala's
+    order; topics draw in that order too. Raises InvalidReplicationFactor, AdminOperationError.
+    """
+    ordered = immutable_order(current, topic_partition_hash)
+    proposed: dict[TopicPartition, Replicas] = {}
+    for topic in hash_set_order([tp.topic for tp in ordered], string_hash):
+        of_topic = immutable_order(
+            [tp for tp in ordered if tp.topic == topic], topic_partition_hash
+        )
+        assigned = assign_replicas_to_brokers(
+            brokers, len(of_topic), len(current[of_topic[0]]), source=source
+        )
+        proposed |= {
+            TopicPartition(topic, partition): replicas for partition, replicas in assigned.items()
+        }
+    return proposed
+
+
+def show_generated(current: Assignment, proposed: Assignment, output: ToolOutput) -> None:
+    """Print what is and what is proposed."""
+    shown = [format_reassignment(assignment, {}) for assignment in (current, proposed)]
+    output.println(f"Current partition replica assignment\n{shown[0]}\n")
+    output.println(f"Proposed partition reassignment configuration\n{shown[1]}")
+    output.report["current"] = msgspec.Raw(shown[0].encode())
+    output.report["proposed"] = msgspec.Raw(shown[1].encode())
+
+
+def report_verified(
+    partitions: Mapping[TopicPartition, PartitionReassignmentState],
+    replicas: Mapping[TopicPartitionReplica, LogDirMoveState],
+    output: ToolOutput,
+) -> None:
+    """Report for machines where everything stands. ``state`` is that of the least advanced."""
+    states = [_partition_state(state) for state in partitions.values()]
+    states += [_replica_state(state) for state in replicas.values()]
+    output.report["state"] = next(
+        (state for state in (IN_PROGRESS, DIFFERENT) if state in states), COMPLETE
+    )
+    output.report["partitions"] = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "replicas": partitions[tp].current_replicas,
+            "target": partitions[tp].target_replicas,
+            "state": _partition_state(partitions[tp]),
+        }
+        for tp in sorted(partitions)
+    ]
+    output.report["log_dirs"] = [
+        {**replica._asdict(), **replicas[replica]._asdict(), "state": _replica_state(state)}
+        for replica, state in sorted(replicas.items(), key=lambda item: item[0].order)
+    ]
+
+
+def finish_throttles(
+    throttles: Throttles,
+    own: OwnOptions,
+    live_brokers: Iterable[int],
+    targets: Sequence[tuple[TopicPartition, Replicas]],
+) -> None:
+    """Clear the throttles of a reassignment that is over, or put back those from before."""
+    if own.restore_throttles is not None:
+        throttles.restore(own.restore_throttles)
+        return
+    target_brokers = immutable_order((id_ for _, ids in targets for id_ in ids), int_hash)
+    brokers = immutable_order([*immutable_order(live_brokers, int_hash), *target_brokers], int_hash)
+    topics = immutable_order((tp.topic for tp, _ in targets), string_hash)
+    throttles.clear(brokers, topics)
+
+
+def show_throttles(
+    throttles: Throttles,
+    own: OwnOptions,
+    output: ToolOutput,
+    brokers: Iterable[int],
+    topics: Iterable[str],
+) -> None:
+    """Report the throttles that are set now, and print them if that was asked for."""
+    lines = throttles.show(brokers, topics)
+    if own.show_throttles:
+        output.println("\n".join(lines))
+
+
+def started_report(targets: Assignment) -> list[dict[str, Any]]:
+    """Targets for machines, sorted."""
+    return [
+        {"topic": tp.topic, "partition": tp.partition, "replicas": targets[tp]}
+        for tp in sorted(targets)
+    ]
+
+
+def _partition_state(state: PartitionReassignmentState) -> str:
+    if not state.done:
+        return IN_PROGRESS
+    return COMPLETE if state.is_complete else DIFFERENT
+
+
+def _replica_state(state: LogDirMoveState) -> str:
+    if state.done:
+        return COMPLETE if state.current == state.target else DIFFERENT
+    return IN_PROGRESS if state.is_active else DIFFERENT

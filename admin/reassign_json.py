@@ -1,0 +1,191 @@
+"""The JSON of kafka-reassign-partitions: reassignments in and out, topics to move.
+
+Texts to values and back; reads no file. Mirrors ReassignPartitionsCommand.parse*Args,
+parsePartitionReassignmentData, parseTopicsData and formatAsReassignmentJson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admin.java_maps import string_hash
+from admin.jopt import UncaughtException
+from admin.scala_sets import duplicates, int_hash, topic_partition_hash
+from admin.tool_json import decoding, parse_json
+from cluster.errors import AdminCommandFailed, AdminOperationError
+from cluster.types import TopicPartition
+from zk.znodes.json_values import (
+    NUMBER_FORMAT,
+    MalformedZNode,
+    as_array,
+    as_object,
+    field,
+    parse_int,
+    to_int,
+    to_ints,
+    to_str,
+)
+
+ANY_LOG_DIR: Final = "any"
+_VERSION: Final = 1
+
+Replicas = tuple[int, ...]
+
+
+class TopicPartitionReplica(NamedTuple):
+    """A replica on one broker, printed as Kafka prints it: ``topic-partition-broker``."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.broker_id}"
+
+    @property
+    def order(self) -> tuple[int, str, int]:
+        """By broker, then topic, then partition, as Kafka's tool lists replicas."""
+        return self.broker_id, self.topic, self.partition
+
+
+class ReassignmentData(NamedTuple):
+    """A reassignment as it was written, duplicates included, and the directories it names."""
+
+    partitions: list[tuple[TopicPartition, Replicas]]
+    log_dirs: dict[TopicPartitionReplica, str]
+
+
+def parse_reassignment(text: str) -> ReassignmentData:
+    """Read a reassignment, with no other check than that it can be read.
+
+    Raises AdminOperationError, AdminCommandFailed, UncaughtException.
+    """
+    node = parse_json(text)
+    with decoding():
+        items = _items(node, "partitions")
+        read = ReassignmentData([], {})
+        for item in items:
+            _read_partition(as_object(item), read)
+    return read
+
+
+def parse_execute_arguments(
+    text: str,
+) -> tuple[dict[TopicPartition, Replicas], dict[TopicPartitionReplica, str]]:
+    """Targets by partition, and directories by replica, of a reassignment that may be executed.
+
+    Raises AdminCommandFailed for an empty plan, an empty replica list, a duplicate partition and a
+    duplicate replica, in this order; else as ``parse_reassignment``.
+    """
+    partitions, log_dirs = parse_reassignment(text)
+    if not partitions:
+        raise AdminCommandFailed("Partition reassignment list cannot be empty")
+    if any(not replicas for _, replicas in partitions):
+        raise AdminCommandFailed("Partition replica list cannot be empty")
+    repeated = duplicates([tp for tp, _ in partitions], topic_partition_hash)
+    if repeated:
+        raise AdminCommandFailed(
+            "Partition reassignment contains duplicate topic partitions: "
+            + ",".join(map(str, repeated))
+        )
+    wrong = [(tp, duplicates(replicas, int_hash)) for tp, replicas in partitions]
+    shown = [
+        f"{tp} contains multiple entries for {','.join(map(str, ids))}" for tp, ids in wrong if ids
+    ]
+    if shown:
+        raise AdminCommandFailed(
+            f"Partition replica lists may not contain duplicate entries: {'. '.join(shown)}"
+        )
+    return dict(partitions), log_dirs
+
+
+def parse_generate_arguments(text: str, broker_list: str) -> tuple[list[int], list[str]]:
+    """Brokers and topics of ``--generate``: the broker list is checked before the JSON.
+
+    Raises AdminCommandFailed for duplicates; AdminOperationError, UncaughtException.
+    """
+    brokers = _parse_broker_list(broker_list)
+    _refuse_duplicates(brokers, int_hash, "Broker list")
+    topics = _parse_topics(text)
+    _refuse_duplicates(topics, string_hash, "List of topics to reassign")
+    return brokers, topics
+
+
+def format_reassignment(
+    partitions: Mapping[TopicPartition, Sequence[int]],
+    log_dirs: Mapping[TopicPartitionReplica, str],
+) -> str:
+    """The reassignment as the tool prints it: compact, sorted, a directory for every replica."""
+    items = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "replicas": partitions[tp],
+            "log_dirs": [
+                log_dirs.get(TopicPartitionReplica(*tp, replica), ANY_LOG_DIR)
+                for replica in partitions[tp]
+            ],
+        }
+        for tp in sorted(partitions)
+    ]
+    return msgspec.json.encode({"version": _VERSION, "partitions": items}).decode()
+
+
+def _items(node: Any, name: str) -> list[Any]:
+    fields = as_object(node)
+    version = to_int(fields["version"]) if "version" in fields else _VERSION
+    if version != _VERSION:
+        raise AdminOperationError(f"Not supported version field value {version}")
+    return as_array(fields[name]) if name in fields else []
+
+
+def _read_partition(fields: dict[str, Any], read: ReassignmentData) -> None:
+    topic = to_str(field(fields, "topic"))
+    partition = TopicPartition(topic, to_int(field(fields, "partition")))
+    replicas = to_ints(field(fields, "replicas"))
+    if "log_dirs" in fields:
+        log_dirs = [to_str(item) for item in as_array(fields["log_dirs"])]
+    else:
+        log_dirs = [ANY_LOG_DIR] * len(replicas)
+    if len(replicas) != len(log_dirs):
+        raise AdminCommandFailed(
+            f"Size of replicas list List({', '.join(map(str, replicas))}) is different from size "
+            f"of log dirs list List({', '.join(log_dirs)}) for partition {partition}"
+        )
+    read.partitions.append((partition, replicas))
+    read.log_dirs.update(
+        {
+            TopicPartitionReplica(*partition, replica): log_dir
+            for replica, log_dir in zip(replicas, log_dirs, strict=True)
+            if log_dir != ANY_LOG_DIR
+        }
+    )
+
+
+def _parse_topics(text: str) -> list[str]:
+    node = parse_json(text, "The input string is not a valid JSON")
+    with decoding():
+        return [to_str(field(as_object(item), "topic")) for item in _items(node, "topics")]
+
+
+def _parse_broker_list(text: str) -> list[int]:
+    words = text.split(",")
+    while len(words) > 1 and not words[-1]:
+        words.pop()
+    if words == [""] and text:
+        return []
+    try:
+        return [parse_int(word) for word in words]
+    except MalformedZNode as error:
+        raise UncaughtException(NUMBER_FORMAT, error.reason) from error
+
+
+def _refuse_duplicates(items: list[Any], hash_of: Callable[[Any], int], what: str) -> None:
+    repeated = duplicates(items, hash_of)
+    if repeated:
+        raise AdminCommandFailed(
+            f"{what} contains duplicate entries: {','.join(map(str, repeated))}"
+        )

@@ -1,0 +1,90 @@
+"""Moves of replicas between the directories of their brokers: where they stand, how they start.
+
+Time is handed in. Mirrors ReassignPartitionsCommand.findLogDirMoveStates and executeMoves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+from admin.reassign_admin import ReassignAdmin
+from admin.reassign_common import TerseFailure
+from admin.reassign_json import TopicPartitionReplica
+from admin.reassign_text import LogDirMoveState, joined, plural
+from admin.tool_output import ToolOutput
+from cluster.api_errors import Errors
+from cluster.errors import AdminCommandFailed
+
+RETRY_MS: Final = 100
+
+
+class LogDirMoves:
+    """Directory moves of one cluster. ``sleep_ms`` waits between two tries."""
+
+    def __init__(
+        self,
+        admin: ReassignAdmin,
+        output: ToolOutput,
+        now_ms: Callable[[], float],
+        sleep_ms: Callable[[float], None],
+    ) -> None:
+        self._admin = admin
+        self._output = output
+        self._now_ms = now_ms
+        self._sleep_ms = sleep_ms
+
+    def states(
+        self, targets: Mapping[TopicPartitionReplica, str]
+    ) -> dict[TopicPartitionReplica, LogDirMoveState]:
+        """Where each replica is on its way to the directory it is to have."""
+        if not targets:
+            return {}
+        found = self._admin.describe_replica_log_dirs(list(targets))
+        return {
+            replica: LogDirMoveState(target, *found[replica])
+            if replica in found
+            else LogDirMoveState(target, is_known=False)
+            for replica, target in targets.items()
+        }
+
+    def execute(self, targets: Mapping[TopicPartitionReplica, str], timeout_ms: int) -> None:
+        """Start the moves; a replica that is not there yet is tried again until ``timeout_ms``.
+
+        Raises AdminCommandFailed if a broker refuses one, TerseFailure when the time is over.
+        """
+        deadline_ms = self._now_ms() + timeout_ms
+        pending = dict(targets)
+        while True:
+            started = self._start(pending)
+            if started:
+                self._output.println(
+                    f"Successfully started log directory move{plural(len(started))} for: "
+                    f"{_in_order(started)}"
+                )
+            for replica in started:
+                del pending[replica]
+            if not pending:
+                return
+            if self._now_ms() >= deadline_ms:
+                raise TerseFailure(
+                    f"Timed out before log directory move{plural(len(pending))} could be started "
+                    f"for: {_in_order(pending)}"
+                )
+            self._sleep_ms(RETRY_MS)
+
+    def _start(
+        self, targets: Mapping[TopicPartitionReplica, str]
+    ) -> Collection[TopicPartitionReplica]:
+        failures = self._admin.alter_replica_log_dirs(targets)
+        for replica, failure in failures.items():
+            if failure.error is not Errors.REPLICA_NOT_AVAILABLE:
+                raise AdminCommandFailed(
+                    f"Failed to alter dir for {replica}", hint=failure.message or failure.error.name
+                )
+        return [replica for replica in targets if replica not in failures]
+
+
+def _in_order(replicas: Iterable[TopicPartitionReplica]) -> str:
+    ordered: list[TopicPartitionReplica] = sorted(replicas, key=lambda replica: replica.order)
+    return joined(ordered)

@@ -1,0 +1,127 @@
+"""The options of kafka-reassign-partitions and which of them go together.
+
+Mirrors ReassignPartitionsCommand.validateAndParseArgs: the same checks in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from admin.jopt import OptionParser, Options, UncaughtException, UsageExit, VersionExit
+from cluster.errors import UsageError
+
+_ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
+_REQUIRED: Final = {
+    "verify": ("reassignment-json-file",),
+    "generate": ("topics-to-move-json-file", "broker-list"),
+    "execute": ("reassignment-json-file",),
+    "cancel": ("reassignment-json-file",),
+    "list": (),
+}
+_PERMITTED: Final = {
+    "verify": ("bootstrap-server", "command-config", "preserve-throttles", "zookeeper"),
+    "generate": (
+        "bootstrap-server",
+        "broker-list",
+        "command-config",
+        "disable-rack-aware",
+        "zookeeper",
+    ),
+    "execute": (
+        "additional",
+        "bootstrap-server",
+        "command-config",
+        "throttle",
+        "replica-alter-log-dirs-throttle",
+        "timeout",
+        "zookeeper",
+    ),
+    "cancel": ("bootstrap-server", "command-config", "preserve-throttles", "timeout"),
+    "list": ("bootstrap-server", "command-config"),
+}
+_BOOTSTRAP_SERVER_ONLY: Final = (
+    "additional",
+    "cancel",
+    "command-config",
+    "replica-alter-log-dirs-throttle",
+    "list",
+    "timeout",
+)
+_LONG_BITS: Final = 64
+_DEFAULTS: Final = {"throttle": -1, "replica-alter-log-dirs-throttle": -1, "timeout": 10_000}
+
+PARSER: Final = OptionParser(
+    "kafka-reassign-partitions",
+    with_value=(
+        "bootstrap-server",
+        "command-config",
+        "zookeeper",
+        "reassignment-json-file",
+        "topics-to-move-json-file",
+        "broker-list",
+        *_DEFAULTS,
+    ),
+    flags=(*_ACTIONS, "disable-rack-aware", "additional", "preserve-throttles"),
+)
+
+
+class ReassignOptions:
+    """A checked command line of kafka-reassign-partitions.
+
+    Raises UsageExit, VersionExit or UncaughtException as the tool does.
+    """
+
+    def __init__(self, args: Sequence[str]) -> None:
+        self.options = PARSER.parse(args)
+        if not args or self.options.has("help"):
+            raise UsageExit("This tool helps to move topic partitions between replicas.")
+        if self.options.has("version"):
+            raise VersionExit("")
+        self.action = _action(self.options)
+        _check(self.options, self.action)
+
+    @property
+    def preserve_throttles(self) -> bool:
+        """True if throttles are to be left as they are."""
+        return self.options.has("preserve-throttles")
+
+    def text(self, name: str) -> str:
+        """The value of an option that must be there."""
+        value = self.options.text(name)
+        assert value is not None, name
+        return value
+
+    def number(self, name: str) -> int:
+        """A rate or time, or its default. Raises UncaughtException if it is no Java long."""
+        try:
+            value = self.options.integer(name, bits=_LONG_BITS)
+        except UsageError as error:
+            raise UncaughtException(
+                "joptsimple.OptionArgumentConversionException", error.message
+            ) from error
+        return _DEFAULTS[name] if value is None else value
+
+
+def _action(options: Options) -> str:
+    given = [action for action in _ACTIONS if options.has(action)]
+    if len(given) != 1:
+        shown = ", ".join(f"--{action}" for action in _ACTIONS)
+        raise UsageExit(f"Command must include exactly one action: {shown}")
+    return given[0]
+
+
+def _check(options: Options, action: str) -> None:
+    if not options.has("zookeeper") and not options.has("bootstrap-server"):
+        raise UsageExit("Please specify --bootstrap-server")
+    options.require(*_REQUIRED[action])
+    for name in options.names:
+        if name not in (action, *_REQUIRED[action], *_PERMITTED[action]):
+            raise UsageExit(f'Option "[{name}]" can\'t be used with action "[{action}]"')
+    if not options.has("bootstrap-server"):
+        for name in _BOOTSTRAP_SERVER_ONLY:
+            if options.has(name):
+                raise UncaughtException(
+                    "java.lang.RuntimeException",
+                    f'You must specify --bootstrap-server when using "[{name}]"',
+                )

@@ -1,0 +1,156 @@
+"""The texts of kafka-reassign-partitions about partitions and replicas, to the byte.
+
+Values to text; asks nobody. Mirrors ReassignPartitionsCommand's *ToString methods and messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from admin.reassign_json import TopicPartitionReplica, format_reassignment
+from cluster.types import ReplicaAssignment, TopicPartition
+
+CANNOT_EXECUTE: Final = (
+    "Cannot execute because there is an existing partition assignment.  Use --additional to "
+    "override this and create a new partition assignment in addition to the existing one. The "
+    "--additional flag can also be used to change the throttle by resubmitting the current "
+    "reassignment."
+)
+YOU_MUST_RUN_VERIFY: Final = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure "
+    "the throttle is removed."
+)
+NEEDS_BOOTSTRAP_SERVER: Final = (
+    "bootstrap-server needs to be provided when replica reassignments are present."
+)
+
+
+class PartitionReassignmentState(NamedTuple):
+    """Where a partition is and where it is to be. ``done``: nothing of it is moving."""
+
+    current_replicas: tuple[int, ...]
+    target_replicas: tuple[int, ...]
+    done: bool
+
+    @property
+    def is_complete(self) -> bool:
+        """True if it is where it is to be, in the order that was asked for."""
+        return self.done and self.current_replicas == self.target_replicas
+
+
+class LogDirMoveState(NamedTuple):
+    """A replica's way to ``target``. ``current`` None: no live directory holds it.
+
+    ``future`` None: it is not moving. ``is_known`` False: its broker did not tell of it.
+    """
+
+    target: str
+    current: str | None = None
+    future: str | None = None
+    is_known: bool = True
+
+    @property
+    def is_active(self) -> bool:
+        """True while the replica moves, wherever to."""
+        return self.current is not None and self.future is not None
+
+    @property
+    def done(self) -> bool:
+        """True if nothing moves and nothing is missing."""
+        return self.current is not None and self.future is None
+
+
+def plural(count: int) -> str:
+    """The ending of a noun."""
+    return "" if count == 1 else "s"
+
+
+def joined(items: Iterable[object]) -> str:
+    """Items as Scala's mkString(",")."""
+    return ",".join(map(str, items))
+
+
+def partition_states_text(states: Mapping[TopicPartition, PartitionReassignmentState]) -> str:
+    """What ``--verify`` says of partitions, in their order; no newline at the end."""
+    lines = ["Status of partition reassignment:"]
+    for tp in sorted(states):
+        state = states[tp]
+        if not state.done:
+            lines.append(f"Reassignment of partition {tp} is still in progress.")
+        elif state.is_complete:
+            lines.append(f"Reassignment of partition {tp} is complete.")
+        else:
+            lines.append(
+                f"There is no active reassignment of partition {tp}, but replica set is "
+                f"{joined(state.current_replicas)} rather than {joined(state.target_replicas)}."
+            )
+    return "\n".join(lines)
+
+
+def replica_states_text(states: Mapping[TopicPartitionReplica, LogDirMoveState]) -> str:
+    """What ``--verify`` says of replicas that change directories; no newline at the end."""
+    ordered = sorted(states, key=lambda replica: replica.order)
+    return "\n".join(_replica_state(replica, states[replica]) for replica in ordered)
+
+
+def _replica_state(replica: TopicPartitionReplica, state: LogDirMoveState) -> str:
+    partition = f"Partition {replica.topic}-{replica.partition}"
+    if not state.is_known:
+        return f"{partition} cannot be found in any live log directory on broker " + (
+            f"{replica.broker_id}."
+        )
+    if state.current is None:
+        return (
+            f"{partition} is not found in any live log dir on broker {replica.broker_id}. There "
+            "is likely an offline log directory on the broker."
+        )
+    if state.future is None and state.current == state.target:
+        return f"Reassignment of replica {replica} completed successfully."
+    if state.future is None:
+        return (
+            f"{partition} on broker {replica.broker_id} is not being moved from log dir "
+            f"{state.current} to {state.target}."
+        )
+    if state.future == state.target:
+        return f"Reassignment of replica {replica} is still in progress."
+    return (
+        f"{partition} on broker {replica.broker_id} is being moved to log dir {state.future} "
+        f"instead of {state.target}."
+    )
+
+
+def current_assignment_text(
+    proposed: Mapping[TopicPartition, Sequence[int]],
+    current: Mapping[TopicPartition, Sequence[int]],
+) -> str:
+    """What ``--execute`` prints to roll back with; no newline at the end."""
+    shown = format_reassignment({tp: ids for tp, ids in current.items() if tp in proposed}, {})
+    return (
+        f"Current partition replica assignment\n\n{shown}\n\n"
+        "Save this to use as the --reassignment-json-file option during rollback"
+    )
+
+
+def reassignments_text(reassignments: Mapping[TopicPartition, ReplicaAssignment]) -> str:
+    """What ``--list`` prints; no newline at the end."""
+    if not reassignments:
+        return "No partition reassignments found."
+    lines = ["Current partition reassignments:"]
+    for tp in sorted(reassignments):
+        assignment = reassignments[tp]
+        line = f"{tp}: replicas: {joined(assignment.replicas)}."
+        if assignment.adding_replicas:
+            line += f" adding: {joined(assignment.adding_replicas)}."
+        if assignment.removing_replicas:
+            line += f" removing: {joined(assignment.removing_replicas)}."
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def started_text(partitions: Iterable[TopicPartition]) -> str:
+    """That a reassignment has begun."""
+    ordered = sorted(partitions)
+    return (
+        f"Successfully started partition reassignment{plural(len(ordered))} for {joined(ordered)}"
+    )

@@ -1,0 +1,218 @@
+"""Throttles of a reassignment: set, cleared, shown, kept in a file, and put back as they were.
+
+Kafka's tool forgets what it overwrites and removes throttles that others set; the file is klamm's
+own way out. Works on any ThrottleConfigs; mirrors ReassignPartitionsCommand.clear*Throttles and
+modify*Throttle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from admin.reassign_admin import BROKERS, TOPICS, ConfigResource
+from admin.reassign_moves import (
+    BROKER_FOLLOWER_THROTTLE,
+    BROKER_LEADER_THROTTLE,
+    BROKER_LOG_DIR_THROTTLE,
+    BROKER_THROTTLES,
+    TOPIC_FOLLOWER_THROTTLE,
+    TOPIC_LEADER_THROTTLE,
+    TOPIC_THROTTLES,
+    MoveMap,
+    calculate_follower_throttles,
+    calculate_leader_throttles,
+    calculate_reassigning_brokers,
+)
+from admin.reassign_text import joined, plural
+from admin.tool_output import ToolOutput
+from cluster.errors import UsageError
+
+_NAMES = {TOPICS: TOPIC_THROTTLES, BROKERS: BROKER_THROTTLES}
+
+
+class ThrottleConfigs(Protocol):
+    """Where the configs of topics and brokers are read and changed."""
+
+    def overrides(
+        self, resources: Collection[ConfigResource]
+    ) -> Mapping[ConfigResource, Mapping[str, str]]:
+        """The configs that are set for each of the entities."""
+        ...
+
+    def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
+    ) -> None:
+        """Set configs of entities; None removes one."""
+        ...
+
+
+class SavedThrottles(msgspec.Struct):
+    """The file: throttles by entity as they were before, {} for one that had none."""
+
+    brokers: dict[str, dict[str, str]] = {}
+    topics: dict[str, dict[str, str]] = {}
+    version: int = 1
+
+
+class Throttles:
+    """The throttles of one cluster. ``save_file`` keeps what ``set_*`` overwrites."""
+
+    def __init__(
+        self, configs: ThrottleConfigs, output: ToolOutput, save_file: Path | None = None
+    ) -> None:
+        self._configs = configs
+        self._output = output
+        self._save_file = save_file
+
+    def set_inter_broker(self, moves: MoveMap, bytes_per_s: int) -> None:
+        """Throttle every replica that moves and all brokers that take part."""
+        leaders = calculate_leader_throttles(moves)
+        followers = calculate_follower_throttles(moves)
+        topics: dict[ConfigResource, dict[str, str | None]] = {
+            ConfigResource(TOPICS, topic): {
+                TOPIC_LEADER_THROTTLE: leaders[topic],
+                TOPIC_FOLLOWER_THROTTLE: followers[topic],
+            }
+            for topic in moves
+        }
+        rate = str(bytes_per_s)
+        brokers: dict[ConfigResource, dict[str, str | None]] = {
+            ConfigResource(BROKERS, str(broker)): {
+                BROKER_LEADER_THROTTLE: rate,
+                BROKER_FOLLOWER_THROTTLE: rate,
+            }
+            for broker in calculate_reassigning_brokers(moves)
+        }
+        self._save([*topics, *brokers])
+        self._configs.incremental_alter_configs(topics)
+        self._configs.incremental_alter_configs(brokers)
+        self._output.println(f"The inter-broker throttle limit was set to {bytes_per_s} B/s")
+
+    def set_log_dir(self, brokers: Iterable[int], bytes_per_s: int) -> None:
+        """Throttle what brokers copy between their own directories."""
+        changes: dict[ConfigResource, dict[str, str | None]] = {
+            ConfigResource(BROKERS, str(broker)): {BROKER_LOG_DIR_THROTTLE: str(bytes_per_s)}
+            for broker in brokers
+        }
+        self._save(changes)
+        self._configs.incremental_alter_configs(changes)
+        self._output.println(f"The replica-alter-dir throttle limit was set to {bytes_per_s} B/s")
+
+    def clear(self, brokers: Collection[int], topics: Collection[str]) -> None:
+        """Remove the throttles of these brokers and topics, whoever set them."""
+        self._output.println(
+            f"Clearing broker-level throttles on broker{plural(len(brokers))} {joined(brokers)}"
+        )
+        self._configs.incremental_alter_configs(
+            {ConfigResource(BROKERS, str(id_)): _put_back(BROKERS, {}) for id_ in brokers}
+        )
+        self._output.println(
+            f"Clearing topic-level throttles on topic{plural(len(topics))} {joined(topics)}"
+        )
+        self._configs.incremental_alter_configs(
+            {ConfigResource(TOPICS, topic): _put_back(TOPICS, {}) for topic in topics}
+        )
+
+    def show(self, brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
+        """Report the throttles of these entities, and give them as lines."""
+        found = self._read(
+            [
+                *(ConfigResource(BROKERS, str(broker)) for broker in sorted(set(brokers))),
+                *(ConfigResource(TOPICS, topic) for topic in sorted(set(topics))),
+            ]
+        )
+        throttled = {resource: configs for resource, configs in found.items() if configs}
+        self._output.report["throttles"] = {
+            entity_type: {
+                resource.name: configs
+                for resource, configs in throttled.items()
+                if resource.entity_type == entity_type
+            }
+            for entity_type in (BROKERS, TOPICS)
+        }
+        if not throttled:
+            return ["No throttles are set."]
+        return [
+            "Throttles:",
+            *(
+                f"  {resource.entity_type[:-1]} {resource.name}: "
+                + ", ".join(f"{name}={value}" for name, value in configs.items())
+                for resource, configs in throttled.items()
+            ),
+        ]
+
+    def restore(self, file: Path) -> None:
+        """Put back what ``file`` holds and remove the file. Raises UsageError if it is unfit."""
+        saved = read_saved(file)
+        for entity_type, entities in ((BROKERS, saved.brokers), (TOPICS, saved.topics)):
+            kind = entity_type[:-1]
+            self._output.println(
+                f"Restoring {kind}-level throttles on {kind}{plural(len(entities))} "
+                f"{joined(entities)}"
+            )
+            self._configs.incremental_alter_configs(
+                {
+                    ConfigResource(entity_type, name): _put_back(entity_type, configs)
+                    for name, configs in entities.items()
+                }
+            )
+        self._output.report["restored"] = msgspec.to_builtins(saved)
+        file.unlink()
+
+    def _read(self, resources: Collection[ConfigResource]) -> dict[ConfigResource, dict[str, str]]:
+        found = self._configs.overrides(resources)
+        return {
+            resource: {
+                name: configs[name]
+                for name in _NAMES[resource.entity_type]
+                if name in (configs := found.get(resource, {}))
+            }
+            for resource in resources
+        }
+
+    def _save(self, resources: Collection[ConfigResource]) -> None:
+        """Add what is not in the file yet: the first values are those from before."""
+        if self._save_file is None:
+            return
+        saved = read_saved(self._save_file) if self._save_file.exists() else SavedThrottles()
+        for resource, configs in self._read(resources).items():
+            entities = saved.brokers if resource.entity_type == BROKERS else saved.topics
+            entities.setdefault(resource.name, configs)
+        try:
+            self._save_file.write_bytes(msgspec.json.encode(saved))
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {self._save_file}: {error.strerror}", hint="nothing was changed"
+            ) from error
+
+
+def read_saved(file: Path) -> SavedThrottles:
+    """Read a file of ``--save-throttles``. Raises UsageError."""
+    try:
+        saved = msgspec.json.decode(file.read_bytes(), type=SavedThrottles)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {file}: {error.strerror}", hint="--execute --save-throttles writes it"
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{file} holds no saved throttles: {error}", hint="--execute --save-throttles writes it"
+        ) from error
+    unknown: list[Any] = [
+        name
+        for entity_type, entities in ((BROKERS, saved.brokers), (TOPICS, saved.topics))
+        for configs in entities.values()
+        for name in configs
+        if name not in _NAMES[entity_type]
+    ]
+    if unknown or saved.version != 1:
+        raise UsageError(f"{file} holds no saved throttles of version 1: {joined(unknown)}")
+    return saved
+
+
+def _put_back(entity_type: str, configs: Mapping[str, str]) -> dict[str, str | None]:
+    return {name: configs.get(name) for name in _NAMES[entity_type]}

@@ -1,0 +1,148 @@
+"""kafka-reassign-partitions with ``--zookeeper``: writes /admin/reassign_partitions and configs.
+
+It asks for a reassignment; carrying it out is the controller's business. Mirrors
+ReassignPartitionsCommand's methods that take a KafkaZkClient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from admin.entity_configs import ZooKeeperConfigs
+from admin.java_maps import string_hash
+from admin.reassign_common import (
+    OwnOptions,
+    TerseFailure,
+    calculate_assignment,
+    finish_throttles,
+    report_verified,
+    show_generated,
+    show_throttles,
+    started_report,
+)
+from admin.reassign_json import (
+    Replicas,
+    parse_execute_arguments,
+    parse_generate_arguments,
+    parse_reassignment,
+)
+from admin.reassign_moves import calculate_proposed_move_map
+from admin.reassign_text import (
+    CANNOT_EXECUTE,
+    NEEDS_BOOTSTRAP_SERVER,
+    YOU_MUST_RUN_VERIFY,
+    PartitionReassignmentState,
+    current_assignment_text,
+    joined,
+    partition_states_text,
+    started_text,
+)
+from admin.reassign_throttles import Throttles
+from admin.scala_sets import immutable_order, int_hash, topic_partition_hash
+from admin.tool_output import ToolOutput
+from cluster.errors import AdminCommandFailed
+from cluster.types import TopicPartition
+from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
+from placement.draws import IntSource
+from zk.kafka_zk_client import KafkaZkClient
+
+
+class ZooKeeperReassignment:
+    """Generate, execute and verify on the znodes of one chroot."""
+
+    def __init__(self, client: KafkaZkClient, output: ToolOutput, own: OwnOptions) -> None:
+        self._client = client
+        self._output = output
+        self._own = own
+        self._throttles = Throttles(ZooKeeperConfigs(client), output, own.save_throttles)
+
+    def verify(self, text: str, preserve_throttles: bool) -> None:
+        """Tell how far a reassignment is; remove its throttles when nothing is left of it."""
+        targets, log_dirs = parse_reassignment(text)
+        if log_dirs:
+            raise AdminCommandFailed(NEEDS_BOOTSTRAP_SERVER)
+        self._output.println(
+            "Warning: because you are using the deprecated --zookeeper option, the results may be "
+            "incomplete.  Use --bootstrap-server instead for more accurate results."
+        )
+        reassigning = self._client.get_partition_reassignment()
+        current = self._assignments([tp.topic for tp, _ in targets])
+        states = {
+            tp: PartitionReassignmentState(current.get(tp, ()), replicas, tp not in reassigning)
+            for tp, replicas in targets
+        }
+        self._output.println(partition_states_text(states))
+        report_verified(states, {}, self._output)
+        live = self._client.get_sorted_broker_list()
+        if not reassigning and not preserve_throttles:
+            finish_throttles(self._throttles, self._own, live, targets)
+        brokers = {*live, *(id_ for _, ids in targets for id_ in ids)}
+        show_throttles(
+            self._throttles, self._own, self._output, brokers, [tp.topic for tp, _ in targets]
+        )
+
+    def generate(self, text: str, broker_list: str, rack_aware: bool, source: IntSource) -> None:
+        """Propose new replicas for topics."""
+        brokers, topics = parse_generate_arguments(text, broker_list)
+        current = self._assignments(topics)
+        mode = RackAwareMode.ENFORCED if rack_aware else RackAwareMode.DISABLED
+        registered = self._client.get_all_brokers_and_epochs_in_cluster().values
+        metadatas = broker_metadatas(
+            (
+                BrokerMetadata(id_, found.broker.rack)
+                for id_, found in registered.items()
+                if id_ in brokers
+            ),
+            mode,
+        )
+        show_generated(current, calculate_assignment(current, metadatas, source), self._output)
+
+    def execute(self, text: str, inter_broker_bytes_per_s: int) -> None:
+        """Check a plan, throttle it if the rate is not negative, and write the znode."""
+        proposed, log_dirs = parse_execute_arguments(text)
+        if log_dirs:
+            raise AdminCommandFailed(NEEDS_BOOTSTRAP_SERVER)
+        current = self._assignments([tp.topic for tp in proposed])
+        self._check_exists(proposed, current)
+        if self._client.reassign_partitions_in_progress():
+            raise TerseFailure(CANNOT_EXECUTE)
+        self._output.println(current_assignment_text(proposed, current))
+        if inter_broker_bytes_per_s >= 0:
+            self._output.println(YOU_MUST_RUN_VERIFY)
+            moves = calculate_proposed_move_map({}, proposed, current)
+            self._throttles.set_inter_broker(moves, inter_broker_bytes_per_s)
+        if not self._client.create_partition_reassignment(proposed):
+            raise TerseFailure(CANNOT_EXECUTE)
+        self._output.println(started_text(proposed))
+        self._output.report["started"] = started_report(proposed)
+
+    def _check_exists(
+        self,
+        proposed: dict[TopicPartition, Replicas],
+        current: dict[TopicPartition, Replicas],
+    ) -> None:
+        ordered = immutable_order(proposed, topic_partition_hash)
+        unknown = [tp for tp in ordered if tp not in current]
+        if unknown:
+            raise AdminCommandFailed(
+                "The proposed assignment contains non-existent partitions: "
+                f"List({', '.join(map(str, unknown))})"
+            )
+        live = self._client.get_sorted_broker_list()
+        missing = [id_ for tp in ordered for id_ in proposed[tp] if id_ not in live]
+        if missing:
+            in_order = immutable_order(missing, int_hash)
+            raise AdminCommandFailed(
+                f"The proposed assignment contains non-existent brokerIDs: {joined(in_order)}"
+            )
+
+    def _assignments(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
+        """Replicas by partition; topics that are not there are left out. Raises MalformedZNode."""
+        read = self._client.get_topic_assignments(immutable_order(topics, string_hash))
+        if read.malformed:
+            raise read.malformed[0]
+        return {
+            tp: found.replicas
+            for topic in read.values.values()
+            for tp, found in topic.assignment.items()
+        }

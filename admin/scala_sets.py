@@ -1,0 +1,85 @@
+"""In which order Scala's sets and maps give back what they hold, where Kafka's tools print it.
+
+Pure. Mirrors scala.collection.immutable.{Set,HashSet} and scala.collection.mutable.HashSet of
+Scala 2.13; a map's keys come in the order of the set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from admin.java_maps import string_hash
+from cluster.types import TopicPartition
+
+T = TypeVar("T", bound=Hashable)
+Hash = Callable[[T], int]
+
+_WORD: Final = 0xFFFFFFFF
+_SMALL: Final = 4
+_BITS_A_LEVEL: Final = 5
+_HASH_BITS: Final = 32
+
+
+def int_hash(number: int) -> int:
+    """java.lang.Integer.hashCode, as an unsigned number of 32 bits."""
+    return number & _WORD
+
+
+def topic_partition_hash(partition: TopicPartition) -> int:
+    """org.apache.kafka.common.TopicPartition.hashCode, as an unsigned number of 32 bits."""
+    return (31 * (31 + partition.partition) + string_hash(partition.topic)) & _WORD
+
+
+def immutable_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
+    """Different ``items``, added in this order to an immutable Set: up to four keep their order."""
+    distinct = list(dict.fromkeys(items))
+    return distinct if len(distinct) <= _SMALL else hash_set_order(distinct, hash_of)
+
+
+def hash_set_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
+    """Different ``items`` in the order of an immutable.HashSet, whatever their number."""
+    return _trie_order([(_improve(hash_of(item)), item) for item in dict.fromkeys(items)], 0)
+
+
+def mutable_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
+    """Different ``items`` in the order of a mutable.HashSet or HashMap that grew from empty."""
+    distinct = list(dict.fromkeys(items))
+    size = 16
+    while len(distinct) + 1 > size * 3 // 4:
+        size *= 2
+
+    def place(item: T) -> tuple[int, int]:
+        spread = hash_of(item) ^ hash_of(item) >> 16
+        signed = spread - (1 << _HASH_BITS) if spread >> (_HASH_BITS - 1) else spread
+        return spread & (size - 1), signed
+
+    return sorted(distinct, key=place)
+
+
+def duplicates(items: Sequence[T], hash_of: Hash[T]) -> list[T]:
+    """What ``items`` hold more than once. Mirrors kafka.utils.CoreUtils.duplicates."""
+    counts: dict[T, int] = {}
+    for item in items:
+        counts[item] = counts.get(item, 0) + 1
+    return [item for item in hash_set_order(counts, hash_of) if counts[item] > 1]
+
+
+def _improve(code: int) -> int:
+    code = (code + ~(code << 9)) & _WORD
+    code ^= code >> 14
+    code = (code + (code << 4)) & _WORD
+    return code ^ code >> 10
+
+
+def _trie_order(entries: list[tuple[int, T]], shift: int) -> list[T]:
+    """A node's own items by the next five bits of their hashes, then what its children hold."""
+    if shift >= _HASH_BITS:
+        return [item for _, item in entries]
+    slots: dict[int, list[tuple[int, T]]] = {}
+    for entry in entries:
+        slots.setdefault(entry[0] >> shift & 31, []).append(entry)
+    ordered = [slots[slot] for slot in sorted(slots)]
+    alone = [slot[0][1] for slot in ordered if len(slot) == 1]
+    below = [slot for slot in ordered if len(slot) > 1]
+    return alone + [item for slot in below for item in _trie_order(slot, shift + _BITS_A_LEVEL)]

@@ -1,0 +1,54 @@
+"""What a tool says: its text as Kafka prints it, and the same as values for machines.
+
+It prints nothing itself and knows no tool.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from admin.jopt import UncaughtException
+from cluster.errors import AdminError, KlammError, StoreError
+
+_STORE_ERROR = "org.apache.zookeeper.KeeperException"
+
+
+class ToolOutput:
+    """Standard output of one run. ``report`` holds what the tool found and did, by name."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self.report: dict[str, Any] = {}
+
+    @property
+    def text(self) -> str:
+        """All of standard output."""
+        return "".join(self._lines)
+
+    def println(self, text: object) -> None:
+        """Say one or more lines."""
+        self._lines.append(f"{text}\n")
+
+
+def java_class(error: KlammError) -> str:
+    """The Java exception that Kafka's tool meets where klamm meets ``error``."""
+    if isinstance(error, UncaughtException):
+        return error.java_class
+    if isinstance(error, AdminError):
+        return error.kafka_class
+    if isinstance(error, StoreError):
+        return _STORE_ERROR
+    return "org.apache.kafka.common.KafkaException"
+
+
+def read_file(name: str) -> str:
+    """A file that is given to a tool, as UTF-8. Raises UncaughtException if it cannot be read."""
+    try:
+        return Path(name).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError as error:
+        raise UncaughtException("java.nio.file.NoSuchFileException", name) from error
+    except PermissionError as error:
+        raise UncaughtException("java.nio.file.AccessDeniedException", name) from error
+    except OSError as error:
+        raise UncaughtException("java.io.IOException", error.strerror or str(error)) from error
