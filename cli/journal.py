@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import typer
@@ -128,7 +128,7 @@ def journal_source(
 def row_line(line: bytes, names: EventNames) -> str:
     """A row as text. Raises KlammError for a line that is no row."""
     try:
-        row = msgspec.json.decode(line)
+        row = msgspec.json.decode(line, type=dict[str, Any])
         names.see(row)
         return row_text(row, names)
     except (msgspec.DecodeError, KeyError, TypeError) as error:
