@@ -17,8 +17,7 @@ import statemachines.diagrams
 from cluster import quirks
 from tests.scenarios import SCENARIOS, read_scenario, simulated_differences
 
-DOCS = Path(__file__).parent
-ROOT = DOCS.parent
+ROOT = Path(__file__).parents[1]
 _SECTION = re.compile(
     r"(?P<begin><!-- generated: (?P<name>[\w ]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL
 )
@@ -83,21 +82,24 @@ def _purpose(package: str) -> str:
 
 
 PAGES: dict[str, Callable[[str], str]] = {
-    "architecture.md": lambda page: fill(page, {"packages": package_table}),
-    "deviations.md": lambda page: fill(page, {"quirks": quirk_table, "scenarios": scenario_table}),
-    "state-machines.md": statemachines.diagrams.fill,
+    "README.md": lambda page: fill(page, {"packages": package_table}),
+    "docs/architecture.md": lambda page: fill(page, {"packages": package_table}),
+    "docs/deviations.md": lambda page: fill(
+        page, {"quirks": quirk_table, "scenarios": scenario_table}
+    ),
+    "docs/state-machines.md": statemachines.diagrams.fill,
 }
-"""The pages with generated parts: how each is filled."""
+"""The pages with generated parts, by their place in the project: how each is filled."""
 
 
 def main() -> None:
     """Write every page that has changed."""
     for name, filled in PAGES.items():
-        path = DOCS / name
+        path = ROOT / name
         page = path.read_text(encoding="utf-8")
         if (fresh := filled(page)) != page:
             path.write_text(fresh, encoding="utf-8")
-            print(f"docs/{name} is made afresh")
+            print(f"{name} is made afresh")
 
 
 if __name__ == "__main__":

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from cluster.quirks import Quirks
-from docs.generate import DOCS, PAGES, fill, quirk_table, quirk_texts
+from docs.generate import PAGES, ROOT, fill, quirk_table, quirk_texts
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_as_it_is_generated(name: str) -> None:
-    page = (DOCS / name).read_text(encoding="utf-8")
+    page = (ROOT / name).read_text(encoding="utf-8")
     assert "<!-- generated: " in page
-    assert PAGES[name](page) == page, f"docs/{name} is stale: make docs"
+    assert PAGES[name](page) == page, f"{name} is stale: make docs"
 
 
 def test_a_stale_section_is_made_afresh_and_the_rest_is_kept() -> None:

@@ -1,0 +1,42 @@
+"""The commands that README.md shows are there, with the options it gives them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from admin.topic_options import TopicCommandOptions
+from cli.main import app
+
+ROOT = Path(__file__).parents[3]
+LINES = [
+    line.strip()
+    for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    if line.startswith("    ")
+]
+KLAMM = [shlex.split(line, comments=True)[1:] for line in LINES if line.startswith("klamm ")]
+
+
+@pytest.mark.parametrize("words", KLAMM, ids=" ".join)
+def test_klamm_takes_the_command(words: list[str]) -> None:
+    if words[0] == "topics":
+        assert TopicCommandOptions(words[1:]).action
+        return
+    command = typer.main.get_command(app)
+    context = command.make_context("klamm", list(words), resilient_parsing=True)
+    while hasattr(command, "commands"):
+        name, command, words = command.resolve_command(context, words)
+        assert name is not None
+        context = command.make_context(name, list(words))
+    assert context.params
+
+
+def test_make_has_the_targets() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = {line.split()[1] for line in LINES if line.startswith("make ")}
+    assert {"demo", "test"} <= targets
+    assert targets <= set(re.findall(r"^([a-z-]+):", makefile, re.M))
