@@ -12,6 +12,7 @@ from collections import defaultdict
 from typing import Any, Final
 
 from cluster.errors import KlammError, UsageError
+from controller.events import ControllerState
 from runtime.real_cluster import RealCluster
 from server.closing import Closing
 from server.config import check_broker_id
@@ -140,7 +141,10 @@ class BrokerOperations:
         return {**self.start(broker_id, wait=True), "rack": rack}
 
     def move_controller(self) -> dict[str, Any]:
-        """Delete /controller and wait for the next one. Raises KlammError if there was none."""
+        """Delete /controller and wait until another is elected and has loaded the cluster.
+
+        Raises KlammError if there was none.
+        """
         client = KafkaZkClient(connected_store(self._cluster))
         before_id = client.get_controller_id()
         epoch = client.get_controller_epoch()
@@ -148,22 +152,26 @@ class BrokerOperations:
         if not client.delete(ControllerZNode.path):
             raise KlammError("there is no controller to move", hint="klamm status shows who runs")
         after = self._closing.wait_until(
-            lambda: self._active_after(before_epoch),
+            lambda: ready_controller(self._cluster, before_epoch),
             time.monotonic() + MOVE_TIMEOUT_S,
             f"/controller is deleted, but nobody was elected within {MOVE_TIMEOUT_S:g} s",
         )
         return {"from": {"id": before_id, "epoch": before_epoch}, "to": after}
-
-    def _active_after(self, epoch: int) -> dict[str, int] | None:
-        controller_id = self._cluster.active_controller
-        running = None if controller_id is None else self._cluster.nodes.get(controller_id)
-        controller = None if running is None else running.node.controller
-        if controller_id is None or controller is None or controller.context.epoch <= epoch:
-            return None
-        return {"id": controller_id, "epoch": controller.context.epoch}
 
     def _check_known(self, broker_id: int) -> None:
         if broker_id not in self._cluster.spec.broker_ids:
             raise UsageError(
                 f"there is no broker {broker_id}", hint=f"klamm broker add {broker_id}"
             )
+
+
+def ready_controller(cluster: RealCluster, after_epoch: int) -> dict[str, int] | None:
+    """Id and epoch of an active controller of a later epoch that has loaded the cluster."""
+    controller_id = cluster.active_controller
+    running = None if controller_id is None else cluster.nodes.get(controller_id)
+    controller = None if running is None else running.node.controller
+    if controller_id is None or controller is None or controller.context.epoch <= after_epoch:
+        return None
+    if controller.events.state is ControllerState.CONTROLLER_CHANGE:
+        return None
+    return {"id": controller_id, "epoch": controller.context.epoch}

@@ -27,7 +27,7 @@ from runtime.clock import WallClock
 from runtime.journal import FileJournal
 from runtime.kafka_logs import KafkaLogs
 from runtime.real_cluster import RealCluster
-from server.broker_operations import BrokerOperations
+from server.broker_operations import BrokerOperations, ready_controller
 from server.closing import Closing
 from server.cluster_admin import RunningClusterAdmin
 from server.config import ServerConfig
@@ -187,14 +187,12 @@ class ClusterServer:
                 self._say(f"Brokers registered: {count}/{total}")
 
     def _await_controller(self) -> None:
-        controller_id = self.closing.wait_until(
-            lambda: self.cluster.active_controller,
+        elected = self.closing.wait_until(
+            lambda: ready_controller(self.cluster, 0),
             time.monotonic() + ELECTION_TIMEOUT_S,
             f"no controller was elected within {ELECTION_TIMEOUT_S:g} s",
         )
-        controller = self.cluster.nodes[controller_id].node.controller
-        assert controller is not None
-        self._say(f"Controller elected: broker {controller_id}, epoch {controller.context.epoch}")
+        self._say(f"Controller elected: broker {elected['id']}, epoch {elected['epoch']}")
 
     def _run_start(self, run_id: str, cluster_id: str, started_ms: int) -> JournalRow:
         config = self.config
