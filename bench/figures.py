@@ -100,6 +100,14 @@ def cpu_seconds(results: Sequence[Result], product: str, layout: Layout, job: Jo
     return median(found) if found else None
 
 
+def busy_share(results: Sequence[Result], processors: int) -> float:
+    """The part of the machine that others took while something was timed: 0 to 1."""
+    timed = [result for result in results if "cpu_window_s" in result]
+    window_s = sum(result["cpu_window_s"] for result in timed)
+    others_s: float = sum(result["cpu_others_s"] for result in timed)
+    return others_s / (window_s * processors) if window_s else 0.0
+
+
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     """All that can be judged by these results."""
     found: list[Verdict] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.figures import KAFKA, KLAMM, Layout, Result, verdicts
+from bench.figures import KAFKA, KLAMM, Layout, Result, busy_share, verdicts
 from bench.kafka.locate import SKIP_REASON, kafka_libs
 from bench.kafka.run import problems, run_kafka
 from bench.kafka.table import HEADER, row
@@ -34,6 +35,7 @@ REPEATED_PER_TOPIC = 100
 WARM_UP_PARTITIONS = 1_000
 MEMORY_PARTITIONS = 10_000
 MEMORY_PER_TOPIC = 100
+MAX_BUSY_SHARE = 0.1
 
 
 class Run(NamedTuple):
@@ -131,6 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"\n{tables(report.results)}\n")
     if missing:
         print(f"Nothing to compare with: {SKIP_REASON}")
+    share = busy_share(report.results, os.cpu_count() or 1)
+    if share > MAX_BUSY_SHARE:
+        print(f"Others took {share:.0%} of the machine: wall times are longer than they should be.")
     failed = [verdict.what for verdict in verdicts(report.results) if not verdict.holds]
     for what in failed + report.problems:
         print(f"FAILED on {on}: {what}")

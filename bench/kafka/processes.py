@@ -167,12 +167,18 @@ class AskedProcess:
     def _read(self, command: str) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"failed": "it ended"}
+        answer: dict[str, Any] = json.loads(line) if line else {"failed": self._last_words()}
         if "failed" in answer:
             raise EnvironmentProblem(
                 f"{self._name}, {command}: {answer['failed']}", hint=f"see {self.log_path}"
             )
         return answer
+
+    def _last_words(self) -> str:
+        self._process.wait(STOP_TIMEOUT_S)
+        lines = self.log_path.read_text(errors="replace").split("\n")
+        said = [line for line in lines if line.strip()]
+        return f"it ended: {said[-1]}" if said else "it ended without a word"
 
     def kill(self) -> None:
         """As kill -9; may be called twice."""

@@ -69,11 +69,11 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
         run_klamm(100, 10, 5, ["create"], work_dir=tmp_path)
 
 
-def test_a_process_that_ends_says_where_its_last_words_are(tmp_path: Path) -> None:
+def test_a_process_that_ends_has_its_last_words_told(tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = [sys.executable, "-c", "print('{}', flush=True); raise SystemExit('no more')"]
     with (
-        pytest.raises(EnvironmentProblem, match="it, stats: it ended") as caught,
+        pytest.raises(EnvironmentProblem, match="it, stats: it ended: no more") as caught,
         AskedProcess("it", command, log) as process,
     ):
         process.ask("stats")

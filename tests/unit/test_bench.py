@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.figures import KAFKA, KLAMM, RAW_STORE, Layout, Verdict, verdicts
+from bench.figures import KAFKA, KLAMM, RAW_STORE, Layout, Verdict, busy_share, verdicts
 from bench.kafka.scenarios import topics
 from bench.klamm_applied import what_is_not_applied
 from bench.klamm_traffic import Traffic
@@ -128,6 +128,13 @@ def test_the_tables_show_kafka_the_store_and_what_is_required() -> None:
 
 def test_without_kafka_nothing_is_compared_with_it() -> None:
     assert "Kafka" not in tables([result(KLAMM, SMALL, "create")])
+
+
+def test_what_others_took_of_the_machine_is_known() -> None:
+    busy = result(KLAMM, SMALL, "create", cpu_window_s=2.0, cpu_others_s=1.0)
+    idle = result(KLAMM, SMALL, "failover", cpu_window_s=2.0, cpu_others_s=0.0)
+    assert busy_share([busy, idle, result(RAW_STORE, SMALL, "set")], 2) == 0.125
+    assert busy_share([], 2) == 0.0
 
 
 def test_a_verdict_is_on_the_right_side_of_its_limit() -> None:
