@@ -51,3 +51,7 @@ class MetadataView(Protocol):
     def leader_of(self, partition: TopicPartition) -> int | None:
         """The leader that the cache shows; None if it does not know the partition."""
         ...
+
+    def num_partitions(self, topic: str) -> int:
+        """How many partitions of a topic the cache knows; 0 if it does not know the topic."""
+        ...

@@ -21,6 +21,16 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     without the quirk; docs/deviations.md shows them.
     """
 
+    kafka_8249: bool = False
+    """A topic is deleted while partitions of it are reassigned, and the entries of the
+    reassignment stay for ever.
+
+    The deletion waits until the reassignment has ended, and the topic is served until then."""
+    kafka_9478: bool = False
+    """Entries put into /admin/reassign_partitions while it exists are never seen, and keep it there
+    for ever; so does an entry that names a broker twice or a list without entries.
+
+    Every change is seen: each entry is acted on or taken away, and the znode goes with the last."""
     kafka_12315: bool = False
     """A request batch is not cleared when the controller moves mid-event; it never sends again.
 
@@ -36,6 +46,16 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     A live session goes on; a /controller that is its own after it resigned is deleted, and an
     election follows."""
+    kafka_13572: bool = False
+    """Any request to delete a topic takes the imbalance of topics still being deleted off the
+    count again, which goes below zero.
+
+    It is taken off once."""
+    kafka_13972: bool = False
+    """A replica that was being added is told to go, by a cancel or an override, with the leader
+    epoch that it has already: its broker refuses, and keeps it.
+
+    It is told once the cancel or the override has raised the leader epoch."""
     kafka_14140: bool = False
     """AlterIsr lets a dead or shutting-down replica back into the ISR.
 
@@ -44,6 +64,17 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     """A zombie controller answers an AlterIsr from its stale cache.
 
     A leader that is ahead of the controller's cache is answered NOT_CONTROLLER."""
+    kafka_14424: bool = False
+    """A cancel goes back to replicas of which none can lead, and a reassignment is completed with
+    such: the partition stays without a leader.
+
+    The cancel is refused with INVALID_REPLICA_ASSIGNMENT; the reassignment waits."""
+    kafka_14808: bool = False
+    """An override drops the replica that leads: the partition is without a leader though it is
+    shown as online.
+
+    The leader is moved first; if it cannot be, the override is refused with
+    INVALID_REPLICA_ASSIGNMENT."""
     hazard_c2: bool = False
     """One malformed znode fails the whole event or failover; what is not JSON counts as empty or
     absent and is written over.
@@ -63,6 +94,11 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     ones.
 
     The batch is cleared, and the event ends with the error."""
+    hazard_c9: bool = False
+    """A controller that crashes between storing a cancel or an override and stopping the replicas
+    it drops leaves them in the ISR, or leading, for ever.
+
+    The next controller takes them out."""
 
 
 NO_QUIRKS: Final = Quirks()

@@ -220,13 +220,31 @@ class ListPartitionReassignmentsResponse(msgspec.Struct, frozen=True):
     partitions: Mapping[TopicPartition, ReplicaAssignment] = {}
 
 
+class DeleteTopicsRequest(msgspec.Struct, frozen=True):
+    """Topics to delete through the controller, by name."""
+
+    topics: tuple[str, ...]
+    timeout_ms: int
+
+
+class DeletableTopicResult(msgspec.Struct, frozen=True):
+    """What became of one topic of a DeleteTopicsRequest."""
+
+    name: str
+    error: Errors = Errors.NONE
+
+
+class DeleteTopicsResponse(msgspec.Struct, frozen=True):
+    """One result per topic, in the order of the request."""
+
+    topics: tuple[DeletableTopicResult, ...]
+
+
+TopicRequest = CreateTopicsRequest | DeleteTopicsRequest
+TopicResponse = CreateTopicsResponse | DeleteTopicsResponse
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 ReassignmentRequest = AlterPartitionReassignmentsRequest | ListPartitionReassignmentsRequest
 ReassignmentResponse = AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse
-Request = (
-    ControlRequest | AlterIsrRequest | FetchRequest | CreateTopicsRequest | ReassignmentRequest
-)
-Response = (
-    ControlResponse | AlterIsrResponse | FetchResponse | CreateTopicsResponse | ReassignmentResponse
-)
+Request = ControlRequest | AlterIsrRequest | FetchRequest | TopicRequest | ReassignmentRequest
+Response = ControlResponse | AlterIsrResponse | FetchResponse | TopicResponse | ReassignmentResponse

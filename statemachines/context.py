@@ -59,6 +59,7 @@ class ControllerContext(LiveBrokers):
         self.topics_to_be_deleted: set[str] = set()
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
+        self.topics_waiting_for_reassignment: set[str] = set()
         self._partitions_by_topic: dict[str, list[TopicPartition]] = {}
         self._partitions_by_broker: dict[int, dict[TopicPartition, None]] = {}
 
@@ -96,14 +97,20 @@ class ControllerContext(LiveBrokers):
         self.topics_to_be_deleted.discard(topic)
         self.topics_with_deletion_started.discard(topic)
         self.topics_ineligible_for_deletion.discard(topic)
+        self.topics_waiting_for_reassignment.discard(topic)
         self.all_topics.discard(topic)
         topic_id = self.topic_ids.pop(topic, None)
         if topic_id is not None:
             del self.topic_names[topic_id]
 
     def queue_topic_deletion(self, topics: Iterable[str]) -> None:
-        """The topics wait to be deleted: their imbalance counts no more."""
+        """The topics wait to be deleted: their imbalance counts no more.
+
+        With the quirk KAFKA-13572 it is taken off again for a topic that waits already.
+        """
         for topic in topics:
+            if self.quirks.kafka_13572:
+                self.topics_to_be_deleted.discard(topic)
             for tp in self._partitions_by_topic.get(topic, ()):
                 self._count_imbalance(tp, self.assignments[tp], self.leaderships.get(tp), -1)
             self.topics_to_be_deleted.add(topic)

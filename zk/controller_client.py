@@ -21,10 +21,11 @@ from cluster.types import (
     TopicIdReplicaAssignment,
     TopicPartition,
 )
+from zk.fenced_deletes import FencedDeleter
 from zk.fenced_writes import GROUP_SIZE, FencedWriter
 from zk.kafka_zk_client import KafkaZkClient
 from zk.request_size import GROUP_BYTES
-from zk.store import Create, Delete, GetChildren, OpResult, ResultCode, SetData, Store, WriteOp
+from zk.store import Create, OpResult, ResultCode, SetData, Store, WriteOp
 from zk.znode_client import reason, store_error
 from zk.znodes import (
     ConfigEntityZNode,
@@ -62,6 +63,7 @@ class ControllerZkClient:
         self._quirks = quirks
         self._reader = KafkaZkClient(store)
         self._fenced = FencedWriter(store, group_size, group_bytes)
+        self._deleter = FencedDeleter(self._reader, self._fenced)
 
     # The election
 
@@ -131,7 +133,7 @@ class ControllerZkClient:
 
     def delete_controller(self, epoch_zk_version: int) -> None:
         """Give up /controller, so that an election follows."""
-        self._delete([ControllerZNode.path], epoch_zk_version)
+        self._deleter.delete([ControllerZNode.path], epoch_zk_version)
 
     # Partition states
 
@@ -290,42 +292,58 @@ class ControllerZkClient:
         op = SetData(TopicZNode.path(topic), TopicZNode.encode(topic_id, assignment))
         self._write_one(op, epoch_zk_version)
 
-    def delete_topic_znode(self, topic: str, epoch_zk_version: int) -> None:
-        """Delete a topic's znode and all below it."""
-        self.delete_recursive(TopicZNode.path(topic), epoch_zk_version)
+    def delete_topics(
+        self, topics: Sequence[str], epoch_zk_version: int
+    ) -> dict[str, StateChangeFailed]:
+        """Delete the topics' znodes, then their overrides, then the requests to delete them, in a
+        number of waves that does not grow with the topics; returns those that failed.
+
+        The request goes last, so that the next controller goes on with what was begun.
+        """
+        roots = {TopicZNode.path(topic): topic for topic in topics}
+        failed = {
+            roots[root]: StateChangeFailed(reason(code, root))
+            for root, code in self._deleter.delete_trees(list(roots), epoch_zk_version).items()
+        }
+        deleted = [topic for topic in topics if topic not in failed]
+        self.delete_topic_configs(deleted, epoch_zk_version)
+        self.delete_topic_deletions(deleted, epoch_zk_version)
+        return failed
 
     def delete_topic_configs(self, topics: Iterable[str], epoch_zk_version: int) -> None:
         """Delete the topics' overrides."""
         paths = [ConfigEntityZNode.path("topics", topic) for topic in topics]
-        self._delete(paths, epoch_zk_version)
+        self._deleter.delete(paths, epoch_zk_version)
 
     # Requests of tools and notices of brokers
 
     def delete_topic_deletions(self, topics: Iterable[str], epoch_zk_version: int) -> None:
         """Take the topics off the list of those to be deleted."""
-        self._delete([DeleteTopicsTopicZNode.path(topic) for topic in topics], epoch_zk_version)
+        self._deleter.delete(
+            [DeleteTopicsTopicZNode.path(topic) for topic in topics], epoch_zk_version
+        )
 
     def delete_isr_change_notifications(
         self, sequence_numbers: Iterable[str], epoch_zk_version: int
     ) -> None:
         """Delete the ISR notices of these sequence numbers."""
         paths = [IsrChangeNotificationSequenceZNode.path(number) for number in sequence_numbers]
-        self._delete(paths, epoch_zk_version)
+        self._deleter.delete(paths, epoch_zk_version)
 
     def delete_log_dir_event_notifications(
         self, sequence_numbers: Iterable[str], epoch_zk_version: int
     ) -> None:
         """Delete the log dir notices of these sequence numbers."""
         paths = [LogDirEventNotificationSequenceZNode.path(number) for number in sequence_numbers]
-        self._delete(paths, epoch_zk_version)
+        self._deleter.delete(paths, epoch_zk_version)
 
     def delete_preferred_replica_election(self, epoch_zk_version: int) -> None:
         """Delete /admin/preferred_replica_election, if it is there."""
-        self._delete([PreferredReplicaElectionZNode.path], epoch_zk_version)
+        self._deleter.delete([PreferredReplicaElectionZNode.path], epoch_zk_version)
 
     def delete_partition_reassignment(self, epoch_zk_version: int) -> None:
         """Delete /admin/reassign_partitions, if it is there."""
-        self.delete_recursive(ReassignPartitionsZNode.path, epoch_zk_version)
+        self._deleter.delete_tree(ReassignPartitionsZNode.path, epoch_zk_version)
 
     def set_or_create_partition_reassignment(
         self, reassignment: Mapping[TopicPartition, Sequence[int]], epoch_zk_version: int
@@ -344,30 +362,9 @@ class ControllerZkClient:
         """Independent writes in order, a result for each; see FencedWriter.write."""
         return self._fenced.write(ops, epoch_zk_version)
 
-    def delete_recursive(self, path: str, epoch_zk_version: int) -> bool:
-        """Delete a znode and all below it, level by level; False if it is absent."""
-        levels: list[list[str]] = []
-        level = [path]
-        while level:
-            levels.append(level)
-            reads = self._reader.read([GetChildren(parent) for parent in level])
-            if len(levels) == 1 and reads[0].code is ResultCode.NONODE:
-                return False
-            level = [
-                f"{parent}/{child}"
-                for parent, read in zip(level, reads, strict=True)
-                for child in read.children or ()
-            ]
-        for level in reversed(levels):
-            self._delete(level, epoch_zk_version)
-        return True
-
-    def _delete(self, paths: Sequence[str], epoch_zk_version: int) -> None:
-        """Delete znodes; one that is absent is no failure. Raises StoreError for the others."""
-        results = self._fenced.write_until_known([Delete(path) for path in paths], epoch_zk_version)
-        for path, result in zip(paths, results, strict=True):
-            if result.code is not ResultCode.OK and result.code is not ResultCode.NONODE:
-                raise store_error(result.code, path)
+    def write_until_known(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
+        """Independent writes that may be repeated; see FencedWriter.write_until_known."""
+        return self._fenced.write_until_known(ops, epoch_zk_version)
 
     def _write_one(self, op: WriteOp, epoch_zk_version: int) -> None:
         result = self._fenced.write_until_known([op], epoch_zk_version)[0]

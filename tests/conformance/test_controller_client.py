@@ -176,7 +176,7 @@ EVERY_WRITE: dict[str, Write] = {
         [TopicIdReplicaAssignment("t", "x", {})], v
     ),
     "set_topic_assignment": lambda c, v: c.set_topic_assignment("t", "x", {}, v),
-    "delete_topic_znode": lambda c, v: c.delete_topic_znode("t", v),
+    "delete_topics": lambda c, v: c.delete_topics(["t"], v),
     "delete_topic_configs": lambda c, v: c.delete_topic_configs(["t"], v),
     "delete_topic_deletions": lambda c, v: c.delete_topic_deletions(["t"], v),
     "delete_isr_change_notifications": lambda c, v: c.delete_isr_change_notifications(["1"], v),
@@ -281,8 +281,8 @@ def test_deletions_fenced(store: Store) -> None:
     client = ControllerZkClient(store, group_size=2)
     epoch, version = client.register_controller_and_increment_epoch(1, NOW_MS)
     client.create_partition_states(new_states(tps(5), epoch), version)
-    client.delete_topic_znode("t", version)
-    client.delete_topic_znode("t", version)
+    assert client.delete_topics(["t", "gone"], version) == {}
+    assert client.delete_topics(["t", "gone"], version) == {}
     assert reader.get_all_topics_in_cluster() == []
     reader.propagate_isr_changes(tps(1))
     client.delete_isr_change_notifications(["0000000000", "0000000007"], version)

@@ -78,7 +78,7 @@ def contents(server: MemoryServer) -> dict[str, tuple[bytes | None, int]]:
 
 CREATE: Work = lambda c, v: c.create_partition_states(STATES, v)  # noqa: E731
 UPDATE: Work = lambda c, v: c.update_leader_and_isr(MOVED, 1, v)  # noqa: E731
-DELETE: Work = lambda c, v: c.delete_topic_znode("t", v)  # noqa: E731
+DELETE: Work = lambda c, v: c.delete_topics(["t"], v)  # noqa: E731
 WORKS: dict[str, list[Work]] = {
     "create": [CREATE],
     "update": [CREATE, UPDATE],
