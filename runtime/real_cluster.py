@@ -129,20 +129,24 @@ class RealCluster:
 
     def _build(self, broker_id: int) -> RunningNode:
         session, is_pooled = self._pool.session_of(broker_id)
-        transport = MortalTransport(self.transport)
-        journal = MortalJournal(self._journal)
-        self._incarnations += 1
-        node = build_node(
-            self.spec,
-            broker_id,
-            broker_store=KazooStore(session, self._hub.wait),
-            controller_store=KazooStore(session),
-            transport=transport,
-            clock=self.clock,
-            journal=journal,
-            state_change_log=self._open_logs(broker_id) if self._open_logs else None,
-            incarnation=self._incarnations,
-        )
+        with contextlib.ExitStack() as unless_built:
+            if not is_pooled:
+                unless_built.callback(session.close)
+            transport = MortalTransport(self.transport)
+            journal = MortalJournal(self._journal)
+            self._incarnations += 1
+            node = build_node(
+                self.spec,
+                broker_id,
+                broker_store=KazooStore(session, self._hub.wait),
+                controller_store=KazooStore(session),
+                transport=transport,
+                clock=self.clock,
+                journal=journal,
+                state_change_log=self._open_logs(broker_id) if self._open_logs else None,
+                incarnation=self._incarnations,
+            )
+            unless_built.pop_all()
         return RunningNode(
             node=node,
             session=session,
