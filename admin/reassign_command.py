@@ -6,8 +6,8 @@ main; of a Java stack trace, which the tool prints, only the first line is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +20,7 @@ from admin.reassign_log_dirs import LogDirMoves
 from admin.reassign_options import PARSER, ReassignOptions
 from admin.reassign_throttles import read_saved
 from admin.reassign_zookeeper import ZooKeeperReassignment
-from admin.tool_output import ToolOutput, java_class, read_file
+from admin.tool_output import ToolOutput, check_properties_file, java_class, read_file
 from admin.topic_command import CommandResult, describe_error
 from cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
 from placement.draws import IntSource
@@ -70,48 +70,51 @@ def run_reassign_command(
         return CommandResult("", line, 1, _report(None, output, error, _USAGE))
     own = own or OwnOptions()
     _check_own(command, own)
-    try:
-        _run(command, services, output, own)
-    except (EnvironmentProblem, NotKlamm):
-        raise
-    except KlammError as error:
-        if isinstance(error, TerseFailure):
-            output.println(error.message)
-        else:
-            output.println(f"Error: {error.message}")
-            output.println(f"{java_class(error)}: {error.message}\n")
-        report = _report(command.action, output, error, error.exit_code)
-        return CommandResult(output.text, "", 1, report, error.hint)
+    with _open(command, services, output, own) as act:
+        try:
+            act()
+        except (EnvironmentProblem, NotKlamm):
+            raise
+        except KlammError as error:
+            if isinstance(error, TerseFailure):
+                output.println(error.message)
+            else:
+                output.println(f"Error: {error.message}")
+                output.println(f"{java_class(error)}: {error.message}\n")
+            report = _report(command.action, output, error, error.exit_code)
+            return CommandResult(output.text, "", 1, report, error.hint)
     report = _report(command.action, output, None, _own_exit_code(output))
     return CommandResult(output.text, "", 0, report)
 
 
-def _run(
+@contextmanager
+def _open(
     command: ReassignOptions, services: ReassignServices, output: ToolOutput, own: OwnOptions
-) -> None:
+) -> Iterator[Callable[[], None]]:
+    """Connect to what the command names, and give what is to be done there."""
     server = command.options.text("bootstrap-server")
-    if server is not None:
-        if command.options.has("zookeeper"):
-            output.println(
-                "Warning: ignoring deprecated --zookeeper option because --bootstrap-server was "
-                "specified.  The --zookeeper option will be removed in a future version of Kafka."
-            )
-        if command.options.has("command-config"):
-            # Kafka reads this file; klamm's clusters have nothing to set in it.
-            read_file(command.text("command-config"))
-        with services.open_cluster(server) as admin:
-            moves = LogDirMoves(admin, output, services.now_ms, services.sleep_ms)
-            _ask_cluster(command, ClusterReassignment(admin, output, own, moves), services.source)
+    if server is None:
+        output.println(
+            "Warning: --zookeeper is deprecated, and will be removed in a future version of Kafka."
+        )
+        with services.open_store(command.text("zookeeper")) as store:
+            client = KafkaZkClient(store)
+            tool = ZooKeeperReassignment(client, output, own)
+            yield lambda: _change_znodes(command, tool, client, services)
         return
-    output.println(
-        "Warning: --zookeeper is deprecated, and will be removed in a future version of Kafka."
-    )
-    with services.open_store(command.text("zookeeper")) as store:
-        client = KafkaZkClient(store)
-        _write_zookeeper(command, ZooKeeperReassignment(client, output, own), client, services)
+    if command.options.has("zookeeper"):
+        output.println(
+            "Warning: ignoring deprecated --zookeeper option because --bootstrap-server was "
+            "specified.  The --zookeeper option will be removed in a future version of Kafka."
+        )
+    with services.open_cluster(server) as admin:
+        moves = LogDirMoves(admin, output, services.now_ms, services.sleep_ms)
+        cluster = ClusterReassignment(admin, output, own, moves)
+        yield lambda: _ask_cluster(command, cluster, services.source)
 
 
 def _ask_cluster(command: ReassignOptions, tool: ClusterReassignment, source: IntSource) -> None:
+    check_properties_file(command.options.text("command-config"))
     match command.action:
         case "verify":
             tool.verify(_plan(command), command.preserve_throttles)
@@ -131,7 +134,7 @@ def _ask_cluster(command: ReassignOptions, tool: ClusterReassignment, source: In
             tool.list_reassignments()
 
 
-def _write_zookeeper(
+def _change_znodes(
     command: ReassignOptions,
     tool: ZooKeeperReassignment,
     client: KafkaZkClient,
@@ -165,8 +168,11 @@ def _generate_arguments(command: ReassignOptions) -> tuple[str, str, bool]:
 
 
 def _check_own(command: ReassignOptions, own: OwnOptions) -> None:
-    if own.save_throttles is not None and command.action != "execute":
-        raise UsageError("--save-throttles goes with --execute")
+    if own.save_throttles is not None:
+        if command.action != "execute":
+            raise UsageError("--save-throttles goes with --execute")
+        if own.save_throttles.exists():
+            read_saved(own.save_throttles)
     if own.restore_throttles is not None:
         if command.action not in ("verify", "cancel"):
             raise UsageError("--restore-throttles goes with --verify or --cancel")

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from admin.java_maps import string_hash
 from admin.reassign_admin import BROKERS, TOPICS, ConfigResource
 from admin.reassign_moves import (
     BROKER_FOLLOWER_THROTTLE,
@@ -28,6 +29,7 @@ from admin.reassign_moves import (
     calculate_reassigning_brokers,
 )
 from admin.reassign_text import joined, plural
+from admin.scala_sets import immutable_order, int_hash, mutable_order
 from admin.tool_output import ToolOutput
 from cluster.errors import UsageError
 
@@ -77,7 +79,7 @@ class Throttles:
                 TOPIC_LEADER_THROTTLE: leaders[topic],
                 TOPIC_FOLLOWER_THROTTLE: followers[topic],
             }
-            for topic in moves
+            for topic in _kafka_order(moves)
         }
         rate = str(bytes_per_s)
         brokers: dict[ConfigResource, dict[str, str | None]] = {
@@ -85,7 +87,7 @@ class Throttles:
                 BROKER_LEADER_THROTTLE: rate,
                 BROKER_FOLLOWER_THROTTLE: rate,
             }
-            for broker in calculate_reassigning_brokers(moves)
+            for broker in immutable_order(calculate_reassigning_brokers(moves), int_hash)
         }
         self._save([*topics, *brokers])
         self._configs.incremental_alter_configs(topics)
@@ -212,6 +214,11 @@ def read_saved(file: Path) -> SavedThrottles:
     if unknown or saved.version != 1:
         raise UsageError(f"{file} holds no saved throttles of version 1: {joined(unknown)}")
     return saved
+
+
+def _kafka_order(moves: MoveMap) -> list[str]:
+    """Topics in the order in which Kafka's tool changes their configs."""
+    return immutable_order(mutable_order(moves, string_hash), string_hash)
 
 
 def _put_back(entity_type: str, configs: Mapping[str, str]) -> dict[str, str | None]:

@@ -46,9 +46,14 @@ def read_file(name: str) -> str:
     """A file that is given to a tool, as UTF-8. Raises UncaughtException if it cannot be read."""
     try:
         return Path(name).read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError as error:
-        raise UncaughtException("java.nio.file.NoSuchFileException", name) from error
-    except PermissionError as error:
-        raise UncaughtException("java.nio.file.AccessDeniedException", name) from error
     except OSError as error:
-        raise UncaughtException("java.io.IOException", error.strerror or str(error)) from error
+        raise UncaughtException("java.io.IOException", f"Unable to read file {name}") from error
+
+
+def check_properties_file(name: str | None) -> None:
+    """Raise UncaughtException if an Admin client's properties are not there.
+
+    Kafka reads this file before it connects; klamm's clusters have nothing to set in it.
+    """
+    if name is not None and not Path(name).is_file():
+        raise UncaughtException("java.nio.file.NoSuchFileException", name)

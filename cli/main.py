@@ -20,6 +20,7 @@ from cli import (
     journal,
     placement,
     pools,
+    reassign_partitions,
     status,
     topics,
     up,
@@ -49,6 +50,7 @@ app.add_typer(zk.app, name="zk")
 app.add_typer(pools.app, name="pools")
 app.command("topics", cls=topics.RawCommand)(topics.topics)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+app.command("reassign-partitions", cls=topics.RawCommand)(reassign_partitions.reassign_partitions)
 app.command("up", epilog=up.EXAMPLES)(up.up)
 app.command("status", epilog=status.EXAMPLES)(status.status)
 app.add_typer(broker.app, name="broker")

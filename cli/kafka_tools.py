@@ -1,0 +1,73 @@
+"""What klamm's stand-ins for Kafka's tools share: klamm's own flags, and printing what comes back.
+
+Kafka's arguments go through untouched. Knows no tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import typer
+
+from admin.topic_command import CommandResult, describe_error
+from cli.topics import ask_before_write
+from cluster.errors import KlammError, UsageError
+from zk.kafka_zk_client import KafkaZkClient
+
+
+class OwnArguments:
+    """A command line from which klamm's own flags are taken; ``rest`` is Kafka's."""
+
+    def __init__(self, args: Sequence[str]) -> None:
+        self.rest = list(args)
+        self.wants_help = "--help" in self.rest
+        self.as_json = self.flag("--json")
+        self.yes = self.flag("--yes")
+
+    def flag(self, name: str) -> bool:
+        """Take a flag; True if it was there."""
+        found = name in self.rest
+        self.rest = [word for word in self.rest if word != name]
+        return found
+
+    def value(self, name: str) -> str | None:
+        """Take ``name VALUE`` or ``name=VALUE``; None if it is absent. Raises UsageError."""
+        for position, word in enumerate(self.rest):
+            flag, equals, value = word.partition("=")
+            if flag != name:
+                continue
+            if not equals and position + 1 == len(self.rest):
+                raise UsageError(f"{name} needs a value")
+            taken = value if equals else self.rest[position + 1]
+            del self.rest[position : position + (1 if equals else 2)]
+            return taken
+        return None
+
+    @property
+    def before_write(self) -> Callable[[KafkaZkClient], None]:
+        """What is to be called before a ZooKeeper is written to."""
+        return _nothing if self.yes else ask_before_write
+
+
+def finish(own: OwnArguments, tool: Callable[[], CommandResult], own_help: str) -> int:
+    """Run a tool and print its result; the exit code, klamm's with ``--json``, else Kafka's."""
+    if not own.as_json:
+        result = tool()
+        typer.echo(result.stdout, nl=False)
+        typer.echo(result.stderr, nl=False, err=True)
+        if result.hint:
+            typer.echo(f"hint: {result.hint}", err=True)
+        if own.wants_help:
+            typer.echo(own_help, nl=False, err=True)
+        return result.exit_code
+    try:
+        report = tool().report
+    except KlammError as error:
+        report = {"action": None, "error": describe_error(error), "exit_code": error.exit_code}
+    typer.echo(msgspec.json.encode(report))
+    return int(report["exit_code"])
+
+
+def _nothing(_: KafkaZkClient) -> None:
+    return None

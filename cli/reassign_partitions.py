@@ -1,0 +1,92 @@
+"""`klamm reassign-partitions`: kafka-reassign-partitions of Kafka 2.8.2, to the byte.
+
+Passes its arguments on and prints what comes back; all of the tool is admin/reassign_command.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import typer
+
+from admin.reassign_admin import ReassignAdmin
+from admin.reassign_command import ReassignServices, run_reassign_command
+from admin.reassign_common import OwnOptions
+from cli.connect import open_store
+from cli.kafka_tools import OwnArguments, finish
+from cli.topics import SystemSource
+from cluster.errors import UsageError
+from placement.draws import IntSource, JavaRandom
+
+_OWN_HELP = """
+klamm's own:
+--seed N                   with --generate: the same plan every time
+--save-throttles FILE      with --execute --throttle: keep in FILE what the throttles were before
+--restore-throttles FILE   with --verify: once nothing moves, put back what FILE holds and remove
+                           FILE, where Kafka removes every throttle
+--show-throttles           with --verify: print the throttles that are set now
+--yes                      do not ask before writing to a ZooKeeper that klamm did not set up
+--json                     print JSON, and end with klamm's exit codes; --verify: 0 complete,
+                           12 still in progress, 1 the replicas are others
+
+klamm has no answer to --bootstrap-server here yet: use --zookeeper.
+--execute asks for the reassignment; a controller carries it out.
+
+Examples:
+  klamm reassign-partitions --zookeeper localhost:2181 --generate --broker-list 1,2,3 \\
+      --topics-to-move-json-file topics.json --seed 7
+  klamm reassign-partitions --zookeeper localhost:2181 --execute --throttle 1000000 \\
+      --reassignment-json-file plan.json --save-throttles before.json
+  klamm reassign-partitions --zookeeper localhost:2181 --verify \\
+      --reassignment-json-file plan.json --restore-throttles before.json
+"""
+
+
+def reassign_partitions(context: typer.Context) -> None:
+    """kafka-reassign-partitions of Kafka 2.8.2: generate, execute, verify plans by --zookeeper."""
+    code = run(context.args)
+    if code:
+        raise typer.Exit(code)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run the tool with klamm's own flags among ``args``; the exit code. Raises UsageError."""
+    own = OwnArguments(args)
+    source = _source(own.value("--seed"))
+    options = OwnOptions(
+        save_throttles=_path(own.value("--save-throttles")),
+        restore_throttles=_path(own.value("--restore-throttles")),
+        show_throttles=own.flag("--show-throttles"),
+    )
+    services = ReassignServices(
+        open_store=open_store,
+        open_cluster=_open_cluster,
+        source=source,
+        before_write=own.before_write,
+        now_ms=lambda: time.monotonic() * 1000,
+        sleep_ms=lambda wait_ms: time.sleep(wait_ms / 1000),
+    )
+    return finish(own, lambda: run_reassign_command(own.rest, services, options), _OWN_HELP)
+
+
+def _source(seed: str | None) -> IntSource:
+    if seed is None:
+        return SystemSource()
+    try:
+        return JavaRandom(int(seed))
+    except ValueError:
+        raise UsageError(f"--seed {seed} is not a whole number") from None
+
+
+def _path(name: str | None) -> Path | None:
+    return None if name is None else Path(name)
+
+
+def _open_cluster(address: str) -> AbstractContextManager[ReassignAdmin]:
+    raise UsageError(
+        f"klamm at {address} does not answer kafka-reassign-partitions",
+        hint="use --zookeeper, which generates, executes and verifies",
+    )

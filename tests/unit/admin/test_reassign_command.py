@@ -1,0 +1,273 @@
+"""kafka-reassign-partitions on a cluster in memory, where no recording says what comes out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admin.cluster_topics import Failure
+from admin.reassign_admin import ReplicaLogDirs
+from admin.reassign_command import run_reassign_command
+from admin.reassign_common import OwnOptions
+from admin.reassign_json import TopicPartitionReplica
+from admin.topic_command import CommandResult
+from cluster.api_errors import Errors
+from cluster.errors import UsageError
+from cluster.types import TopicPartition
+from tests.unit.admin.reassign_world import World
+from zk.dump import dump
+
+TOPICS = {"a": {"0": [0, 1], "1": [1, 2]}, "b": {"0": [2, 0]}}
+SERVER = ("--bootstrap-server", "s:1")
+ZOOKEEPER = ("--zookeeper", "z:1")
+CURRENT = (
+    "Current partition replica assignment\n\n"
+    '{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[0,1],'
+    '"log_dirs":["any","any"]}]}\n\n'
+    "Save this to use as the --reassignment-json-file option during rollback\n"
+)
+MUST_VERIFY = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the "
+    "throttle is removed.\n"
+)
+CLEARED = (
+    "Clearing broker-level throttles on brokers 0,1,2,3\n"
+    "Clearing topic-level throttles on topic a\n"
+)
+
+
+class Tool:
+    """The tool on four brokers, with a plan's file."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.world = World(4, TOPICS)
+        self.folder = tmp_path
+        self.plan({"topic": "a", "partition": 0, "replicas": [1, 3]})
+
+    def plan(self, *partitions: dict[str, Any]) -> None:
+        (self.folder / "plan").write_text(json.dumps({"partitions": partitions}))
+
+    def __call__(
+        self, where: tuple[str, str], action: str, *more: str, **own: Any
+    ) -> CommandResult:
+        file = () if action == "list" else ("--reassignment-json-file", str(self.folder / "plan"))
+        args = [*where, f"--{action}", *file, *more]
+        return run_reassign_command(args, self.world.services(), OwnOptions(**own))
+
+    def complete(self) -> None:
+        """What a controller does when the copying is over."""
+        client = self.world.client
+        for tp, moving in self.world.cluster.list_partition_reassignments().items():
+            topic = client.get_topic_assignments([tp.topic]).values[tp.topic].assignment
+            done = type(moving)(moving.target_replicas)
+            client.set_topic_assignment(tp.topic, None, topic | {tp: done})
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Tool:
+    return Tool(tmp_path)
+
+
+def test_a_life_through_the_cluster(tool: Tool) -> None:
+    assert tool(SERVER, "list").stdout == "No partition reassignments found.\n"
+    started = tool(SERVER, "execute", "--throttle", "7")
+    assert started.stdout == (
+        f"{CURRENT}{MUST_VERIFY}The inter-broker throttle limit was set to 7 B/s\n"
+        "Successfully started partition reassignment for a-0\n"
+    )
+    assert tool(SERVER, "list").stdout == (
+        "Current partition reassignments:\na-0: replicas: 1,3,0. adding: 3. removing: 0.\n"
+    )
+    refused = tool(SERVER, "execute")
+    assert (refused.exit_code, refused.report["exit_code"]) == (1, 1)
+    assert refused.stdout.startswith("Cannot execute because there is an existing partition")
+    moving = tool(SERVER, "verify")
+    assert moving.stdout == (
+        "Status of partition reassignment:\nReassignment of partition a-0 is still in progress.\n\n"
+    )
+    assert (moving.exit_code, moving.report["exit_code"], moving.report["state"]) == (
+        0,
+        12,
+        "in_progress",
+    )
+    assert set(moving.report["throttles"]["brokers"]) == {"0", "1", "3"}
+    tool.complete()
+    done = tool(SERVER, "verify")
+    assert done.stdout == (
+        "Status of partition reassignment:\n"
+        f"Reassignment of partition a-0 is complete.\n\n{CLEARED}"
+    )
+    assert (done.report["exit_code"], done.report["throttles"]) == (
+        0,
+        {"brokers": {}, "topics": {}},
+    )
+
+
+def test_cancel(tool: Tool) -> None:
+    tool(SERVER, "execute")
+    cancelled = tool(SERVER, "cancel")
+    assert cancelled.stdout == (
+        "Successfully cancelled partition reassignment for: a-0\n"
+        f"None of the specified partition moves are active.\n{CLEARED}"
+    )
+    again = tool(SERVER, "cancel", "--preserve-throttles")
+    assert again.stdout == (
+        "None of the specified partition reassignments are active.\n"
+        "None of the specified partition moves are active.\n"
+    )
+    other = tool(SERVER, "verify", "--preserve-throttles")
+    assert other.stdout.splitlines()[1] == (
+        "There is no active reassignment of partition a-0, but replica set is 1,0 rather than 1,3."
+    )
+    assert (other.exit_code, other.report["exit_code"], other.report["state"]) == (
+        0,
+        1,
+        "different",
+    )
+
+
+def test_what_the_controller_refuses(tool: Tool) -> None:
+    tool.plan(*({"topic": "a", "partition": p, "replicas": [3]} for p in (1, 0)))
+    tool.world.cluster.refused = {
+        TopicPartition("a", 1): Failure(Errors.REASSIGNMENT_IN_PROGRESS),
+        TopicPartition("a", 0): Failure(Errors.INVALID_REPLICA_ASSIGNMENT, "no"),
+    }
+    result = tool(SERVER, "execute")
+    assert result.exit_code == 1
+    assert result.stdout.endswith(
+        "Error reassigning partition(s):\na-0: no\na-1: A partition reassignment is in progress.\n"
+    )
+
+
+@pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
+def test_unknown_brokers_and_topics(tool: Tool, where: tuple[str, str]) -> None:
+    before = dump(tool.world.client.store)
+    tool.plan({"topic": "a", "partition": 0, "replicas": [1, 9]})
+    assert tool(where, "execute").exit_code == 1
+    tool.plan({"topic": "x", "partition": 0, "replicas": [1]})
+    assert tool(where, "execute").exit_code == 1
+    assert dump(tool.world.client.store) == before
+    lines = tool(where, "verify", "--preserve-throttles").stdout.splitlines()
+    assert (
+        "There is no active reassignment of partition x-0, but replica set is  rather than 1."
+        in lines
+    )
+
+
+def test_throttles_are_put_back_as_they_were(tool: Tool) -> None:
+    client, file = tool.world.client, tool.folder / "before"
+    rate, log_dir_rate = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+    client.set_or_create_entity_configs("brokers", "0", {rate: "5", "log.cleaner.threads": "2"})
+    topic = {"leader.replication.throttled.replicas": "*", "retention.ms": "9"}
+    client.set_or_create_entity_configs("topics", "a", topic)
+    for throttle in ("7", "8"):
+        done = tool(SERVER, "execute", "--additional", "--throttle", throttle, save_throttles=file)
+        assert done.exit_code == 0
+    assert client.get_entity_configs("brokers", "0")[rate] == "8"
+    still = tool(SERVER, "verify", restore_throttles=file, show_throttles=True)
+    assert "  broker 3: leader.replication.throttled.rate=8, " in still.stdout
+    assert file.exists()
+    tool.complete()
+    over = tool(SERVER, "verify", restore_throttles=file, show_throttles=True)
+    assert over.stdout.endswith(
+        "Restoring broker-level throttles on brokers 0,1,3\n"
+        "Restoring topic-level throttles on topic a\n"
+        "Throttles:\n"
+        "  broker 0: leader.replication.throttled.rate=5\n"
+        "  topic a: leader.replication.throttled.replicas=*\n"
+    )
+    assert client.get_entity_configs("brokers", "0") == {rate: "5", "log.cleaner.threads": "2"}
+    assert client.get_entity_configs("brokers", "3") == {}
+    assert client.get_entity_configs("topics", "a") == topic
+    assert log_dir_rate not in client.get_entity_configs("brokers", "1")
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"version":2}', '{"topics":{"a":{"retention.ms":"1"}}}']
+)
+def test_a_file_that_holds_no_throttles_changes_nothing(tool: Tool, content: str) -> None:
+    file = tool.folder / "saved"
+    file.write_text(content)
+    before = dump(tool.world.client.store)
+    with pytest.raises(UsageError, match="holds no saved throttles"):
+        tool(ZOOKEEPER, "verify", restore_throttles=file)
+    with pytest.raises(UsageError, match="holds no saved throttles"):
+        tool(ZOOKEEPER, "execute", "--throttle", "1", save_throttles=file)
+    assert dump(tool.world.client.store) == before
+
+
+def test_directories(tool: Tool) -> None:
+    tool.plan({"topic": "a", "partition": 0, "replicas": [1, 3], "log_dirs": ["any", "/b"]})
+    cluster, replica = tool.world.cluster, TopicPartitionReplica("a", 0, 3)
+    cluster.not_there_yet = 3
+    started = tool(SERVER, "execute", "--replica-alter-log-dirs-throttle", "4")
+    assert started.stdout == (
+        f"{CURRENT}{MUST_VERIFY}The replica-alter-dir throttle limit was set to 4 B/s\n"
+        "Successfully started partition reassignment for a-0\n"
+        "Successfully started log directory move for: a-0-3\n"
+    )
+    assert cluster.clock_ms == 300
+    tool.complete()
+    moving = tool(SERVER, "verify")
+    assert moving.stdout.splitlines()[-1] == "Reassignment of replica a-0-3 is still in progress."
+    assert moving.report["exit_code"] == 12
+    back = tool(SERVER, "cancel", "--preserve-throttles")
+    assert "Successfully started log directory move for: a-0-3\n" in back.stdout
+    cluster.log_dirs[replica] = ReplicaLogDirs("/b")
+    assert "Reassignment of replica a-0-3 completed" in tool(SERVER, "verify").stdout
+    del cluster.log_dirs[replica]
+    lost = tool(SERVER, "verify")
+    assert "cannot be found in any live log directory on broker 3." in lost.stdout
+    cluster.not_there_yet = 10_000
+    late = tool(SERVER, "execute", "--timeout", "200")
+    assert late.stdout.endswith("Timed out before log directory move could be started for: a-0-3\n")
+    assert late.exit_code == 1
+
+
+def test_generate_is_the_same_for_the_same_seed(tool: Tool) -> None:
+    (tool.folder / "topics").write_text('{"topics":[{"topic":"a"},{"topic":"b"}]}')
+    args = ["--generate", "--topics-to-move-json-file", str(tool.folder / "topics")]
+    args += ["--broker-list", "0,1,2,3", "--disable-rack-aware"]
+    said = {
+        (where, seed): run_reassign_command([*where, *args], tool.world.services(seed)).stdout
+        for where in (SERVER, ZOOKEEPER)
+        for seed in (1, 1, 2)
+    }
+    assert said[SERVER, 1] != said[SERVER, 2]
+    assert said[ZOOKEEPER, 1].partition("\n")[2] == said[SERVER, 1]
+    plan = json.loads(said[SERVER, 1].splitlines()[-1])
+    assert [(p["topic"], p["partition"], len(p["replicas"])) for p in plan["partitions"]] == [
+        ("a", 0, 2),
+        ("a", 1, 2),
+        ("b", 0, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("action", "own"),
+    [
+        ("verify", {"save_throttles": Path("x")}),
+        ("execute", {"restore_throttles": Path("x")}),
+        ("execute", {"show_throttles": True}),
+        ("verify", {"restore_throttles": Path("no/such/file")}),
+    ],
+)
+def test_klamms_options_where_they_do_not_belong(
+    tool: Tool, action: str, own: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError):
+        tool(ZOOKEEPER, action, **own)
+
+
+def test_both_ways_given(tool: Tool) -> None:
+    result = run_reassign_command(
+        [*SERVER, *ZOOKEEPER, "--verify", "--reassignment-json-file", str(tool.folder / "plan")],
+        tool.world.services(),
+    )
+    assert result.stdout.startswith("Warning: ignoring deprecated --zookeeper option because")
+    missing = tool(SERVER, "list", "--command-config", "no/such")
+    assert missing.stdout == "Error: no/such\njava.nio.file.NoSuchFileException: no/such\n\n"
