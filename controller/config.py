@@ -17,6 +17,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``run_id`` and ``cluster_id`` go into every journal row. ``num_partitions`` and
     ``default_replication_factor`` stand in for -1 in a CreateTopics request.
     ``unclean_leader_election_enable`` holds for topics whose config does not say.
+    ``delete_topic_enable`` False: requests to delete topics are taken away, and nothing is deleted.
     ``write_group_size``: how many writes share one fence and one transaction, at most; Kafka: 1.
     ``journal_messages``: also journal every request sent and response received.
     """
@@ -27,6 +28,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     num_partitions: int = 1
     default_replication_factor: int = 1
     unclean_leader_election_enable: bool = False
+    delete_topic_enable: bool = True
     controller_socket_timeout_ms: int = 30_000
     journal_messages: bool = False
     write_group_size: int = GROUP_SIZE

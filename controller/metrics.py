@@ -21,6 +21,7 @@ from controller.channel_manager import ChannelManager
 from controller.event_manager import EventManager
 from controller.timer import Timer
 from statemachines.context import ControllerContext
+from statemachines.topic_deletion import DeletionCounts
 
 CONTROLLER = "kafka_controller_KafkaController"
 STATS = "kafka_controller_ControllerStats"
@@ -37,6 +38,7 @@ class ControllerMetrics:
         self.preferred_replica_imbalance_count = 0
         self.global_topic_count = 0
         self.global_partition_count = 0
+        self.topic_deletions = DeletionCounts()
         self.unclean_leader_elections = 0
         self._events = events
         self._channels = channels
@@ -60,6 +62,10 @@ class ControllerMetrics:
             "ControllerState": self._events.state.number,
             "GlobalTopicCount": self.global_topic_count,
             "GlobalPartitionCount": self.global_partition_count,
+            "TopicsToDeleteCount": self.topic_deletions.topics,
+            "ReplicasToDeleteCount": self.topic_deletions.replicas,
+            "TopicsIneligibleToDeleteCount": self.topic_deletions.ineligible_topics,
+            "ReplicasIneligibleToDeleteCount": self.topic_deletions.ineligible_replicas,
         }
 
     def rate_and_time(self) -> dict[str, Timer]:

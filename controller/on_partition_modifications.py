@@ -5,9 +5,11 @@ Mirrors processPartitionModifications of kafka/controller/KafkaController.scala.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cluster.journal import Kind
+from cluster.types import TopicIdReplicaAssignment, TopicPartition
 from controller.loader import load_topics
 from controller.on_topic_change import create_partitions, on_new_partition_creation
 from zk.znodes import TopicZNode
@@ -34,8 +36,11 @@ def process_partition_modifications(controller: KafkaController, topic: str) -> 
     controller.set_malformed_apart(found.malformed)
     read = found.values.get(topic)
     assignments = {} if read is None else read.assignment
-    added = {tp: a for tp, a in assignments.items() if not context.assignments.get(tp)}
-    if not added or topic in context.topics_to_be_deleted:
+    added = {tp: a for tp, a in assignments.items() if not context.partition_replica_assignment(tp)}
+    if topic in context.topics_to_be_deleted:
+        _refuse_partitions(controller, topic, list(added))
+        return
+    if not added:
         return
     shown = ", ".join(f"{tp} -> {assignment}" for tp, assignment in added.items())
     controller.log.info(f"New partitions to be added Map({shown})")
@@ -45,6 +50,30 @@ def process_partition_modifications(controller: KafkaController, topic: str) -> 
     for tp, assignment in added.items():
         context.update_partition_full_replica_assignment(tp, assignment)
     on_new_partition_creation(controller, list(added))
+
+
+def _refuse_partitions(
+    controller: KafkaController, topic: str, added: Sequence[TopicPartition]
+) -> None:
+    """A topic to be deleted gets no partitions: its znode is written as it was, id included."""
+    log, context = controller.log, controller.context
+    if not added:
+        log.info("Ignoring partition change during topic deletion as no new partitions are added")
+        return
+    log.warn(
+        f"Skipping adding partitions {','.join(str(tp.partition) for tp in added)} for topic "
+        f"{topic} since it is currently being deleted"
+    )
+    log.info(f"Restoring the partition replica assignment for topic {topic}")
+    kept = {
+        tp: assignment
+        for tp, assignment in context.partition_full_replica_assignment_for_topic(topic).items()
+        if assignment.replicas
+    }
+    before = TopicIdReplicaAssignment(topic, context.topic_ids.get(topic), kept)
+    failed = controller.controller_zk.set_topic_assignments([before], context.epoch_zk_version)
+    for failure in failed.values():
+        log.warn(f"The assignment of topic {topic} could not be restored: {failure.reason}")
 
 
 def _serve_mended_topic(controller: KafkaController, topic: str) -> None:

@@ -20,6 +20,8 @@ from controller.events import (
 )
 from controller.on_broker_change import on_replicas_become_offline
 from controller.on_create_topics import complete_creations
+from controller.on_delete_topics import complete_deletions
+from controller.on_topic_deletion import process_deleted_replicas
 from controller.request_sender import request_name
 from controller.state_change_log import Source
 
@@ -59,20 +61,24 @@ def process_leader_and_isr_response(
 def process_update_metadata_response(
     controller: KafkaController, event: UpdateMetadataResponseReceived
 ) -> None:
-    """This broker's own metadata may now show the leaders that somebody waits for."""
+    """This broker's own metadata may now show the leaders that somebody waits for, or no longer
+    the topics that somebody wants gone."""
     if _answered(controller, event) is None or not controller.is_active:
         return
     if event.response.error is not Errors.NONE:
         _log_error(controller, event, "UpdateMetadata", event.response.error)
     if event.broker_id == controller.config.broker_id:
         complete_creations(controller)
+        complete_deletions(controller)
 
 
 def process_stop_replica_response(
     controller: KafkaController, event: StopReplicaResponseReceived
 ) -> None:
-    """A broker stopped replicas: nothing follows from it."""
-    _answered(controller, event)
+    """A broker stopped replicas, or deleted them; a topic may be gone with its last one."""
+    answered = _answered(controller, event)
+    if answered is not None and controller.is_active:
+        process_deleted_replicas(controller, event.broker_id, answered.request, event.response)
 
 
 def process_request_timeout(controller: KafkaController, broker_id: int) -> None:

@@ -44,6 +44,10 @@ class Source(Enum):
         "[ReplicaStateMachine controllerId={}] ",
         "kafka.controller.ZkReplicaStateMachine",
     )
+    TOPIC_DELETION_MANAGER = (
+        "[Topic Deletion Manager {}] ",
+        "kafka.controller.TopicDeletionManager",
+    )
 
 
 class StateChangeLog:

@@ -83,6 +83,7 @@ class ClusterSpec:
             num_partitions=int(config.get("num.partitions", "1")),
             default_replication_factor=int(config.get("default.replication.factor", "1")),
             unclean_leader_election_enable=config.get("unclean.leader.election.enable") == "true",
+            delete_topic_enable=config.get("delete.topic.enable", "true") == "true",
             controller_socket_timeout_ms=int(config.get("controller.socket.timeout.ms", "30000")),
             journal_messages=self.journal_messages,
             write_group_size=self.write_group_size,

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, TypeVar
 
 from admin.cluster_topics import Failure, NewPartitions
 from admin.topic_text import PartitionDescription, Reassignment, TopicDescription
@@ -30,7 +30,11 @@ from cluster.requests import (
     Address,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     Message,
+    TopicRequest,
+    TopicResponse,
     UpdateMetadataPartitionState,
 )
 from cluster.types import NO_LEADER, TopicPartition
@@ -44,6 +48,7 @@ from zk.kafka_zk_client import KafkaZkClient
 
 API_TIMEOUT_S: Final = 60.0
 """How long a call looks for a controller: default.api.timeout.ms."""
+_R = TypeVar("_R", bound=TopicResponse)
 _MIN_ISR: Final = "min.insync.replicas"
 _NO_NODE: Final = "Timed out waiting for a node assignment. Call: {}"
 
@@ -57,7 +62,7 @@ class RunningClusterAdmin:
         self._address = Address("client", 0)
         self._lock = threading.Lock()
         self._last_correlation_id = 0
-        self._answers: dict[int, Future[CreateTopicsResponse]] = {}
+        self._answers: dict[int, Future[object]] = {}
         cluster.transport.register(self._address, self._on_message)
 
     # -- through the controller
@@ -67,15 +72,16 @@ class RunningClusterAdmin:
 
         Raises RequestTimedOut if there is no controller.
         """
-        deadline_s = time.monotonic() + API_TIMEOUT_S
-        while True:
-            controller_id = self._controller_id(deadline_s, "createTopics")
-            response = self._ask(controller_id, request, deadline_s)
-            if response is not None and not all(
-                result.error is Errors.NOT_CONTROLLER for result in response.topics
-            ):
-                return response
-            self._pause(deadline_s, "createTopics")
+        return self._call("createTopics", request, CreateTopicsResponse)
+
+    def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, Failure]:
+        """Delete topics; asks again if the controller moves or dies before it answers.
+
+        Raises RequestTimedOut if there is no controller.
+        """
+        request = DeleteTopicsRequest(tuple(topics), timeout_ms)
+        response = self._call("deleteTopics", request, DeleteTopicsResponse)
+        return {r.name: Failure(r.error) for r in response.topics if r.error is not Errors.NONE}
 
     def create_partitions(
         self, topics: Mapping[str, NewPartitions], timeout_ms: int
@@ -98,10 +104,6 @@ class RunningClusterAdmin:
             if not self._get_leaders(cache, partitions, deadline_s):
                 failures[topic] = Failure(Errors.REQUEST_TIMED_OUT)
         return failures
-
-    def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, Failure]:
-        """Refused: as a cluster whose delete.topic.enable is false does."""
-        return dict.fromkeys(topics, Failure(Errors.TOPIC_DELETION_DISABLED))
 
     # -- from a broker's metadata cache
 
@@ -146,15 +148,30 @@ class RunningClusterAdmin:
     def _on_message(self, message: Message) -> None:
         with self._lock:
             answer = self._answers.pop(message.correlation_id, None)
-        if answer is not None and isinstance(message.body, CreateTopicsResponse):
+        if answer is not None:
             answer.set_result(message.body)
 
+    def _call(self, name: str, request: TopicRequest, kind: type[_R]) -> _R:
+        """Ask the controller until one answers that is the controller.
+
+        Raises RequestTimedOut if there is none in time.
+        """
+        deadline_s = time.monotonic() + API_TIMEOUT_S
+        while True:
+            controller_id = self._controller_id(deadline_s, name)
+            response = self._ask(controller_id, request, name, deadline_s)
+            if isinstance(response, kind) and not any(
+                result.error is Errors.NOT_CONTROLLER for result in response.topics
+            ):
+                return response
+            self._pause(deadline_s, name)
+
     def _ask(
-        self, controller_id: int, request: CreateTopicsRequest, deadline_s: float
-    ) -> CreateTopicsResponse | None:
+        self, controller_id: int, request: TopicRequest, name: str, deadline_s: float
+    ) -> object:
         """One request; None if the controller's process ended before it answered."""
         running = self._cluster.nodes.get(controller_id)
-        answer: Future[CreateTopicsResponse] = Future()
+        answer: Future[object] = Future()
         with self._lock:
             self._last_correlation_id += 1
             number = self._last_correlation_id
@@ -168,7 +185,7 @@ class RunningClusterAdmin:
                 except TimeoutError:
                     if self._cluster.nodes.get(controller_id) is not running:
                         return None
-            raise RequestTimedOut("Timed out waiting to send the call. Call: createTopics")
+            raise RequestTimedOut(f"Timed out waiting to send the call. Call: {name}")
         finally:
             with self._lock:
                 self._answers.pop(number, None)

@@ -118,9 +118,13 @@ def test_partitions_are_added(api: AsgiClient) -> None:
     }
 
 
-def test_deleting_is_refused(api: AsgiClient) -> None:
-    answer = api.post("/topics/delete", json={"topics": ["grows"], "timeout_ms": 1}).json()
-    assert answer["failures"]["grows"]["error"] == 73
+def test_a_deleted_topic_is_gone_when_the_answer_comes(api: AsgiClient) -> None:
+    new = {"topics": [{"name": "goes", "num_partitions": 3, "replication_factor": 2}]}
+    api.post("/topics", json={**new, "timeout_ms": 30_000})
+    answer = api.post("/topics/delete", json={"topics": ["goes", "nowhere"]}).json()
+    assert answer["failures"] == {"nowhere": {"error": 3, "message": None}}
+    assert "goes" not in api.get("/topics").json()["topics"]
+    assert api.get("/topics/goes").status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,10 @@ def test_gauges_of_the_controller_and_of_a_candidate() -> None:
         "ControllerState": 0,
         "GlobalTopicCount": 1,
         "GlobalPartitionCount": 2,
+        "TopicsToDeleteCount": 0,
+        "ReplicasToDeleteCount": 0,
+        "TopicsIneligibleToDeleteCount": 0,
+        "ReplicasIneligibleToDeleteCount": 0,
     }
     assert samples[f'{prefix}ActiveControllerCount{{controller="1"}}'] == 0
     assert samples[f'{prefix}GlobalTopicCount{{controller="1"}}'] == 0

@@ -1,0 +1,288 @@
+"""Topics to be deleted, from the request to the last znode: begun, halted, retried, completed.
+
+What is next is decided by statemachines/topic_deletion.py; here it is carried out by the state
+machines and the fenced writes. Which event asks for it is not known here. Mirrors
+kafka/controller/TopicDeletionManager.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from cluster.journal import Kind
+from controller.state_change_log import Source, scala_set
+from statemachines.context import ReplicasByBroker
+from statemachines.partition_state import PartitionState
+from statemachines.replica_state import ReplicaState
+from statemachines.topic_deletion import (
+    DeletionCounts,
+    count_deletions,
+    plan_deletions,
+    plan_start,
+    queued_replicas,
+    replicas_in_state,
+    topics_being_reassigned,
+    topics_with_offline_replicas,
+)
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+_SOURCE = Source.TOPIC_DELETION_MANAGER
+REASSIGNMENT = "topic reassignment in progress"
+
+
+class TopicDeletionManager:
+    """The deletions of one controller. ``counts`` are as they were after the last change.
+
+    A topic with a running reassignment is not queued before that has ended: until then it is
+    served as ever, so that the reassignment can end. Kafka 2.8.2 deletes it at once (KAFKA-8249),
+    or after a failover queues it and waits.
+    """
+
+    def __init__(self, controller: KafkaController) -> None:
+        self._controller = controller
+        self.is_delete_topic_enabled = controller.config.delete_topic_enable
+        self.counts = DeletionCounts()
+
+    # From a failover to a resignation
+
+    def init(self, topics: Iterable[str]) -> None:
+        """After an election, before the state machines start: queue what is to be deleted."""
+        context, log = self._controller.context, self._controller.log
+        to_delete = set(topics)
+        ineligible = topics_with_offline_replicas(context, sorted(to_delete))
+        if self._controller.quirks.kafka_8249:
+            ineligible |= topics_being_reassigned(context)
+        log.info(
+            f"Initializing manager with initial deletions: {scala_set(sorted(to_delete))}, "
+            f"initial ineligible deletions: {scala_set(sorted(ineligible))}",
+            _SOURCE,
+        )
+        if not self.is_delete_topic_enabled:
+            self._remove_requests(to_delete)
+            return
+        self._queue(to_delete)
+        context.topics_ineligible_for_deletion |= ineligible & context.topics_to_be_deleted
+        self._count()
+
+    def try_topic_deletion(self) -> None:
+        """After an election, once replicas, partitions and reassignments were seen to."""
+        if self.is_delete_topic_enabled:
+            self._resume_deletions()
+
+    def reset(self) -> None:
+        """The controller resigned."""
+        self.counts = DeletionCounts()
+
+    # What events ask for
+
+    def enqueue_topics_for_deletion(self, topics: Iterable[str]) -> None:
+        """Somebody asked for the deletion of these topics, or asked for it before."""
+        if self.is_delete_topic_enabled:
+            self._queue(topics)
+            self._resume_deletions()
+        else:
+            self._remove_requests(topics)
+
+    def resume_deletion_for_topics(self, topics: Iterable[str]) -> None:
+        """A broker with replicas of these topics came back, or a reassignment of theirs ended."""
+        context = self._controller.context
+        waiting = context.topics_to_be_deleted | context.topics_waiting_for_reassignment
+        resumed = waiting.intersection(topics)
+        if self.is_delete_topic_enabled and resumed:
+            context.topics_ineligible_for_deletion -= resumed
+            self._resume_deletions()
+
+    def fail_replica_deletion(self, replicas: ReplicasByBroker) -> None:
+        """Replicas went offline or could not be deleted: halt the deletion of their topics."""
+        failed = queued_replicas(self._controller.context, replicas)
+        if not failed or not self.is_delete_topic_enabled:
+            return
+        topics = {tp.topic for tps in failed.values() for tp in tps}
+        self._controller.log.debug(
+            f"Deletion failed for replicas {replicas_text(failed)}. "
+            f"Halting deletion for topics {scala_set(sorted(topics))}",
+            _SOURCE,
+        )
+        self._controller.replica_state_machine.handle_state_changes(
+            failed, ReplicaState.DELETION_INELIGIBLE
+        )
+        self._halt(topics, "replica deletion failure")
+        self._resume_deletions()
+
+    def complete_replica_deletion(self, replicas: ReplicasByBroker) -> None:
+        """A broker deleted replicas. A topic goes once it has none left."""
+        deleted = queued_replicas(self._controller.context, replicas)
+        self._controller.log.debug(
+            f"Deletion successfully completed for replicas {replicas_text(deleted)}", _SOURCE
+        )
+        self._controller.replica_state_machine.handle_state_changes(
+            deleted, ReplicaState.DELETION_SUCCESSFUL
+        )
+        self._resume_deletions()
+
+    def mark_topic_ineligible_for_deletion(self, topics: Iterable[str], reason: str) -> None:
+        """Halt the deletion of those of the topics that are queued."""
+        context = self._controller.context
+        halted = context.topics_to_be_deleted.intersection(topics)
+        if self.is_delete_topic_enabled and halted:
+            self._halt(halted, reason)
+            self._count()
+
+    def is_topic_queued_up_for_deletion(self, topic: str) -> bool:
+        """True if the topic is to be deleted and is no longer served."""
+        return self._controller.context.is_topic_queued_up_for_deletion(topic)
+
+    # Queueing
+
+    def _queue(self, topics: Iterable[str]) -> None:
+        context = self._controller.context
+        reassigned = topics_being_reassigned(context)
+        wanted = sorted(topics)
+        if self._controller.quirks.kafka_8249:
+            context.queue_topic_deletion(wanted)
+            return
+        waiting = {
+            topic
+            for topic in reassigned.intersection(wanted)
+            if topic not in context.topics_to_be_deleted
+        }
+        context.queue_topic_deletion([topic for topic in wanted if topic not in waiting])
+        newly = waiting - context.topics_waiting_for_reassignment
+        context.topics_waiting_for_reassignment |= waiting
+        if newly:
+            self._report_halted(newly, REASSIGNMENT)
+
+    def _queue_those_that_wait_no_more(self) -> None:
+        """A reassignment may end in many ways; none has to tell."""
+        context = self._controller.context
+        if context.topics_waiting_for_reassignment:
+            reassigned = topics_being_reassigned(context)
+            ready = context.topics_waiting_for_reassignment - reassigned
+            context.topics_waiting_for_reassignment -= ready
+            context.queue_topic_deletion(sorted(ready))
+
+    def _remove_requests(self, topics: Iterable[str]) -> None:
+        names = sorted(topics)
+        if names:
+            self._controller.log.info(
+                f"Removing {scala_set(names)} since delete topic is disabled", _SOURCE
+            )
+            self._controller.controller_zk.delete_topic_deletions(
+                names, self._controller.context.epoch_zk_version
+            )
+
+    # Carrying out
+
+    def _resume_deletions(self) -> None:
+        """Take every queued topic one step further: complete, then retry, then start."""
+        self._queue_those_that_wait_no_more()
+        context, log = self._controller.context, self._controller.log
+        if context.topics_to_be_deleted:
+            shown = ",".join(sorted(context.topics_to_be_deleted))
+            log.info(f"Handling deletion for topics {shown}", _SOURCE)
+            plan = plan_deletions(context)
+            if plan.completed:
+                self._complete(plan.completed)
+            for topic in plan.to_start:
+                log.info(f"Deletion of topic {topic} (re)started", _SOURCE)
+            if plan.to_retry:
+                self._retry(plan.to_retry)
+            if plan.to_start:
+                self._start(plan.to_start)
+        self._count()
+
+    def _complete(self, topics: Sequence[str]) -> None:
+        """Forget replicas that are deleted, then delete the znodes of all topics together.
+
+        A topic whose znodes cannot be deleted stays queued and is tried again with the next event.
+        """
+        controller = self._controller
+        # A change of a topic znode must not come before the new topic of the same name.
+        controller.watches.unregister_topics(list(topics))
+        deleted = replicas_in_state(controller.context, topics, ReplicaState.DELETION_SUCCESSFUL)
+        controller.replica_state_machine.handle_state_changes(deleted, ReplicaState.NON_EXISTENT)
+        failed = controller.controller_zk.delete_topics(topics, controller.context.epoch_zk_version)
+        for topic in topics:
+            if topic in failed:
+                reason = failed[topic].reason
+                controller.log.error(f"Error while deleting topic {topic}: {reason}", _SOURCE)
+                self._report_halted([topic], reason)
+                continue
+            controller.recorder.occurrence(
+                Kind.TOPIC_DELETED, topic=topic, detail=controller.context.topic_ids.get(topic)
+            )
+            controller.context.remove_topic(topic)
+            controller.log.info(f"Deletion of topic {topic} successfully completed", _SOURCE)
+
+    def _retry(self, topics: Sequence[str]) -> None:
+        """Replicas that could not be deleted are Offline again, from where they can be."""
+        failed = replicas_in_state(
+            self._controller.context, topics, ReplicaState.DELETION_INELIGIBLE
+        )
+        self._controller.log.debug(
+            f"Retrying deletion of topics {','.join(topics)} since replicas "
+            f"{replicas_text(failed)} were not successfully deleted",
+            _SOURCE,
+        )
+        self._controller.replica_state_machine.handle_state_changes(failed, ReplicaState.OFFLINE)
+
+    def _start(self, topics: Sequence[str]) -> None:
+        """Take the partitions away, tell the brokers, and have those replicas deleted that can be.
+
+        The states of partitions change before the deletion counts as begun, so that what is
+        offline is counted until then.
+        """
+        controller, context = self._controller, self._controller.context
+        plan = plan_start(context, topics)
+        for topic in plan.unseen_topics:
+            controller.recorder.occurrence(
+                Kind.TOPIC_DELETION_STARTED, topic=topic, detail=context.topic_ids.get(topic)
+            )
+        partitions = controller.partition_state_machine
+        partitions.handle_state_changes(plan.unseen, PartitionState.OFFLINE)
+        partitions.handle_state_changes(plan.unseen, PartitionState.NON_EXISTENT)
+        context.begin_topic_deletion(plan.unseen_topics)
+        controller.send_update_metadata_request(
+            context.live_or_shutting_down_broker_ids, plan.partitions
+        )
+        if plan.dead:
+            controller.log.debug(
+                f"Dead Replicas ({replicas_text(plan.dead)}) found for topics "
+                f"{','.join(plan.halted)}",
+                _SOURCE,
+            )
+        replicas = controller.replica_state_machine
+        replicas.handle_state_changes(plan.dead, ReplicaState.DELETION_INELIGIBLE)
+        replicas.handle_state_changes(plan.replicas, ReplicaState.OFFLINE)
+        replicas.handle_state_changes(plan.replicas, ReplicaState.DELETION_STARTED)
+        if plan.halted:
+            self._halt(plan.halted, "offline replicas")
+
+    def _halt(self, topics: Collection[str], reason: str) -> None:
+        self._controller.context.topics_ineligible_for_deletion.update(topics)
+        self._report_halted(topics, reason)
+
+    def _report_halted(self, topics: Iterable[str], reason: str) -> None:
+        names = sorted(topics)
+        self._controller.log.info(
+            f"Halted deletion of topics {','.join(names)} due to {reason}", _SOURCE
+        )
+        for topic in names:
+            self._controller.recorder.occurrence(
+                Kind.TOPIC_DELETION_HALTED, topic=topic, outcome=reason
+            )
+
+    def _count(self) -> None:
+        self.counts = count_deletions(self._controller.context)
+
+
+def replicas_text(replicas: ReplicasByBroker) -> str:
+    """Replicas as Kafka joins them."""
+    return ",".join(
+        f"[Topic={tp.topic},Partition={tp.partition},Replica={broker_id}]"
+        for broker_id, tps in replicas.items()
+        for tp in tps
+    )
