@@ -196,8 +196,8 @@ def _place_added(
             (broker for broker in job.legal.ids if broker not in present),
             key=lambda broker: (
                 job.replicas_of_rack(broker),
+                (2*of_topic[topic, broker]+1) / weights[broker],
                 spread.cost_of_one_more(broker),
-                of_topic[topic, broker] / weights[broker],
                 broker,
             ),
         )
