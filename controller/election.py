@@ -13,6 +13,8 @@ from cluster.errors import ControllerMoved
 from cluster.journal import Kind
 from controller import loader
 from controller.events import RequestTimeout
+from controller.on_reassignment import initialize_partition_reassignments
+from controller.on_topic_deletion import load_topic_deletions
 from zk.store import Create, ResultCode, SetData
 from zk.znode_client import store_error
 from zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus, MalformedZNode
@@ -93,12 +95,15 @@ def fail_over(controller: KafkaController) -> None:
     )
     log.info("Initializing controller context")
     loader.initialize_controller_context(controller)
+    load_topic_deletions(controller)
     # Brokers must know who lives before they can take a LeaderAndIsr.
     log.info("Sending update metadata request")
     controller.send_update_metadata_request(context.live_or_shutting_down_broker_ids, ())
     controller.replica_state_machine.startup()
     controller.partition_state_machine.startup()
     log.info(f"Ready to serve as the new controller with epoch {context.epoch}")
+    initialize_partition_reassignments(controller)
+    controller.topic_deletion_manager.try_topic_deletion()
     controller.controller_zk.delete_preferred_replica_election(context.epoch_zk_version)
     log.info("Starting the controller scheduler")
     controller.recorder.occurrence(Kind.CONTROLLER_READY)
@@ -174,7 +179,9 @@ def resign(controller: KafkaController) -> None:
     controller.replica_state_machine.shutdown()
     controller.channels.shutdown()
     controller.context.reset_context()
+    controller.reassignments.shutdown()
     controller.malformed.clear()
+    controller.topic_deletion_manager.reset()
     if controller.is_elected:
         controller.recorder.occurrence(Kind.CONTROLLER_RESIGNED)
         controller.recorder.end_epoch()

@@ -14,10 +14,14 @@ import msgspec
 
 from cluster.requests import (
     AlterIsrRequest,
+    AlterPartitionReassignmentsRequest,
     ControlResponse,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
     LeaderAndIsrResponse,
+    ListPartitionReassignmentsRequest,
     Message,
+    StopReplicaResponse,
     UpdateMetadataResponse,
 )
 
@@ -30,9 +34,11 @@ class ControllerState(Enum):
     BROKER_CHANGE = (2, "LeaderElectionRateAndTimeMs")
     TOPIC_CHANGE = (3, "TopicChangeRateAndTimeMs")
     TOPIC_DELETION = (4, "TopicDeletionRateAndTimeMs")
+    ALTER_PARTITION_REASSIGNMENT = (5, "PartitionReassignmentRateAndTimeMs")
     ISR_CHANGE = (9, "IsrChangeRateAndTimeMs")
     LEADER_AND_ISR_RESPONSE_RECEIVED = (10, "LeaderAndIsrResponseReceivedRateAndTimeMs")
     CONTROLLER_SHUTDOWN = (12, "ControllerShutdownRateAndTimeMs")
+    LIST_PARTITION_REASSIGNMENT = (15, None)
     UPDATE_METADATA_RESPONSE_RECEIVED = (16, None)
 
     @property
@@ -141,6 +147,58 @@ class CreateTopicsTimeout(ControllerEvent, frozen=True):
     state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
 
 
+class TopicDeletion(ControllerEvent, frozen=True):
+    """The children of /admin/delete_topics changed."""
+
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
+
+
+class DeleteTopicsReceived(ControllerEvent, frozen=True):
+    """A client asks for the deletion of topics; ``message`` says whom to answer."""
+
+    message: Message
+    request: DeleteTopicsRequest
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
+
+    def __str__(self) -> str:
+        return f"DeleteTopicsReceived({','.join(self.request.topics)})"
+
+
+class DeleteTopicsTimeout(ControllerEvent, frozen=True):
+    """The time a client gave for the deletion with this number is over."""
+
+    deletion: int
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
+
+
+class ZkPartitionReassignment(ControllerEvent, frozen=True):
+    """/admin/reassign_partitions was created, or may have changed."""
+
+    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+
+class ApiPartitionReassignment(ControllerEvent, frozen=True):
+    """A client asks for other replicas; ``message`` says whom to answer."""
+
+    message: Message
+    request: AlterPartitionReassignmentsRequest
+    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+    def __str__(self) -> str:
+        return f"ApiPartitionReassignment({','.join(map(str, self.request.reassignments))})"
+
+
+class ListPartitionReassignments(ControllerEvent, frozen=True):
+    """A client asks what is being reassigned; ``message`` says whom to answer."""
+
+    message: Message
+    request: ListPartitionReassignmentsRequest
+    state: ClassVar[ControllerState] = ControllerState.LIST_PARTITION_REASSIGNMENT
+
+    def __str__(self) -> str:
+        return "ListPartitionReassignments"
+
+
 class ResponseReceived(ControllerEvent, frozen=True):
     """A broker answered a control request: its id, the request's correlation id, the answer."""
 
@@ -169,6 +227,7 @@ class UpdateMetadataResponseReceived(ResponseReceived, frozen=True):
 class StopReplicaResponseReceived(ResponseReceived, frozen=True):
     """A broker answered a StopReplica request."""
 
+    response: StopReplicaResponse
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
 

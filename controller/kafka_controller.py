@@ -19,8 +19,11 @@ from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import (
     AlterIsrRequest,
     AlterIsrResponse,
+    AlterPartitionReassignmentsRequest,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
     LeaderAndIsrResponse,
+    ListPartitionReassignmentsRequest,
     Message,
     Response,
     StopReplicaResponse,
@@ -33,24 +36,31 @@ from controller import (
     on_broker_change,
     on_controller_change,
     on_create_topics,
+    on_delete_topics,
     on_partition_modifications,
+    on_reassignment,
     on_responses,
     on_session,
     on_topic_change,
+    on_topic_deletion,
 )
 from controller.channel_manager import ChannelManager
 from controller.config import ControllerConfig
 from controller.event_manager import EventManager, QueuedEvent
 from controller.events import (
     AlterIsrReceived,
+    ApiPartitionReassignment,
     BrokerChange,
     BrokerModifications,
     ControllerChange,
     ControllerEvent,
     CreateTopicsReceived,
     CreateTopicsTimeout,
+    DeleteTopicsReceived,
+    DeleteTopicsTimeout,
     Expire,
     LeaderAndIsrResponseReceived,
+    ListPartitionReassignments,
     PartitionModifications,
     Reelect,
     RegisterBrokerAndReelect,
@@ -60,15 +70,19 @@ from controller.events import (
     Startup,
     StopReplicaResponseReceived,
     TopicChange,
+    TopicDeletion,
     UpdateMetadataResponseReceived,
+    ZkPartitionReassignment,
 )
 from controller.metrics import ControllerMetrics
+from controller.partition_reassignments import PartitionReassignments
 from controller.partition_state_changes import PartitionStateChanges
 from controller.recorder import Recorder
 from controller.replica_state_changes import ReplicaStateChanges
 from controller.request_sender import RequestSender
 from controller.state_change_log import StateChangeLog
 from controller.status import controller_status
+from controller.topic_deletion_manager import TopicDeletionManager
 from controller.watches import Watches
 from placement.draws import IntSource
 from statemachines.context import ControllerContext
@@ -127,8 +141,11 @@ class KafkaController:
         self.batch = ControllerBrokerRequestBatch(self.context, config.broker_id)
         self.partition_state_machine = PartitionStateChanges(self)
         self.replica_state_machine = ReplicaStateChanges(self)
-        self.watches = Watches()
+        self.reassignments = PartitionReassignments(self)
+        self.watches = Watches(quirks)
+        self.topic_deletion_manager = TopicDeletionManager(self)
         self.pending_creations = on_create_topics.PendingCreations()
+        self.pending_deletions = on_delete_topics.PendingDeletions()
         self.malformed: dict[str, str] = {}
         self.active_controller_id = election.NO_CONTROLLER
         self.previous_session_id = 0
@@ -198,6 +215,7 @@ class KafkaController:
             self._after_moved(event)
         except Exception as error:
             self._report_failure(event, error)
+        self.metrics.topic_deletions = self.topic_deletion_manager.counts
         self.metrics.update(self.context, self.is_active)
         self.recorder.flush()
 
@@ -208,7 +226,11 @@ class KafkaController:
                 self.reply(message, AlterIsrResponse(Errors.NOT_CONTROLLER, {}))
             case CreateTopicsReceived(message, request):
                 self.reply(message, on_create_topics.not_controller(request))
-            case CreateTopicsTimeout():
+            case ApiPartitionReassignment(message, _) | ListPartitionReassignments(message, _):
+                self.reply(message, on_reassignment.not_controller(event))
+            case DeleteTopicsReceived(message, request):
+                self.reply(message, on_delete_topics.not_controller(request))
+            case CreateTopicsTimeout() | DeleteTopicsTimeout():
                 self.events.put(event)
 
     def _dispatch(self, event: ControllerEvent) -> None:  # noqa: C901 - a table of contents
@@ -227,6 +249,18 @@ class KafkaController:
                 on_create_topics.process_create_topics(self, message, request)
             case CreateTopicsTimeout(creation):
                 on_create_topics.process_timeout(self, creation)
+            case TopicDeletion():
+                on_topic_deletion.process_topic_deletion(self)
+            case DeleteTopicsReceived(message, request):
+                on_delete_topics.process_delete_topics(self, message, request)
+            case DeleteTopicsTimeout(deletion):
+                on_delete_topics.process_timeout(self, deletion)
+            case ZkPartitionReassignment():
+                on_reassignment.process_zk_partition_reassignment(self)
+            case ApiPartitionReassignment(message, request):
+                on_reassignment.process_api_partition_reassignment(self, message, request)
+            case ListPartitionReassignments(message, request):
+                on_reassignment.process_list_partition_reassignments(self, message, request)
             case LeaderAndIsrResponseReceived():
                 on_responses.process_leader_and_isr_response(self, event)
             case UpdateMetadataResponseReceived():
@@ -264,10 +298,8 @@ class KafkaController:
 
     # What events share
 
-    def send_update_metadata_request(
-        self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
-    ) -> None:
-        """Tell brokers who lives and, of ``partitions``, who leads."""
+    def begin_batch(self) -> None:
+        """Begin the controller's own batch; with one that is not empty the controller resigns."""
         try:
             self.batch.new_batch()
         except BatchNotEmpty:
@@ -275,6 +307,12 @@ class KafkaController:
             self.batch.clear()
             election.trigger_controller_move(self)
             raise
+
+    def send_update_metadata_request(
+        self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Tell brokers who lives and, of ``partitions``, who leads."""
+        self.begin_batch()
         self.batch.add_update_metadata_request_for_brokers(broker_ids, partitions)
         self.sender.send(self.batch)
 
@@ -326,6 +364,12 @@ def event_of_message(message: Message) -> ControllerEvent | None:
             return AlterIsrReceived(message, body)
         case CreateTopicsRequest():
             return CreateTopicsReceived(message, body)
+        case AlterPartitionReassignmentsRequest():
+            return ApiPartitionReassignment(message, body)
+        case ListPartitionReassignmentsRequest():
+            return ListPartitionReassignments(message, body)
+        case DeleteTopicsRequest():
+            return DeleteTopicsReceived(message, body)
         case LeaderAndIsrResponse():
             return LeaderAndIsrResponseReceived(broker_id, number, body)
         case UpdateMetadataResponse():

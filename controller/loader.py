@@ -110,7 +110,7 @@ def _with_topic_ids(
         )
         for topic in without
     }
-    failed = _set_topic_assignments(controller, list(with_new_ids.values()))
+    failed = set_topic_assignments(controller, list(with_new_ids.values()))
     for topic, failure in failed.items():
         # A topic that was deleted in the meantime, or whose znode is as big as ZooKeeper takes.
         controller.log.warn(f"Topic {topic} gets no id: {failure.reason}")
@@ -119,7 +119,7 @@ def _with_topic_ids(
     ]
 
 
-def _set_topic_assignments(
+def set_topic_assignments(
     controller: KafkaController, topics: list[TopicIdReplicaAssignment]
 ) -> dict[str, StateChangeFailed]:
     """Rewrite topic znodes; gives those that failed. One that is too big fails alone."""
@@ -132,5 +132,5 @@ def _set_topic_assignments(
             return {topics[0].topic: StateChangeFailed(str(error))}
     failed: dict[str, StateChangeFailed] = {}
     for topic in topics:
-        failed.update(_set_topic_assignments(controller, [topic]))
+        failed.update(set_topic_assignments(controller, [topic]))
     return failed

@@ -12,6 +12,7 @@ from cluster.api_errors import Errors
 from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.requests import AlterIsrRequest, AlterIsrResponse, Message
 from cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
+from controller.on_reassignment import maybe_complete_reassignments
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -43,6 +44,9 @@ def process_alter_isr(
         controller.reply(message, AlterIsrResponse(Errors.UNKNOWN_SERVER_ERROR, {}))
         raise
     controller.reply(message, AlterIsrResponse(Errors.NONE, answers))
+    maybe_complete_reassignments(
+        controller, [tp for tp, answer in answers.items() if isinstance(answer, LeaderAndIsr)]
+    )
 
 
 def _refuse_request(controller: KafkaController, request: AlterIsrRequest) -> Errors | None:

@@ -18,10 +18,13 @@ from controller.loader import (
     read_live_brokers,
     watch_brokers,
 )
+from controller.on_reassignment import maybe_resume_reassignments
 from controller.state_change_log import id_list
+from controller.topic_deletion_manager import replicas_text
 from statemachines.context import ReplicasByBroker
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
+from statemachines.topic_deletion import queued_replicas
 from zk.kafka_zk_client import RegisteredBroker
 from zk.znodes import BrokerIdZNode, MalformedZNode
 
@@ -83,6 +86,10 @@ def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredB
     replicas = context.replicas_on_brokers(new)
     controller.replica_state_machine.handle_state_changes(replicas, ReplicaState.ONLINE)
     controller.partition_state_machine.trigger_online_partition_state_change()
+    maybe_resume_reassignments(
+        controller, lambda _, assignment: not set(new).isdisjoint(assignment.target_replicas)
+    )
+    _resume_deletions(controller, replicas, new)
     watch_brokers(controller, new)
 
 
@@ -117,11 +124,28 @@ def on_replicas_become_offline(controller: KafkaController, replicas: ReplicasBy
         if (kept := [tp for tp in tps if tp.topic not in context.topics_to_be_deleted])
     }
     controller.replica_state_machine.handle_state_changes(not_deleted, ReplicaState.OFFLINE)
+    controller.topic_deletion_manager.fail_replica_deletion(replicas)
     nobody_was_told = not not_deleted and all(
         isinstance(result, StateChangeFailed) for result in elected.values()
     )
     if not with_offline_leader or (nobody_was_told and not controller.quirks.kafka_13225):
         controller.send_update_metadata_request(context.live_or_shutting_down_broker_ids, ())
+
+
+def _resume_deletions(
+    controller: KafkaController, replicas: ReplicasByBroker, broker_ids: Sequence[int]
+) -> None:
+    """Replicas of topics to be deleted are on brokers that came back: they can be deleted now."""
+    found = queued_replicas(controller.context, replicas)
+    topics = sorted({tp.topic for tps in found.values() for tp in tps})
+    if topics:
+        controller.log.info(
+            f"Some replicas {replicas_text(found)} for topics scheduled for deletion "
+            f"{','.join(sorted(controller.context.topics_to_be_deleted))} are on the newly "
+            f"restarted brokers {id_list(broker_ids)}. "
+            "Signaling restart of topic deletion for these topics"
+        )
+        controller.topic_deletion_manager.resume_deletion_for_topics(topics)
 
 
 def process_broker_modification(controller: KafkaController, broker_id: int) -> None:

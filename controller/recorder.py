@@ -16,11 +16,13 @@ from cluster.protocols import Clock, Journal
 from cluster.types import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
     TopicPartition,
 )
 from controller.config import ControllerConfig
 from statemachines.context import ControllerContext, ReplicasByBroker
 from statemachines.partition_state_machine import PartitionChange
+from statemachines.reassignment import EpochBump, Phase, reassignment_id
 from statemachines.replica_state_machine import IsrRemoved, ReplicaMoves
 
 _Key = tuple[int, int]
@@ -254,6 +256,30 @@ class Recorder:
         row = self._partition_row(Kind.ISR_CHANGED, tp)
         _set_leadership(row, leadership, previous)
         self._append([row])
+
+    def leader_epochs_bumped(self, bumps: Iterable[EpochBump]) -> None:
+        """Only the leader epoch of partitions was raised, for the assignment in ``detail``."""
+        rows = []
+        for bump in bumps:
+            row = self._partition_row(Kind.LEADER_EPOCH_BUMPED, bump.topic_partition)
+            _set_leadership(row, bump.leadership, bump.previous_leadership)
+            row.reassignment_id = reassignment_id(bump.topic_partition, bump.assignment)
+            row.detail = str(bump.assignment)
+            rows.append(row)
+        self._append(rows)
+
+    def reassignment_phase(
+        self, phase: Phase, assignments: Mapping[TopicPartition, ReplicaAssignment]
+    ) -> None:
+        """Reassignments came to a phase; ``detail`` is the assignment that it is about."""
+        rows = []
+        for tp, assignment in assignments.items():
+            row = self._partition_row(Kind.REASSIGNMENT_PHASE, tp)
+            row.to = phase.value
+            row.reassignment_id = reassignment_id(tp, assignment)
+            row.detail = str(assignment)
+            rows.append(row)
+        self._append(rows)
 
     def alter_isr_refused(self, tp: TopicPartition, proposed: LeaderAndIsr, error: str) -> None:
         """A leader's proposal was refused."""

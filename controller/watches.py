@@ -6,6 +6,7 @@ is processed. Mirrors the ...Handler classes of kafka/controller/KafkaController
 
 from __future__ import annotations
 
+from cluster.quirks import NO_QUIRKS, Quirks
 from controller.events import (
     BrokerChange,
     BrokerModifications,
@@ -14,12 +15,16 @@ from controller.events import (
     PartitionModifications,
     Reelect,
     TopicChange,
+    TopicDeletion,
+    ZkPartitionReassignment,
 )
 from zk.store import WatchEvent, WatchKind
 
 CONTROLLER_PATH = "/controller"
 BROKER_IDS_PATH = "/brokers/ids"
 TOPICS_PATH = "/brokers/topics"
+DELETE_TOPICS_PATH = "/admin/delete_topics"
+REASSIGN_PARTITIONS_PATH = "/admin/reassign_partitions"
 
 
 class Watches:
@@ -29,7 +34,8 @@ class Watches:
     alone. ``event_of`` is called from the store's thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, quirks: Quirks = NO_QUIRKS) -> None:
+        self._quirks = quirks
         self._is_active = False
         self._brokers: set[int] = set()
         self._topics: set[str] = set()
@@ -70,7 +76,13 @@ class Watches:
         if kind is WatchKind.CHILDREN_CHANGED:
             if path == BROKER_IDS_PATH:
                 return BrokerChange()
+            if path == DELETE_TOPICS_PATH:
+                return TopicDeletion()
             return TopicChange() if path == TOPICS_PATH else None
+        if path == REASSIGN_PARTITIONS_PATH and (
+            kind is WatchKind.CREATED or not self._quirks.kafka_9478
+        ):
+            return ZkPartitionReassignment()
         if kind is not WatchKind.DATA_CHANGED:
             return None
         parent, _, name = path.rpartition("/")

@@ -8,6 +8,8 @@ each step, the same observations; runtime/scenario_diff.py compares the two.
 from __future__ import annotations
 
 import json
+import re
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,10 +21,12 @@ from cluster.journal import JournalRow, Kind
 from cluster.requests import (
     LeaderAndIsrRequest,
     Message,
+    Request,
+    Response,
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from zk.store import GetChildren, GetData, ReadResult, ResultCode, Store
+from zk.store import Create, GetChildren, GetData, ReadResult, ResultCode, SetData, Store
 
 STEP_TIMEOUT_MS = 30_000
 WATCHED_ROOTS = (
@@ -41,6 +45,7 @@ _TRANSITIONS = {
     Kind.PARTITION_FAILED: "partition-FAILED",
     Kind.REPLICA_FAILED: "replica-FAILED",
     Kind.ISR_REMOVED: "isr-removed",
+    Kind.LEADER_EPOCH_BUMPED: "reassign-epoch-bump",
 }
 
 Json = dict[str, Any]
@@ -101,6 +106,10 @@ class ScenarioDriver(Protocol):
         """Run a Kafka tool; ``{zk}`` in ``args`` stands for the cluster's ZooKeeper."""
         ...
 
+    def ask(self, request: Request) -> Response:
+        """Send a request to the controller and let the cluster work until it is answered."""
+        ...
+
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Let the cluster work until ``condition`` holds; False if time is up first."""
         ...
@@ -130,6 +139,8 @@ class ScenarioRunner:
 
     def _run_step(self, recorded: Json) -> StepRecord:
         step = recorded["step"]
+        for previous in recorded.get("with_previous_steps", ()):
+            self._act(previous["step"])
         tool = self._act(step)
         met = recorded.get("until_met", ())
         until_met = [
@@ -138,6 +149,8 @@ class ScenarioRunner:
             else self._holds(condition)
             for condition, came_about in zip(step.get("until", ()), met, strict=True)
         ]
+        # Sessions end in their own time: a step is over when those are gone that were gone then.
+        self._wait_for({"brokers": _brokers_of(recorded["tree"])})
         self._driver.settle()
         rows = self._driver.rows[self._rows_seen :]
         self._rows_seen += len(rows)
@@ -156,7 +169,10 @@ class ScenarioRunner:
             case "up":
                 self._bring_up(self._registrations())
             case "tool":
-                return driver.run_tool(step["cls"], step["args"])
+                return self._run_tool(step)
+            case "create":
+                data = json.dumps(step["data"]).encode()
+                driver.store.write([[Create(step["path"], data)]])
             case "kill":
                 driver.kill(self._broker_id(step["broker"]))
             case "start":
@@ -165,9 +181,29 @@ class ScenarioRunner:
                 driver.bounce_registration(self._broker_id(step["broker"]))
             case "move_controller":
                 driver.move_controller()
+            case "set_topic_partitions":
+                self._set_topic_partitions(step["topic"], step["partitions"])
             case unknown:
                 raise UsageError(f"scenario step {unknown} is not known")
         return None
+
+    def _set_topic_partitions(self, topic: str, partitions: Json) -> None:
+        """Put partitions into a topic's znode, as an operator does by hand."""
+        path = f"/brokers/topics/{topic}"
+        node = self._read_json(path)
+        if node is None:
+            raise KlammError(f"there is no {path} to put partitions into")
+        node["partitions"].update(partitions)
+        self._driver.store.write([[SetData(path, json.dumps(node).encode())]])
+
+    def _run_tool(self, step: Json) -> ToolResult:
+        """Run a tool; its ``{file:NAME}`` arguments are files that hold the step's JSON."""
+        with tempfile.TemporaryDirectory(prefix="klamm-scenario-") as folder:
+            paths = {}
+            for name, content in step.get("files", {}).items():
+                path = paths[f"{{file:{name}}}"] = f"{folder}/{name}"
+                Path(path).write_text(json.dumps(content))
+            return self._driver.run_tool(step["cls"], [paths.get(a, a) for a in step["args"]])
 
     def _registrations(self) -> list[int]:
         """The brokers in the order in which they registered when this was recorded."""
@@ -210,6 +246,11 @@ class ScenarioRunner:
                 return self._read(wanted).code is ResultCode.NONODE
             case "controller_epoch":
                 return self._read(f"/{kind}").data == str(wanted).encode()
+            case "not_reassigning":
+                topic = self._read_json(f"/brokers/topics/{wanted}") or {}
+                return not (topic.get("adding_replicas") or topic.get("removing_replicas"))
+            case "replicas":
+                return all(self._replicas(tp) == replicas for tp, replicas in wanted.items())
             case "leader":
                 return all(self._state(tp).get("leader") == leader for tp, leader in wanted.items())
             case "isr":
@@ -219,6 +260,12 @@ class ScenarioRunner:
                 )
             case unknown:
                 raise UsageError(f"scenario condition {unknown} is not known")
+
+    def _replicas(self, topic_partition: str) -> list[int] | None:
+        topic, _, partition = topic_partition.rpartition("-")
+        node = self._read_json(f"/brokers/topics/{topic}") or {}
+        replicas: list[int] | None = node.get("partitions", {}).get(partition)
+        return replicas
 
     def _state(self, topic_partition: str) -> Json:
         return self._read_json(_state_path(topic_partition)) or {}
@@ -291,15 +338,26 @@ def transition_of(row: JournalRow) -> list[Any] | None:
         return None
     replica = None if row.replica < 0 else row.replica
     transition: list[Any] = [kind, f"{row.topic}-{row.partition}", replica, row.from_, row.to]
-    if kind == "isr-removed" or (kind == "partition" and row.to == "OnlinePartition"):
+    if kind in ("isr-removed", "reassign-epoch-bump") or (
+        kind == "partition" and row.to == "OnlinePartition"
+    ):
         state: Json = {
             "leader": row.leader,
             "leader_epoch": row.leader_epoch,
             "isr": list(row.isr or ()),
             "zk_version": row.zk_version,
         }
+        if kind == "reassign-epoch-bump":
+            state.update(_assignment(row.detail or ""))
         transition.append(state)
     return transition
+
+
+def _assignment(text: str) -> Json:
+    """A ReplicaAssignment as Kafka prints it, in the shape of a recorded one."""
+    lists = re.findall(r"=([\d,]*?)[,)](?: |$)", text)
+    replicas, adding, removing = ([int(i) for i in ids.split(",") if i] for ids in lists)
+    return {"replicas": replicas, "adding": adding, "removing": removing}
 
 
 def requests_of(message: Message) -> list[Json]:
@@ -345,6 +403,11 @@ def _has_recorded_version(path: str) -> bool:
         or path.endswith("/state")
         or (path.startswith(("/brokers/topics/", "/config/topics/")) and path.count("/") == 3)
     )
+
+
+def _brokers_of(tree: Json) -> list[str]:
+    prefix = "/brokers/ids/"
+    return [path.removeprefix(prefix) for path in tree if path.startswith(prefix)]
 
 
 def _was_passed(condition: Json, tree_after: Json) -> bool:

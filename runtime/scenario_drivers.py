@@ -8,15 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from cluster.errors import KlammError
 from cluster.journal import JournalRow
-from cluster.requests import Message
+from cluster.requests import Address, Message, Request, Response
 from runtime.journal import MemoryJournal
 from runtime.real_cluster import RealCluster
-from runtime.scenario import ToolResult
+from runtime.scenario import STEP_TIMEOUT_MS, ScenarioDriver, ToolResult
 from runtime.simulated_world import SimulatedWorld
+from runtime.transport import RoutedTransport
 from zk.store import Create, Delete, GetData, Store
+from zk.znodes import ControllerZNode
 
-Tool = Callable[[str, Sequence[str], Store], ToolResult]
+Tool = Callable[[str, Sequence[str], ScenarioDriver], ToolResult]
+CLIENT = Address("client", 0)
 _POLL_S = 0.005
 _SETTLED_AFTER_S = 0.15
 _SETTLE_TIMEOUT_S = 20.0
@@ -29,6 +33,35 @@ def bounce_registration(store: Store, broker_id: int) -> None:
     store.write([[Delete(path)], [Create(path, data, ephemeral=True)]])
 
 
+class Client:
+    """Asks the controller, as a client of its own."""
+
+    def __init__(self, transport: RoutedTransport, store: Store) -> None:
+        self._transport = transport
+        self._store = store
+        self._asked = 0
+        self._answers: list[Message] = []
+        transport.register(CLIENT, self._answers.append)
+
+    def ask(
+        self, request: Request, run_until: Callable[[Callable[[], bool], float], bool]
+    ) -> Response:
+        """Send a request to whoever is the controller. Raises KlammError if nobody answers."""
+        data = self._store.read([GetData(ControllerZNode.path)])[0].data
+        controller_id = ControllerZNode.decode(data)
+        if controller_id is None:
+            raise KlammError("there is no controller to ask")
+        self._asked += 1
+        self._answers.clear()
+        destination = Address("controller", controller_id)
+        self._transport.send(Message(CLIENT, destination, self._asked, request))
+        if not run_until(lambda: bool(self._answers), STEP_TIMEOUT_MS):
+            raise KlammError(f"controller {controller_id} does not answer")
+        body = self._answers[0].body
+        assert isinstance(body, Response), "only answers come to a client"
+        return body
+
+
 class SimulatedDriver:
     """Drives a SimulatedWorld."""
 
@@ -36,6 +69,7 @@ class SimulatedDriver:
         self._world = world
         self._tool = tool
         self.store: Store = world.open_store()
+        self._client = Client(world.transport, self.store)
 
     @property
     def rows(self) -> Sequence[JournalRow]:
@@ -64,7 +98,11 @@ class SimulatedDriver:
 
     def run_tool(self, name: str, args: Sequence[str]) -> ToolResult:
         """Run a Kafka tool."""
-        return self._tool(name, args, self.store)
+        return self._tool(name, args, self)
+
+    def ask(self, request: Request) -> Response:
+        """Ask the controller."""
+        return self._client.ask(request, self.run_until)
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Let simulated time pass until ``condition`` holds."""
@@ -83,6 +121,7 @@ class RealDriver:
         self._journal = journal
         self._tool = tool
         self.store: Store = cluster.store
+        self._client = Client(cluster.transport, self.store)
 
     @property
     def rows(self) -> Sequence[JournalRow]:
@@ -111,7 +150,11 @@ class RealDriver:
 
     def run_tool(self, name: str, args: Sequence[str]) -> ToolResult:
         """Run a Kafka tool."""
-        return self._tool(name, args, self.store)
+        return self._tool(name, args, self)
+
+    def ask(self, request: Request) -> Response:
+        """Ask the controller."""
+        return self._client.ask(request, self.run_until)
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Poll until ``condition`` holds."""

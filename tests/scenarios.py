@@ -16,7 +16,7 @@ from runtime.scenario import Json, ScenarioRunner, load_scenario
 from runtime.scenario_diff import compare_scenario
 from runtime.scenario_drivers import RealDriver, SimulatedDriver
 from runtime.simulated_world import SimulatedWorld
-from tests.tools import topic_tool
+from tests.tools import kafka_tool
 
 _DATA = Path(__file__).parent / "data" / "scenarios"
 _STEPS = {"leader_kill_restart": 4}
@@ -47,7 +47,7 @@ def simulated_differences(name: str, quirks: Quirks, seed: int = 0) -> list[str]
     """How klamm in the simulated world differs from Kafka, a line each."""
     scenario = read_scenario(name)
     world = SimulatedWorld(spec_of(scenario, quirks, seed))
-    records = ScenarioRunner(scenario, SimulatedDriver(world, topic_tool)).run()
+    records = ScenarioRunner(scenario, SimulatedDriver(world, kafka_tool)).run()
     return [*world.errors, *compare_scenario(scenario, records)]
 
 
@@ -56,5 +56,5 @@ def real_differences(name: str, quirks: Quirks, connect_string: str) -> list[str
     scenario = read_scenario(name)
     journal = MemoryJournal()
     with RealCluster(spec_of(scenario, quirks), connect_string, journal) as cluster:
-        records = ScenarioRunner(scenario, RealDriver(cluster, journal, topic_tool)).run()
+        records = ScenarioRunner(scenario, RealDriver(cluster, journal, kafka_tool)).run()
     return compare_scenario(scenario, records)

@@ -1,0 +1,289 @@
+"""Reassignments that are asked for, by znode or by request, and those that may go on.
+
+Who asked and what is answered is here; how a reassignment is done is in partition_reassignments.py.
+Mirrors processZkPartitionReassignment, processApiPartitionReassignment,
+processListPartitionReassignments, maybeTriggerPartitionReassignment, maybeCompleteReassignment and
+maybeRemoveFromZkReassignment of kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from cluster.api_errors import Errors
+from cluster.errors import ControllerMoved
+from cluster.journal import Kind
+from cluster.requests import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ApiError,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    Message,
+)
+from cluster.types import ReplicaAssignment, TopicPartition
+from controller.events import ApiPartitionReassignment, ListPartitionReassignments
+from controller.reassign_partitions_znode import (
+    maybe_remove_from_zk_reassignment,
+    read_reassignment,
+)
+from statemachines.reassignment import (
+    Assignments,
+    build_reassignment,
+    is_reassignment_complete,
+    reassignment_id,
+    refuse_reassignment,
+    stray_replicas,
+    validate_replicas,
+)
+from statemachines.replica_state import ReplicaState
+from zk.znodes import ReassignPartitionsZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+_Results = dict[TopicPartition, ApiError]
+_PATH: Final = ReassignPartitionsZNode.path
+_NONE: Final = ApiError()
+_NOT_IN_PROGRESS: Final = ApiError(Errors.NO_REASSIGNMENT_IN_PROGRESS)
+_NO_SUCH_PARTITION: Final = ApiError(
+    Errors.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+)
+_NOT_CONTROLLER: Final = ApiError(Errors.NOT_CONTROLLER)
+
+
+# What is asked for
+
+
+def process_zk_partition_reassignment(controller: KafkaController) -> set[TopicPartition]:
+    """Act on the entries of /admin/reassign_partitions that were not acted on before, and take away
+    those that cannot be; gives the partitions that are moved."""
+    if not controller.is_active or not controller.zk.path_exists(_PATH, watch=True):
+        controller.reassignments.forget_taken_up({})
+        return set()
+    entries = read_reassignment(controller).targets
+    targets = controller.reassignments.take_up(entries)
+    results: _Results = {}
+    wanted: Assignments = {}
+    for tp, target in targets.items():
+        error = (
+            None
+            if target and min(target) >= 0
+            else validate_replicas(controller.context, tp, target)
+        )
+        reassignment = None if error else build_reassignment(controller.context, tp, target)
+        if reassignment is None:
+            results[tp] = error or _NOT_IN_PROGRESS
+        else:
+            wanted[tp] = reassignment
+    results.update(_maybe_trigger_partition_reassignment(controller, wanted))
+    failed = {tp: error for tp, error in results.items() if error.error is not Errors.NONE}
+    if failed:
+        shown = ", ".join(f"{tp} -> {_text(error)}" for tp, error in failed.items())
+        controller.log.warn(
+            f"Failed reassignment through zk with the following errors: Map({shown})"
+        )
+    if failed or (not entries and not controller.quirks.kafka_9478):
+        maybe_remove_from_zk_reassignment(controller, lambda tp, _: tp in failed)
+    return {tp for tp in results if tp not in failed}
+
+
+def process_api_partition_reassignment(
+    controller: KafkaController, message: Message, request: AlterPartitionReassignmentsRequest
+) -> None:
+    """Begin, replace or cancel reassignments, and answer with what became of each.
+
+    What /admin/reassign_partitions says of these partitions is taken away before. Raises
+    ControllerMoved, after the answer.
+    """
+    if not controller.is_active:
+        controller.reply(message, AlterPartitionReassignmentsResponse(_NOT_CONTROLLER))
+        return
+    try:
+        results = _alter(controller, request.reassignments)
+    except ControllerMoved:
+        controller.reply(message, AlterPartitionReassignmentsResponse(_NOT_CONTROLLER))
+        raise
+    except Exception:
+        error = ApiError(Errors.UNKNOWN_SERVER_ERROR)
+        controller.reply(message, AlterPartitionReassignmentsResponse(error))
+        raise
+    controller.reply(message, AlterPartitionReassignmentsResponse(_NONE, results))
+
+
+def not_controller(
+    event: ApiPartitionReassignment | ListPartitionReassignments,
+) -> AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse:
+    """The answer to a request that this controller will not process."""
+    if isinstance(event, ListPartitionReassignments):
+        return ListPartitionReassignmentsResponse(_NOT_CONTROLLER)
+    return AlterPartitionReassignmentsResponse(_NOT_CONTROLLER)
+
+
+def _alter(
+    controller: KafkaController, asked: Mapping[TopicPartition, tuple[int, ...] | None]
+) -> _Results:
+    results: _Results = {}
+    wanted: Assignments = {}
+    for tp, target in asked.items():
+        error = None if target is None else validate_replicas(controller.context, tp, target)
+        reassignment = None if error else build_reassignment(controller.context, tp, target)
+        if reassignment is None:
+            results[tp] = error or _NOT_IN_PROGRESS
+        else:
+            wanted[tp] = reassignment
+    maybe_remove_from_zk_reassignment(controller, lambda tp, _: tp in wanted)
+    results.update(_maybe_trigger_partition_reassignment(controller, wanted))
+    return {tp: results[tp] for tp in asked}
+
+
+def process_list_partition_reassignments(
+    controller: KafkaController, message: Message, request: ListPartitionReassignmentsRequest
+) -> None:
+    """Answer which partitions are being reassigned, and how."""
+    if not controller.is_active:
+        controller.reply(message, ListPartitionReassignmentsResponse(_NOT_CONTROLLER))
+        return
+    context = controller.context
+    partitions = request.partitions
+    if partitions is None:
+        partitions = tuple(sorted(context.partitions_being_reassigned))
+    assignments = {tp: context.partition_full_replica_assignment(tp) for tp in partitions}
+    moving = {tp: a for tp, a in assignments.items() if a.is_being_reassigned}
+    controller.reply(message, ListPartitionReassignmentsResponse(_NONE, moving))
+
+
+def _maybe_trigger_partition_reassignment(
+    controller: KafkaController, reassignments: Assignments
+) -> _Results:
+    """Begin reassignments of partitions that exist and are not being deleted."""
+    context = controller.context
+    results: _Results = {}
+    accepted: Assignments = {}
+    for tp, reassignment in reassignments.items():
+        if tp.topic in context.topics_to_be_deleted:
+            controller.log.info(
+                f"Skipping reassignment of {tp} since the topic is currently being deleted"
+            )
+            results[tp] = _NO_SUCH_PARTITION
+        elif not context.partition_replica_assignment(tp):
+            results[tp] = _NO_SUCH_PARTITION
+        elif (refused := refuse_reassignment(context, tp, reassignment)) is not None:
+            results[tp] = refused
+        else:
+            accepted[tp] = reassignment
+    failures = controller.reassignments.on_partition_reassignment(accepted)
+    for tp in accepted:
+        failure = failures.get(tp)
+        if failure is None:
+            results[tp] = _NONE
+        else:
+            controller.log.error(
+                f"Error completing reassignment of partition {tp}: {failure.reason}"
+            )
+            results[tp] = ApiError(Errors.UNKNOWN_SERVER_ERROR)
+    for tp, reassignment in reassignments.items():
+        if results[tp].error is not Errors.NONE:
+            controller.recorder.occurrence(
+                Kind.REASSIGNMENT_FAILED,
+                topic=tp.topic,
+                partition=tp.partition,
+                reassignment_id=reassignment_id(tp, reassignment),
+                outcome=failures[tp].reason if tp in failures else _text(results[tp]),
+            )
+    return results
+
+
+# What may go on
+
+
+def initialize_partition_reassignments(controller: KafkaController) -> None:
+    """After an election: what the znode asks for, then what the topic znodes say is under way.
+
+    Replicas that a cancel cut short has left behind are taken out first.
+    """
+    if not controller.quirks.hazard_c9:
+        _stop_stray_replicas(controller)
+    resumed = process_zk_partition_reassignment(controller)
+    maybe_resume_reassignments(controller, lambda tp, _: tp not in resumed)
+
+
+def _stop_stray_replicas(controller: KafkaController) -> None:
+    context = controller.context
+    strays = stray_replicas(context)
+    for tp, replicas in strays.items():
+        controller.log.warn(
+            f"Replicas {','.join(map(str, replicas))} of partition {tp} are in sync but not "
+            "assigned: taking them out"
+        )
+        for broker_id in replicas:
+            context.put_replica_states(broker_id, [tp], ReplicaState.ONLINE)
+    if strays:
+        controller.reassignments.stop_unneeded_replicas(strays)
+        controller.reassignments.delete_replicas(strays)
+
+
+def maybe_resume_reassignments(
+    controller: KafkaController,
+    should_resume: Callable[[TopicPartition, ReplicaAssignment], bool],
+) -> None:
+    """Go on with those reassignments under way that ``should_resume`` picks."""
+    context = controller.context
+    resumed: Assignments = {}
+    for tp in sorted(context.partitions_being_reassigned):
+        assignment = context.partition_full_replica_assignment(tp)
+        if should_resume(tp, assignment):
+            resumed[tp] = assignment
+    _go_on(controller, resumed)
+
+
+def maybe_complete_reassignments(
+    controller: KafkaController, partitions: Iterable[TopicPartition]
+) -> None:
+    """Complete the reassignments of ``partitions`` whose target replicas are now in sync."""
+    context = controller.context
+    completed: Assignments = {}
+    for tp in partitions:
+        if tp not in context.partitions_being_reassigned:
+            continue
+        assignment = context.partition_full_replica_assignment(tp)
+        if is_reassignment_complete(context, tp, assignment):
+            controller.log.info(
+                f"Target replicas ArrayBuffer({', '.join(map(str, assignment.target_replicas))}) "
+                f"have all caught up with the leader for reassigning partition {tp}"
+            )
+            completed[tp] = assignment
+    _go_on(controller, completed)
+
+
+def _go_on(controller: KafkaController, assignments: Assignments) -> None:
+    if not assignments:
+        return
+    failures = controller.reassignments.on_partition_reassignment(assignments)
+    for tp, failure in failures.items():
+        controller.log.error(f"Error completing reassignment of partition {tp}: {failure.reason}")
+        controller.recorder.occurrence(
+            Kind.REASSIGNMENT_FAILED,
+            topic=tp.topic,
+            partition=tp.partition,
+            reassignment_id=reassignment_id(tp, assignments[tp]),
+            outcome=failure.reason,
+        )
+
+
+def process_partition_reassignment_isr_change(
+    controller: KafkaController, partitions: Iterable[TopicPartition]
+) -> None:
+    """ISRs were changed in ZooKeeper by others: reassignments may be complete now."""
+    if not controller.is_active:
+        return
+    context = controller.context
+    moving = [tp for tp in partitions if tp in context.partitions_being_reassigned]
+    controller.refresh_leaderships(moving)
+    maybe_complete_reassignments(controller, moving)
+
+
+def _text(error: ApiError) -> str:
+    message = "" if error.message is None else f": {error.message}"
+    return f"{error.error.name}{message}"

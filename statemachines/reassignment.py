@@ -1,0 +1,314 @@
+"""The decisions of a partition's reassignment: what is asked, what is done in which phase.
+
+Reads the context and plans; what was acknowledged is applied here as well, but nothing is written
+or sent. Mirrors onPartitionReassignment and what it calls in kafka/controller/KafkaController.scala
+(KIP-455).
+
+RS is the assigned replica set, ORS the original one, TRS the target; AR are the replicas that are
+added and RR those that are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from cluster.api_errors import Errors
+from cluster.errors import StateChangeFailed
+from cluster.requests import ApiError
+from cluster.types import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicIdReplicaAssignment,
+    TopicPartition,
+)
+from statemachines.context import ControllerContext, ReplicasByBroker
+from statemachines.request_batch import ControllerBrokerRequestBatch
+
+Assignments = dict[TopicPartition, ReplicaAssignment]
+Replicas = dict[TopicPartition, tuple[int, ...]]
+
+
+class Phase(StrEnum):
+    """The steps of a reassignment by Kafka's names. U: store it. A: start it, while a target
+    replica is not in sync. B: complete it, once all are."""
+
+    U1 = "U1"
+    """Store RS = TRS then ORS, AR and RR in the topic znode."""
+    U2 = "U2"
+    """Remember the same in the context."""
+    U3 = "U3"
+    """Stop the replicas that an earlier reassignment added and this one does not want."""
+    A1 = "A1"
+    """Raise the leader epoch and send RS, AR and RR to every replica."""
+    A2 = "A2"
+    """AR to NewReplica."""
+    B1 = "B1"
+    """AR to OnlineReplica."""
+    B2 = "B2"
+    """RS = TRS, without AR and RR, in the context."""
+    B3 = "B3"
+    """Move the leader into TRS, or raise the leader epoch where it is."""
+    B4 = "B4"
+    """RR to OfflineReplica, out of the ISR."""
+    B5 = "B5"
+    """RR to NonExistentReplica, deleted by their brokers."""
+    B6 = "B6"
+    """Store RS = TRS in the topic znode."""
+    B7 = "B7"
+    """Take the partition off the list of those being reassigned, and of those to be."""
+    B8 = "B8"
+    """Tell every broker of the new replicas and leader."""
+
+
+def reassignment_id(tp: TopicPartition, assignment: ReplicaAssignment) -> str:
+    """The name of a reassignment in the journal: the same for every controller that works on it."""
+    return f"{tp}->{','.join(map(str, assignment.target_replicas))}"
+
+
+# What is asked
+
+
+def build_reassignment(
+    context: ControllerContext, tp: TopicPartition, target: Sequence[int] | None
+) -> ReplicaAssignment | None:
+    """The assignment that moves a partition to ``target``.
+
+    ``target`` None goes back to the original replicas; None if no reassignment is under way then.
+    """
+    current = context.partition_full_replica_assignment(tp)
+    if target is None:
+        if not current.is_being_reassigned:
+            return None
+        target = current.origin_replicas
+    return current.reassign_to(target)
+
+
+def validate_replicas(
+    context: ControllerContext, tp: TopicPartition, replicas: Sequence[int]
+) -> ApiError | None:
+    """Why a partition cannot be moved to ``replicas`` at all; None if it can, in Kafka's words."""
+    listed = f"ArrayBuffer({', '.join(map(str, replicas))})"
+    if not replicas:
+        return _invalid("Empty replica list specified in partition reassignment.")
+    if len(set(replicas)) != len(replicas):
+        return _invalid(f"Duplicate replica ids in partition reassignment replica list: {listed}")
+    if min(replicas) < 0:
+        return _invalid(f"Invalid broker id in replica list: {listed}")
+    adding = context.partition_full_replica_assignment(tp).reassign_to(replicas).adding_replicas
+    live = context.live_broker_ids
+    if not live.issuperset(adding):
+        added = f"ArrayBuffer({', '.join(map(str, adding))})"
+        kind = "Set" if 0 < len(live) <= 4 else "HashSet"
+        return _invalid(
+            f"Replica assignment has brokers that are not alive. Replica list: {added}, "
+            f"live broker list: {kind}({', '.join(map(str, sorted(live)))})"
+        )
+    return None
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(Errors.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def unneeded_replicas(current: ReplicaAssignment, new: ReplicaAssignment) -> tuple[int, ...]:
+    """Replicas that a cancel or an override drops at once."""
+    return tuple(r for r in current.replicas if r not in new.replicas)
+
+
+def moves_leader_first(context: ControllerContext, new: ReplicaAssignment) -> bool:
+    """True if the leader is to be moved before the replica it is on is dropped.
+
+    Kafka 2.8.2 does not, when a reassignment is cancelled (KAFKA-14424) or replaced (KAFKA-14808).
+    """
+    quirks = context.quirks
+    return not (quirks.kafka_14808 if new.is_being_reassigned else quirks.kafka_14424)
+
+
+def refuse_reassignment(
+    context: ControllerContext, tp: TopicPartition, new: ReplicaAssignment
+) -> ApiError | None:
+    """Why a cancel or an override would leave the partition without a leader; None if not."""
+    leadership = context.leaderships.get(tp)
+    if leadership is None or not moves_leader_first(context, new):
+        return None
+    state = leadership.leader_and_isr
+    unneeded = unneeded_replicas(context.partition_full_replica_assignment(tp), new)
+    remaining = tuple(r for r in state.isr if r not in unneeded)
+    drops_isr = not remaining and len(remaining) < len(state.isr)
+    needs_leader = state.leader in unneeded and not context.online_replicas(tp, remaining)
+    if not drops_isr and not needs_leader:
+        return None
+    listed = ", ".join(map(str, new.replicas))
+    return _invalid(
+        f"No replica of [{listed}] is alive and in sync with the leader {state.leader} of {tp}, "
+        "which would be removed."
+    )
+
+
+def is_reassignment_complete(
+    context: ControllerContext, tp: TopicPartition, assignment: ReplicaAssignment
+) -> bool:
+    """True if every target replica is in sync, or nothing is added or removed."""
+    if not assignment.is_being_reassigned:
+        return True
+    leadership = context.leaderships.get(tp)
+    if leadership is None:
+        return False
+    isr = leadership.leader_and_isr.isr
+    return all(replica in isr for replica in assignment.target_replicas)
+
+
+# Phases U1 and B6
+
+
+def topics_to_store(
+    context: ControllerContext, assignments: Mapping[TopicPartition, ReplicaAssignment]
+) -> list[TopicIdReplicaAssignment]:
+    """The topic znodes with these assignments, and as the context has them otherwise."""
+    by_topic: dict[str, Assignments] = {}
+    for tp, assignment in assignments.items():
+        if tp.topic not in by_topic:
+            by_topic[tp.topic] = context.partition_full_replica_assignment_for_topic(tp.topic)
+        by_topic[tp.topic][tp] = assignment
+    return [
+        TopicIdReplicaAssignment(topic, context.topic_ids.get(topic), stored)
+        for topic, stored in by_topic.items()
+    ]
+
+
+# Phases A1 and B3: the leader epoch
+
+
+class EpochBump(msgspec.Struct, frozen=True):
+    """A leader epoch was raised: leadership now and before, and the assignment it was sent with."""
+
+    topic_partition: TopicPartition
+    leadership: LeaderIsrAndControllerEpoch
+    previous_leadership: LeaderIsrAndControllerEpoch
+    assignment: ReplicaAssignment
+
+
+def plan_epoch_bumps(
+    context: ControllerContext, partitions: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[TopicPartition, StateChangeFailed]]:
+    """State znodes to set so that only the leader epoch rises, and partitions that have none."""
+    updates: dict[TopicPartition, LeaderAndIsr] = {}
+    failures: dict[TopicPartition, StateChangeFailed] = {}
+    for tp in partitions:
+        leadership = context.leaderships.get(tp)
+        if leadership is None:
+            failures[tp] = no_leader_and_isr(tp)
+        else:
+            state = leadership.leader_and_isr
+            updates[tp] = state.with_leader_and_isr(state.leader, state.isr)
+    return updates, failures
+
+
+def no_leader_and_isr(tp: TopicPartition) -> StateChangeFailed:
+    """Why the epoch of a partition without a state znode cannot rise, in Kafka's words."""
+    return StateChangeFailed(
+        f"Cannot update leader epoch for partition {tp} as leaderAndIsr path is empty. This could "
+        "mean we somehow tried to reassign a partition that doesn't exist"
+    )
+
+
+def apply_epoch_bumps(
+    context: ControllerContext,
+    stored: Mapping[TopicPartition, LeaderAndIsr],
+    assignments: Mapping[TopicPartition, ReplicaAssignment],
+    batch: ControllerBrokerRequestBatch,
+) -> list[EpochBump]:
+    """Remember the states as stored and tell every replica of ``assignments`` of them.
+
+    Only the replicas that are added are told that they are new: an original one whose log
+    directory failed must not be made afresh in another.
+    """
+    bumps = []
+    for tp, state in stored.items():
+        assignment, previous = assignments[tp], context.leaderships[tp]
+        leadership = LeaderIsrAndControllerEpoch(state, context.epoch)
+        context.put_partition_leadership_info(tp, leadership)
+        for replicas, is_new in (
+            (assignment.origin_replicas, False),
+            (assignment.adding_replicas, True),
+        ):
+            batch.add_leader_and_isr_request_for_brokers(
+                replicas, tp, leadership, assignment, is_new
+            )
+        bumps.append(EpochBump(tp, leadership, previous, assignment))
+    return bumps
+
+
+class LeaderMoves(msgspec.Struct, frozen=True):
+    """What phase B3 does: who needs another leader and who only another epoch, with the reason."""
+
+    elect: dict[TopicPartition, str]
+    bump: dict[TopicPartition, str]
+
+
+def plan_leader_moves(
+    context: ControllerContext, targets: Mapping[TopicPartition, ReplicaAssignment]
+) -> LeaderMoves:
+    """Elect where the leader is not among the target replicas or is not online."""
+    moves = LeaderMoves({}, {})
+    for tp, assignment in targets.items():
+        leadership = context.leaderships.get(tp)
+        if leadership is None:
+            continue
+        leader = leadership.leader_and_isr.leader
+        subject = f"Leader {leader} for partition {tp} being reassigned,"
+        listed = f"in the new list of replicas {','.join(map(str, assignment.replicas))}"
+        if leader not in assignment.replicas:
+            moves.elect[tp] = f"{subject} is not {listed}. Re-electing leader"
+        elif context.is_replica_online(leader, tp):
+            moves.bump[tp] = f"{subject} is already {listed} and is alive"
+        else:
+            moves.elect[tp] = f"{subject} is already {listed} but is dead"
+    return moves
+
+
+# Replicas
+
+
+def replicas_by_broker(replicas: Mapping[TopicPartition, Iterable[int]]) -> ReplicasByBroker:
+    """Replicas of many partitions as a state machine takes them, brokers ascending."""
+    found: ReplicasByBroker = {}
+    for tp, broker_ids in replicas.items():
+        for broker_id in broker_ids:
+            found.setdefault(broker_id, []).append(tp)
+    return dict(sorted(found.items()))
+
+
+def adding_rounds(
+    assignments: Mapping[TopicPartition, ReplicaAssignment],
+) -> list[ReplicasByBroker]:
+    """Phase A2 starts the added replicas of a partition one after the other: the n-th round has
+    the n-th of every partition."""
+    longest = max((len(a.adding_replicas) for a in assignments.values()), default=0)
+    return [
+        replicas_by_broker({tp: a.adding_replicas[n : n + 1] for tp, a in assignments.items()})
+        for n in range(longest)
+    ]
+
+
+def stray_replicas(context: ControllerContext) -> Replicas:
+    """Replicas that are in sync and not assigned, by partition.
+
+    A controller that crashed between U1 and U3 leaves them behind. They stay where without them
+    nobody could lead.
+    """
+    strays: Replicas = {}
+    for tp, leadership in context.leaderships.items():
+        state = leadership.leader_and_isr
+        replicas = context.partition_replica_assignment(tp)
+        found = tuple(r for r in state.isr if r not in replicas)
+        if not found or tp.topic in context.topics_to_be_deleted:
+            continue
+        remaining = tuple(r for r in state.isr if r in replicas)
+        if remaining and (state.leader in replicas or context.online_replicas(tp, remaining)):
+            strays[tp] = found
+    return strays
