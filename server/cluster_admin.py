@@ -269,9 +269,10 @@ class RunningClusterAdmin:
         found: dict[TopicPartition, Reassignment] = {}
         for tp in tuple(context.partitions_being_reassigned):
             assignment = context.partition_full_replica_assignment(tp)
-            found[tp] = Reassignment(
-                assignment.replicas, assignment.adding_replicas, assignment.removing_replicas
-            )
+            if assignment.is_being_reassigned:
+                found[tp] = Reassignment(
+                    assignment.replicas, assignment.adding_replicas, assignment.removing_replicas
+                )
         return found
 
 

@@ -44,6 +44,7 @@ def _anything(word: str) -> bool:
 BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "controller.socket.timeout.ms": ("a whole number of at least 1", _whole_number(1)),
     "default.replication.factor": ("a whole number of at least 1", _whole_number(1)),
+    "delete.topic.enable": ("true or false", _boolean),
     "log.dir": ("a path", _anything),
     "log.dirs": ("paths with commas between them", _anything),
     "min.insync.replicas": ("a whole number of at least 1", _whole_number(1)),

@@ -29,7 +29,7 @@ def config(chroot: str, **changes: object) -> ServerConfig:
     values: dict[str, object] = {
         "brokers": 2,
         "zookeeper": chroot,
-        "session_timeout_ms": 1000,
+        "session_timeout_ms": 2000,
         **changes,
     }
     return ServerConfig(**values)  # type: ignore[arg-type]
