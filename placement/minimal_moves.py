@@ -152,7 +152,8 @@ def _check_replication_factor(
 def _keep(job: _Job, now: Counter[int], weights: Mapping[int, float]) -> None:
     """Choose the most replicas that can stay, the leader first, those of light brokers next.
 
-    `now` counts the replicas of every broker; those that go are taken off. Two on one rack may both stay as long as the racks that are still to be covered leave room.
+    `now` counts the replicas of every broker; those that go are taken off. Two on one rack may
+    both stay as long as the racks that are still to be covered leave room.
     """
     place, legal, wanted = job.place, job.legal, job.replication_factor
 
@@ -177,7 +178,10 @@ def _keep(job: _Job, now: Counter[int], weights: Mapping[int, float]) -> None:
 def _place_added(
     jobs: Sequence[_Job], cluster: ClusterPlacement, weights: dict[int, float]
 ) -> None:
-    """Put new replicas where the racks, then the loads, then the topic's own loads are least."""
+    """Put new replicas where the racks, then the topic's loads, then all loads are least.
+
+    The loads of the brokers count most: what the topic's share costs them is evened out after.
+    """
     planned = {job.partition: job for job in jobs}
     load = dict.fromkeys(weights, 0)
     of_topic: Counter[tuple[str, int]] = Counter()
@@ -196,7 +200,7 @@ def _place_added(
             (broker for broker in job.legal.ids if broker not in present),
             key=lambda broker: (
                 job.replicas_of_rack(broker),
-                (2*of_topic[topic, broker]+1) / weights[broker],
+                (2 * of_topic[topic, broker] + 1) / weights[broker],
                 spread.cost_of_one_more(broker),
                 broker,
             ),

@@ -51,10 +51,25 @@ class Spread:
             self.load[source] -= 1
             self.load[target] += 1
 
-        while self._shift_once(brokers, may_move, shift):
-            pass
+        stuck: list[set[int]] = []
+        while True:
+            touched = self._shift_once(brokers, stuck, may_move, shift)
+            if touched is None and stuck:
+                # A shift elsewhere may have freed an item of these: look at all of them again.
+                stuck.clear()
+                touched = self._shift_once(brokers, stuck, may_move, shift)
+            if touched is None:
+                return
+            stuck = [seen for seen in stuck if touched.isdisjoint(seen)]
 
-    def _shift_once(self, brokers: Sequence[int], may_move: MayMove, shift: Move) -> bool:
+    def _shift_once(
+        self, brokers: Sequence[int], stuck: list[set[int]], may_move: MayMove, shift: Move
+    ) -> set[int] | None:
+        """Shift along one chain and give its brokers; None if none helps.
+
+        `stuck` are sets of brokers that only push to each other, without gain; it grows. Since
+        the costliest broker is tried first, what it can reach has nothing to gain either.
+        """
         least = min(map(self.cost_of_one_more, brokers), default=0.0)
         starts = sorted(
             (broker for broker in brokers if self._items[broker]),
@@ -62,20 +77,33 @@ class Spread:
         )
         for start in starts:
             if self.gain_of_one_less(start) <= least:
-                return False
-            reached = self._reach(start, brokers, may_move)
-            for end in sorted(reached, key=lambda broker: (self.cost_of_one_more(broker), broker)):
-                if self.cost_of_one_more(end) >= self.gain_of_one_less(start):
-                    break
-                if _take(_path(reached, start, end), may_move, shift):
-                    return True
-        return False
+                return None
+            if any(start in seen for seen in stuck):
+                continue
+            reached, end = self._reach(start, brokers, may_move)
+            if end is not None:
+                path = _path(reached, start, end)
+                if _take(path, may_move, shift):
+                    return {broker for _, source, target in path for broker in (source, target)}
+            else:
+                stuck.append({start, *reached})
+        return None
 
     def _reach(
         self, start: int, brokers: Iterable[int], may_move: MayMove
-    ) -> dict[int, tuple[int, int]]:
-        """{broker: (the broker before it, the item that goes)} for all that `start` can push to."""
-        unreached = dict.fromkeys(broker for broker in brokers if broker != start)
+    ) -> tuple[dict[int, tuple[int, int]], int | None]:
+        """Follow chains from `start` to the first broker where an item of it costs less.
+
+        Gives {broker: (the broker before it, the item that goes)} and that broker, or None
+        when nothing that `start` can push to costs less.
+        """
+        gain = self.gain_of_one_less(start)
+        unreached = dict.fromkeys(
+            sorted(
+                (broker for broker in brokers if broker != start),
+                key=lambda broker: (self.cost_of_one_more(broker), broker),
+            )
+        )
         reached: dict[int, tuple[int, int]] = {}
         queue = deque([start])
         while queue and unreached:
@@ -85,9 +113,11 @@ class Spread:
                     del unreached[target]
                     reached[target] = (source, item)
                     queue.append(target)
+                    if self.cost_of_one_more(target) < gain:
+                        return reached, target
                 if not unreached:
                     break
-        return reached
+        return reached, None
 
 
 def _path(reached: dict[int, tuple[int, int]], start: int, end: int) -> list[_Step]:
