@@ -70,44 +70,60 @@ def run_reassign_command(
         return CommandResult("", line, 1, _report(None, output, error, _USAGE))
     own = own or OwnOptions()
     _check_own(command, own)
-    with _open(command, services, output, own) as act:
+    _warn(command, output)
+    try:
+        address = command.options.text("bootstrap-server") or command.text("zookeeper")
+    except UncaughtException as error:
+        return _failed(command, output, error)
+    with _open(address, command, services, output, own) as act:
         try:
             act()
         except (EnvironmentProblem, NotKlamm):
             raise
         except KlammError as error:
-            if isinstance(error, TerseFailure):
-                output.println(error.message)
-            else:
-                output.println(f"Error: {error.message}")
-                output.println(f"{java_class(error)}: {error.message}\n")
-            report = _report(command.action, output, error, error.exit_code)
-            return CommandResult(output.text, "", 1, report, error.hint)
+            return _failed(command, output, error)
     report = _report(command.action, output, None, _own_exit_code(output))
     return CommandResult(output.text, "", 0, report)
 
 
-@contextmanager
-def _open(
-    command: ReassignOptions, services: ReassignServices, output: ToolOutput, own: OwnOptions
-) -> Iterator[Callable[[], None]]:
-    """Connect to what the command names, and give what is to be done there."""
-    server = command.options.text("bootstrap-server")
-    if server is None:
+def _failed(command: ReassignOptions, output: ToolOutput, error: KlammError) -> CommandResult:
+    if isinstance(error, TerseFailure):
+        output.println(error.message)
+    else:
+        output.println(f"Error: {error.message}")
+        output.println(f"{java_class(error)}: {error.message}\n")
+    report = _report(command.action, output, error, error.exit_code)
+    return CommandResult(output.text, "", 1, report, error.hint)
+
+
+def _warn(command: ReassignOptions, output: ToolOutput) -> None:
+    if not command.options.has("bootstrap-server"):
         output.println(
             "Warning: --zookeeper is deprecated, and will be removed in a future version of Kafka."
         )
-        with services.open_store(command.text("zookeeper")) as store:
-            client = KafkaZkClient(store)
-            tool = ZooKeeperReassignment(client, output, own)
-            yield lambda: _change_znodes(command, tool, client, services)
-        return
-    if command.options.has("zookeeper"):
+    elif command.options.has("zookeeper"):
         output.println(
             "Warning: ignoring deprecated --zookeeper option because --bootstrap-server was "
             "specified.  The --zookeeper option will be removed in a future version of Kafka."
         )
-    with services.open_cluster(server) as admin:
+
+
+@contextmanager
+def _open(
+    address: str,
+    command: ReassignOptions,
+    services: ReassignServices,
+    output: ToolOutput,
+    own: OwnOptions,
+) -> Iterator[Callable[[], None]]:
+    """Connect to what the command names, and give what is to be done there."""
+    if not command.options.has("bootstrap-server"):
+        with services.open_store(address) as store:
+            client = KafkaZkClient(store)
+            tool = ZooKeeperReassignment(client, output, own)
+            yield lambda: _change_znodes(command, tool, client, services)
+        return
+    with services.open_cluster(address) as admin:
         moves = LogDirMoves(admin, output, services.now_ms, services.sleep_ms)
         cluster = ClusterReassignment(admin, output, own, moves)
         yield lambda: _ask_cluster(command, cluster, services.source)

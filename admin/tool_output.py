@@ -57,3 +57,12 @@ def check_properties_file(name: str | None) -> None:
     """
     if name is not None and not Path(name).is_file():
         raise UncaughtException("java.nio.file.NoSuchFileException", name)
+
+
+def uncaught_text(error: KlammError) -> str:
+    """What the JVM prints of an exception that a tool lets through, without the stack frames."""
+    lines = f'Exception in thread "main" {java_class(error)}: {error.message}\n'
+    cause = error.__cause__
+    if isinstance(error, AdminError) and isinstance(cause, KlammError):
+        lines += f"Caused by: {java_class(cause)}: {cause.message}\n"
+    return lines

@@ -20,6 +20,7 @@ from cli import (
     journal,
     placement,
     pools,
+    preferred_replica_election,
     reassign_partitions,
     status,
     topics,
@@ -51,6 +52,9 @@ app.add_typer(pools.app, name="pools")
 app.command("topics", cls=topics.RawCommand)(topics.topics)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("reassign-partitions", cls=topics.RawCommand)(reassign_partitions.reassign_partitions)
+app.command("preferred-replica-election", cls=topics.RawCommand)(
+    preferred_replica_election.preferred_replica_election
+)
 app.command("up", epilog=up.EXAMPLES)(up.up)
 app.command("status", epilog=status.EXAMPLES)(status.status)
 app.add_typer(broker.app, name="broker")

@@ -76,6 +76,7 @@ SCRIPTS = {
         ),
         "--execute --reassignment-json-file absent",
         "--execute --reassignment-json-file one --throttle x",
+        "--execute --reassignment-json-file one --zookeeper w:1",
         "--generate --topics-to-move-json-file topics --broker-list 0,0",
         "--generate --topics-to-move-json-file topics --broker-list 0,x",
         "--generate --topics-to-move-json-file topics --broker-list 0",

@@ -1,0 +1,162 @@
+"""The whole of kafka-leader-election: arguments in, output and exit code out.
+
+It opens no connection by itself: a way to do so is handed in. Mirrors LeaderElectionCommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from admin.elections import (
+    ElectionAdmin,
+    ElectionTexts,
+    ElectionType,
+    elect_leaders,
+    parse_election_data,
+    show_elected,
+)
+from admin.jopt import (
+    VERSION_TEXT,
+    OptionParser,
+    Options,
+    UncaughtException,
+    UsageExit,
+    VersionExit,
+)
+from admin.tool_output import ToolOutput, check_properties_file, read_file, uncaught_text
+from admin.topic_command import CommandResult, describe_error
+from cluster.errors import AdminCommandFailed, AdminError, KlammError, UsageError
+from cluster.types import TopicPartition
+
+PARSER: Final = OptionParser(
+    "kafka-leader-election",
+    with_value=(
+        "bootstrap-server",
+        "admin.config",
+        "path-to-json-file",
+        "topic",
+        "partition",
+        "election-type",
+    ),
+    flags=("all-topic-partitions",),
+)
+TIMEOUT_MS: Final = 30_000
+_REQUIRED: Final = ("election-type", "bootstrap-server")
+_ONE_OF: Final = ("topic", "all-topic-partitions", "path-to-json-file")
+_ABOUT: Final = (
+    "This tool attempts to elect a new leader for a set of topic partitions. The type of elections "
+    "supported are preferred replicas and unclean replicas."
+)
+
+OpenCluster = Callable[[str], AbstractContextManager[ElectionAdmin]]
+
+
+def run_election_command(args: Sequence[str], open_cluster: OpenCluster) -> CommandResult:
+    """Run kafka-leader-election with ``args``.
+
+    Raises what opening the connection raises; every other error becomes the tool's own text.
+    """
+    output = ToolOutput()
+    try:
+        options = PARSER.parse(args)
+        if not args or options.has("help"):
+            raise UsageExit(_ABOUT)
+        if options.has("version"):
+            raise VersionExit("")
+        _check(options)
+        election_type = _election_type(options)
+        partitions = _partitions(options)
+        check_properties_file(options.text("admin.config"))
+        server = options.text("bootstrap-server") or ""
+    except VersionExit:
+        return CommandResult(f"{VERSION_TEXT}\n", "", 0, {"version": VERSION_TEXT, "exit_code": 0})
+    except UsageExit as error:
+        report = election_report(output, error, UsageError.exit_code)
+        return CommandResult("", f"{error.message}\n{PARSER.usage}", 1, report)
+    except (AdminError, UncaughtException) as error:
+        report = election_report(output, error, UsageError.exit_code)
+        return CommandResult("", uncaught_text(error), 1, report)
+    with open_cluster(server) as admin:
+        try:
+            hint = _elect(admin, election_type, partitions, output)
+        except AdminError as error:
+            report = election_report(output, error, error.exit_code)
+            return CommandResult(output.text, uncaught_text(error), 1, report)
+    return CommandResult(output.text, "", 0, election_report(output, None, 0), hint)
+
+
+def election_report(output: ToolOutput, error: KlammError | None, exit_code: int) -> dict[str, Any]:
+    """What an election tool found, for machines."""
+    return {
+        **output.report,
+        "error": None if error is None else describe_error(error),
+        "exit_code": exit_code,
+    }
+
+
+def _elect(
+    admin: ElectionAdmin,
+    election_type: ElectionType,
+    partitions: list[TopicPartition] | None,
+    output: ToolOutput,
+) -> str | None:
+    kind = election_type.value
+    texts = ElectionTexts(
+        succeeded=f"Successfully completed leader election ({kind}) for partitions",
+        noop="Valid replica already elected for partitions",
+        failed=f"Error completing leader election ({kind}) for partition",
+        exception="replica(s) could not be elected",
+    )
+    try:
+        results = elect_leaders(admin, election_type, partitions, TIMEOUT_MS)
+    except AdminCommandFailed as error:
+        output.println(error.message)
+        raise
+    except AdminError:
+        output.println("Error while making request")
+        raise
+    return show_elected(results, texts, output)
+
+
+def _check(options: Options) -> None:
+    missing = [name for name in _REQUIRED if not options.has(name)]
+    if missing:
+        raise AdminCommandFailed(f"Missing required option(s): {', '.join(missing)}")
+    if sum(map(options.has, _ONE_OF)) != 1:
+        raise AdminCommandFailed(
+            f"One and only one of the following options is required: {', '.join(_ONE_OF)}"
+        )
+    if options.has("topic") and not options.has("partition"):
+        raise AdminCommandFailed("Missing required option(s): partition")
+    if options.has("partition") and not options.has("topic"):
+        raise AdminCommandFailed("Option partition is only allowed if topic is used")
+
+
+def _election_type(options: Options) -> ElectionType:
+    word = options.text("election-type") or ""
+    try:
+        return ElectionType(word.upper())
+    except ValueError:
+        raise _unreadable(f"Cannot parse argument '{word}' of option election-type") from None
+
+
+def _partitions(options: Options) -> list[TopicPartition] | None:
+    file = options.text("path-to-json-file")
+    if file is not None:
+        what = "Replica election data"
+        return parse_election_data(read_file(file), what, f'{what} is missing "partitions" field')
+    topic = options.text("topic")
+    if topic is None:
+        return None
+    try:
+        partition = options.integer("partition")
+    except UsageError as error:
+        raise _unreadable(error.message) from None
+    assert partition is not None
+    return [TopicPartition(topic, partition)]
+
+
+def _unreadable(message: str) -> UncaughtException:
+    return UncaughtException("joptsimple.OptionArgumentConversionException", message)

@@ -1,0 +1,234 @@
+"""The whole of kafka-preferred-replica-election: arguments in, output and exit code out.
+
+With ``--zookeeper`` it writes /admin/preferred_replica_election; the election is the controller's
+business. Mirrors PreferredReplicaLeaderElectionCommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
+
+import msgspec
+
+from admin.election_command import OpenCluster, election_report
+from admin.elections import (
+    ElectionAdmin,
+    ElectionTexts,
+    ElectionType,
+    elect_leaders,
+    parse_election_data,
+    show_elected,
+)
+from admin.jopt import (
+    VERSION_TEXT,
+    OptionParser,
+    Options,
+    UncaughtException,
+    UsageExit,
+    VersionExit,
+)
+from admin.scala_sets import hash_set_order, immutable_order, topic_partition_hash
+from admin.tool_output import ToolOutput, check_properties_file, read_file, uncaught_text
+from admin.topic_command import CommandResult
+from cluster.errors import (
+    AdminCommandFailed,
+    AdminError,
+    AdminOperationError,
+    EnvironmentProblem,
+    KlammError,
+    NotKlamm,
+    UsageError,
+)
+from cluster.types import TopicPartition
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import GetChildren, Store
+from zk.znodes import TopicPartitionsZNode
+
+PARSER: Final = OptionParser(
+    "kafka-preferred-replica-election",
+    with_value=("path-to-json-file", "zookeeper", "bootstrap-server", "admin.config"),
+    flags=(),
+)
+TIMEOUT_MS: Final = 60_000
+_SMALL_SET: Final = 4
+_DEPRECATED: Final = (
+    "This tool is deprecated. Please use kafka-leader-election tool. Tracking issue: KAFKA-8405"
+)
+_ZOOKEEPER_WARNING: Final = (
+    "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.",
+    "Use --bootstrap-server instead to specify a broker to connect to.",
+)
+_ABOUT: Final = (
+    "This tool helps to causes leadership for each partition to be transferred back to the "
+    "'preferred replica', it can be used to balance leadership among the servers."
+)
+_TEXTS: Final = ElectionTexts(
+    succeeded="Successfully completed preferred leader election for partitions",
+    noop="Preferred replica already elected for partitions",
+    failed="Error completing preferred leader election for partition",
+    exception="preferred replica(s) could not be elected",
+)
+
+
+class ElectionServices(msgspec.Struct, frozen=True):
+    """What the command needs of the world: connections, and a word before it writes."""
+
+    open_store: Callable[[str], AbstractContextManager[Store]]
+    open_cluster: OpenCluster
+    before_write: Callable[[KafkaZkClient], None]
+
+
+def run_preferred_election_command(
+    args: Sequence[str], services: ElectionServices
+) -> CommandResult:
+    """Run kafka-preferred-replica-election with ``args``.
+
+    Raises what opening the connection raises, and NotKlamm if a write is refused; every other
+    error becomes the tool's own text.
+    """
+    output = ToolOutput()
+    output.println(_DEPRECATED)
+    try:
+        options = PARSER.parse(args)
+        _check(args, options)
+        file = options.text("path-to-json-file")
+        partitions = None if file is None else _read(file)
+        check_properties_file(options.text("admin.config"))
+    except VersionExit:
+        report = {"version": VERSION_TEXT, "exit_code": 0}
+        return CommandResult(f"{output.text}{VERSION_TEXT}\n", "", 0, report)
+    except UsageExit as error:
+        report = election_report(output, error, UsageError.exit_code)
+        return CommandResult(output.text, f"{error.message}\n{PARSER.usage}", 1, report)
+    except (AdminError, UncaughtException) as error:
+        report = election_report(output, error, UsageError.exit_code)
+        return CommandResult(output.text, uncaught_text(error), 1, report)
+    if options.has("zookeeper"):
+        for line in _ZOOKEEPER_WARNING:
+            output.println(line)
+    try:
+        zookeeper, server = options.text("zookeeper"), options.text("bootstrap-server")
+    except UncaughtException as error:
+        report = election_report(output, error, UsageError.exit_code)
+        return CommandResult(output.text, uncaught_text(error), 1, report)
+    if zookeeper is not None:
+        return _with_zookeeper(zookeeper, partitions, services, output)
+    with services.open_cluster(server or "") as admin:
+        try:
+            hint = _ask_cluster(admin, partitions, output)
+        except AdminError as error:
+            report = election_report(output, error, error.exit_code)
+            return CommandResult(output.text, uncaught_text(error), 1, report)
+    return CommandResult(output.text, "", 0, election_report(output, None, 0), hint)
+
+
+def _check(args: Sequence[str], options: Options) -> None:
+    if options.has("admin.config") and not options.has("bootstrap-server"):
+        raise UncaughtException(
+            "joptsimple.UnavailableOptionException",
+            "Option(s) [admin.config] are unavailable given other options on the command line",
+        )
+    if not args or options.has("help"):
+        raise UsageExit(_ABOUT)
+    if options.has("version"):
+        raise VersionExit("")
+    if options.has("bootstrap-server") == options.has("zookeeper"):
+        raise UsageExit("Exactly one of '[bootstrap-server]' or '[zookeeper]' must be provided")
+
+
+def _read(file: str) -> list[TopicPartition]:
+    what = "Preferred replica election data"
+    return parse_election_data(read_file(file), what, f"{what} is empty")
+
+
+def _ask_cluster(
+    admin: ElectionAdmin, partitions: list[TopicPartition] | None, output: ToolOutput
+) -> str | None:
+    try:
+        results = elect_leaders(admin, ElectionType.PREFERRED, partitions, TIMEOUT_MS)
+    except AdminCommandFailed as error:
+        output.println(error.message)
+        raise
+    return show_elected(results, _TEXTS, output)
+
+
+def _with_zookeeper(
+    connect: str,
+    partitions: list[TopicPartition] | None,
+    services: ElectionServices,
+    output: ToolOutput,
+) -> CommandResult:
+    with services.open_store(connect) as store:
+        client = KafkaZkClient(store)
+        services.before_write(client)
+        try:
+            _write_znode(client, partitions, output)
+        except (EnvironmentProblem, NotKlamm):
+            raise
+        except KlammError as error:
+            failed = AdminCommandFailed("Admin command failed")
+            failed.__cause__ = error
+            report = election_report(output, error, error.exit_code)
+            return CommandResult(output.text, uncaught_text(failed), 1, report)
+    return CommandResult(output.text, "", 0, election_report(output, None, 0))
+
+
+def _write_znode(
+    client: KafkaZkClient, wanted: list[TopicPartition] | None, output: ToolOutput
+) -> None:
+    if wanted is None:
+        valid, invalid = _all_partitions(client), list[TopicPartition]()
+    else:
+        valid, invalid = _existing(client, wanted)
+    if not client.create_preferred_replica_election(valid):
+        running = ",".join(map(str, client.get_preferred_replica_election()))
+        raise AdminOperationError(
+            "Preferred replica leader election currently in progress for "
+            f"{running}. Aborting operation"
+        )
+    shown = "Set" if len(valid) + len(invalid) <= _SMALL_SET else "HashSet"
+    output.println(f"Created preferred replica election path with {','.join(map(str, valid))}")
+    output.println(
+        "Successfully started preferred replica election for partitions "
+        f"{shown}({', '.join(map(str, valid))})"
+    )
+    for tp in invalid:
+        output.println(
+            f"Skipping preferred replica leader election for partition {tp} since it doesn't exist."
+        )
+    output.report["started"] = [tp._asdict() for tp in sorted(valid)]
+    output.report["skipped"] = [tp._asdict() for tp in sorted(invalid)]
+
+
+def _existing(
+    client: KafkaZkClient, wanted: list[TopicPartition]
+) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    """Those that are there and those that are not, in Kafka's order."""
+    ordered = immutable_order(wanted, topic_partition_hash)
+    read = client.get_topic_assignments(list(dict.fromkeys(tp.topic for tp in ordered)))
+    if read.malformed:
+        raise read.malformed[0]
+    there = {tp for topic in read.values.values() for tp in topic.assignment}
+    valid = [tp for tp in ordered if tp in there]
+    invalid = [tp for tp in ordered if tp not in there]
+    if len(ordered) <= _SMALL_SET:
+        return valid, invalid
+    return _hashed(valid), _hashed(invalid)
+
+
+def _all_partitions(client: KafkaZkClient) -> list[TopicPartition]:
+    """Every partition that has a znode of its own, in Kafka's order."""
+    topics = client.get_all_topics_in_cluster()
+    results = client.read([GetChildren(TopicPartitionsZNode.path(topic)) for topic in topics])
+    found = [
+        TopicPartition(topic, int(name))
+        for topic, result in zip(topics, results, strict=True)
+        for name in result.children or ()
+    ]
+    return immutable_order(found, topic_partition_hash)
+
+
+def _hashed(partitions: list[TopicPartition]) -> list[TopicPartition]:
+    return hash_set_order(partitions, topic_partition_hash)

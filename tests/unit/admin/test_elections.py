@@ -1,0 +1,110 @@
+"""Both election tools: the recorded run, and what they say of a cluster's answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from admin.cluster_topics import Failure
+from admin.election_command import run_election_command
+from admin.elections import ElectionType
+from admin.preferred_election_command import ElectionServices, run_preferred_election_command
+from cluster.api_errors import Errors
+from cluster.errors import BrokerNotAvailable, RequestTimedOut
+from cluster.types import TopicPartition
+from tests.unit.admin.election_world import Answers
+from tests.unit.admin.reassign_world import World
+from tests.unit.admin.vectors import Case, cases, put
+
+RECORDED = [
+    step
+    for step in cases("reassign_command_steps.jsonl")
+    if step.values[0]["tool"] == "PreferredReplicaLeaderElectionCommand"
+]
+MIXED: dict[TopicPartition, Failure | None] = {
+    TopicPartition("a", 0): None,
+    TopicPartition("a", 1): None,
+    TopicPartition("b", 0): Failure(Errors.ELECTION_NOT_NEEDED),
+    TopicPartition("c", 0): Failure(Errors.PREFERRED_LEADER_NOT_AVAILABLE, "Failed to elect"),
+    TopicPartition("c", 1): Failure(Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+}
+ELECT = ("--bootstrap-server", "s:1", "--election-type", "preferred", "--all-topic-partitions")
+
+
+@pytest.mark.parametrize("case", RECORDED)
+def test_recorded_run(case: Case, tmp_path: Path) -> None:
+    world = World()
+    for path in sorted(case["before"]):
+        put(world.client, path, case["before"][path])
+    args = list(case["args"])
+    for name, content in case["files"].items():
+        (tmp_path / name).write_text(json.dumps(content))
+        args[args.index(f"{{file:{name}}}")] = str(tmp_path / name)
+    answers = Answers({})
+    services = ElectionServices(world.open_store, answers.open_cluster, world.before_write)
+    result = run_preferred_election_command(args, services)
+    assert result.stdout.rstrip("\n") == case["stdout"]
+    assert (result.stderr, result.exit_code) == (case["stderr"], case["rc"])
+    [(_, path, data)] = case["writes"]
+    written = world.client.get_data_and_stat(path)
+    assert written is not None
+    assert json.loads(written[0] or b"") == data
+    assert world.written == 1
+
+
+def test_every_kind_of_answer() -> None:
+    answers = Answers(MIXED)
+    result = run_election_command(ELECT, answers.open_cluster)
+    assert result.stdout == (
+        "Successfully completed leader election (PREFERRED) for partitions a-1, a-0\n"
+        "Valid replica already elected for partitions a-1, a-0\n"
+        "Error completing leader election (PREFERRED) for partition: c-1: "
+        "org.apache.kafka.common.errors.EligibleLeadersNotAvailableException: "
+        "Eligible topic partition leaders are not available.\n"
+        "Error completing leader election (PREFERRED) for partition: c-0: "
+        "org.apache.kafka.common.errors.PreferredLeaderNotAvailableException: Failed to elect\n"
+    )
+    assert result.stderr == (
+        'Exception in thread "main" kafka.common.AdminCommandFailedException: '
+        "2 replica(s) could not be elected\n"
+    )
+    assert (result.exit_code, result.report["exit_code"]) == (1, 1)
+    assert result.report["not_needed"] == [{"topic": "b", "partition": 0}]
+    assert answers.asked == [(ElectionType.PREFERRED, None)]
+
+
+def test_the_hint_names_what_kafkas_text_leaves_out() -> None:
+    answer = {TopicPartition("b", 0): MIXED[TopicPartition("b", 0)]}
+    result = run_election_command(
+        [*ELECT[:3], "Unclean", "--topic", "b", "--partition", "0"],
+        (answers := Answers(answer)).open_cluster,
+    )
+    assert result.stdout == "Valid replica already elected for partitions \n"
+    assert (result.exit_code, result.hint) == (0, "no election was needed for b-0")
+    assert answers.asked == [(ElectionType.UNCLEAN, [TopicPartition("b", 0)])]
+
+
+def test_preferred_tool_through_the_cluster() -> None:
+    world = World()
+    services = ElectionServices(world.open_store, Answers(MIXED).open_cluster, world.before_write)
+    result = run_preferred_election_command(["--bootstrap-server", "s:1"], services)
+    assert result.stdout.splitlines()[1:3] == [
+        "Successfully completed preferred leader election for partitions a-1, a-0",
+        "Preferred replica already elected for partitions a-1, a-0",
+    ]
+    assert result.stderr.endswith("2 preferred replica(s) could not be elected\n")
+
+
+def test_no_answer_in_time() -> None:
+    result = run_election_command(ELECT, Answers(RequestTimedOut("Late.")).open_cluster)
+    assert result.stdout == "Timeout waiting for election results\n"
+    assert result.stderr == (
+        'Exception in thread "main" kafka.common.AdminCommandFailedException: '
+        "Timeout waiting for election results\n"
+        "Caused by: org.apache.kafka.common.errors.TimeoutException: Late.\n"
+    )
+    refused = run_election_command(ELECT, Answers(BrokerNotAvailable("gone")).open_cluster)
+    assert refused.stdout == "Error while making request\n"
+    assert refused.exit_code == 1
