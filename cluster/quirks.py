@@ -55,7 +55,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     """A replica that was being added is told to go, by a cancel or an override, with the leader
     epoch that it has already: its broker refuses, and keeps it.
 
-    It is told once the cancel or the override has raised the leader epoch."""
+    The leader epoch is raised before anything else is done."""
     kafka_14140: bool = False
     """AlterIsr lets a dead or shutting-down replica back into the ISR.
 
@@ -94,6 +94,11 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     ones.
 
     The batch is cleared, and the event ends with the error."""
+    hazard_c8: bool = False
+    """A topic whose znode was deleted by hand leaves its states and reassignments in memory: one
+    made again under the same name is not served, and a request to delete it stays.
+
+    All of it is forgotten, and the request is taken away."""
     hazard_c9: bool = False
     """A controller that crashes between storing a cancel or an override and stopping the replicas
     it drops leaves them in the ISR, or leading, for ever.

@@ -221,7 +221,6 @@ def _stop_stray_replicas(controller: KafkaController) -> None:
             context.put_replica_states(broker_id, [tp], ReplicaState.ONLINE)
     if strays:
         controller.reassignments.stop_unneeded_replicas(strays)
-        controller.reassignments.delete_replicas(strays)
 
 
 def maybe_resume_reassignments(

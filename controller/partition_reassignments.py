@@ -8,8 +8,8 @@ onPartitionReassignment of kafka/controller/KafkaController.scala.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cluster.errors import StateChangeFailed
 from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -23,6 +23,7 @@ from statemachines.reassignment import (
     Assignments,
     Phase,
     Replicas,
+    add_requests,
     adding_rounds,
     apply_epoch_bumps,
     is_reassignment_complete,
@@ -40,7 +41,14 @@ if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
 
 Failures = dict[TopicPartition, StateChangeFailed]
-REASSIGN_ELECTION = ReassignElection()
+REASSIGN_ELECTION: Final = ReassignElection()
+
+
+class _Run(NamedTuple):
+    """What became of partitions in one go: which failed, whose leader epoch was raised."""
+
+    failures: Failures
+    bumped: set[TopicPartition]
 
 
 class PartitionReassignments:
@@ -83,60 +91,62 @@ class PartitionReassignments:
         A partition whose target replicas are all in sync is completed, any other is started (again,
         if it was before). Raises ControllerMoved and other StoreErrors, which end the event.
         """
-        failures: Failures = {}
+        run = _Run({}, set())
         topics = sorted({tp.topic for tp in reassignments})
         deletions = self._controller.topic_deletion_manager
         deletions.mark_topic_ineligible_for_deletion(topics, REASSIGNMENT)
-        stopped = self._update_current_reassignments(reassignments, failures)
+        self._update_current_reassignments(reassignments, run)
         context = self._controller.context
-        incomplete: Assignments = {}
-        complete: Assignments = {}
-        for tp, assignment in reassignments.items():
-            if tp in failures:
-                continue
-            if is_reassignment_complete(context, tp, assignment):
-                complete[tp] = assignment
-            else:
-                incomplete[tp] = assignment
+        going_on = {tp: a for tp, a in reassignments.items() if tp not in run.failures}
+        complete = {tp: a for tp, a in going_on.items() if is_reassignment_complete(context, tp, a)}
+        incomplete = {tp: a for tp, a in going_on.items() if tp not in complete}
         if incomplete:
-            self._start(incomplete, stopped, failures)
+            self._start(incomplete, run)
         if complete:
-            self._complete(complete, stopped, failures)
-        self.delete_replicas(stopped)
-        for tp in failures:
+            self._complete(complete, run)
+        for tp in run.failures:
             if not context.partition_full_replica_assignment(tp).is_being_reassigned:
                 context.partitions_being_reassigned.discard(tp)
         if complete:
             deletions.resume_deletion_for_topics(topics)
-        return failures
+        return run.failures
 
     # Phase U: the assignment
 
     def _update_current_reassignments(
-        self, reassignments: Mapping[TopicPartition, ReplicaAssignment], failures: Failures
-    ) -> Replicas:
-        """U1 to U3; gives the replicas that were stopped and are still to be deleted."""
+        self, reassignments: Mapping[TopicPartition, ReplicaAssignment], run: _Run
+    ) -> None:
+        """U1 to U3.
+
+        Where replicas are dropped the next leader epoch is stored first: then a broker that is told
+        to delete one sees by the epoch that this is news, and a next controller tells the leader of
+        the new replicas by that epoch. Kafka 2.8.2 does it last (KAFKA-13972).
+        """
         context = self._controller.context
         before = {tp: context.partition_full_replica_assignment(tp) for tp in reassignments}
         changed = {tp: new for tp, new in reassignments.items() if before[tp] != new}
-        self._store_assignments(Phase.U1, changed, failures)
-        changed = {tp: new for tp, new in changed.items() if tp not in failures}
-        for tp, new in changed.items():
-            context.update_partition_full_replica_assignment(tp, new)
-        self._report(Phase.U2, changed)
         unneeded = {
             tp: replicas
             for tp, new in changed.items()
             if (replicas := unneeded_replicas(before[tp], new))
         }
-        if unneeded:
-            self.stop_unneeded_replicas(unneeded)
-        context.partitions_being_reassigned.update(tp for tp in reassignments if tp not in failures)
-        return unneeded
+        if unneeded and not self._controller.quirks.kafka_13972:
+            led = {tp: changed[tp] for tp in unneeded if tp in context.leaderships}
+            self._update_leader_epochs(led, run)
+            changed = {tp: new for tp, new in changed.items() if tp not in run.failures}
+        self._store_assignments(Phase.U1, changed, run)
+        changed = {tp: new for tp, new in changed.items() if tp not in run.failures}
+        for tp, new in changed.items():
+            context.update_partition_full_replica_assignment(tp, new)
+        self._report(Phase.U2, changed)
+        dropped = {tp: replicas for tp, replicas in unneeded.items() if tp in changed}
+        if dropped:
+            self.stop_unneeded_replicas(dropped)
+        context.partitions_being_reassigned.update(
+            tp for tp in reassignments if tp not in run.failures
+        )
 
-    def _store_assignments(
-        self, phase: Phase, assignments: Assignments, failures: Failures
-    ) -> None:
+    def _store_assignments(self, phase: Phase, assignments: Assignments, run: _Run) -> None:
         """U1 and B6: write the topic znodes, one write a topic."""
         if not assignments:
             return
@@ -144,21 +154,17 @@ class PartitionReassignments:
         failed = set_topic_assignments(controller, topics_to_store(controller.context, assignments))
         for tp, assignment in assignments.items():
             if tp.topic in failed:
-                failures[tp] = StateChangeFailed(
+                run.failures[tp] = StateChangeFailed(
                     f"Failed to update assignment for {tp}: {failed[tp.topic].reason}"
                 )
             else:
                 controller.log.info(
                     f"Successfully updated assignment of partition {tp} to {assignment}"
                 )
-        self._report(phase, {tp: a for tp, a in assignments.items() if tp not in failures})
+        self._report(phase, {tp: a for tp, a in assignments.items() if tp not in run.failures})
 
     def stop_unneeded_replicas(self, unneeded: Replicas) -> None:
-        """U3: take replicas offline that nobody wants any more; their leaders are moved first.
-
-        Kafka 2.8.2 has them deleted at once, by requests with a leader epoch that their brokers
-        know already (KAFKA-13972).
-        """
+        """U3: have replicas deleted that nobody wants any more; their leaders are moved first."""
         controller = self._controller
         context = controller.context
         led = [
@@ -168,39 +174,73 @@ class PartitionReassignments:
             and leadership.leader_and_isr.leader in replicas
             and moves_leader_first(context, context.partition_full_replica_assignment(tp))
         ]
+        self._report(Phase.U3, {tp: context.assignments[tp] for tp in unneeded})
         controller.partition_state_machine.handle_state_changes(
             led, PartitionState.ONLINE, OFFLINE_ELECTION
         )
-        self._report(Phase.U3, {tp: context.assignments[tp] for tp in unneeded})
-        controller.replica_state_machine.handle_state_changes(
-            replicas_by_broker(unneeded), ReplicaState.OFFLINE
-        )
-        if controller.quirks.kafka_13972:
-            self.delete_replicas(unneeded)
+        self._stop_and_delete(unneeded)
 
     # Phase A: not all of the target replicas are in sync
 
-    def _start(self, assignments: Assignments, stopped: Replicas, failures: Failures) -> None:
+    def _start(self, assignments: Assignments, run: _Run) -> None:
         """A1 and A2."""
         self._report(Phase.A1, assignments)
-        self._update_leader_epochs_and_send_requests(assignments, failures)
-        started = {tp: a for tp, a in assignments.items() if tp not in failures}
-        self.delete_replicas(stopped, assignments)
+        self._update_leader_epochs_and_send_requests(assignments, run)
+        started = {tp: a for tp, a in assignments.items() if tp not in run.failures}
         self._report(Phase.A2, started)
         for replicas in adding_rounds(started):
             self._controller.replica_state_machine.handle_state_changes(replicas, ReplicaState.NEW)
 
     def _update_leader_epochs_and_send_requests(
-        self, assignments: Mapping[TopicPartition, ReplicaAssignment], failures: Failures
+        self, assignments: Mapping[TopicPartition, ReplicaAssignment], run: _Run
     ) -> None:
-        """Raise the leader epochs and tell all replicas of ``assignments`` of it."""
+        """Raise the leader epochs, unless that was done, and tell all replicas of it."""
         controller = self._controller
-        stored = self._update_leader_epochs(assignments, failures)
-        if not stored:
+        context = controller.context
+        self._update_leader_epochs(
+            {tp: a for tp, a in assignments.items() if tp not in run.bumped}, run
+        )
+        sent = {tp: a for tp, a in assignments.items() if tp in run.bumped}
+        if not sent:
             return
         controller.begin_batch()
-        bumps = apply_epoch_bumps(controller.context, stored, assignments, controller.batch)
+        add_requests(context, sent, controller.batch)
         controller.sender.send(controller.batch)
+        controller.log.state_change(
+            "INFO",
+            (
+                f"Sent LeaderAndIsr request {leadership} with new replica assignment "
+                f"{assignment} to leader {leadership.leader_and_isr.leader} for "
+                f"partition being reassigned {tp}"
+                for tp, assignment in sent.items()
+                for leadership in (context.leaderships[tp],)
+            ),
+        )
+
+    def _update_leader_epochs(
+        self, assignments: Mapping[TopicPartition, ReplicaAssignment], run: _Run
+    ) -> None:
+        """Store and remember states with the next leader epoch."""
+        controller = self._controller
+        context = controller.context
+        stored: dict[TopicPartition, LeaderAndIsr] = {}
+        remaining = list(assignments)
+        while remaining:
+            updates, failed = plan_epoch_bumps(context, remaining)
+            run.failures.update(failed)
+            written = controller.controller_zk.update_leader_and_isr(
+                updates, context.epoch, context.epoch_zk_version
+            )
+            for tp, result in written.finished.items():
+                if isinstance(result, StateChangeFailed):
+                    run.failures[tp] = result
+                else:
+                    stored[tp] = result
+            lost = controller.refresh_leaderships(written.retry)
+            run.failures.update((tp, no_leader_and_isr(tp)) for tp in lost)
+            remaining = [tp for tp in written.retry if tp not in run.failures]
+        run.bumped.update(stored)
+        bumps = apply_epoch_bumps(context, stored, assignments)
         controller.recorder.leader_epochs_bumped(bumps)
         for bump in bumps:
             state = bump.leadership.leader_and_isr
@@ -208,43 +248,10 @@ class PartitionReassignments:
                 f"Updated leader epoch for partition {bump.topic_partition} to "
                 f"{state.leader_epoch}, zkVersion={state.zk_version}"
             )
-        controller.log.state_change(
-            "INFO",
-            (
-                f"Sent LeaderAndIsr request {bump.leadership} with new replica assignment "
-                f"{bump.assignment} to leader {bump.leadership.leader_and_isr.leader} for "
-                f"partition being reassigned {bump.topic_partition}"
-                for bump in bumps
-            ),
-        )
-
-    def _update_leader_epochs(
-        self, partitions: Iterable[TopicPartition], failures: Failures
-    ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Write states with the next leader epoch; gives what was stored."""
-        controller = self._controller
-        context = controller.context
-        stored: dict[TopicPartition, LeaderAndIsr] = {}
-        remaining = list(partitions)
-        while remaining:
-            updates, failed = plan_epoch_bumps(context, remaining)
-            failures.update(failed)
-            written = controller.controller_zk.update_leader_and_isr(
-                updates, context.epoch, context.epoch_zk_version
-            )
-            for tp, result in written.finished.items():
-                if isinstance(result, StateChangeFailed):
-                    failures[tp] = result
-                else:
-                    stored[tp] = result
-            lost = controller.refresh_leaderships(written.retry)
-            failures.update((tp, no_leader_and_isr(tp)) for tp in lost)
-            remaining = [tp for tp in written.retry if tp not in failures]
-        return stored
 
     # Phase B: all of the target replicas are in sync
 
-    def _complete(self, assignments: Assignments, stopped: Replicas, failures: Failures) -> None:
+    def _complete(self, assignments: Assignments, run: _Run) -> None:
         """B1 to B8."""
         controller = self._controller
         context, replica_state_machine = controller.context, controller.replica_state_machine
@@ -257,25 +264,27 @@ class PartitionReassignments:
         for tp, assignment in completed.items():
             context.update_partition_full_replica_assignment(tp, assignment)
         self._report(Phase.B2, completed)
-        waiting = self._move_leaders_if_required(completed, failures)
-        self.delete_replicas(stopped, completed)
+        waiting = self._move_leaders_if_required(completed, run)
         for tp in waiting:
             # What is not to be stored yet is forgotten again: the reassignment is still pending.
             context.update_partition_full_replica_assignment(tp, assignments[tp])
             del completed[tp]
         if not completed:
             return
-        self._stop_removed_replicas({tp: assignments[tp].removing_replicas for tp in completed})
-        self._store_assignments(Phase.B6, completed, failures)
-        completed = {tp: a for tp, a in completed.items() if tp not in failures}
+        removed = {
+            tp: replicas for tp in completed if (replicas := assignments[tp].removing_replicas)
+        }
+        self._report(Phase.B4, {tp: completed[tp] for tp in removed})
+        self._stop_and_delete(removed)
+        self._report(Phase.B5, {tp: completed[tp] for tp in removed})
+        self._store_assignments(Phase.B6, completed, run)
+        completed = {tp: a for tp, a in completed.items() if tp not in run.failures}
         remove_completed_reassignments(controller, completed)
         self._report(Phase.B7, completed)
         controller.send_update_metadata_request(context.live_or_shutting_down_broker_ids, completed)
         self._report(Phase.B8, completed)
 
-    def _move_leaders_if_required(
-        self, completed: Assignments, failures: Failures
-    ) -> list[TopicPartition]:
+    def _move_leaders_if_required(self, completed: Assignments, run: _Run) -> list[TopicPartition]:
         """B3; gives the partitions that cannot go on: without a leader, or failed.
 
         Kafka 2.8.2 goes on without a leader (KAFKA-14424).
@@ -290,11 +299,11 @@ class PartitionReassignments:
         )
         if moves.bump:
             self._update_leader_epochs_and_send_requests(
-                {tp: completed[tp] for tp in moves.bump}, failures
+                {tp: completed[tp] for tp in moves.bump}, run
             )
         for tp in completed:
             if tp not in moves.elect and tp not in moves.bump:
-                failures[tp] = no_leader_and_isr(tp)
+                run.failures[tp] = no_leader_and_isr(tp)
         leaderless = [
             tp
             for tp in moves.elect
@@ -305,34 +314,21 @@ class PartitionReassignments:
                 f"Reassignment of partition {tp} waits: none of the replicas "
                 f"{','.join(map(str, completed[tp].replicas))} is alive and in sync"
             )
-        return [*leaderless, *(tp for tp in completed if tp in failures)]
-
-    def _stop_removed_replicas(self, removed: Replicas) -> None:
-        """B4 and B5."""
-        context = self._controller.context
-        assignments = {tp: context.assignments[tp] for tp, replicas in removed.items() if replicas}
-        self._report(Phase.B4, assignments)
-        self._controller.replica_state_machine.handle_state_changes(
-            replicas_by_broker(removed), ReplicaState.OFFLINE
-        )
-        self._report(Phase.B5, assignments)
-        self.delete_replicas(removed)
+        return [*leaderless, *(tp for tp in completed if tp in run.failures)]
 
     # Both
 
-    def delete_replicas(
-        self, replicas: Replicas, partitions: Iterable[TopicPartition] | None = None
-    ) -> None:
-        """Have offline replicas deleted, of some partitions or of all; they are taken out of
-        ``replicas``. As in Kafka the brokers' answers are not awaited."""
-        keys = list(replicas) if partitions is None else [tp for tp in partitions if tp in replicas]
-        deleted = replicas_by_broker({tp: replicas.pop(tp) for tp in keys})
+    def _stop_and_delete(self, replicas: Replicas) -> None:
+        """Take replicas out of the ISR one by one, then have them deleted; as in Kafka the brokers'
+        answers are not awaited."""
+        by_broker = replicas_by_broker(replicas)
         for target in (
+            ReplicaState.OFFLINE,
             ReplicaState.DELETION_STARTED,
             ReplicaState.DELETION_SUCCESSFUL,
             ReplicaState.NON_EXISTENT,
         ):
-            self._controller.replica_state_machine.handle_state_changes(deleted, target)
+            self._controller.replica_state_machine.handle_state_changes(by_broker, target)
 
     def _report(self, phase: Phase, assignments: Assignments) -> None:
         self._controller.recorder.reassignment_phase(phase, assignments)

@@ -22,6 +22,8 @@ from runtime.journal import MemoryJournal
 from runtime.node import BrokerActor, ClusterSpec, ControllerActor, Node, StartUp, build_node
 from runtime.transport import SimulatedTransport
 from zk.memory_store import Crashed, MemoryServer, MemoryStore
+from zk.store import Delete
+from zk.znodes import ControllerZNode
 
 Chooser = Callable[[int], int]
 
@@ -39,7 +41,8 @@ class SimulatedWorld:
 
     A step resumes one actor, or delivers messages, or lets time pass to whatever is due next.
     ``choose(n)`` picks one of n runnable actors; by default it draws from the seed. An actor in
-    which a hook of the server raises Crashed takes its whole node down.
+    which a hook of the server raises Crashed takes its whole node down, unless ``on_crash`` is
+    another method that takes the node's id, such as ``crash_controller``.
     """
 
     def __init__(self, spec: ClusterSpec, *, choose: Chooser | None = None) -> None:
@@ -53,6 +56,7 @@ class SimulatedWorld:
         self.nodes: dict[int, SimulatedNode] = {}
         self.choices: list[int] = []
         self.errors: list[str] = []
+        self.on_crash = self.kill
         self._choose = choose
         self._incarnations = 0
 
@@ -109,7 +113,7 @@ class SimulatedWorld:
         try:
             self.scheduler.resume(actor)
         except Crashed:
-            self.kill(actor.address.id)
+            self.on_crash(actor.address.id)
 
     def _pick(self, count: int) -> int:
         if self._choose is not None:
@@ -161,6 +165,24 @@ class SimulatedWorld:
         self._disconnect(broker_id)
         node.store.abandon()
         del self.nodes[broker_id]
+
+    def crash_controller(self, broker_id: int) -> None:
+        """Lose a controller in the middle of whatever it does, and /controller with it.
+
+        Its broker and their session live on; it is no candidate any more.
+        """
+        running = self._node(broker_id)
+        controller = running.node.controller
+        if controller is None:
+            raise UsageError(f"broker {broker_id} has no controller")
+        address = Address("controller", broker_id)
+        self.transport.unregister(address)
+        self.scheduler.remove(address)
+        running.store.remove_listener(controller.on_store_event)
+        running.node.controller = None
+        store = self.open_store()
+        store.write([[Delete(ControllerZNode.path)]])
+        store.close()
 
     def stop(self, broker_id: int) -> None:
         """End a node's session cleanly: its ephemerals go at once."""

@@ -220,18 +220,29 @@ def apply_epoch_bumps(
     context: ControllerContext,
     stored: Mapping[TopicPartition, LeaderAndIsr],
     assignments: Mapping[TopicPartition, ReplicaAssignment],
-    batch: ControllerBrokerRequestBatch,
 ) -> list[EpochBump]:
-    """Remember the states as stored and tell every replica of ``assignments`` of them.
+    """Remember the states as stored, for the sake of ``assignments``."""
+    bumps = []
+    for tp, state in stored.items():
+        previous = context.leaderships[tp]
+        leadership = LeaderIsrAndControllerEpoch(state, context.epoch)
+        context.put_partition_leadership_info(tp, leadership)
+        bumps.append(EpochBump(tp, leadership, previous, assignments[tp]))
+    return bumps
+
+
+def add_requests(
+    context: ControllerContext,
+    assignments: Mapping[TopicPartition, ReplicaAssignment],
+    batch: ControllerBrokerRequestBatch,
+) -> None:
+    """Tell every replica of ``assignments`` of its partition's leader and replicas.
 
     Only the replicas that are added are told that they are new: an original one whose log
     directory failed must not be made afresh in another.
     """
-    bumps = []
-    for tp, state in stored.items():
-        assignment, previous = assignments[tp], context.leaderships[tp]
-        leadership = LeaderIsrAndControllerEpoch(state, context.epoch)
-        context.put_partition_leadership_info(tp, leadership)
+    for tp, assignment in assignments.items():
+        leadership = context.leaderships[tp]
         for replicas, is_new in (
             (assignment.origin_replicas, False),
             (assignment.adding_replicas, True),
@@ -239,8 +250,6 @@ def apply_epoch_bumps(
             batch.add_leader_and_isr_request_for_brokers(
                 replicas, tp, leadership, assignment, is_new
             )
-        bumps.append(EpochBump(tp, leadership, previous, assignment))
-    return bumps
 
 
 class LeaderMoves(msgspec.Struct, frozen=True):

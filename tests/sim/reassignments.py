@@ -1,0 +1,162 @@
+"""What tests of reassignments do in a simulated cluster, and what they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from cluster.api_errors import Errors
+from cluster.journal import JournalRow, Kind
+from cluster.requests import (
+    Address,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ApiError,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    Message,
+    Request,
+    Response,
+)
+from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from runtime.node import ClusterSpec
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.worlds import controllers, create_topic
+from zk.kafka_zk_client import KafkaZkClient
+from zk.znodes import ReassignPartitionsZNode
+
+CLIENT = Address("client", 0)
+Targets = Mapping[TopicPartition, tuple[int, ...]]
+Wanted = Mapping[TopicPartition, tuple[int, ...] | None]
+
+
+class Stored(NamedTuple):
+    """What ZooKeeper holds of a partition."""
+
+    assignment: ReplicaAssignment
+    state: LeaderAndIsr
+    topic_version: int
+
+
+def brokers_up(count: int = 4, **spec: Any) -> SimulatedWorld:
+    """Brokers from 0, started one after the other; 0 is the controller."""
+    world = SimulatedWorld(ClusterSpec(broker_ids=tuple(range(count)), **spec))
+    for broker_id in world.spec.broker_ids:
+        world.start(broker_id)
+        world.run_for(1_000)
+    assert not world.errors
+    return world
+
+
+def with_topic(world: SimulatedWorld, *assignment: tuple[int, ...], topic: str = "t") -> None:
+    """A topic with these replicas, all of them in sync."""
+    create_topic(world, topic, dict(enumerate(assignment)))
+    world.run_for(3_000)
+
+
+def reassign(world: SimulatedWorld, targets: Targets) -> None:
+    """Create /admin/reassign_partitions, as a tool does."""
+    store = world.open_store()
+    assert KafkaZkClient(store).create_partition_reassignment(targets)
+    store.close()
+
+
+def reassignment_znode(world: SimulatedWorld) -> dict[TopicPartition, tuple[int, ...]] | None:
+    """What /admin/reassign_partitions holds; None if it is absent."""
+    store = world.open_store()
+    client = KafkaZkClient(store)
+    found = (
+        client.get_partition_reassignment()
+        if client.path_exists(ReassignPartitionsZNode.path)
+        else None
+    )
+    store.close()
+    return found
+
+
+def stored(world: SimulatedWorld, tp: TopicPartition) -> Stored:
+    """A partition's assignment, state and topic znode version."""
+    store = world.open_store()
+    client = KafkaZkClient(store)
+    assignment = client.get_topic_assignments([tp.topic]).values[tp.topic].assignment[tp]
+    state = client.get_partition_states([tp]).values[tp].leader_and_isr
+    found = client.get_data_and_stat(f"/brokers/topics/{tp.topic}")
+    store.close()
+    assert found is not None
+    return Stored(assignment, state, found[1].version)
+
+
+def hold(world: SimulatedWorld, *broker_ids: int) -> None:
+    """Keep these followers from catching up."""
+    for broker_id in broker_ids:
+        world.nodes[broker_id].node.broker.hold_catch_up()
+
+
+def release(world: SimulatedWorld, *broker_ids: int) -> None:
+    """Let these followers catch up."""
+    for broker_id in broker_ids:
+        world.nodes[broker_id].node.broker.release_catch_up()
+
+
+def hosts(world: SimulatedWorld, tp: TopicPartition) -> list[int]:
+    """The running brokers that have a replica of a partition."""
+    return [
+        broker_id
+        for broker_id, running in sorted(world.nodes.items())
+        if tp in running.node.broker.replica_manager.partitions
+    ]
+
+
+def phases(world: SimulatedWorld, tp: TopicPartition) -> list[str]:
+    """The phases of a partition's reassignments, in order."""
+    return [str(row.to) for row in rows(world, Kind.REASSIGNMENT_PHASE, tp)]
+
+
+def rows(world: SimulatedWorld, kind: Kind, tp: TopicPartition) -> list[JournalRow]:
+    """A partition's rows of one kind."""
+    return [
+        row
+        for row in world.journal.rows
+        if row.kind == kind and (row.topic, row.partition) == tuple(tp)
+    ]
+
+
+def active_id(world: SimulatedWorld) -> int | None:
+    """The active controller; None while there is none."""
+    active = [id_ for id_, c in controllers(world).items() if c.is_active]
+    return active[0] if active else None
+
+
+def ask(world: SimulatedWorld, request: Request, timeout_ms: float = 2_000) -> Response | None:
+    """The controller's answer; None if none came, or there is nobody to ask."""
+    answers: list[Message] = []
+    world.transport.register(CLIENT, answers.append)
+    asked = active_id(world)
+    if asked is None:
+        world.run_for(timeout_ms)
+        return None
+    world.transport.send(Message(CLIENT, Address("controller", asked), 1, request))
+    world.run_until(lambda: bool(answers), timeout_ms=timeout_ms)
+    return answers[0].body if answers else None
+
+
+def alter(world: SimulatedWorld, wanted: Wanted) -> Mapping[TopicPartition, ApiError]:
+    """AlterPartitionReassignments by a client that asks again when nobody answers, or another
+    than the controller."""
+    for _ in range(20):
+        answer = ask(world, AlterPartitionReassignmentsRequest(wanted))
+        if answer is None:
+            continue
+        assert isinstance(answer, AlterPartitionReassignmentsResponse)
+        if answer.error.error is not Errors.NOT_CONTROLLER:
+            assert answer.error.error is Errors.NONE
+            return answer.partitions
+    raise AssertionError("no controller has answered")
+
+
+def reassignments(world: SimulatedWorld) -> Mapping[TopicPartition, ReplicaAssignment]:
+    """ListPartitionReassignments."""
+    answer = ask(world, ListPartitionReassignmentsRequest())
+    assert isinstance(answer, ListPartitionReassignmentsResponse)
+    assert answer.error.error is Errors.NONE
+    return answer.partitions
