@@ -33,6 +33,7 @@ def process_topic_change(controller: KafkaController) -> None:
     deleted = sorted(known.difference(topics))
     context.set_all_topics(known.union(new).difference(deleted))
     loaded = load_topics(controller, new) if new else []
+    controller.topic_deletion_manager.forget_topics(deleted)
     for topic in deleted:
         context.remove_topic(topic)
     controller.watches.unregister_topics(deleted)

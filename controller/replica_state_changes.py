@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.outcome import WriteOutcome
-from cluster.types import TopicPartition
+from cluster.types import LeaderAndIsr, TopicPartition
 from controller.request_sender import is_swallowed
 from controller.state_change_log import Source, replica_failed_text
 from statemachines.context import ReplicasByBroker
@@ -106,17 +106,35 @@ class ReplicaStateChanges:
         outcome = apply_replica_state_changes(context, plan, self.batch, written)
         self._report(outcome, plan.target)
         lost = controller.refresh_leaderships(outcome.retries)
+        gone = self._forget_lost_leaderships([*lost, *outcome.failures], plan.updates)
         failures = {
             tp: StateChangeFailed(
                 f"Failed to change state of replica {plan.replica_id} for partition {tp} since "
                 "the leader and isr path in zookeeper is empty"
             )
             for tp in lost
+            if tp not in gone
         }
         self._report_failures(
             plan.replica_id, failures, plan.target, "kafka.common.StateChangeFailedException"
         )
-        return [tp for tp in outcome.retries if tp not in failures]
+        return [*gone, *(tp for tp in outcome.retries if tp not in failures and tp not in gone)]
+
+    def _forget_lost_leaderships(
+        self, partitions: Sequence[TopicPartition], updates: Mapping[TopicPartition, LeaderAndIsr]
+    ) -> dict[TopicPartition, None]:
+        """Of topics to be deleted, forget the leaders and ISRs whose znodes are gone; gives those.
+
+        Their replicas need not leave an ISR. Kafka 2.8.2 can do so only after a failover.
+        """
+        context = self._controller.context
+        deleting = [
+            tp for tp in partitions if tp in updates and tp.topic in context.topics_to_be_deleted
+        ]
+        gone = dict.fromkeys(self._controller.refresh_leaderships(deleting))
+        for tp in gone:
+            context.remove_partition_leadership_info(tp)
+        return gone
 
     # Reports
 

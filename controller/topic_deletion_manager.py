@@ -25,6 +25,7 @@ from statemachines.topic_deletion import (
     topics_being_reassigned,
     topics_with_offline_replicas,
 )
+from zk.znodes import TopicZNode
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -131,6 +132,17 @@ class TopicDeletionManager:
             self._halt(halted, reason)
             self._count()
 
+    def forget_topics(self, topics: Iterable[str]) -> None:
+        """The znodes of topics were deleted by hand: what asks for their deletion goes too.
+
+        With hazard C8 that stays until the next request or failover.
+        """
+        context = self._controller.context
+        waiting = context.topics_to_be_deleted | context.topics_waiting_for_reassignment
+        forgotten = sorted(waiting.intersection(topics))
+        if forgotten and not self._controller.quirks.hazard_c8:
+            self._controller.controller_zk.delete_topics(forgotten, context.epoch_zk_version)
+
     def is_topic_queued_up_for_deletion(self, topic: str) -> bool:
         """True if the topic is to be deleted and is no longer served."""
         return self._controller.context.is_topic_queued_up_for_deletion(topic)
@@ -215,7 +227,13 @@ class TopicDeletionManager:
                 Kind.TOPIC_DELETED, topic=topic, detail=controller.context.topic_ids.get(topic)
             )
             controller.context.remove_topic(topic)
+            self._forget_malformed(topic)
             controller.log.info(f"Deletion of topic {topic} successfully completed", _SOURCE)
+
+    def _forget_malformed(self, topic: str) -> None:
+        malformed, path = self._controller.malformed, TopicZNode.path(topic)
+        for name in [name for name in malformed if name == path or name.startswith(f"{path}/")]:
+            del malformed[name]
 
     def _retry(self, topics: Sequence[str]) -> None:
         """Replicas that could not be deleted are Offline again, from where they can be."""

@@ -82,18 +82,23 @@ class ControllerContext(LiveBrokers):
         return self.topic_names.get(topic_id)
 
     def remove_topic(self, topic: str) -> None:
-        """Forget a topic and all that is cached of its partitions and replicas."""
+        """Forget a topic and all that is cached of its partitions and replicas.
+
+        With hazard C8 their states stay, and so do their reassignments.
+        """
         for tp in self._partitions_by_topic.pop(topic, ()):
             assignment = self.assignments[tp]
             leadership = self.leaderships.get(tp)
             self._count_imbalance(tp, assignment, leadership, -1)
             self._index_replicas(tp, assignment.replicas, ())
-            self.put_partition_state(tp, PartitionState.NON_EXISTENT)
-            for broker_id in assignment.replicas:
-                self.put_replica_states(broker_id, (tp,), ReplicaState.NON_EXISTENT)
-            del self.partition_states[tp], self.assignments[tp]
+            if not self.quirks.hazard_c8:
+                self.put_partition_state(tp, PartitionState.NON_EXISTENT)
+                for broker_id in assignment.replicas:
+                    self.put_replica_states(broker_id, (tp,), ReplicaState.NON_EXISTENT)
+                del self.partition_states[tp]
+                self.partitions_being_reassigned.discard(tp)
+            del self.assignments[tp]
             self.leaderships.pop(tp, None)
-            self.partitions_being_reassigned.discard(tp)
         self.topics_to_be_deleted.discard(topic)
         self.topics_with_deletion_started.discard(topic)
         self.topics_ineligible_for_deletion.discard(topic)
@@ -295,6 +300,11 @@ class ControllerContext(LiveBrokers):
         if assignment is not None:
             self._count_imbalance(tp, assignment, previous, -1)
             self._count_imbalance(tp, assignment, leadership, 1)
+
+    def remove_partition_leadership_info(self, tp: TopicPartition) -> None:
+        """Forget a leader and ISR that ZooKeeper no longer holds."""
+        previous = self.leaderships.pop(tp, None)
+        self._count_imbalance(tp, self.partition_full_replica_assignment(tp), previous, -1)
 
     def clear_partition_leadership_info(self) -> None:
         """Forget every leader and ISR."""

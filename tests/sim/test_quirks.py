@@ -17,6 +17,7 @@ from cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks
 from cluster.requests import Address, AlterIsrRequest, AlterIsrResponse, Message, Response
 from cluster.types import LeaderAndIsr, TopicPartition
 from runtime.simulated_world import SimulatedWorld
+from tests.sim.deletion_drills import DELETION_DRILLS
 from tests.sim.worlds import active_controller, controllers, create_topic, state_of, three_brokers
 from zk.memory_store import LostReply
 from zk.store import Create, Delete, ReadOp, ReadResult, Transaction, TxnResult
@@ -61,10 +62,14 @@ def assert_joined(world: SimulatedWorld, broker_id: int) -> None:
 
 def fence_broker_0_off(world: SimulatedWorld) -> None:
     """Broker 1 is elected while the controller of broker 0, stopped, believes to be active."""
-    pause_controller(world, 0)
+    others = [broker_id for broker_id in world.nodes if broker_id != 1]
+    for broker_id in others:
+        pause_controller(world, broker_id)
     depose(world)
     world.run_for(2_000)
     assert active_but(world, 0) == [1]
+    for broker_id in others:
+        pause_controller(world, broker_id, broker_id == 0)
 
 
 def active_but(world: SimulatedWorld, broker_id: int) -> list[int]:
@@ -242,11 +247,12 @@ DRILLS = {
     "hazard_c4": Drill(reply_to_a_state_is_lost, "the partition is stuck"),
     "hazard_c5": Drill(proposal_to_a_deposed_controller, "the leader is misled"),
     "hazard_c6": Drill(state_change_fails_after_requests_were_collected, NEVER_TOLD),
+    **{quirk: Drill(*drill) for quirk, drill in DELETION_DRILLS.items()},
 }
 
 
 def test_every_quirk_has_a_drill() -> None:
-    assert tuple(DRILLS) == Quirks.__struct_fields__
+    assert sorted(DRILLS) == sorted(Quirks.__struct_fields__)
 
 
 @pytest.mark.parametrize("quirk", DRILLS)
