@@ -18,6 +18,7 @@ from cluster.requests import Address, AlterIsrRequest, AlterIsrResponse, Message
 from cluster.types import LeaderAndIsr, TopicPartition
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.deletion_drills import DELETION_DRILLS
+from tests.sim.reassignment_drills import REASSIGNMENT_DRILLS
 from tests.sim.worlds import active_controller, controllers, create_topic, state_of, three_brokers
 from zk.memory_store import LostReply
 from zk.store import Create, Delete, ReadOp, ReadResult, Transaction, TxnResult
@@ -248,6 +249,7 @@ DRILLS = {
     "hazard_c5": Drill(proposal_to_a_deposed_controller, "the leader is misled"),
     "hazard_c6": Drill(state_change_fails_after_requests_were_collected, NEVER_TOLD),
     **{quirk: Drill(*drill) for quirk, drill in DELETION_DRILLS.items()},
+    **{quirk: Drill(*drill) for quirk, drill in REASSIGNMENT_DRILLS.items()},
 }
 
 

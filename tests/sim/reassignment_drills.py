@@ -1,0 +1,125 @@
+"""Drills of the quirks that lie in reassignments, for test_quirks.py: what each does and what it
+says where it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from cluster.quirks import Quirks
+from cluster.types import NO_LEADER, TopicPartition
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.reassignments import (
+    alter,
+    brokers_up,
+    hold,
+    hosts,
+    reassign,
+    reassignment_znode,
+    release,
+    stored,
+    with_topic,
+)
+from zk.memory_store import Crashed
+from zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
+from zk.znodes import ReassignPartitionsZNode, TopicZNode
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+Drills = dict[str, tuple[Callable[[Quirks], None], str]]
+
+
+def pending(quirks: Quirks) -> SimulatedWorld:
+    """T0 goes from 1 and 2 to 3 and 4; 3 is in sync, 4 does not catch up. 0 is the controller."""
+    world = brokers_up(5, quirks=quirks)
+    with_topic(world, (1, 2), (1, 2))
+    hold(world, 4)
+    reassign(world, {T0: (3, 4)})
+    world.run_for(3_000)
+    assert sorted(stored(world, T0).state.isr) == [1, 2, 3]
+    return world
+
+
+def kill(world: SimulatedWorld, *broker_ids: int) -> None:
+    """Kill brokers, and wait until their sessions are over."""
+    for broker_id in broker_ids:
+        world.kill(broker_id)
+    world.run_for(10_000)
+
+
+def entry_is_put_into_the_znode(quirks: Quirks) -> None:
+    """A second entry in /admin/reassign_partitions, beside one that waits, is acted on."""
+    world = pending(quirks)
+    data = ReassignPartitionsZNode.encode({T0: (3, 4), T1: (2, 3)})
+    world.open_store().write([[SetData(ReassignPartitionsZNode.path, data)]])
+    world.run_for(3_000)
+    release(world, 4)
+    world.run_for(5_000)
+    assert reassignment_znode(world) is None, "the znode stays for ever"
+    assert stored(world, T1).assignment.replicas == (2, 3)
+
+
+def replica_that_was_added_is_dropped(quirks: Quirks) -> None:
+    """A cancel leaves nothing on a broker that was to get a replica and is not in sync."""
+    world = brokers_up(5, quirks=quirks)
+    with_topic(world, (1, 2))
+    hold(world, 4)
+    reassign(world, {T0: (1, 2, 4)})
+    world.run_for(3_000)
+    assert hosts(world, T0) == [1, 2, 4]
+    alter(world, {T0: None})
+    world.run_for(3_000)
+    assert hosts(world, T0) == [1, 2], "a replica is left behind"
+
+
+def cancel_goes_back_to_dead_replicas(quirks: Quirks) -> None:
+    """The replica that leads since the old ones died is not taken away."""
+    world = pending(quirks)
+    kill(world, 1, 2)
+    assert stored(world, T0).state.leader == 3
+    alter(world, {T0: None})
+    world.run_for(3_000)
+    assert stored(world, T0).state.leader != NO_LEADER, "nobody leads"
+    assert stored(world, T0).assignment.adding_replicas == (3, 4)
+
+
+def override_drops_the_leader(quirks: Quirks) -> None:
+    """The leader is moved to a replica that stays."""
+    world = pending(quirks)
+    kill(world, 1)
+    assert stored(world, T0).state.leader == 3
+    alter(world, {T0: (4, 2)})
+    world.run_for(3_000)
+    assert stored(world, T0).state.leader == 2, "nobody leads"
+    release(world, 4)
+    world.run_for(3_000)
+    assert stored(world, T0).assignment.replicas == (4, 2)
+
+
+def cancel_is_cut_short(quirks: Quirks) -> None:
+    """The controller crashes just after it has stored that a reassignment is cancelled."""
+    world = pending(quirks)
+    path, session_id = TopicZNode.path("t"), world.nodes[0].store.session_id
+
+    def after_op(session: int, op: ReadOp | Transaction, _: ReadResult | TxnResult) -> None:
+        if session != session_id or not isinstance(op, list | tuple):
+            return
+        if any(isinstance(part, SetData) and part.path == path for part in op):
+            world.server.after_op = None
+            raise Crashed
+
+    world.on_crash = world.crash_controller
+    world.server.after_op = after_op
+    alter(world, {T0: None})
+    world.run_for(5_000)
+    assert stored(world, T0).assignment.replicas == (1, 2)
+    assert sorted(stored(world, T0).state.isr) == [1, 2], "a replica without a place is in sync"
+
+
+REASSIGNMENT_DRILLS: Final[Drills] = {
+    "kafka_9478": (entry_is_put_into_the_znode, "the znode stays for ever"),
+    "kafka_13972": (replica_that_was_added_is_dropped, "a replica is left behind"),
+    "kafka_14424": (cancel_goes_back_to_dead_replicas, "nobody leads"),
+    "kafka_14808": (override_drops_the_leader, "nobody leads"),
+    "hazard_c9": (cancel_is_cut_short, "a replica without a place is in sync"),
+}
