@@ -175,3 +175,13 @@ def ready_controller(cluster: RealCluster, after_epoch: int) -> dict[str, int] |
     if controller.events.state is ControllerState.CONTROLLER_CHANGE:
         return None
     return {"id": controller_id, "epoch": controller.context.epoch}
+
+
+def controller_of_all(cluster: RealCluster) -> dict[str, int] | None:
+    """The ready controller once it knows every broker of the cluster as live."""
+    ready = ready_controller(cluster, 0)
+    running = None if ready is None else cluster.nodes.get(ready["id"])
+    if running is None or running.node.controller is None:
+        return None
+    known = set(running.node.controller.context.live_or_shutting_down_broker_ids)
+    return ready if known >= set(cluster.nodes) else None

@@ -27,7 +27,7 @@ from runtime.clock import WallClock
 from runtime.journal import FileJournal
 from runtime.kafka_logs import KafkaLogs
 from runtime.real_cluster import RealCluster
-from server.broker_operations import BrokerOperations, ready_controller
+from server.broker_operations import BrokerOperations, controller_of_all
 from server.closing import Closing
 from server.cluster_admin import RunningClusterAdmin
 from server.config import ServerConfig
@@ -188,9 +188,9 @@ class ClusterServer:
 
     def _await_controller(self) -> None:
         elected = self.closing.wait_until(
-            lambda: ready_controller(self.cluster, 0),
+            lambda: controller_of_all(self.cluster),
             time.monotonic() + ELECTION_TIMEOUT_S,
-            f"no controller was elected within {ELECTION_TIMEOUT_S:g} s",
+            f"no controller took over all brokers within {ELECTION_TIMEOUT_S:g} s",
         )
         self._say(f"Controller elected: broker {elected['id']}, epoch {elected['epoch']}")
 
