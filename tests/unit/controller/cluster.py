@@ -25,6 +25,7 @@ from cluster.requests import (
     UpdateMetadataResponse,
 )
 from cluster.types import (
+    LEADER_DURING_DELETE,
     Broker,
     EndPoint,
     LeaderAndIsr,
@@ -59,6 +60,11 @@ class FakeBroker:
         """The leader last heard of."""
         return self._leaders.get(partition)
 
+    def num_partitions(self, topic: str) -> int:
+        """How many partitions of the topic it has heard of and not heard the end of."""
+        leaders = self._leaders.items()
+        return sum(tp.topic == topic and leader != LEADER_DURING_DELETE for tp, leader in leaders)
+
     def answer(self, request: ControlRequest) -> Response:
         """Take a request in and answer it."""
         self.requests.append(request)
@@ -76,7 +82,13 @@ class FakeBroker:
                     self._leaders[state.topic_partition] = state.leader
                 return UpdateMetadataResponse(Errors.NONE)
             case StopReplicaRequest():
-                return StopReplicaResponse(Errors.NONE, {})
+                stopped = {
+                    s.topic_partition: Errors.KAFKA_STORAGE_ERROR
+                    if s.topic_partition in self.failed_dirs
+                    else Errors.NONE
+                    for s in request.partition_states
+                }
+                return StopReplicaResponse(Errors.NONE, stopped)
 
     def take_requests(self) -> list[ControlRequest]:
         """What was received since the last call."""
@@ -87,8 +99,15 @@ class FakeBroker:
 class Cluster:
     """Brokers by id, each with a session; those that are candidates have a controller."""
 
-    def __init__(self, quirks: Quirks = NO_QUIRKS, *, journal_messages: bool = False) -> None:
+    def __init__(
+        self,
+        quirks: Quirks = NO_QUIRKS,
+        *,
+        journal_messages: bool = False,
+        delete_topic_enable: bool = True,
+    ) -> None:
         self.quirks = quirks
+        self.delete_topic_enable = delete_topic_enable
         self.journal_messages = journal_messages
         self.clock = VirtualClock()
         self.server = MemoryServer(self.clock)
@@ -151,7 +170,10 @@ class Cluster:
         log = self.controller_logs.setdefault(broker_id, io.StringIO())
         self.controllers[broker_id] = controller = KafkaController(
             ControllerConfig(
-                broker_id=broker_id, run_id="test", journal_messages=self.journal_messages
+                broker_id=broker_id,
+                run_id="test",
+                journal_messages=self.journal_messages,
+                delete_topic_enable=self.delete_topic_enable,
             ),
             info,
             store,

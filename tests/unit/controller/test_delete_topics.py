@@ -1,0 +1,134 @@
+"""DeleteTopics through the controller: who is refused, what is marked, and when it answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.api_errors import Errors
+from cluster.requests import DeleteTopicsRequest, DeleteTopicsResponse
+from tests.unit.controller.cluster import Cluster
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.start(0, 1, 2)
+    made.create_topic("t", (1, 2), (2, 1))
+    made.create_topic("u", (1,))
+    made.forget()
+    return made
+
+
+def ask(cluster: Cluster, *topics: str, timeout_ms: int = 1000, controller_id: int = 0) -> None:
+    cluster.ask(controller_id, DeleteTopicsRequest(topics, timeout_ms))
+    cluster.run()
+
+
+def answered(cluster: Cluster) -> dict[str, Errors]:
+    """The one answer, by topic."""
+    answer = cluster.answer()
+    assert isinstance(answer, DeleteTopicsResponse)
+    return {result.name: result.error for result in answer.topics}
+
+
+def test_answered_once_the_metadata_show_no_topic_any_more(cluster: Cluster) -> None:
+    ask(cluster, "t", "nowhere", "u")
+    assert answered(cluster) == {
+        "t": Errors.NONE,
+        "nowhere": Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        "u": Errors.NONE,
+    }
+    assert cluster.admin.get_all_topics_in_cluster() == []
+    assert not cluster.active.pending_deletions.by_number
+    assert cluster.admin.get_topic_deletions() == []
+    cluster.assert_nothing_failed()
+
+
+def test_a_topic_that_is_halted_is_gone_for_clients_all_the_same(cluster: Cluster) -> None:
+    cluster.kill_broker(1)
+    cluster.run()
+    ask(cluster, "t")
+    assert answered(cluster) == {"t": Errors.NONE}
+    assert cluster.admin.get_topic_deletions() == ["t"]
+
+
+def test_a_broker_that_does_not_hear_of_it_makes_the_answer_late(cluster: Cluster) -> None:
+    cluster.brokers[0].is_silent = True
+    ask(cluster, "t", "nowhere", timeout_ms=500)
+    assert not cluster.replies
+    cluster.advance(499)
+    assert not cluster.replies
+    cluster.advance(1)
+    assert answered(cluster) == {
+        "t": Errors.REQUEST_TIMED_OUT,
+        "nowhere": Errors.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert cluster.admin.get_all_topics_in_cluster() == ["u"]
+    assert not cluster.active.pending_deletions.by_number
+
+
+def test_who_does_not_wait_is_told_that_time_is_over(cluster: Cluster) -> None:
+    ask(cluster, "t", timeout_ms=0)
+    assert answered(cluster) == {"t": Errors.REQUEST_TIMED_OUT}
+    assert cluster.admin.get_all_topics_in_cluster() == ["u"]
+
+
+def test_a_topic_that_is_marked_already_is_waited_for(cluster: Cluster) -> None:
+    for broker_id in (0, 1):
+        cluster.brokers[broker_id].is_silent = True
+    cluster.admin.create_delete_topic_path("t")
+    cluster.run()
+    ask(cluster, "t")
+    cluster.advance(1000)
+    assert answered(cluster) == {"t": Errors.REQUEST_TIMED_OUT}
+
+
+def test_a_topic_whose_znode_is_gone_is_unknown(cluster: Cluster) -> None:
+    cluster.paused.add(0)
+    cluster.admin.delete_recursive("/brokers/topics/t")
+    cluster.ask(0, DeleteTopicsRequest(("t",), 1000))
+    cluster.paused.clear()
+    cluster.run()
+    assert answered(cluster) == {"t": Errors.UNKNOWN_TOPIC_OR_PARTITION}
+    assert cluster.admin.get_topic_deletions() == []
+
+
+def test_another_broker_is_not_the_controller(cluster: Cluster) -> None:
+    cluster.start_broker(3, is_candidate=True)
+    cluster.run()
+    ask(cluster, "t", controller_id=3)
+    assert answered(cluster) == {"t": Errors.NOT_CONTROLLER}
+
+
+def test_a_deposed_controller_marks_nothing(cluster: Cluster) -> None:
+    cluster.start_broker(3, is_candidate=True)
+    cluster.run()
+    cluster.paused.add(0)
+    cluster.admin.delete("/controller")
+    cluster.run()
+    assert cluster.active_among(3)
+    cluster.replies.clear()
+    # What it has in its queue of the election is not what is asked for here.
+    cluster.controllers[0].events._queue.clear()
+    cluster.ask(0, DeleteTopicsRequest(("t",), 1000))
+    cluster.controllers[0].step()
+    assert answered(cluster) == {"t": Errors.NOT_CONTROLLER}
+    assert cluster.admin.get_topic_deletions() == []
+
+
+def test_a_request_that_a_dying_session_throws_away_is_answered(cluster: Cluster) -> None:
+    cluster.paused.add(0)
+    cluster.ask(0, DeleteTopicsRequest(("t",), 1000))
+    cluster.expire(0)
+    assert answered(cluster) == {"t": Errors.NOT_CONTROLLER}
+
+
+def test_disabled_is_an_error_of_its_own() -> None:
+    cluster = Cluster(delete_topic_enable=False)
+    cluster.start(0, 1)
+    cluster.create_topic("t", (1,))
+    cluster.forget()
+    ask(cluster, "t", "nowhere")
+    disabled = Errors.TOPIC_DELETION_DISABLED
+    assert answered(cluster) == {"t": disabled, "nowhere": disabled}
+    assert cluster.admin.get_topic_deletions() == []

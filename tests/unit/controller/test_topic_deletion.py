@@ -1,0 +1,198 @@
+"""Deletion of topics by one controller: what counts as an answer, what halts, what is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.api_errors import Errors
+from cluster.journal import Kind
+from cluster.requests import Address, Message, StopReplicaRequest, StopReplicaResponse
+from cluster.types import TopicPartition
+from statemachines.replica_state import ReplicaState
+from tests.unit.controller.cluster import Cluster
+from zk.store import ReadOp, ReadResult, Transaction, TxnResult
+
+T0 = TopicPartition("t", 0)
+PREFIX = "kafka_controller_KafkaController_"
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.start(0, 1, 2)
+    made.create_topic("t", (1, 2), (2, 1))
+    made.forget()
+    return made
+
+
+def mark(cluster: Cluster, *topics: str) -> None:
+    """Ask for the deletion of topics and process what follows."""
+    for topic in topics:
+        assert cluster.admin.create_delete_topic_path(topic)
+    cluster.run()
+
+
+def is_there(cluster: Cluster, topic: str = "t") -> bool:
+    return topic in cluster.admin.get_all_topics_in_cluster()
+
+
+def count_of_deletions(cluster: Cluster) -> list[int]:
+    """Topics and replicas to be deleted, and how many of either are halted."""
+    gauges = cluster.active.metrics.gauges()
+    return [gauges[f"{what}{how}ToDeleteCount"] for how in ("", "Ineligible") for what in _WHAT]
+
+
+_WHAT = ("Topics", "Replicas")
+
+
+def test_a_deletion_from_the_request_to_the_last_znode(cluster: Cluster) -> None:
+    topic_id = cluster.active.context.topic_ids["t"]
+    mark(cluster, "t")
+    assert not is_there(cluster)
+    assert cluster.admin.get_topic_deletions() == []
+    steps = [">Offline", ">DeletionStarted", ">DeletionSuccessful", ">NonExistent"]
+    assert [m for m in cluster.moves(Kind.REPLICA_TRANSITION) if m.startswith("t-0 r1")] == [
+        f"t-0 r1 {before}{after}"
+        for before, after in zip(["Online", *(step[1:] for step in steps)], steps, strict=False)
+    ]
+    assert [row.detail for row in cluster.rows(Kind.TOPIC_DELETED)] == [topic_id]
+    assert len(cluster.rows(Kind.TOPIC_DELETION_STARTED)) == 1
+    assert count_of_deletions(cluster) == [0, 0, 0, 0]
+    cluster.assert_nothing_failed()
+
+
+def test_only_the_answer_to_a_delete_counts(cluster: Cluster) -> None:
+    """KAFKA-9946: a broker that has stopped a replica has not deleted it."""
+    cluster.brokers[1].is_silent = True
+    mark(cluster, "t")
+    context, channels = cluster.active.context, cluster.active.channels
+    stop = channels._channels[1].in_flight
+    while stop is not None and not isinstance(stop.request, StopReplicaRequest):
+        _answer(cluster, stop.correlation_id, Errors.NONE)
+        stop = channels._channels[1].in_flight
+    assert stop is not None
+    assert isinstance(stop.request, StopReplicaRequest)
+    assert not any(state.delete_partition for state in stop.request.partition_states)
+    _answer(cluster, stop.correlation_id, Errors.NONE)
+    assert context.replica_state(1, T0) is ReplicaState.DELETION_STARTED
+    assert context.replica_state(2, T0) is ReplicaState.DELETION_SUCCESSFUL
+    deleting = channels._channels[1].in_flight
+    assert deleting is not None
+    _answer(cluster, deleting.correlation_id, Errors.NONE)
+    assert not is_there(cluster)
+
+
+def _answer(cluster: Cluster, number: int, error: Errors) -> None:
+    named = dict.fromkeys([T0, TopicPartition("t", 1)], error)
+    body = StopReplicaResponse(Errors.NONE, named)
+    message = Message(Address("broker", 1), Address("controller", 0), number, body)
+    cluster.active.receive(message)
+    cluster.run()
+
+
+def test_a_replica_on_a_failed_directory_halts_its_topic_until_the_broker_comes_anew(
+    cluster: Cluster,
+) -> None:
+    cluster.create_topic("u", (1, 2))
+    cluster.brokers[1].failed_dirs = {T0}
+    mark(cluster, "t", "u")
+    assert is_there(cluster)
+    assert not is_there(cluster, "u")
+    assert cluster.active.context.replica_state(1, T0) is ReplicaState.OFFLINE
+    assert count_of_deletions(cluster) == [1, 1, 1, 0]
+    assert [row.outcome for row in cluster.rows(Kind.TOPIC_DELETION_HALTED)] == [
+        "replica deletion failure"
+    ]
+    cluster.kill_broker(1)
+    cluster.run()
+    assert is_there(cluster)
+    cluster.start(1)
+    assert not is_there(cluster)
+    cluster.assert_nothing_failed()
+
+
+def test_requests_for_unknown_topics_are_taken_away(cluster: Cluster) -> None:
+    mark(cluster, "nowhere")
+    assert cluster.admin.get_topic_deletions() == []
+    assert is_there(cluster)
+    assert "Ignoring request to delete non-existing topics nowhere" in (
+        cluster.controller_logs[0].getvalue()
+    )
+
+
+def test_disabled_nothing_is_deleted_neither_now_nor_at_a_failover() -> None:
+    cluster = Cluster(delete_topic_enable=False)
+    cluster.start(0, 1, 2)
+    cluster.create_topic("t", (1, 2))
+    mark(cluster, "t")
+    assert cluster.admin.get_topic_deletions() == []
+    state = cluster.state(T0)
+    cluster.kill_broker(0)
+    assert cluster.admin.create_delete_topic_path("t")
+    cluster.start(0)
+    assert cluster.admin.get_topic_deletions() == []
+    assert cluster.state(T0) == state
+    cluster.assert_nothing_failed()
+
+
+def test_a_failover_of_a_topic_whose_znode_is_gone_already_ends_the_deletion(
+    cluster: Cluster,
+) -> None:
+    cluster.kill_broker(0)
+    cluster.admin.delete_recursive("/brokers/topics/t")
+    cluster.admin.create_delete_topic_path("t")
+    cluster.start(0)
+    assert cluster.admin.get_topic_deletions() == []
+    assert cluster.admin.get_all_entities_with_config("topics") == []
+    cluster.assert_nothing_failed()
+
+
+def test_what_appears_below_a_topic_while_it_is_deleted_is_deleted_too(cluster: Cluster) -> None:
+    path = "/brokers/topics/t/partitions/0"
+
+    def after_op(_: int, op: ReadOp | Transaction, __: ReadResult | TxnResult) -> None:
+        if isinstance(op, list | tuple) and op[-1].path.endswith("/state"):
+            cluster.server.after_op = None
+            cluster.admin.create(f"{path}/late")
+
+    cluster.admin.create_delete_topic_path("t")
+    cluster.server.after_op = after_op
+    cluster.run()
+    assert cluster.server.after_op is None
+    assert not is_there(cluster)
+    assert cluster.admin.get_topic_deletions() == []
+
+
+def test_waves_do_not_grow_with_the_topics() -> None:
+    def waves(topics: int) -> int:
+        cluster = Cluster()
+        cluster.start(0, 1, 2)
+        names = [f"t{number}" for number in range(topics)]
+        cluster.paused.add(0)
+        for name in names:
+            cluster.create_topic(name, *[(1, 2)] * 5)
+        cluster.paused.clear()
+        cluster.run()
+        store = cluster.stores[0]
+        count = 0
+        read, write = store.read, store.write
+
+        def counted_read(ops: object) -> object:
+            nonlocal count
+            count += 1
+            return read(ops)  # type: ignore[arg-type]
+
+        def counted_write(txns: object) -> object:
+            nonlocal count
+            count += 1
+            return write(txns)  # type: ignore[arg-type]
+
+        store.read, store.write = counted_read, counted_write  # type: ignore[assignment, method-assign]
+        cluster.paused.add(0)
+        mark(cluster, *names)
+        cluster.paused.clear()
+        cluster.run()
+        assert cluster.admin.get_all_topics_in_cluster() == []
+        return count
+
+    assert waves(30) <= waves(2) + 2
