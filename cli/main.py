@@ -14,6 +14,7 @@ import typer
 
 from cli import (
     broker,
+    configs,
     controller,
     demo,
     errors,
@@ -52,6 +53,7 @@ app.add_typer(pools.app, name="pools")
 app.command("topics", cls=topics.RawCommand)(topics.topics)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("reassign-partitions", cls=topics.RawCommand)(reassign_partitions.reassign_partitions)
+app.command("configs", cls=topics.RawCommand)(configs.configs)
 app.command("preferred-replica-election", cls=topics.RawCommand)(
     preferred_replica_election.preferred_replica_election
 )

@@ -1,0 +1,254 @@
+"""The options of kafka-configs, which of them go together, and the configs they name.
+
+Mirrors ConfigCommand.ConfigCommandOptions, parseConfigsToBeAdded and parseConfigsToBeDeleted: the
+same checks in the same order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from admin.jopt import OptionParser, UncaughtException, UsageExit, VersionExit
+from admin.tool_output import ToolOutput, check_properties_file
+from zk.znodes.json_values import ILLEGAL_ARGUMENT, MalformedZNode, parse_int
+
+TOPICS: Final = "topics"
+BROKERS: Final = "brokers"
+USERS: Final = "users"
+CLIENTS: Final = "clients"
+_ZOOKEEPER_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, "ips")
+_BROKER_LOGGERS: Final = "broker-loggers"
+_FLAGS: Final = {
+    "topic": TOPICS,
+    "client": CLIENTS,
+    "user": USERS,
+    "broker": BROKERS,
+    "broker-logger": _BROKER_LOGGERS,
+    "ip": "ips",
+}
+_DEFAULT_FLAGS: Final = {
+    "client-defaults": CLIENTS,
+    "user-defaults": USERS,
+    "broker-defaults": BROKERS,
+    "ip-defaults": "ips",
+}
+_MESSAGE_FORMAT: Final = "message.format.version"
+_OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
+_PROPERTY: Final = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:\s]?\s*(.*)", re.DOTALL)
+
+PARSER: Final = OptionParser(
+    "kafka-configs",
+    with_value=(
+        "zookeeper",
+        "bootstrap-server",
+        "command-config",
+        "entity-type",
+        "entity-name",
+        "add-config",
+        "add-config-file",
+        "delete-config",
+        "zk-tls-config-file",
+        *_FLAGS,
+    ),
+    flags=("alter", "describe", "all", "entity-default", "force", *_DEFAULT_FLAGS),
+)
+
+
+class ConfigOptions:
+    """A checked command line of kafka-configs.
+
+    Raises UsageExit, VersionExit or UncaughtException as the tool does.
+    """
+
+    def __init__(self, args: Sequence[str]) -> None:
+        self.options = PARSER.parse(args)
+        if not args or self.options.has("help"):
+            raise UsageExit(
+                "This tool helps to manipulate and describe entity config for a topic, client, "
+                "user, broker or ip"
+            )
+        if self.options.has("version"):
+            raise VersionExit("")
+        _check(self)
+        self.zookeeper = self.options.text("zookeeper")
+        self.bootstrap_server = self.options.text("bootstrap-server")
+
+    @property
+    def action(self) -> str:
+        """``alter`` or ``describe``."""
+        return "alter" if self.options.has("alter") else "describe"
+
+    @property
+    def entity_types(self) -> list[str]:
+        """The kinds of entity that are named, e.g. ``topics``."""
+        flags = _FLAGS | _DEFAULT_FLAGS
+        given = [entity_type for flag, entity_type in flags.items() if self.options.has(flag)]
+        return self.options.texts("entity-type") + given
+
+    @property
+    def entity_names(self) -> list[str]:
+        """The names of entities; "" is the default one."""
+        names = iter(self.options.texts("entity-name"))
+        given = [
+            next(names) if option == "entity-name" else ""
+            for option in self.options.names
+            if option in ("entity-name", "entity-default")
+        ]
+        given += [self.options.text(flag) or "" for flag in _FLAGS if self.options.has(flag)]
+        return given + ["" for flag in _DEFAULT_FLAGS if self.options.has(flag)]
+
+    def configs_to_add(self, output: ToolOutput) -> dict[str, str]:
+        """Configs by name. Raises UncaughtException."""
+        configs: dict[str, str] = {}
+        file = self.options.text("add-config-file")
+        if file is not None:
+            check_properties_file(file)
+            configs |= parse_properties(Path(file).read_text(encoding="latin-1"))
+        configs |= _parse_pairs(self.options.text("add-config"))
+        version = configs.get(_MESSAGE_FORMAT)
+        if version is not None:
+            output.println(
+                f"WARNING: The configuration {_MESSAGE_FORMAT}={version} is specified. This "
+                "configuration will be ignored if the version is newer than the "
+                "inter.broker.protocol.version specified in the broker."
+            )
+        return configs
+
+    def configs_to_delete(self) -> list[str]:
+        """Names of configs to remove."""
+        return [
+            name.strip()
+            for text in self.options.texts("delete-config")
+            for name in text.split(",")
+            if name
+        ]
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """A Java properties file of plain lines, comments and continued lines, without escapes."""
+    configs = {}
+    for line in re.sub(r"\\\r?\n[ \t\f]*", "", text).splitlines():
+        stripped = line.lstrip()
+        if stripped and stripped[0] not in "#!":
+            found = _PROPERTY.fullmatch(stripped)
+            assert found is not None, "any line is a name and a value"
+            configs[found[1]] = found[2]
+    return configs
+
+
+def _parse_pairs(text: str | None) -> dict[str, str]:
+    if text is None:
+        return {}
+    words = re.split("," + _OUTSIDE_BRACKETS, text)
+    while len(words) > 1 and not words[-1]:
+        words.pop()
+    pairs = [re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, word) for word in words]
+    if any(len(pair) != 2 for pair in pairs):
+        raise illegal_argument(
+            "requirement failed: Invalid entity config: all configs to be added must be in the "
+            'format "key=val".'
+        )
+    return {name.strip(): re.sub(r"\[?\]?", "", value).strip() for name, value in pairs}
+
+
+def illegal_argument(message: str) -> UncaughtException:
+    """The exception whose message alone the tool prints."""
+    return UncaughtException(ILLEGAL_ARGUMENT, message)
+
+
+def _check(command: ConfigOptions) -> None:
+    options = command.options
+    if options.has("alter") == options.has("describe"):
+        raise UsageExit("Command must include exactly one action: --describe, --alter")
+    options.refuse("describe", ("add-config", "delete-config"))
+    _check_types(command)
+    flags = (*_FLAGS, *_DEFAULT_FLAGS)
+    if any(map(options.has, ("entity-name", "entity-type", "entity-default"))) and any(
+        map(options.has, flags)
+    ):
+        raise illegal_argument(
+            "--entity-{type,name,default} should not be used in conjunction with specific entity "
+            "flags"
+        )
+    names = command.entity_names
+    if not options.has("bootstrap-server") and not options.has("zookeeper"):
+        raise illegal_argument(
+            "One of the required --bootstrap-server or --zookeeper arguments must be specified"
+        )
+    if options.has("bootstrap-server") and options.has("zookeeper"):
+        raise illegal_argument("Only one of --bootstrap-server or --zookeeper must be specified")
+    if options.has("all") and options.has("zookeeper"):
+        raise illegal_argument("--bootstrap-server must be specified for --all")
+    _check_broker_ids(command, any(names))
+    if options.has("describe") and _BROKER_LOGGERS in command.entity_types and not any(names):
+        raise illegal_argument(
+            f"an entity name must be specified with --describe of {','.join(command.entity_types)}"
+        )
+    if options.has("alter"):
+        _check_alter(command, names)
+
+
+def _check_types(command: ConfigOptions) -> None:
+    types = command.entity_types
+    if len(types) != len(set(types)):
+        rest = list(types)
+        for entity_type in dict.fromkeys(types):
+            rest.remove(entity_type)
+        raise illegal_argument(f"Duplicate entity type(s) specified: {','.join(rest)}")
+    allowed: tuple[str, ...] = _ZOOKEEPER_TYPES
+    connection = "--zookeeper"
+    if command.options.has("bootstrap-server"):
+        allowed, connection = (*_ZOOKEEPER_TYPES, _BROKER_LOGGERS), "--bootstrap-server"
+    for entity_type in types:
+        if entity_type not in allowed:
+            raise illegal_argument(
+                f"Invalid entity type {entity_type}, the entity type must be one of "
+                f"{','.join(allowed)} with the {connection} argument"
+            )
+    if not types:
+        raise illegal_argument("At least one entity type must be specified")
+    if len(types) > 1 and set(types) != {USERS, CLIENTS}:
+        raise illegal_argument(
+            f"Only '{USERS}' and '{CLIENTS}' entity types may be specified together"
+        )
+
+
+def _check_broker_ids(command: ConfigOptions, has_name: bool) -> None:
+    types = command.entity_types
+    if not has_name or not {BROKERS, _BROKER_LOGGERS} & set(types):
+        return
+    for option in ("entity-name", "broker", "broker-logger"):
+        name = command.options.text(option)
+        if name is None:
+            continue
+        try:
+            parse_int(name)
+        except MalformedZNode:
+            raise illegal_argument(
+                f"The entity name for {types[0]} must be a valid integer broker id, but it is: "
+                f"{name}"
+            ) from None
+
+
+def _check_alter(command: ConfigOptions, names: list[str]) -> None:
+    options, types = command.options, command.entity_types
+    if set(types) & {USERS, CLIENTS, BROKERS, "ips"}:
+        if not names:
+            raise illegal_argument(
+                "an entity-name or default entity must be specified with --alter of users, "
+                "clients, brokers or ips"
+            )
+    elif not any(names):
+        raise illegal_argument(
+            f"an entity name must be specified with --alter of {','.join(types)}"
+        )
+    if options.has("add-config") and options.has("add-config-file"):
+        raise illegal_argument("Only one of --add-config or --add-config-file must be specified")
+    if not any(map(options.has, ("add-config", "add-config-file", "delete-config"))):
+        raise illegal_argument(
+            "At least one of --add-config, --add-config-file, or --delete-config must be specified "
+            "with --alter"
+        )

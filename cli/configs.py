@@ -1,0 +1,42 @@
+"""`klamm configs`: kafka-configs of Kafka 2.8.2 for topics and brokers, to the byte.
+
+Passes its arguments on and prints what comes back; all of the tool is admin/configs_command.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+from admin.configs_command import ConfigServices, run_configs_command
+from cli.connect import open_store
+from cli.kafka_tools import OwnArguments, finish
+
+_OWN_HELP = """
+klamm's own:
+--yes    do not ask before writing to a ZooKeeper that klamm did not set up
+--json   print JSON, and end with klamm's exit codes
+
+klamm answers by --zookeeper alone, for topics and brokers; of a broker's configs it has the three
+replication throttles and unclean.leader.election.enable.
+
+Examples:
+  klamm configs --zookeeper localhost:2181 --describe --entity-type topics
+  klamm configs --zookeeper localhost:2181 --alter --topic t --add-config retention.ms=1000
+  klamm configs --zookeeper localhost:2181 --alter --topic t --delete-config retention.ms
+"""
+
+
+def configs(context: typer.Context) -> None:
+    """kafka-configs of Kafka 2.8.2: describe and alter configs of topics and brokers."""
+    code = run(context.args)
+    if code:
+        raise typer.Exit(code)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run the tool with klamm's own flags among ``args``; the exit code."""
+    own = OwnArguments(args)
+    services = ConfigServices(open_store, own.before_write)
+    return finish(own, lambda: run_configs_command(own.rest, services), _OWN_HELP)
