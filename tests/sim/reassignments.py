@@ -16,12 +16,12 @@ from cluster.requests import (
     ListPartitionReassignmentsResponse,
     Message,
     Request,
-    Response,
 )
 from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from runtime.checks import check_simulated_world
 from runtime.node import ClusterSpec
 from runtime.simulated_world import SimulatedWorld
-from tests.sim.worlds import controllers, create_topic
+from tests.sim.worlds import active_controller, controllers, create_topic
 from zk.kafka_zk_client import KafkaZkClient
 from zk.znodes import ReassignPartitionsZNode
 
@@ -127,7 +127,7 @@ def active_id(world: SimulatedWorld) -> int | None:
     return active[0] if active else None
 
 
-def ask(world: SimulatedWorld, request: Request, timeout_ms: float = 2_000) -> Response | None:
+def ask(world: SimulatedWorld, request: Request, timeout_ms: float = 2_000) -> object:
     """The controller's answer; None if none came, or there is nobody to ask."""
     answers: list[Message] = []
     world.transport.register(CLIENT, answers.append)
@@ -160,3 +160,20 @@ def reassignments(world: SimulatedWorld) -> Mapping[TopicPartition, ReplicaAssig
     assert isinstance(answer, ListPartitionReassignmentsResponse)
     assert answer.error.error is Errors.NONE
     return answer.partitions
+
+
+def assert_settled(world: SimulatedWorld, tp: TopicPartition, replicas: tuple[int, ...]) -> None:
+    """Check that a partition is on ``replicas`` and nowhere else, and that all agree on it."""
+    world.run_for(10_000)
+    assert not world.errors
+    found = stored(world, tp)
+    assert found.assignment == ReplicaAssignment(replicas)
+    live = [replica for replica in replicas if replica in world.nodes]
+    assert sorted(found.state.isr) == sorted(live)
+    assert found.state.leader in live
+    assert hosts(world, tp) == sorted(live)
+    assert reassignment_znode(world) is None
+    context = active_controller(world).context
+    assert tp not in context.partitions_being_reassigned
+    assert context.recount() == context.counts()
+    assert check_simulated_world(world) == []
