@@ -1,0 +1,168 @@
+"""The whole of kafka-log-dirs: arguments in, output and exit code out.
+
+The cluster is whatever implements LogDirsAdmin. Mirrors LogDirsCommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from admin.jopt import (
+    VERSION_TEXT,
+    OptionParser,
+    Options,
+    UncaughtException,
+    UsageExit,
+    VersionExit,
+)
+from admin.tool_output import ToolOutput, check_properties_file, uncaught_text
+from admin.topic_command import CommandResult, describe_error
+from cluster.errors import AdminError, KlammError, UsageError
+from cluster.types import TopicPartition
+from zk.znodes.json_values import NUMBER_FORMAT, MalformedZNode, parse_int
+
+PARSER: Final = OptionParser(
+    "kafka-log-dirs",
+    with_value=("bootstrap-server", "command-config", "topic-list", "broker-list"),
+    flags=("describe",),
+)
+
+
+class ReplicaInfo(NamedTuple):
+    """A replica's log: bytes, how far its end is behind, whether it is to replace another."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDirDescription(NamedTuple):
+    """A directory of a broker. ``error`` is the Java class of what is wrong with it, or None."""
+
+    error: str | None
+    replicas: Mapping[TopicPartition, ReplicaInfo]
+
+
+class LogDirsAdmin(Protocol):
+    """A running cluster. Each call raises KlammError if none answers."""
+
+    def live_broker_ids(self) -> Sequence[int]:
+        """The brokers that live."""
+        ...
+
+    def describe_log_dirs(
+        self, brokers: Sequence[int]
+    ) -> Mapping[int, Mapping[str, LogDirDescription]]:
+        """The directories of brokers by path. Raises AdminError if a broker does not answer."""
+        ...
+
+
+OpenCluster = Callable[[str], AbstractContextManager[LogDirsAdmin]]
+
+
+def run_log_dirs_command(args: Sequence[str], open_cluster: OpenCluster) -> CommandResult:
+    """Run kafka-log-dirs with ``args``.
+
+    Raises what opening the connection raises; every other error becomes the tool's own text.
+    """
+    output = ToolOutput()
+    try:
+        options = PARSER.parse(args)
+        if not args or options.has("help"):
+            raise UsageExit(
+                "This tool helps to query log directory usage on the specified brokers."
+            )
+        if options.has("version"):
+            raise VersionExit("")
+        options.require("bootstrap-server", "describe")
+        check_properties_file(options.text("command-config"))
+        server = options.text("bootstrap-server") or ""
+        topics = {name for name in (options.text("topic-list") or "").split(",") if name}
+        brokers = _brokers(options)
+    except VersionExit:
+        return CommandResult(f"{VERSION_TEXT}\n", "", 0, {"version": VERSION_TEXT, "exit_code": 0})
+    except UsageExit as error:
+        report = _report(output, error, UsageError.exit_code)
+        return CommandResult("", f"{error.message}\n{PARSER.usage}", 1, report)
+    except UncaughtException as error:
+        report = _report(output, error, UsageError.exit_code)
+        return CommandResult("", uncaught_text(error), 1, report)
+    with open_cluster(server) as admin:
+        try:
+            _describe(admin, brokers, topics, output)
+        except AdminError as error:
+            report = _report(output, error, error.exit_code)
+            return CommandResult(output.text, uncaught_text(error), 1, report)
+    return CommandResult(output.text, "", 0, _report(output, None, 0))
+
+
+def log_dirs_json(
+    log_dirs: Mapping[int, Mapping[str, LogDirDescription]], topics: set[str]
+) -> dict[str, Any]:
+    """The tool's JSON as a value, sorted where Kafka's order is that of its hash maps.
+
+    ``topics`` empty: all of them.
+    """
+    return {
+        "version": 1,
+        "brokers": [
+            {
+                "broker": broker,
+                "logDirs": [
+                    _log_dir(path, log_dirs[broker][path], topics)
+                    for path in sorted(log_dirs[broker])
+                ],
+            }
+            for broker in sorted(log_dirs)
+        ],
+    }
+
+
+def _log_dir(path: str, found: LogDirDescription, topics: set[str]) -> dict[str, Any]:
+    return {
+        "logDir": path,
+        "error": found.error,
+        "partitions": [
+            {
+                "partition": str(tp),
+                "size": replica.size_bytes,
+                "offsetLag": replica.offset_lag,
+                "isFuture": replica.is_future,
+            }
+            for tp, replica in sorted(found.replicas.items())
+            if not topics or tp.topic in topics
+        ],
+    }
+
+
+def _describe(
+    admin: LogDirsAdmin, brokers: list[int] | None, topics: set[str], output: ToolOutput
+) -> None:
+    asked = list(admin.live_broker_ids()) if brokers is None else brokers
+    output.println("Querying brokers for log directories information")
+    found = log_dirs_json(admin.describe_log_dirs(asked), topics)
+    output.println(f"Received log directory information from brokers {','.join(map(str, asked))}")
+    output.println(msgspec.json.encode(found).decode())
+    output.report |= found
+
+
+def _brokers(options: Options) -> list[int] | None:
+    text = options.text("broker-list")
+    if text is None:
+        return None
+    try:
+        return [parse_int(word) for word in text.split(",") if word]
+    except MalformedZNode as error:
+        raise UncaughtException(NUMBER_FORMAT, error.reason) from error
+
+
+def _report(output: ToolOutput, error: KlammError | None, exit_code: int) -> dict[str, Any]:
+    return {
+        **output.report,
+        "error": None if error is None else describe_error(error),
+        "exit_code": exit_code,
+    }

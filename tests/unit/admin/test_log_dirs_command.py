@@ -1,0 +1,92 @@
+"""kafka-log-dirs: its checks as Kafka's own tool makes them, and its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from admin.log_dirs_command import LogDirDescription, ReplicaInfo, run_log_dirs_command
+from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
+from cluster.types import TopicPartition
+from tests.cli.test_reassign_against_kafka import without_frames
+
+STORAGE_ERROR = "org.apache.kafka.common.errors.KafkaStorageException"
+
+
+class Cluster:
+    """LogDirsAdmin of two brokers; ``asked`` keeps what was asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def live_broker_ids(self) -> list[int]:
+        return [0, 1]
+
+    def describe_log_dirs(
+        self, brokers: Sequence[int]
+    ) -> Mapping[int, Mapping[str, LogDirDescription]]:
+        self.asked = list(brokers)
+        replicas = {
+            TopicPartition("t", 1): ReplicaInfo(7, 0, False),
+            TopicPartition("t", 0): ReplicaInfo(5, 2, True),
+            TopicPartition("u", 0): ReplicaInfo(1, 0, False),
+        }
+        log_dirs = {
+            "/b": LogDirDescription(STORAGE_ERROR, {}),
+            "/a": LogDirDescription(None, replicas),
+        }
+        return {broker: log_dirs for broker in brokers}
+
+    @contextmanager
+    def open(self, _: str) -> Iterator[Cluster]:
+        yield self
+
+
+def test_describe() -> None:
+    cluster = Cluster()
+    line = "--bootstrap-server s:1 --describe --topic-list t --broker-list 1,"
+    result = run_log_dirs_command(line.split(), cluster.open)
+    assert result.stdout == (
+        "Querying brokers for log directories information\n"
+        "Received log directory information from brokers 1\n"
+        '{"version":1,"brokers":[{"broker":1,"logDirs":['
+        '{"logDir":"/a","error":null,"partitions":['
+        '{"partition":"t-0","size":5,"offsetLag":2,"isFuture":true},'
+        '{"partition":"t-1","size":7,"offsetLag":0,"isFuture":false}]},'
+        f'{{"logDir":"/b","error":"{STORAGE_ERROR}","partitions":[]}}]}}]}}\n'
+    )
+    assert (cluster.asked, result.exit_code) == ([1], 0)
+    assert len(result.report["brokers"][0]["logDirs"]) == 2
+
+
+def test_all_brokers_and_topics() -> None:
+    cluster = Cluster()
+    result = run_log_dirs_command(["--describe", "--bootstrap-server=s:1"], cluster.open)
+    assert cluster.asked == [0, 1]
+    assert '"u-0"' in result.stdout
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.skipif(kafka_libs() is None, reason=SKIP_REASON)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "--help",
+        "--version",
+        "--describe",
+        "--bootstrap-server s:1",
+        "--describe --bootstrap-server s:1 --bootstrap-server t:1",
+        "--describe --bootstrap-server s:1 --command-config absent",
+        "--nope",
+    ],
+)
+def test_checks_of_the_command_line(line: str) -> None:
+    expected = run_tool("kafka.admin.LogDirsCommand", line.split())
+    result = run_log_dirs_command(line.split(), Cluster().open)
+    assert result.stdout == expected.stdout
+    assert result.stderr == without_frames(expected.stderr)
+    assert result.exit_code == expected.returncode
