@@ -7,6 +7,7 @@ ZooKeeper has.
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from cluster.errors import EnvironmentProblem, UsageError
 from runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, tell
 from runtime.demo_stage import DemoOptions
 from server.cluster_server import klamm_version
+from server.data_dir import OWN_LOG_FILE
 
 MAX_BROKERS = 40
 SPARK_TITLE = "Rebuild the final states from the journal with Spark"
@@ -57,7 +59,7 @@ def demo(
 ) -> None:
     """Start a ZooKeeper and a cluster, create topics, lose a broker and the controller, start
     both again, and check that everybody agrees. Exit code 1 if anybody does not."""
-    with _ending_signals_raise(), _folder(data_dir) as folder:
+    with _ending_signals_raise(), _folder(data_dir) as folder, _own_log(folder):
         options = DemoOptions(
             data_dir=folder, klamm_version=klamm_version(), brokers=brokers, seed=seed
         )
@@ -171,6 +173,20 @@ class Teller:
         if self._console.is_terminal and not self._console.quiet:
             self._status = self._console.status(title)
             self._status.start()
+
+
+@contextlib.contextmanager
+def _own_log(folder: Path) -> Iterator[None]:
+    """What libraries complain of goes into a file, as it would tear the story apart."""
+    handler = logging.FileHandler(folder / OWN_LOG_FILE, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
 
 
 @contextlib.contextmanager

@@ -7,9 +7,11 @@ a process, two at once are a mistake.
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,7 @@ from zk.java import find_java, spark_java_home
 
 LOOPBACK: Final = "127.0.0.1"
 EXIT_TIMEOUT_S: Final = 20.0
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SETTINGS: Final = {
     "spark.app.name": "klamm",
     "spark.driver.bindAddress": LOOPBACK,
@@ -52,7 +55,12 @@ def spark_session(cores: int = 2, memory_mb: int = 1024) -> Iterator[SparkSessio
         conf.set("spark.local.dir", folder)
         conf.set("spark.sql.warehouse.dir", f"{folder}/warehouse")
         environment = {"JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": LOOPBACK}
-        with _environ(environment), _gateway(conf, Path(folder) / "spark.log") as gateway:
+        log_path = Path(folder) / "spark.log"
+        with (
+            _environ(environment),
+            _interrupt_handler_kept(),
+            _gateway(conf, log_path) as gateway,
+        ):
             context = SparkContext(conf=conf, gateway=gateway)
             try:
                 context.setLogLevel("ERROR")
@@ -65,23 +73,58 @@ def spark_session(cores: int = 2, memory_mb: int = 1024) -> Iterator[SparkSessio
 @contextmanager
 def _gateway(conf: SparkConf, log_path: Path) -> Iterator[JavaGateway]:
     """A JVM that writes what it has to say into a file, as Spark greets on standard error."""
-    with log_path.open("wb") as log:
+    with ExitStack() as stack:
+        log = stack.enter_context(log_path.open("wb"))
         try:
-            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+            # Interrupted inside, it would leave a JVM that waits for nobody.
+            with _signals_deferred():
+                gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+                stack.callback(_end, gateway)
         except PySparkRuntimeError as error:
             words = log_path.read_text(errors="replace").split("\n")
             last = next((line for line in reversed(words) if line.strip()), "no word from it")
             raise EnvironmentProblem(
                 f"Spark did not start: {last.strip()}", hint=f"it was given {find_java().home}"
             ) from error
-    try:
         yield gateway
+
+
+def _end(gateway: JavaGateway) -> None:
+    gateway.shutdown()
+    # A context keeps the gateway it was given for those that follow.
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.proc.stdin.close()
+    gateway.proc.wait(EXIT_TIMEOUT_S)
+
+
+@contextmanager
+def _signals_deferred() -> Iterator[None]:
+    """Signals that end the process come after the block; another thread gets none anyway."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDING
+    }
+    try:
+        yield
     finally:
-        gateway.shutdown()
-        # A context keeps the gateway it was given for those that follow.
-        SparkContext._gateway = SparkContext._jvm = None
-        gateway.proc.stdin.close()
-        gateway.proc.wait(EXIT_TIMEOUT_S)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
+
+
+@contextmanager
+def _interrupt_handler_kept() -> Iterator[None]:
+    """Spark takes SIGINT for itself, and keeps it."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from zk.store import ANY_VERSION, Delete, SessionEvent, SessionState, StoreEvent
 
 OpenLogs = Callable[[int], StateChangeLog | None]
 _START_MARGIN_MS = 5_000.0
+_OWN_SESSION_TIMEOUT_MS = 30_000
 
 
 @dataclass(kw_only=True)
@@ -72,7 +73,9 @@ class RealCluster:
         self._starting: dict[int, Future[None]] = {}
         self._incarnations = 0
         self._is_closed = False
-        self._session = KazooSession(connect_string, spec.session_timeout_ms)
+        # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
+        own_timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
+        self._session = KazooSession(connect_string, own_timeout_ms)
         self.session_state = SessionState.CONNECTED
         """What became of the cluster's own session with ZooKeeper."""
         self._session.add_listener(self._on_own_session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from cluster.types import LeaderAndIsr, TopicPartition
 from runtime.demo import AUTOMATIC, Step, StepBegins
 from runtime.demo_stage import DemoOptions
 from runtime.journal import read_journal
+from tests.waiting import wait_until
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.store import SetData
@@ -122,6 +124,30 @@ def test_an_interrupted_demo_leaves_nothing(
     assert (demo.returncode, errors) == (code, "")
     assert not is_served(served.split()[-1].rstrip("."))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_an_interrupt_while_spark_starts_leaves_no_java(tmp_path: Path) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        COMMAND, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as demo:
+        wait_until(lambda: list(tmp_path.glob("klamm-spark-*/spark.log")), DEADLINE_S)
+        demo.send_signal(signal.SIGINT)
+        _, errors = demo.communicate(timeout=60)
+    assert (demo.returncode, errors) == (130, "")
+    assert list(tmp_path.iterdir()) == []
+    names_it = f"TMPDIR={tmp_path}".encode()
+    running = (environ_of(process) for process in Path("/proc").glob("[0-9]*"))
+    assert not any(names_it in environ for environ in running)
+
+
+def environ_of(process: Path) -> list[bytes]:
+    """The environment of a process; nothing if it is gone or another user's."""
+    with contextlib.suppress(OSError):
+        return (process / "environ").read_bytes().split(b"\0")
+    return []
 
 
 def tampered(steps: Iterable[StepBegins | Step]) -> Iterator[StepBegins | Step]:
