@@ -8,9 +8,18 @@ from cluster.api_errors import Errors
 from cluster.journal import Kind
 from cluster.requests import Address, Message, StopReplicaRequest, StopReplicaResponse
 from cluster.types import TopicPartition
+from controller.events import PartitionModifications
 from statemachines.replica_state import ReplicaState
 from tests.unit.controller.cluster import Cluster
-from zk.store import ReadOp, ReadResult, Transaction, TxnResult
+from zk.store import (
+    GetChildren,
+    ReadOp,
+    ReadResult,
+    Transaction,
+    TxnResult,
+    WatchEvent,
+    WatchKind,
+)
 
 T0 = TopicPartition("t", 0)
 PREFIX = "kafka_controller_KafkaController_"
@@ -58,6 +67,8 @@ def test_a_deletion_from_the_request_to_the_last_znode(cluster: Cluster) -> None
     assert [row.detail for row in cluster.rows(Kind.TOPIC_DELETED)] == [topic_id]
     assert len(cluster.rows(Kind.TOPIC_DELETION_STARTED)) == 1
     assert count_of_deletions(cluster) == [0, 0, 0, 0]
+    changed = WatchEvent(WatchKind.DATA_CHANGED, "/brokers/topics/t")
+    assert cluster.active.watches.event_of(changed) is None
     cluster.assert_nothing_failed()
 
 
@@ -147,20 +158,51 @@ def test_a_failover_of_a_topic_whose_znode_is_gone_already_ends_the_deletion(
     cluster.assert_nothing_failed()
 
 
-def test_what_appears_below_a_topic_while_it_is_deleted_is_deleted_too(cluster: Cluster) -> None:
-    path = "/brokers/topics/t/partitions/0"
+def create_below(cluster: Cluster, times: int) -> list[str]:
+    """As often as the controller looks below a partition, up to ``times``, create a znode there."""
+    created: list[str] = []
 
     def after_op(_: int, op: ReadOp | Transaction, __: ReadResult | TxnResult) -> None:
-        if isinstance(op, list | tuple) and op[-1].path.endswith("/state"):
-            cluster.server.after_op = None
-            cluster.admin.create(f"{path}/late")
+        parent = "/brokers/topics/t/partitions/0"
+        if isinstance(op, GetChildren) and op.path == parent and len(created) < times:
+            created.append(f"{parent}/late{len(created)}")
+            cluster.admin.create(created[-1])
 
-    cluster.admin.create_delete_topic_path("t")
     cluster.server.after_op = after_op
-    cluster.run()
-    assert cluster.server.after_op is None
+    return created
+
+
+def test_what_appears_below_a_topic_while_it_is_deleted_is_deleted_too(cluster: Cluster) -> None:
+    created = create_below(cluster, 1)
+    mark(cluster, "t")
+    assert len(created) == 1
     assert not is_there(cluster)
     assert cluster.admin.get_topic_deletions() == []
+    cluster.assert_nothing_failed()
+
+
+def test_znodes_that_cannot_be_deleted_keep_no_other_topic_and_are_tried_again(
+    cluster: Cluster,
+) -> None:
+    cluster.create_topic("u", (1,))
+    create_below(cluster, 1000)
+    mark(cluster, "t", "u")
+    assert not is_there(cluster, "u")
+    assert cluster.admin.get_topic_deletions() == ["t"]
+    halted = cluster.rows(Kind.TOPIC_DELETION_HALTED)[-1]
+    assert halted.outcome is not None
+    assert "/brokers/topics/t" in halted.outcome
+    # A change of the znode that was seen before its watch was given up.
+    cluster.add_partitions("t", (1, 2), (2, 1), (0, 1))
+    cluster.active.events.put(PartitionModifications("t"))
+    cluster.run()
+    found = cluster.admin.get_topic_assignments(["t"]).values["t"]
+    assert all(assignment.replicas for assignment in found.assignment.values())
+    cluster.server.after_op = None
+    mark(cluster, "nowhere")
+    assert cluster.admin.get_all_topics_in_cluster() == []
+    assert cluster.admin.get_topic_deletions() == []
+    cluster.assert_nothing_failed()
 
 
 def test_waves_do_not_grow_with_the_topics() -> None:
