@@ -38,8 +38,7 @@ def _compare_step(
         "tree": _compare_trees(recorded["tree"], seen.tree),
         "transitions": _compare_transitions(recorded["transitions"], seen.transitions),
         "requests": _compare_requests(
-            *(_heard(requests, recorded) for requests in (recorded["requests"], seen.requests)),
-            expanded,
+            _heard(recorded["requests"], recorded), _heard(seen.requests, recorded), expanded
         ),
         "tool": _compare_tools(recorded.get("tool"), seen.tool),
     }
