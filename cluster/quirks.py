@@ -75,6 +75,11 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     The leader is moved first; if it cannot be, the override is refused with
     INVALID_REPLICA_ASSIGNMENT."""
+    hazard_c1: bool = False
+    """A request for the preferred leader of a partition that never had one fails the event or the
+    failover, and stays: every later controller fails too.
+
+    The partition is passed over, and the request is taken away."""
     hazard_c2: bool = False
     """One malformed znode fails the whole event or failover; what is not JSON counts as empty or
     absent and is written over.

@@ -13,6 +13,7 @@ from cluster.errors import ControllerMoved
 from cluster.journal import Kind
 from controller import loader
 from controller.events import RequestTimeout
+from controller.on_leader_election import resume_preferred_replica_elections
 from controller.on_reassignment import initialize_partition_reassignments
 from controller.on_topic_deletion import load_topic_deletions
 from zk.store import Create, ResultCode, SetData
@@ -104,7 +105,7 @@ def fail_over(controller: KafkaController) -> None:
     log.info(f"Ready to serve as the new controller with epoch {context.epoch}")
     initialize_partition_reassignments(controller)
     controller.topic_deletion_manager.try_topic_deletion()
-    controller.controller_zk.delete_preferred_replica_election(context.epoch_zk_version)
+    resume_preferred_replica_elections(controller)
     log.info("Starting the controller scheduler")
     controller.recorder.occurrence(Kind.CONTROLLER_READY)
 

@@ -35,6 +35,7 @@ class ControllerState(Enum):
     TOPIC_CHANGE = (3, "TopicChangeRateAndTimeMs")
     TOPIC_DELETION = (4, "TopicDeletionRateAndTimeMs")
     ALTER_PARTITION_REASSIGNMENT = (5, "PartitionReassignmentRateAndTimeMs")
+    MANUAL_LEADER_BALANCE = (7, "ManualLeaderBalanceRateAndTimeMs")
     ISR_CHANGE = (9, "IsrChangeRateAndTimeMs")
     LEADER_AND_ISR_RESPONSE_RECEIVED = (10, "LeaderAndIsrResponseReceivedRateAndTimeMs")
     CONTROLLER_SHUTDOWN = (12, "ControllerShutdownRateAndTimeMs")
@@ -175,6 +176,12 @@ class ZkPartitionReassignment(ControllerEvent, frozen=True):
     """/admin/reassign_partitions was created, or may have changed."""
 
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+
+class ReplicaLeaderElection(ControllerEvent, frozen=True):
+    """/admin/preferred_replica_election was created, or may be there."""
+
+    state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
 
 
 class ApiPartitionReassignment(ControllerEvent, frozen=True):

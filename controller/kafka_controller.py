@@ -37,6 +37,7 @@ from controller import (
     on_controller_change,
     on_create_topics,
     on_delete_topics,
+    on_leader_election,
     on_partition_modifications,
     on_reassignment,
     on_responses,
@@ -64,6 +65,7 @@ from controller.events import (
     PartitionModifications,
     Reelect,
     RegisterBrokerAndReelect,
+    ReplicaLeaderElection,
     RequestTimeout,
     ResponseReceived,
     ShutdownEventThread,
@@ -261,6 +263,8 @@ class KafkaController:
                 on_reassignment.process_api_partition_reassignment(self, message, request)
             case ListPartitionReassignments(message, request):
                 on_reassignment.process_list_partition_reassignments(self, message, request)
+            case ReplicaLeaderElection():
+                on_leader_election.process_zk_replica_leader_election(self)
             case LeaderAndIsrResponseReceived():
                 on_responses.process_leader_and_isr_response(self, event)
             case UpdateMetadataResponseReceived():

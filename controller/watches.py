@@ -14,6 +14,7 @@ from controller.events import (
     ControllerEvent,
     PartitionModifications,
     Reelect,
+    ReplicaLeaderElection,
     TopicChange,
     TopicDeletion,
     ZkPartitionReassignment,
@@ -25,6 +26,7 @@ BROKER_IDS_PATH = "/brokers/ids"
 TOPICS_PATH = "/brokers/topics"
 DELETE_TOPICS_PATH = "/admin/delete_topics"
 REASSIGN_PARTITIONS_PATH = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION_PATH = "/admin/preferred_replica_election"
 
 
 class Watches:
@@ -83,6 +85,8 @@ class Watches:
             kind is WatchKind.CREATED or not self._quirks.kafka_9478
         ):
             return ZkPartitionReassignment()
+        if path == PREFERRED_REPLICA_ELECTION_PATH and kind is WatchKind.CREATED:
+            return ReplicaLeaderElection()
         if kind is not WatchKind.DATA_CHANGED:
             return None
         parent, _, name = path.rpartition("/")

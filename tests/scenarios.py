@@ -19,15 +19,12 @@ from runtime.simulated_world import SimulatedWorld
 from tests.tools import kafka_tool
 
 _DATA = Path(__file__).parent / "data" / "scenarios"
-_STEPS = {"leader_kill_restart": 4}
-"""How many steps of a scenario are run where not all: its last is a preferred election."""
 SCENARIOS = tuple(sorted(path.stem for path in _DATA.glob("*.json")))
 
 
-def read_scenario(name: str, whole: bool = False) -> Json:
-    """A recorded scenario, with the steps that klamm can do; ``whole``: with all."""
-    scenario = load_scenario(_DATA / f"{name}.json")
-    return scenario if whole else {**scenario, "steps": scenario["steps"][: _STEPS.get(name)]}
+def read_scenario(name: str) -> Json:
+    """A recorded scenario."""
+    return load_scenario(_DATA / f"{name}.json")
 
 
 def spec_of(scenario: Json, quirks: Quirks, seed: int = 0) -> ClusterSpec:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from admin.cluster_topics import ClusterAdmin, Failure
+from admin.elections import ElectionAdmin
+from admin.preferred_election_command import ElectionServices, run_preferred_election_command
 from admin.reassign_admin import ConfigResource, ReassignAdmin, ReplicaLogDirs
 from admin.reassign_command import ReassignServices, run_reassign_command
 from admin.reassign_json import TopicPartitionReplica
@@ -43,8 +45,23 @@ def topic_tool(name: str, args: Sequence[str], store: Store) -> ToolResult:
     return ToolResult(result.stdout, result.stderr, result.exit_code)
 
 
+def election_tool(args: Sequence[str], store: Store) -> ToolResult:
+    """Run kafka-preferred-replica-election with ``--zookeeper`` meaning ``store``."""
+
+    @contextlib.contextmanager
+    def open_cluster(address: str) -> Iterator[ElectionAdmin]:
+        raise UsageError(f"a scenario's tools work on ZooKeeper, not on {address}")
+        yield
+
+    services = ElectionServices(_opener(store), open_cluster, lambda _: None)
+    result = run_preferred_election_command(args, services)
+    return ToolResult(result.stdout, result.stderr, result.exit_code)
+
+
 def kafka_tool(name: str, args: Sequence[str], driver: ScenarioDriver) -> ToolResult:
     """Run a Kafka tool on a scenario's cluster, by its ZooKeeper or by its controller."""
+    if name == "PreferredReplicaLeaderElectionCommand":
+        return election_tool(args, driver.store)
     if name != "ReassignPartitionsCommand":
         return topic_tool(name, args, driver.store)
 

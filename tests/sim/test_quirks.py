@@ -18,6 +18,7 @@ from cluster.requests import Address, AlterIsrRequest, AlterIsrResponse, Message
 from cluster.types import LeaderAndIsr, TopicPartition
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.deletion_drills import DELETION_DRILLS
+from tests.sim.elections import ask_for_preferred, leaders_moved_away, request_is_there
 from tests.sim.reassignment_drills import REASSIGNMENT_DRILLS
 from tests.sim.worlds import active_controller, controllers, create_topic, state_of, three_brokers
 from zk.memory_store import LostReply
@@ -164,6 +165,17 @@ def expansion_is_proposed_to_a_zombie(quirks: Quirks) -> None:
     assert answer.partitions.get(T0) is Errors.NOT_CONTROLLER, "what ZooKeeper has not was granted"
 
 
+def preferred_leader_of_a_partition_without_any_is_asked_for(quirks: Quirks) -> None:
+    """What never had a leader is passed over, and the others get their preferred leaders."""
+    world = leaders_moved_away(quirks=quirks)
+    create_topic(world, "none", {0: (7,)})
+    settle(world)
+    ask_for_preferred(world, TopicPartition("none", 0), T0)
+    settle(world)
+    assert not request_is_there(world), "the request stays"
+    assert state_of(world, "t", 0).leader == 1
+
+
 def malformed_znode_among_others(quirks: Quirks) -> None:
     """One topic that cannot be read does not keep the others from being served."""
     world = three_brokers(quirks=quirks)
@@ -244,6 +256,9 @@ DRILLS = {
     "kafka_13461": Drill(login_fails_in_a_live_session, "nobody controls the cluster"),
     "kafka_14140": Drill(dead_replica_is_proposed, "a dead replica is in sync"),
     "kafka_14154": Drill(expansion_is_proposed_to_a_zombie, "what ZooKeeper has not was granted"),
+    "hazard_c1": Drill(
+        preferred_leader_of_a_partition_without_any_is_asked_for, "the request stays"
+    ),
     "hazard_c2": Drill(malformed_znode_among_others, "a good topic is not served"),
     "hazard_c4": Drill(reply_to_a_state_is_lost, "the partition is stuck"),
     "hazard_c5": Drill(proposal_to_a_deposed_controller, "the leader is misled"),

@@ -1,0 +1,232 @@
+"""Leaders moved where all replicas are well: to the preferred ones, as somebody asked for.
+
+Who is elected is decided by statemachines/election.py. /admin/preferred_replica_election is read,
+acted on and deleted, and what is put there meanwhile is read again. Mirrors
+processReplicaLeaderElection, onReplicaElection, fetchPendingPreferredReplicaElections and
+removePartitionsFromPreferredReplicaElection of kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cluster.errors import StateChangeFailed
+from cluster.types import TopicPartition
+from controller.events import ReplicaLeaderElection
+from controller.partition_state_changes import Results
+from statemachines.election import ElectionStrategy, PreferredReplicaElection
+from statemachines.partition_state import PartitionState
+from zk.store import Delete, ResultCode
+from zk.znode_client import store_error
+from zk.znodes import MalformedZNode, PreferredReplicaElectionZNode, UnparsableJson
+from zk.znodes.json_values import parse_bytes
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+_PATH: Final = PreferredReplicaElectionZNode.path
+_PREFERRED: Final = PreferredReplicaElection()
+
+
+class ElectionTrigger(Enum):
+    """Who asked for an election, by Kafka's name."""
+
+    ZK = "ZkTriggered"
+
+
+class _Asked(NamedTuple):
+    """What /admin/preferred_replica_election asks for, and the version of the znode."""
+
+    partitions: Sequence[TopicPartition]
+    version: int
+
+
+# By znode
+
+
+def process_zk_replica_leader_election(controller: KafkaController) -> None:
+    """Elect the preferred leaders that /admin/preferred_replica_election asks for, and delete it.
+
+    Partitions that are unknown, being deleted or led well already are passed over.
+    """
+    if not controller.is_active or not controller.zk.path_exists(_PATH, watch=True):
+        return
+    asked = _read(controller)
+    if asked is None:
+        controller.events.put_caused(ReplicaLeaderElection())
+        return
+    _elect_and_delete(controller, asked, _electable(controller, asked.partitions))
+
+
+def resume_preferred_replica_elections(controller: KafkaController) -> None:
+    """At a failover: do what the znode still asks for. From then on its creation is watched."""
+    asked = _read(controller)
+    if asked is None:
+        controller.events.put_caused(ReplicaLeaderElection())
+        return
+    context, log = controller.context, controller.log
+    done = [
+        tp
+        for tp in asked.partitions
+        if not (replicas := context.partition_replica_assignment(tp))
+        or _leader_of(controller, tp) == replicas[0]
+    ]
+    open_ = [tp for tp in asked.partitions if tp not in set(done)]
+    deleted = [tp for tp in open_ if tp.topic in context.topics_to_be_deleted]
+    pending = [tp for tp in open_ if tp.topic not in context.topics_to_be_deleted]
+    log.info(f"Partitions undergoing preferred replica election: {_names(asked.partitions)}")
+    log.info(f"Partitions that completed preferred replica election: {_names(done)}")
+    log.info(
+        "Skipping preferred replica election for partitions due to topic deletion: "
+        f"{_names(deleted)}"
+    )
+    log.info(f"Resuming preferred replica election for partitions: {_names(pending)}")
+    _elect_and_delete(controller, asked, _with_leadership(controller, pending))
+
+
+def _elect_and_delete(
+    controller: KafkaController, asked: _Asked, partitions: Sequence[TopicPartition]
+) -> None:
+    try:
+        _elect_preferred(controller, partitions, ElectionTrigger.ZK)
+    except Exception:
+        _delete(controller, asked.version)
+        raise
+    _delete(controller, asked.version)
+
+
+def _read(controller: KafkaController) -> _Asked | None:
+    """What the znode asks for: nothing if it cannot be read, None if it is gone.
+
+    With hazard C2 raises MalformedZNode where Kafka throws.
+    """
+    found = controller.zk.get_data_and_stat(_PATH)
+    if found is None:
+        return None
+    data, stat = found
+    try:
+        parse_bytes(data)
+        return _Asked(PreferredReplicaElectionZNode.decode(data), stat.version)
+    except UnparsableJson as error:
+        malformed = MalformedZNode(str(error), None)
+    except MalformedZNode as error:
+        if controller.quirks.hazard_c2:
+            raise error.at(_PATH) from None
+        malformed = error
+    controller.set_malformed_apart([malformed.at(_PATH)])
+    return _Asked((), stat.version)
+
+
+def _delete(controller: KafkaController, version: int) -> None:
+    """Take the request away, unless it was changed since it was read, and look again."""
+    epoch_zk_version = controller.context.epoch_zk_version
+    result = controller.controller_zk.fenced_write([Delete(_PATH, version)], epoch_zk_version)[0]
+    if result.code in (ResultCode.OK, ResultCode.NONODE):
+        controller.malformed.pop(_PATH, None)
+    elif result.code not in (ResultCode.BADVERSION, ResultCode.CONNECTIONLOSS):
+        raise store_error(result.code, _PATH)
+    # The watch is armed again by whoever processes this.
+    controller.events.put_caused(ReplicaLeaderElection())
+
+
+# What is common to all
+
+
+def _electable(
+    controller: KafkaController, partitions: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """Those that exist, are not being deleted, and are led by another than the preferred one."""
+    context, log = controller.context, controller.log
+    known: list[TopicPartition] = []
+    deleted: list[TopicPartition] = []
+    for tp in partitions:
+        if not context.partition_replica_assignment(tp):
+            log.info(
+                f"Skipping replica leader election (PREFERRED) for partition {tp} by "
+                f"{ElectionTrigger.ZK.value} since it doesn't exist."
+            )
+        elif tp.topic in context.topics_to_be_deleted:
+            deleted.append(tp)
+        else:
+            known.append(tp)
+    if deleted:
+        log.warn(
+            f"Skipping replica leader election (PREFERRED) for partitions {_names(deleted)} by "
+            f"{ElectionTrigger.ZK.value} since the respective topics are being deleted"
+        )
+    return [
+        tp
+        for tp in _with_leadership(controller, known)
+        if _leader_of(controller, tp) != context.partition_replica_assignment(tp)[0]
+    ]
+
+
+def _with_leadership(
+    controller: KafkaController, partitions: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """Those that have ever had a leader: no other has anything to choose from."""
+    found: list[TopicPartition] = []
+    for tp in partitions:
+        if _leader_of(controller, tp) is None:
+            controller.log.warn(
+                f"Skipping replica leader election for partition {tp} since it never had a leader"
+            )
+        else:
+            found.append(tp)
+    return found
+
+
+def _leader_of(controller: KafkaController, tp: TopicPartition) -> int | None:
+    """Who leads, None without a state. With hazard C1 raises LookupError for that."""
+    leadership = controller.context.partition_leadership_info(tp)
+    if leadership is not None:
+        return leadership.leader_and_isr.leader
+    if controller.quirks.hazard_c1:
+        raise LookupError(f"partition {tp} never had a leader")
+    return None
+
+
+def _elect_preferred(
+    controller: KafkaController, partitions: Sequence[TopicPartition], trigger: ElectionTrigger
+) -> None:
+    results = _elect(controller, partitions, "PREFERRED", _PREFERRED, trigger)
+    for tp, result in results.items():
+        if isinstance(result, StateChangeFailed):
+            controller.log.error(
+                f"Error completing replica leader election (PREFERRED) for partition {tp}: "
+                f"{result.reason}"
+            )
+    for tp in partitions:
+        leader = _leader_of(controller, tp)
+        preferred = controller.context.partition_replica_assignment(tp)[0]
+        if leader == preferred:
+            controller.log.info(
+                f"Partition {tp} completed preferred replica leader election. "
+                f"New leader is {preferred}"
+            )
+        else:
+            controller.log.warn(
+                f"Partition {tp} failed to complete preferred replica leader election to "
+                f"{preferred}. Leader is still {leader}"
+            )
+
+
+def _elect(
+    controller: KafkaController,
+    partitions: Sequence[TopicPartition],
+    election_type: str,
+    strategy: ElectionStrategy,
+    trigger: ElectionTrigger,
+) -> Results:
+    controller.log.info(
+        f"Starting replica leader election ({election_type}) for partitions {_names(partitions)} "
+        f"triggered by {trigger.value}"
+    )
+    machine = controller.partition_state_machine
+    return machine.handle_state_changes(partitions, PartitionState.ONLINE, strategy)
+
+
+def _names(partitions: Collection[TopicPartition]) -> str:
+    return ",".join(map(str, partitions))

@@ -1,0 +1,164 @@
+"""Preferred leaders elected by znode: what is asked for is done once, and the znode goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.quirks import Quirks
+from cluster.types import TopicPartition
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.elections import (
+    PREFERRED_PATH,
+    T0,
+    T1,
+    U0,
+    ask_for_preferred,
+    assert_in_agreement,
+    depose,
+    leaders,
+    leaders_moved_away,
+    put_request,
+    request_is_there,
+)
+from tests.sim.test_reassignment_crashes import Crash
+from tests.sim.worlds import active_controller, create_topic, state_of
+from zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
+
+ALL = (T0, T1, U0)
+
+
+def test_what_is_asked_for_is_elected_and_nothing_else() -> None:
+    world = leaders_moved_away()
+    before = {tp: state_of(world, *tp) for tp in ALL}
+    ask_for_preferred(world, T0, U0)
+    world.run_for(1_000)
+    assert leaders(world, ALL) == [1, 2, 1]
+    for tp in (T0, U0):
+        after = state_of(world, *tp)
+        assert after.leader_epoch == before[tp].leader_epoch + 1
+        assert after.isr == before[tp].isr
+    assert state_of(world, *T1) == before[T1]
+    assert not request_is_there(world)
+    assert_in_agreement(world)
+
+
+def test_a_second_request_is_seen() -> None:
+    world = leaders_moved_away()
+    for tp in ALL:
+        ask_for_preferred(world, tp)
+        world.run_for(1_000)
+        assert leaders(world, [tp]) == [1]
+        assert not request_is_there(world)
+    assert_in_agreement(world)
+
+
+@pytest.mark.parametrize("is_failover", [False, True])
+def test_what_cannot_be_elected_is_passed_over(is_failover: bool) -> None:
+    world = leaders_moved_away()
+    create_topic(world, "none", {0: (7,)})
+    world.run_for(1_000)
+    if is_failover:
+        depose(world)
+    ask_for_preferred(world, TopicPartition("no", 0), TopicPartition("none", 0), T1)
+    world.run_for(1_000)
+    assert leaders(world, ALL) == [0, 1, 2]
+    assert not request_is_there(world)
+    assert_in_agreement(world)
+
+
+def test_a_dead_preferred_leader_is_not_elected() -> None:
+    world = leaders_moved_away()
+    world.stop(1)
+    world.run_for(1_000)
+    before = state_of(world, *T1)
+    ask_for_preferred(world, T1)
+    world.run_for(1_000)
+    assert state_of(world, *T1) == before
+    assert not request_is_there(world)
+    failed = [row for row in world.journal.rows if row.kind == "partition_failed"]
+    assert [(row.topic, row.partition) for row in failed] == [T1]
+
+
+def test_a_request_found_at_a_failover_is_carried_out() -> None:
+    world = leaders_moved_away()
+    depose(world)
+    ask_for_preferred(world, *ALL)
+    world.run_for(2_000)
+    assert leaders(world, ALL) == [1, 1, 1]
+    assert not request_is_there(world)
+    assert_in_agreement(world)
+
+
+@pytest.mark.parametrize("is_failover", [False, True])
+@pytest.mark.parametrize("data", [b"no json", b"", None, b"{}", b'{"partitions": [{"topic": 1}]}'])
+def test_a_request_that_cannot_be_read_is_taken_away(data: bytes | None, is_failover: bool) -> None:
+    world = leaders_moved_away()
+    if is_failover:
+        depose(world)
+    put_request(world, data)
+    world.run_for(1_000)
+    assert not request_is_there(world)
+    assert active_controller(world).malformed == {}
+    malformed = [row.detail for row in world.journal.rows if row.kind == "znode_malformed"]
+    assert malformed == [PREFERRED_PATH]
+    ask_for_preferred(world, T0)
+    world.run_for(1_000)
+    assert leaders(world, ALL) == [1, 2, 2]
+    assert_in_agreement(world)
+
+
+@pytest.mark.parametrize(("data", "stays"), [(b"no json", False), (b"{}", True)])
+def test_with_hazard_c2_what_kafka_cannot_decode_stays(data: bytes, stays: bool) -> None:
+    world = leaders_moved_away(quirks=Quirks(hazard_c2=True))
+    put_request(world, data)
+    world.run_for(1_000)
+    assert request_is_there(world) == stays
+
+
+def test_a_request_that_changes_while_it_is_carried_out_is_read_again() -> None:
+    world = leaders_moved_away()
+    store = world.open_store()
+    session_id = world.nodes[0].store.session_id
+
+    def after_op(who: int, op: ReadOp | Transaction, _: ReadResult | TxnResult) -> None:
+        is_state = isinstance(op, list | tuple) and op[-1].path.endswith("/state")
+        if who == session_id and is_state:
+            world.server.after_op = None
+            changed = b'{"version":1,"partitions":[{"topic":"u","partition":0}]}'
+            store.write([[SetData(PREFERRED_PATH, changed)]])
+
+    world.server.after_op = after_op
+    ask_for_preferred(world, T0)
+    world.run_for(1_000)
+    assert world.server.after_op is None
+    assert leaders(world, ALL) == [1, 2, 1]
+    assert not request_is_there(world)
+
+
+def run_to_the_end(world: SimulatedWorld) -> None:
+    ask_for_preferred(world, *ALL)
+    world.run_for(6_000)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("group_size", [1, None])
+def test_the_next_controller_comes_to_the_same_end(group_size: int | None, before: bool) -> None:
+    sizes = {} if group_size is None else {"write_group_size": group_size}
+    snapshot = leaders_moved_away(**sizes).snapshot()
+    expected = snapshot.restore()
+    counted = Crash(expected, None, before)
+    run_to_the_end(expected)
+    assert counted.count >= 5
+    for number in range(counted.count):
+        world = snapshot.restore()
+        crash = Crash(world, number, before)
+        run_to_the_end(world)
+        assert crash.happened, f"operation {number} was never reached"
+        assert active_controller(world).config.broker_id != 0
+        assert not request_is_there(world)
+        for tp in ALL:
+            found, wanted = state_of(world, *tp), state_of(expected, *tp)
+            assert (found.leader, found.isr) == (wanted.leader, wanted.isr) == (1, wanted.isr)
+            assert found.leader_epoch == wanted.leader_epoch
+        assert_in_agreement(world)
+    print(f"preferred election: {counted.count} crashes")
