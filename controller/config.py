@@ -19,6 +19,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``unclean_leader_election_enable`` holds for topics whose config does not say.
     ``delete_topic_enable`` False: requests to delete topics are taken away, and nothing is deleted.
     ``write_group_size``: how many writes share one fence and one transaction, at most; Kafka: 1.
+    ``is_alter_isr_enabled``: leaders propose ISRs to the controller; otherwise (before the
+    inter-broker protocol 2.7) they write them, and the controller watches what it reassigns.
     ``journal_messages``: also journal every request sent and response received.
     """
 
@@ -30,5 +32,6 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     unclean_leader_election_enable: bool = False
     delete_topic_enable: bool = True
     controller_socket_timeout_ms: int = 30_000
+    is_alter_isr_enabled: bool = True
     journal_messages: bool = False
     write_group_size: int = GROUP_SIZE

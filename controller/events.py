@@ -24,6 +24,7 @@ from cluster.requests import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
+from cluster.types import TopicPartition
 
 
 class ControllerState(Enum):
@@ -182,6 +183,13 @@ class ReplicaLeaderElection(ControllerEvent, frozen=True):
     """/admin/preferred_replica_election was created, or may be there."""
 
     state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
+
+
+class PartitionReassignmentIsrChange(ControllerEvent, frozen=True):
+    """The state znode of a partition that is being reassigned changed."""
+
+    topic_partition: TopicPartition
+    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
 
 class ApiPartitionReassignment(ControllerEvent, frozen=True):

@@ -63,6 +63,7 @@ from controller.events import (
     LeaderAndIsrResponseReceived,
     ListPartitionReassignments,
     PartitionModifications,
+    PartitionReassignmentIsrChange,
     Reelect,
     RegisterBrokerAndReelect,
     ReplicaLeaderElection,
@@ -259,6 +260,8 @@ class KafkaController:
                 on_delete_topics.process_timeout(self, deletion)
             case ZkPartitionReassignment():
                 on_reassignment.process_zk_partition_reassignment(self)
+            case PartitionReassignmentIsrChange(tp):
+                on_reassignment.process_partition_reassignment_isr_change(self, tp)
             case ApiPartitionReassignment(message, request):
                 on_reassignment.process_api_partition_reassignment(self, message, request)
             case ListPartitionReassignments(message, request):
@@ -320,14 +323,16 @@ class KafkaController:
         self.batch.add_update_metadata_request_for_brokers(broker_ids, partitions)
         self.sender.send(self.batch)
 
-    def refresh_leaderships(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    def refresh_leaderships(
+        self, partitions: Sequence[TopicPartition], watch: bool = False
+    ) -> list[TopicPartition]:
         """Read states that others wrote into the context; gives those that cannot be read.
 
         Raises ControllerMoved if a newer controller wrote one.
         """
         if not partitions:
             return []
-        found = self.zk.get_partition_states(partitions)
+        found = self.zk.get_partition_states(partitions, watch)
         self.set_malformed_apart(found.malformed)
         for tp, leadership in found.values.items():
             if leadership.controller_epoch > self.context.epoch:

@@ -272,15 +272,12 @@ def _go_on(controller: KafkaController, assignments: Assignments) -> None:
 
 
 def process_partition_reassignment_isr_change(
-    controller: KafkaController, partitions: Iterable[TopicPartition]
+    controller: KafkaController, tp: TopicPartition
 ) -> None:
-    """ISRs were changed in ZooKeeper by others: reassignments may be complete now."""
-    if not controller.is_active:
-        return
-    context = controller.context
-    moving = [tp for tp in partitions if tp in context.partitions_being_reassigned]
-    controller.refresh_leaderships(moving)
-    maybe_complete_reassignments(controller, moving)
+    """The ISR of a partition was changed by its leader: its reassignment may be complete now."""
+    if controller.is_active and tp in controller.context.partitions_being_reassigned:
+        controller.refresh_leaderships([tp], watch=True)
+        maybe_complete_reassignments(controller, [tp])
 
 
 def _text(error: ApiError) -> str:

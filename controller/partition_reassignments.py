@@ -142,9 +142,11 @@ class PartitionReassignments:
         dropped = {tp: replicas for tp, replicas in unneeded.items() if tp in changed}
         if dropped:
             self.stop_unneeded_replicas(dropped)
-        context.partitions_being_reassigned.update(
-            tp for tp in reassignments if tp not in run.failures
-        )
+        going_on = [tp for tp in reassignments if tp not in run.failures]
+        context.partitions_being_reassigned.update(going_on)
+        if not self._controller.config.is_alter_isr_enabled:
+            self._controller.watches.register_reassigned(going_on)
+            self._controller.refresh_leaderships(going_on, watch=True)
 
     def _store_assignments(self, phase: Phase, assignments: Assignments, run: _Run) -> None:
         """U1 and B6: write the topic znodes, one write a topic."""

@@ -84,6 +84,7 @@ def remove_completed_reassignments(
             target if is_exact else tuple(dict.fromkeys(target))
         )
 
+    controller.watches.unregister_reassigned(completed)
     maybe_remove_from_zk_reassignment(controller, is_completed)
     controller.context.partitions_being_reassigned.difference_update(completed)
 

@@ -6,13 +6,17 @@ is processed. Mirrors the ...Handler classes of kafka/controller/KafkaController
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cluster.quirks import NO_QUIRKS, Quirks
+from cluster.types import TopicPartition
 from controller.events import (
     BrokerChange,
     BrokerModifications,
     ControllerChange,
     ControllerEvent,
     PartitionModifications,
+    PartitionReassignmentIsrChange,
     Reelect,
     ReplicaLeaderElection,
     TopicChange,
@@ -20,6 +24,7 @@ from controller.events import (
     ZkPartitionReassignment,
 )
 from zk.store import WatchEvent, WatchKind
+from zk.znodes import TopicPartitionStateZNode
 
 CONTROLLER_PATH = "/controller"
 BROKER_IDS_PATH = "/brokers/ids"
@@ -41,6 +46,7 @@ class Watches:
         self._is_active = False
         self._brokers: set[int] = set()
         self._topics: set[str] = set()
+        self._reassigned: dict[str, TopicPartition] = {}
 
     def activate(self) -> None:
         """The controller is active: changes of the brokers and the topics are wanted."""
@@ -51,6 +57,7 @@ class Watches:
         self._is_active = False
         self._brokers.clear()
         self._topics.clear()
+        self._reassigned.clear()
 
     def register_brokers(self, broker_ids: list[int]) -> None:
         """Changes of these registrations are wanted."""
@@ -67,6 +74,15 @@ class Watches:
     def unregister_topics(self, topics: list[str]) -> None:
         """Changes of these topic znodes are wanted no more."""
         self._topics.difference_update(topics)
+
+    def register_reassigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Changes of these partitions' states are wanted."""
+        self._reassigned.update((TopicPartitionStateZNode.path(tp), tp) for tp in partitions)
+
+    def unregister_reassigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Changes of these partitions' states are wanted no more."""
+        for tp in partitions:
+            self._reassigned.pop(TopicPartitionStateZNode.path(tp), None)
 
     def event_of(self, fired: WatchEvent) -> ControllerEvent | None:
         """The event that a watch means; None if nobody wants it."""
@@ -89,6 +105,9 @@ class Watches:
             return ReplicaLeaderElection()
         if kind is not WatchKind.DATA_CHANGED:
             return None
+        reassigned = self._reassigned.get(path)
+        if reassigned is not None:
+            return PartitionReassignmentIsrChange(reassigned)
         parent, _, name = path.rpartition("/")
         if parent == TOPICS_PATH and name in self._topics:
             return PartitionModifications(name)

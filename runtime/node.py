@@ -14,7 +14,7 @@ from admin.topics import new_topic_id
 from brokers.broker import Broker
 from brokers.config import broker_config
 from cluster import types
-from cluster.errors import KlammError
+from cluster.errors import InvalidConfig, KlammError
 from cluster.protocols import Clock, Journal, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import Address, Message
@@ -85,6 +85,7 @@ class ClusterSpec:
             unclean_leader_election_enable=config.get("unclean.leader.election.enable") == "true",
             delete_topic_enable=config.get("delete.topic.enable", "true") == "true",
             controller_socket_timeout_ms=int(config.get("controller.socket.timeout.ms", "30000")),
+            is_alter_isr_enabled=_is_alter_isr_enabled(config),
             journal_messages=self.journal_messages,
             write_group_size=self.write_group_size,
         )
@@ -95,6 +96,17 @@ class ClusterSpec:
         candidates = self.broker_ids if self.candidates is None else self.candidates
         broker_ids = (*self.broker_ids, broker_id)
         return replace(self, broker_ids=broker_ids, racks=racks, candidates=candidates)
+
+
+def _is_alter_isr_enabled(config: Mapping[str, str]) -> bool:
+    """False for an inter.broker.protocol.version before 2.7. Raises InvalidConfig."""
+    name = "inter.broker.protocol.version"
+    version = config.get(name, "2.8")
+    try:
+        major, minor = map(int, version.partition("-")[0].split(".")[:2])
+    except ValueError:
+        raise InvalidConfig(f"Version `{version}` is not a valid version") from None
+    return (major, minor) >= (2, 7)
 
 
 def rack_map(broker_ids: Sequence[int], racks: Sequence[str]) -> dict[int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.api_errors import Errors
-from cluster.types import ReplicaAssignment, TopicPartition
+from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.reassignments import (
     alter,
@@ -23,7 +23,8 @@ from tests.sim.reassignments import (
 )
 from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import LostReply
-from zk.store import ReadOp, Transaction
+from zk.store import ReadOp, SetData, Transaction
+from zk.znodes import TopicPartitionStateZNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MOVE_ZNODE = {T0: (2, 3)}
@@ -192,3 +193,21 @@ def test_a_lost_reply_to_the_topic_znode_is_no_failure() -> None:
     reassign(world, MOVE_ZNODE)
     assert_settled(world, T0, (2, 3))
     assert len(lost) == 2
+
+
+# ISRs that leaders write themselves
+
+
+def test_an_isr_that_its_leader_wrote_completes_a_reassignment() -> None:
+    """Before AlterIsr the controller watched the states of what it reassigned."""
+    world = brokers_up(config={"inter.broker.protocol.version": "2.6"})
+    with_topic(world, (0, 1))
+    hold(world, 2, 3)
+    reassign(world, MOVE_ZNODE)
+    world.run_for(2_000)
+    state = stored(world, T0).state
+    for isr in ((0, 1, 3), (0, 1, 3, 2)):
+        data = TopicPartitionStateZNode.encode(LeaderAndIsr(0, state.leader_epoch, isr), 1)
+        world.open_store().write([[SetData(TopicPartitionStateZNode.path(T0), data)]])
+        world.run_for(1_000)
+    assert_settled(world, T0, (2, 3))
