@@ -35,6 +35,11 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     """A request batch is not cleared when the controller moves mid-event; it never sends again.
 
     The batch is cleared then, and at every election."""
+    kafka_12493: bool = False
+    """Replicas that somebody changes in a topic znode are ignored until the controller writes over
+    them, or until a failover takes them over, without any data being moved.
+
+    They are written back at once: only a reassignment changes them."""
     kafka_13225: bool = False
     """A dead broker that hosted nothing stays in the metadata of the others while any partition
     is offline.
@@ -91,7 +96,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     It is read back, and adopted if it holds what was to be written."""
     hazard_c5: bool = False
-    """A fenced AlterIsr is answered UNKNOWN_SERVER_ERROR and the controller does not resign.
+    """A fenced AlterIsr is answered UNKNOWN_SERVER_ERROR and the controller does not resign; nor
+    does it after a fenced controlled shutdown.
 
     It is answered NOT_CONTROLLER, and the controller resigns."""
     hazard_c6: bool = False
@@ -99,6 +105,11 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     ones.
 
     The batch is cleared, and the event ends with the error."""
+    hazard_c7: bool = False
+    """At a controlled shutdown the broker is told to stop following with the leader epoch that it
+    knows already: it refuses, and goes on.
+
+    It is told after the leader epoch was raised."""
     hazard_c8: bool = False
     """A topic whose znode was deleted by hand leaves its states and reassignments in memory: one
     made again under the same name is not served, and a request to delete it stays.

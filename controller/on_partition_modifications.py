@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 def process_partition_modifications(controller: KafkaController, topic: str) -> None:
     """Read a topic znode and bring online the partitions that are new in it.
 
-    Replicas of known partitions that somebody changed are not looked at, and neither are
-    partitions that are missing.
+    Replicas of known partitions that somebody else has changed are written back: only a
+    reassignment changes them. Kafka 2.8.2 takes no notice until the next failover (KAFKA-12493).
+    Partitions that are missing are not looked at.
     """
     if not controller.is_active:
         return
@@ -40,6 +41,17 @@ def process_partition_modifications(controller: KafkaController, topic: str) -> 
     if topic in context.topics_to_be_deleted:
         _refuse_partitions(controller, topic, list(added))
         return
+    changed = [
+        tp for tp, a in assignments.items() if tp not in added and a != context.assignments[tp]
+    ]
+    for tp, assignment in added.items():
+        context.update_partition_full_replica_assignment(tp, assignment)
+    if changed and not controller.quirks.kafka_12493:
+        controller.log.warn(
+            f"The assignment of partitions {','.join(map(str, changed))} was changed by others: "
+            "only a reassignment can do that"
+        )
+        _restore_assignment(controller, topic)
     if not added:
         return
     shown = ", ".join(f"{tp} -> {assignment}" for tp, assignment in added.items())
@@ -47,8 +59,6 @@ def process_partition_modifications(controller: KafkaController, topic: str) -> 
     controller.recorder.occurrence(
         Kind.PARTITIONS_ADDED, topic=topic, detail=f"{len(added)} partitions"
     )
-    for tp, assignment in added.items():
-        context.update_partition_full_replica_assignment(tp, assignment)
     on_new_partition_creation(controller, list(added))
 
 
@@ -56,7 +66,7 @@ def _refuse_partitions(
     controller: KafkaController, topic: str, added: Sequence[TopicPartition]
 ) -> None:
     """A topic to be deleted gets no partitions: its znode is written as it was, id included."""
-    log, context = controller.log, controller.context
+    log = controller.log
     if not added:
         log.info("Ignoring partition change during topic deletion as no new partitions are added")
         return
@@ -64,6 +74,12 @@ def _refuse_partitions(
         f"Skipping adding partitions {','.join(str(tp.partition) for tp in added)} for topic "
         f"{topic} since it is currently being deleted"
     )
+    _restore_assignment(controller, topic)
+
+
+def _restore_assignment(controller: KafkaController, topic: str) -> None:
+    """Write a topic's znode as the context has it, id included."""
+    log, context = controller.log, controller.context
     log.info(f"Restoring the partition replica assignment for topic {topic}")
     kept = {
         tp: assignment

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cluster.quirks import Quirks
-from cluster.types import NO_LEADER, TopicPartition
+from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.reassignments import (
     alter,
@@ -21,6 +21,7 @@ from tests.sim.reassignments import (
     stored,
     with_topic,
 )
+from tests.sim.worlds import active_controller
 from zk.memory_store import Crashed
 from zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
 from zk.znodes import ReassignPartitionsZNode, TopicZNode
@@ -96,6 +97,21 @@ def override_drops_the_leader(quirks: Quirks) -> None:
     assert stored(world, T0).assignment.replicas == (4, 2)
 
 
+def topic_znode_is_edited(quirks: Quirks) -> None:
+    """Replicas that are written into a topic znode by hand are the same before a failover as after
+    it: those that hold the data."""
+    world = brokers_up(5, quirks=quirks)
+    with_topic(world, (1, 2))
+    data = TopicZNode.encode(None, {T0: ReplicaAssignment((3, 4))})
+    world.open_store().write([[SetData(TopicZNode.path("t"), data)]])
+    world.run_for(2_000)
+    assert active_controller(world).context.partition_replica_assignment(T0) == (1, 2)
+    world.stop(0)
+    world.run_for(5_000)
+    replicas = active_controller(world).context.partition_replica_assignment(T0)
+    assert replicas == (1, 2), "the edit was taken over by a failover"
+
+
 def cancel_is_cut_short(quirks: Quirks) -> None:
     """The controller crashes just after it has stored that a reassignment is cancelled."""
     world = pending(quirks)
@@ -118,6 +134,7 @@ def cancel_is_cut_short(quirks: Quirks) -> None:
 
 REASSIGNMENT_DRILLS: Final[Drills] = {
     "kafka_9478": (entry_is_put_into_the_znode, "the znode stays for ever"),
+    "kafka_12493": (topic_znode_is_edited, "the edit was taken over by a failover"),
     "kafka_13972": (replica_that_was_added_is_dropped, "a replica is left behind"),
     "kafka_14424": (cancel_goes_back_to_dead_replicas, "nobody leads"),
     "kafka_14808": (override_drops_the_leader, "nobody leads"),

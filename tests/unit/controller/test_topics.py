@@ -137,13 +137,17 @@ def test_added_partitions_come_online(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_a_changed_replica_list_is_ignored_until_the_next_failover(cluster: Cluster) -> None:
+def test_a_changed_replica_list_is_written_back(cluster: Cluster) -> None:
     (t0,) = cluster.create_topic("t", (0, 1))
-    cluster.add_partitions("t", (1, 2))
-    assert cluster.active.context.partition_replica_assignment(t0) == (0, 1)
+    before = cluster.admin.get_topic_assignments(["t"]).values["t"]
+    cluster.add_partitions("t", (1, 2), (2, 0))
     cluster.admin.delete("/controller")
     cluster.run()
-    assert cluster.active.context.partition_replica_assignment(t0) == (1, 2)
+    context = cluster.active.context
+    assert context.partition_replica_assignment(t0) == (0, 1)
+    assert context.partition_replica_assignment(TopicPartition("t", 1)) == (2, 0)
+    after = cluster.admin.get_topic_assignments(["t"]).values["t"]
+    assert (after.topic_id, after.assignment[t0]) == (before.topic_id, before.assignment[t0])
 
 
 def test_a_topic_removed_by_hand_is_forgotten(cluster: Cluster) -> None:
