@@ -11,6 +11,7 @@ from typing import Any
 
 from brokers.alter_isr_manager import AlterIsrManager
 from brokers.config import BrokerConfig
+from brokers.controlled_shutdown import ControlledShutdown
 from brokers.fetchers import ReplicaFetcherManager
 from brokers.log_dirs import LogDirs
 from brokers.metadata_cache import MetadataCache
@@ -21,6 +22,7 @@ from cluster.protocols import Clock, Transport
 from cluster.requests import (
     Address,
     AlterIsrResponse,
+    ControlledShutdownResponse,
     ControlRequest,
     FetchRequest,
     FetchResponse,
@@ -82,6 +84,9 @@ class Broker:
         self._proposed_cluster_id = proposed_cluster_id
         self._correlation_id = 0
         self._propose_at_ms: float | None = None
+        self.controlled_shutdown = ControlledShutdown(
+            info.id, config, self._find_controller, self._send
+        )
 
     # -- registration
 
@@ -134,6 +139,9 @@ class Broker:
                 self._on_fetch_response(message, body)
             case AlterIsrResponse():
                 self._on_alter_isr_response(message, body)
+            case ControlledShutdownResponse():
+                number, now_ms = message.correlation_id, self._clock.monotonic_ms()
+                self.controlled_shutdown.on_response(number, body, now_ms)
             case _:
                 raise AssertionError(f"{self.address} cannot handle {type(body).__name__}")
         self._send_what_is_due()
@@ -142,6 +150,7 @@ class Broker:
         """When ``on_timer`` is to be called next, in the clock's monotonic milliseconds."""
         due = (
             self._propose_at_ms,
+            self.controlled_shutdown.next_due_ms(),
             self.alter_isr_manager.next_due_ms(),
             self.fetchers.next_due_ms(self.metadata_cache.alive_brokers),
         )
@@ -152,6 +161,7 @@ class Broker:
         now_ms = self._clock.monotonic_ms()
         self.fetchers.on_timer(now_ms)
         self.alter_isr_manager.on_timer(now_ms)
+        self.controlled_shutdown.on_timer(self.broker_epoch, now_ms)
         if self._propose_at_ms is not None and now_ms >= self._propose_at_ms:
             self._propose_at_ms = None
             self.replica_manager.propose_waiting()
@@ -160,6 +170,20 @@ class Broker:
     def begin_shutdown(self) -> None:
         """From now on this broker follows without fetching, so that it cannot rejoin an ISR."""
         self.replica_manager.is_shutting_down = True
+
+    def begin_controlled_shutdown(self) -> None:
+        """Ask the controller to move away what this broker leads.
+
+        Once ``controlled_shutdown.is_over`` the broker is to be ended, whatever came of it.
+        """
+        self.begin_shutdown()
+        self.controlled_shutdown.attempt(self.broker_epoch, self._clock.monotonic_ms())
+
+    def _find_controller(self) -> int | None:
+        controller_id = self._zk.get_controller_id()
+        if controller_id is None or self._zk.get_broker(controller_id) is None:
+            return None
+        return controller_id
 
     def hold_catch_up(self) -> None:
         """From now on followers do not fetch, so that nothing joins an ISR through them."""

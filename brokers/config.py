@@ -28,6 +28,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     replica_fetch_wait_max_ms: int = 500
     replica_socket_timeout_ms: int = 30_000
     request_timeout_ms: int = 30_000
+    controlled_shutdown_enable: bool = True
+    controlled_shutdown_max_retries: int = 3
+    controlled_shutdown_retry_backoff_ms: int = 5000
     alter_isr_backoff_ms: int = 50
     catch_up: CatchUp = "released"
 
@@ -37,7 +40,10 @@ _TIMES: Final = (
     "replica_fetch_wait_max_ms",
     "replica_socket_timeout_ms",
     "request_timeout_ms",
+    "controlled_shutdown_retry_backoff_ms",
 )
+_RETRIES: Final = "controlled.shutdown.max.retries"
+_ENABLE: Final = "controlled.shutdown.enable"
 
 
 def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
@@ -45,11 +51,17 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
 
     Raises InvalidConfig if a value does not fit.
     """
-    values: dict[str, int | tuple[str, ...]] = {}
+    values: dict[str, bool | int | tuple[str, ...]] = {}
     for field in _TIMES:
         name = field.replace("_", ".")
         if name in properties:
             values[field] = _milliseconds(name, properties[name])
+    if _RETRIES in properties:
+        retries = properties[_RETRIES]
+        if not retries.isdecimal():
+            raise InvalidConfig(f"Invalid value {retries} for configuration {_RETRIES}")
+        values["controlled_shutdown_max_retries"] = int(retries)
+    values["controlled_shutdown_enable"] = properties.get(_ENABLE, "true") == "true"
     dirs = properties.get("log.dirs") or properties.get("log.dir")
     if dirs is not None:
         values["log_dirs"] = tuple(d for d in (part.strip() for part in dirs.split(",")) if d)

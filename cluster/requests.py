@@ -3,8 +3,8 @@
 The controller and the brokers know each other only through these and a Transport. Mirrors the
 request schemas that an inter-broker protocol of 2.8 uses: LeaderAndIsr v5, UpdateMetadata v7,
 StopReplica v3, AlterIsr v0, CreateTopics v7, AlterPartitionReassignments v0,
-ListPartitionReassignments v0. States that are the same for every broker are shared
-between requests, so nothing may change them after they were sent.
+ListPartitionReassignments v0, ControlledShutdown v3. States that are the same for every broker are
+shared between requests, so nothing may change them after they were sent.
 """
 
 from __future__ import annotations
@@ -240,11 +240,27 @@ class DeleteTopicsResponse(msgspec.Struct, frozen=True):
     topics: tuple[DeletableTopicResult, ...]
 
 
+class ControlledShutdownRequest(msgspec.Struct, frozen=True):
+    """A broker is about to stop; ``broker_epoch`` -1 is not checked."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class ControlledShutdownResponse(msgspec.Struct, frozen=True):
+    """``error`` for the whole request, or the partitions that the broker leads still."""
+
+    error: Errors
+    remaining_partitions: tuple[TopicPartition, ...] = ()
+
+
 TopicRequest = CreateTopicsRequest | DeleteTopicsRequest
 TopicResponse = CreateTopicsResponse | DeleteTopicsResponse
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 ReassignmentRequest = AlterPartitionReassignmentsRequest | ListPartitionReassignmentsRequest
 ReassignmentResponse = AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse
-Request = ControlRequest | AlterIsrRequest | FetchRequest | TopicRequest | ReassignmentRequest
-Response = ControlResponse | AlterIsrResponse | FetchResponse | TopicResponse | ReassignmentResponse
+BrokerRequest = AlterIsrRequest | FetchRequest | ControlledShutdownRequest
+BrokerResponse = AlterIsrResponse | FetchResponse | ControlledShutdownResponse
+Request = ControlRequest | BrokerRequest | TopicRequest | ReassignmentRequest
+Response = ControlResponse | BrokerResponse | TopicResponse | ReassignmentResponse

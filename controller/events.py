@@ -15,6 +15,7 @@ import msgspec
 from cluster.requests import (
     AlterIsrRequest,
     AlterPartitionReassignmentsRequest,
+    ControlledShutdownRequest,
     ControlResponse,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -37,6 +38,7 @@ class ControllerState(Enum):
     TOPIC_DELETION = (4, "TopicDeletionRateAndTimeMs")
     ALTER_PARTITION_REASSIGNMENT = (5, "PartitionReassignmentRateAndTimeMs")
     MANUAL_LEADER_BALANCE = (7, "ManualLeaderBalanceRateAndTimeMs")
+    CONTROLLED_SHUTDOWN = (8, "ControlledShutdownRateAndTimeMs")
     ISR_CHANGE = (9, "IsrChangeRateAndTimeMs")
     LEADER_AND_ISR_RESPONSE_RECEIVED = (10, "LeaderAndIsrResponseReceivedRateAndTimeMs")
     CONTROLLER_SHUTDOWN = (12, "ControllerShutdownRateAndTimeMs")
@@ -177,6 +179,17 @@ class ZkPartitionReassignment(ControllerEvent, frozen=True):
     """/admin/reassign_partitions was created, or may have changed."""
 
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+
+class ControlledShutdown(ControllerEvent, frozen=True):
+    """A broker is about to stop; ``message`` says whom to answer."""
+
+    message: Message
+    request: ControlledShutdownRequest
+    state: ClassVar[ControllerState] = ControllerState.CONTROLLED_SHUTDOWN
+
+    def __str__(self) -> str:
+        return f"ControlledShutdown({self.request.broker_id},{self.request.broker_epoch})"
 
 
 class ReplicaLeaderElection(ControllerEvent, frozen=True):

@@ -17,23 +17,16 @@ from cluster.journal import Kind
 from cluster.protocols import Clock, Journal, MetadataView, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import (
-    AlterIsrRequest,
     AlterIsrResponse,
-    AlterPartitionReassignmentsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    LeaderAndIsrResponse,
-    ListPartitionReassignmentsRequest,
     Message,
     Response,
-    StopReplicaResponse,
-    UpdateMetadataResponse,
 )
 from cluster.types import Broker, TopicPartition
 from controller import (
     election,
     on_alter_isr,
     on_broker_change,
+    on_controlled_shutdown,
     on_controller_change,
     on_create_topics,
     on_delete_topics,
@@ -53,6 +46,7 @@ from controller.events import (
     ApiPartitionReassignment,
     BrokerChange,
     BrokerModifications,
+    ControlledShutdown,
     ControllerChange,
     ControllerEvent,
     CreateTopicsReceived,
@@ -77,6 +71,7 @@ from controller.events import (
     UpdateMetadataResponseReceived,
     ZkPartitionReassignment,
 )
+from controller.messages import event_of_message
 from controller.metrics import ControllerMetrics
 from controller.partition_reassignments import PartitionReassignments
 from controller.partition_state_changes import PartitionStateChanges
@@ -233,6 +228,8 @@ class KafkaController:
                 self.reply(message, on_reassignment.not_controller(event))
             case DeleteTopicsReceived(message, request):
                 self.reply(message, on_delete_topics.not_controller(request))
+            case ControlledShutdown(message, _):
+                self.reply(message, on_controlled_shutdown.NOT_CONTROLLER)
             case CreateTopicsTimeout() | DeleteTopicsTimeout():
                 self.events.put(event)
 
@@ -266,6 +263,8 @@ class KafkaController:
                 on_reassignment.process_api_partition_reassignment(self, message, request)
             case ListPartitionReassignments(message, request):
                 on_reassignment.process_list_partition_reassignments(self, message, request)
+            case ControlledShutdown(message, request):
+                on_controlled_shutdown.process_controlled_shutdown(self, message, request)
             case ReplicaLeaderElection():
                 on_leader_election.process_zk_replica_leader_election(self)
             case LeaderAndIsrResponseReceived():
@@ -363,27 +362,3 @@ class KafkaController:
     def status(self) -> dict[str, Any]:
         """What ``klamm status`` shows of this controller: plain values."""
         return controller_status(self)
-
-
-def event_of_message(message: Message) -> ControllerEvent | None:
-    """The event that a message means; None for what a controller never gets."""
-    body, broker_id, number = message.body, message.source.id, message.correlation_id
-    match body:
-        case AlterIsrRequest():
-            return AlterIsrReceived(message, body)
-        case CreateTopicsRequest():
-            return CreateTopicsReceived(message, body)
-        case AlterPartitionReassignmentsRequest():
-            return ApiPartitionReassignment(message, body)
-        case ListPartitionReassignmentsRequest():
-            return ListPartitionReassignments(message, body)
-        case DeleteTopicsRequest():
-            return DeleteTopicsReceived(message, body)
-        case LeaderAndIsrResponse():
-            return LeaderAndIsrResponseReceived(broker_id, number, body)
-        case UpdateMetadataResponse():
-            return UpdateMetadataResponseReceived(broker_id, number, body)
-        case StopReplicaResponse():
-            return StopReplicaResponseReceived(broker_id, number, body)
-        case _:
-            return None

@@ -174,10 +174,16 @@ def build_node(
     return Node(broker=broker, controller=controller)
 
 
-class BrokerActor(Actor):
-    """A broker's events: messages, its start, its timers.
+@dataclass(frozen=True)
+class ShutDown:
+    """Event of a broker: be relieved by the controller, and then be ended by the owner."""
 
-    ``on_started`` is called once the broker is registered, or with the error that prevented it.
+
+class BrokerActor(Actor):
+    """A broker's events: messages, its start, its timers, its end.
+
+    ``on_started`` is called once the broker is registered, or with the error that prevented it;
+    ``on_shut_down`` once the broker may be ended after a ShutDown.
     """
 
     def __init__(
@@ -185,11 +191,14 @@ class BrokerActor(Actor):
         node: Node,
         clock: Clock,
         on_started: Callable[[int, Exception | None], None] | None = None,
+        on_shut_down: Callable[[int], None] | None = None,
     ) -> None:
         super().__init__(Address("broker", node.id), self._handle)
         self._node = node
         self._clock = clock
         self._on_started = on_started
+        self._on_shut_down = on_shut_down
+        self._is_shutting_down = False
         self._retry: tuple[float, StartUp] | None = None
 
     def on_store_event(self, event: StoreEvent) -> None:
@@ -216,6 +225,10 @@ class BrokerActor(Actor):
             self._handle(self.inbox.popleft())
         else:
             self._node.broker.on_timer()
+        if self._is_shutting_down and self._node.broker.controlled_shutdown.is_over:
+            self._is_shutting_down = False
+            if self._on_shut_down is not None:
+                self._on_shut_down(self._node.id)
 
     def _handle(self, event: object) -> None:
         match event:
@@ -223,6 +236,9 @@ class BrokerActor(Actor):
                 self._start_up(event)
             case ReRegister():
                 self._node.broker.on_session_expired()
+            case ShutDown():
+                self._is_shutting_down = True
+                self._node.broker.begin_controlled_shutdown()
             case Message():
                 self._node.broker.receive(event)
             case _:

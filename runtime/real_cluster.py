@@ -22,7 +22,7 @@ from runtime.broker_hub import BrokerHub
 from runtime.clock import WallClock
 from runtime.event_thread import EventThread
 from runtime.lifeline import MortalJournal, MortalTransport
-from runtime.node import BrokerActor, ClusterSpec, Node, StartUp, build_node
+from runtime.node import BrokerActor, ClusterSpec, Node, ShutDown, StartUp, build_node
 from runtime.session_pool import SessionPool
 from runtime.transport import RoutedTransport
 from zk.kafka_zk_client import KafkaZkClient
@@ -71,6 +71,7 @@ class RealCluster:
         self._hub = BrokerHub(self.clock)
         self._pool = SessionPool(connect_string, spec)
         self._starting: dict[int, Future[None]] = {}
+        self._stopping: dict[int, Future[None]] = {}
         self._incarnations = 0
         self._is_closed = False
         # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
@@ -113,7 +114,7 @@ class RealCluster:
         self.nodes[broker_id] = running
         started: Future[None] = Future()
         self._starting[broker_id] = started
-        actor = BrokerActor(running.node, self.clock, self._on_started)
+        actor = BrokerActor(running.node, self.clock, self._on_started, self._on_shut_down)
         self.transport.register(actor.address, lambda m: self._hub.post(actor.address, m))
         controller = running.node.controller
         if controller is not None:
@@ -206,7 +207,18 @@ class RealCluster:
             running.event_thread.kill()
 
     def stop(self, broker_id: int) -> None:
-        """Stop a broker: its session is closed and its ephemerals go at once."""
+        """Stop a broker: the controller relieves it, then its session is closed and its ephemerals
+        go at once.
+
+        A broker that is paused or not registered yet is not relieved. Raises UsageError if it does
+        not run, or is ended otherwise meanwhile.
+        """
+        running = self._running(broker_id)
+        if not running.is_paused and broker_id not in self._starting:
+            over = self._stopping.setdefault(broker_id, Future())
+            self._hub.post(Address("broker", broker_id), ShutDown())
+            with contextlib.suppress(TimeoutError):
+                over.result(running.node.broker.controlled_shutdown.patience_ms / 1000)
         running = self._take(broker_id)
         if running.is_paused:
             running.session.resume()
@@ -218,6 +230,11 @@ class RealCluster:
             self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
         else:
             running.session.close()
+
+    def _on_shut_down(self, broker_id: int) -> None:
+        over = self._stopping.get(broker_id)
+        if over is not None and not over.done():
+            over.set_result(None)
 
     def pause(self, broker_id: int) -> None:
         """Freeze a broker and its controller: nothing is processed, no heartbeat is sent."""
@@ -349,6 +366,8 @@ class RealCluster:
         running = self.nodes.pop(broker_id, None)
         if running is None:
             raise UsageError(f"broker {broker_id} does not run")
+        self._on_shut_down(broker_id)
+        self._stopping.pop(broker_id, None)
         started = self._starting.pop(broker_id, None)
         if started is not None:
             started.set_exception(KlammError(f"broker {broker_id} was ended before it registered"))

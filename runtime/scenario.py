@@ -94,6 +94,10 @@ class ScenarioDriver(Protocol):
         """Kill a broker: its session goes when it times out."""
         ...
 
+    def stop(self, broker_id: int) -> None:
+        """Begin a controlled shutdown of a broker."""
+        ...
+
     def bounce_registration(self, broker_id: int) -> None:
         """Delete a broker's znode and create it again with the same data, in one go."""
         ...
@@ -175,6 +179,8 @@ class ScenarioRunner:
                 driver.store.write([[Create(step["path"], data)]])
             case "kill":
                 driver.kill(self._broker_id(step["broker"]))
+            case "stop":
+                driver.stop(self._broker_id(step["broker"]))
             case "start":
                 driver.start(self._broker_id(step["broker"]))
             case "bounce_registration":

@@ -88,6 +88,10 @@ class SimulatedDriver:
         """Kill a broker."""
         self._world.kill(broker_id)
 
+    def stop(self, broker_id: int) -> None:
+        """Begin a controlled shutdown."""
+        self._world.shut_down(broker_id)
+
     def bounce_registration(self, broker_id: int) -> None:
         """Delete a broker's znode and create it again."""
         bounce_registration(self.store, broker_id)
@@ -139,6 +143,10 @@ class RealDriver:
     def kill(self, broker_id: int) -> None:
         """Kill a broker."""
         self._cluster.kill(broker_id)
+
+    def stop(self, broker_id: int) -> None:
+        """Stop a broker."""
+        self._cluster.stop(broker_id)
 
     def bounce_registration(self, broker_id: int) -> None:
         """Delete a broker's znode and create it again."""

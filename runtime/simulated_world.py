@@ -19,7 +19,15 @@ from cluster.requests import Address
 from runtime.actors import Actor, Scheduler
 from runtime.clock import VirtualClock
 from runtime.journal import MemoryJournal
-from runtime.node import BrokerActor, ClusterSpec, ControllerActor, Node, StartUp, build_node
+from runtime.node import (
+    BrokerActor,
+    ClusterSpec,
+    ControllerActor,
+    Node,
+    ShutDown,
+    StartUp,
+    build_node,
+)
 from runtime.transport import SimulatedTransport
 from zk.memory_store import Crashed, MemoryServer, MemoryStore
 from zk.store import Delete
@@ -57,6 +65,7 @@ class SimulatedWorld:
         self.choices: list[int] = []
         self.errors: list[str] = []
         self.on_crash = self.kill
+        self._shut_down: list[int] = []
         self._choose = choose
         self._incarnations = 0
 
@@ -114,6 +123,11 @@ class SimulatedWorld:
             self.scheduler.resume(actor)
         except Crashed:
             self.on_crash(actor.address.id)
+        while self._shut_down:
+            self.stop(self._shut_down.pop())
+
+    def _on_shut_down(self, broker_id: int) -> None:
+        self._shut_down.append(broker_id)
 
     def _pick(self, count: int) -> int:
         if self._choose is not None:
@@ -145,7 +159,7 @@ class SimulatedWorld:
             incarnation=self._incarnations,
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
-        broker = BrokerActor(node, self.clock)
+        broker = BrokerActor(node, self.clock, on_shut_down=self._on_shut_down)
         self._connect(broker)
         if node.controller is None:
             store.add_listener(broker.on_store_event)
@@ -190,6 +204,12 @@ class SimulatedWorld:
         self._disconnect(broker_id)
         node.store.close()
         del self.nodes[broker_id]
+
+    def shut_down(self, broker_id: int) -> None:
+        """Begin a controlled shutdown: the node is stopped once its broker has been relieved, or
+        has asked often enough."""
+        self._node(broker_id)
+        self.scheduler.actors[Address("broker", broker_id)].inbox.append(ShutDown())
 
     def pause(self, broker_id: int) -> None:
         """Freeze a node as a long garbage collection does: no heartbeat leaves it either."""

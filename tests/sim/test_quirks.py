@@ -14,7 +14,15 @@ import pytest
 from cluster.api_errors import Errors
 from cluster.errors import KlammError
 from cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks
-from cluster.requests import Address, AlterIsrRequest, AlterIsrResponse, Message, Response
+from cluster.requests import (
+    Address,
+    AlterIsrRequest,
+    AlterIsrResponse,
+    ControlledShutdownRequest,
+    Message,
+    Response,
+    StopReplicaResponse,
+)
 from cluster.types import LeaderAndIsr, TopicPartition
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.deletion_drills import DELETION_DRILLS
@@ -238,6 +246,26 @@ def state_change_fails_after_requests_were_collected(quirks: Quirks) -> None:
     assert_joined(world, 2)
 
 
+def broker_is_told_to_stop_following(quirks: Quirks) -> None:
+    """A broker that asks for its shutdown stops to follow what it is told to."""
+    world = three_brokers(quirks=quirks)
+    create_topic(world, "t", {0: (1, 2)})
+    settle(world)
+    answers: list[Errors] = []
+
+    def tap(message: Message) -> None:
+        if isinstance(message.body, StopReplicaResponse) and message.source.id == 2:
+            answers.append(message.body.partition_errors[T0])
+
+    world.transport.add_tap(tap)
+    request = ControlledShutdownRequest(2, world.nodes[2].node.broker.broker_epoch)
+    world.transport.register(CLIENT, lambda _: None)
+    world.transport.send(Message(CLIENT, Address("controller", 0), 1, request))
+    settle(world)
+    assert state_of(world, "t", 0).isr == (1,)
+    assert Errors.NONE in answers, "the broker goes on following"
+
+
 class Drill(NamedTuple):
     """A drill, and what it says where it fails."""
 
@@ -263,6 +291,7 @@ DRILLS = {
     "hazard_c4": Drill(reply_to_a_state_is_lost, "the partition is stuck"),
     "hazard_c5": Drill(proposal_to_a_deposed_controller, "the leader is misled"),
     "hazard_c6": Drill(state_change_fails_after_requests_were_collected, NEVER_TOLD),
+    "hazard_c7": Drill(broker_is_told_to_stop_following, "the broker goes on following"),
     **{quirk: Drill(*drill) for quirk, drill in DELETION_DRILLS.items()},
     **{quirk: Drill(*drill) for quirk, drill in REASSIGNMENT_DRILLS.items()},
 }

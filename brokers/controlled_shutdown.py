@@ -1,0 +1,100 @@
+"""A broker that is to stop asks the controller to move its leaderships away first.
+
+It asks a few times and then gives up; ending the broker is its owner's business. Mirrors
+controlledShutdown of kafka.server.KafkaServer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from brokers.config import BrokerConfig
+from cluster.api_errors import Errors
+from cluster.errors import KlammError
+from cluster.requests import Address, ControlledShutdownRequest, ControlledShutdownResponse
+from cluster.types import TopicPartition
+
+Send = Callable[[Address, ControlledShutdownRequest], int]
+"""Sends a request and returns its correlation id."""
+
+
+class ControlledShutdown:
+    """One broker's attempts. ``is_over`` says that it may end, ``succeeded`` that nothing is left
+    that it leads; ``remaining`` is what the controller could not move, ``error`` what it answered.
+
+    ``find_controller`` gives the id of a controller whose broker is registered, or None.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        find_controller: Callable[[], int | None],
+        send: Send,
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._find_controller = find_controller
+        self._send = send
+        self._attempts_left = config.controlled_shutdown_max_retries
+        self._in_flight: int | None = None
+        self._due_ms: float | None = None
+        self.is_over = not config.controlled_shutdown_enable or self._attempts_left == 0
+        self.succeeded = False
+        self.error = Errors.NONE
+        self.remaining: tuple[TopicPartition, ...] = ()
+
+    @property
+    def patience_ms(self) -> float:
+        """How long all attempts may take."""
+        config = self._config
+        attempt_ms = config.request_timeout_ms + config.controlled_shutdown_retry_backoff_ms
+        return (config.controlled_shutdown_max_retries + 1) * attempt_ms
+
+    def attempt(self, broker_epoch: int, now_ms: float) -> None:
+        """Ask the controller of this moment; without one, that was an attempt too."""
+        if self.is_over:
+            return
+        self._attempts_left -= 1
+        try:
+            controller_id = self._find_controller()
+        except KlammError:
+            controller_id = None
+        if controller_id is None:
+            self._back_off(now_ms)
+            return
+        request = ControlledShutdownRequest(self._broker_id, broker_epoch)
+        self._due_ms = now_ms + self._config.request_timeout_ms
+        self._in_flight = self._send(Address("controller", controller_id), request)
+
+    def on_response(
+        self, correlation_id: int, response: ControlledShutdownResponse, now_ms: float
+    ) -> None:
+        """The controller's answer; one to an older request is ignored."""
+        if correlation_id != self._in_flight:
+            return
+        self.error, self.remaining = response.error, response.remaining_partitions
+        if response.error is Errors.NONE and not response.remaining_partitions:
+            self.succeeded = self.is_over = True
+            self._in_flight = self._due_ms = None
+        else:
+            self._back_off(now_ms)
+
+    def next_due_ms(self) -> float | None:
+        """When to ask again, or when the request in flight is to be given up."""
+        return self._due_ms
+
+    def on_timer(self, broker_epoch: int, now_ms: float) -> None:
+        """Do what is due by now."""
+        if self._due_ms is None or now_ms < self._due_ms:
+            return
+        if self._in_flight is not None:
+            self._back_off(now_ms)
+        elif self._attempts_left:
+            self.attempt(broker_epoch, now_ms)
+        else:
+            self.is_over, self._due_ms = True, None
+
+    def _back_off(self, now_ms: float) -> None:
+        self._in_flight = None
+        self._due_ms = now_ms + self._config.controlled_shutdown_retry_backoff_ms

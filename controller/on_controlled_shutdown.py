@@ -1,0 +1,108 @@
+"""A broker that is about to stop: its leaderships are moved and it leaves the ISRs beforehand.
+
+Mirrors processControlledShutdown and doControlledShutdown of
+kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from cluster.api_errors import Errors
+from cluster.errors import ControllerMoved
+from cluster.requests import ControlledShutdownRequest, ControlledShutdownResponse, Message
+from cluster.types import NO_BROKER_EPOCH, TopicPartition
+from controller.state_change_log import id_list
+from statemachines.election import ControlledShutdownElection
+from statemachines.partition_state import PartitionState
+from statemachines.replica_state import ReplicaState
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+NOT_CONTROLLER: Final = ControlledShutdownResponse(Errors.STALE_CONTROLLER_EPOCH)
+_ELECTION: Final = ControlledShutdownElection()
+
+
+def process_controlled_shutdown(
+    controller: KafkaController, message: Message, request: ControlledShutdownRequest
+) -> None:
+    """Relieve a broker, and answer with the partitions that it leads still.
+
+    Raises ControllerMoved, after the answer, if the fence fails.
+    """
+    refused = _refuse(controller, request)
+    if refused is not None:
+        controller.reply(message, ControlledShutdownResponse(refused))
+        return
+    try:
+        remaining = _relieve(controller, request.broker_id)
+    except ControllerMoved:
+        controller.reply(message, NOT_CONTROLLER)
+        if controller.quirks.hazard_c5:
+            return
+        raise
+    except Exception:
+        controller.reply(message, ControlledShutdownResponse(Errors.UNKNOWN_SERVER_ERROR))
+        raise
+    controller.reply(message, ControlledShutdownResponse(Errors.NONE, tuple(remaining)))
+
+
+def _refuse(controller: KafkaController, request: ControlledShutdownRequest) -> Errors | None:
+    if not controller.is_active:
+        return Errors.STALE_CONTROLLER_EPOCH
+    broker_id, broker_epoch = request.broker_id, request.broker_epoch
+    known = controller.context.live_broker_epochs.get(broker_id)
+    if known is None:
+        controller.log.info(f"Broker id {broker_id} does not exist.")
+        return Errors.BROKER_NOT_AVAILABLE
+    if NO_BROKER_EPOCH != broker_epoch < known:
+        controller.log.info(
+            f"Received controlled shutdown request from an old broker epoch {broker_epoch} for "
+            f"broker {broker_id}. Current broker epoch is {known}."
+        )
+        return Errors.STALE_BROKER_EPOCH
+    return None
+
+
+def _relieve(controller: KafkaController, broker_id: int) -> list[TopicPartition]:
+    """Move what the broker leads, stop what it follows; gives what it leads still.
+
+    A partition of one replica, or that never had a leader, is left as it is.
+    """
+    context, log = controller.context, controller.log
+    log.info(f"Shutting down broker {broker_id}")
+    context.add_shutting_down_broker(broker_id)
+    log.debug(f"All shutting down brokers: {id_list(sorted(context.shutting_down_broker_ids))}")
+    log.debug(f"Live brokers: {id_list(sorted(context.live_broker_ids))}")
+    led: list[TopicPartition] = []
+    followed: list[TopicPartition] = []
+    for tp in context.replicas_on_broker(broker_id):
+        leadership = context.partition_leadership_info(tp)
+        if (
+            leadership is not None
+            and len(context.partition_replica_assignment(tp)) > 1
+            and tp.topic not in context.topics_to_be_deleted
+        ):
+            (led if leadership.leader_and_isr.leader == broker_id else followed).append(tp)
+    machine = controller.partition_state_machine
+    machine.handle_state_changes(led, PartitionState.ONLINE, _ELECTION)
+    if controller.quirks.hazard_c7:
+        _stop_following(controller, broker_id, followed)
+    if followed:
+        offline = {broker_id: followed}
+        controller.replica_state_machine.handle_state_changes(offline, ReplicaState.OFFLINE)
+    if not controller.quirks.hazard_c7:
+        # The broker refuses an order that has the leader epoch which it knows already.
+        _stop_following(controller, broker_id, followed)
+    return context.partition_leaders_on_broker(broker_id)
+
+
+def _stop_following(
+    controller: KafkaController, broker_id: int, partitions: Sequence[TopicPartition]
+) -> None:
+    controller.begin_batch()
+    for tp in partitions:
+        controller.batch.add_stop_replica_request_for_brokers((broker_id,), tp, False)
+    controller.sender.send(controller.batch)
