@@ -28,7 +28,12 @@ _PARTITION: Final = ("topic", "partition")
 _REPLICA: Final = ("topic", "partition", "replica")
 _NUMBERS: Final = ("leader", "leader_epoch", "zk_version")
 _PARTITION_STATES: Final = (Kind.PARTITION_SNAPSHOT, Kind.PARTITION_TRANSITION)
-_LEADERSHIPS: Final = (*_PARTITION_STATES, Kind.ISR_CHANGED, Kind.ISR_REMOVED)
+_LEADERSHIPS: Final = (
+    *_PARTITION_STATES,
+    Kind.ISR_CHANGED,
+    Kind.ISR_REMOVED,
+    Kind.LEADER_EPOCH_BUMPED,
+)
 _STORED_SCHEMA: Final = (
     "topic string, partition bigint, replicas array<bigint>, leader bigint, leader_epoch bigint, "
     "isr array<bigint>, zk_version bigint"

@@ -8,7 +8,6 @@ each step, the same observations; runtime/scenario_diff.py compares the two.
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,15 +16,13 @@ from typing import Any, Protocol
 import msgspec
 
 from cluster.errors import KlammError, UsageError
-from cluster.journal import JournalRow, Kind
+from cluster.journal import JournalRow
 from cluster.requests import (
-    LeaderAndIsrRequest,
     Message,
     Request,
     Response,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
 )
+from runtime.scenario_rows import Json, requests_of, transition_of
 from zk.store import Create, GetChildren, GetData, ReadResult, ResultCode, SetData, Store
 
 STEP_TIMEOUT_MS = 30_000
@@ -39,16 +36,6 @@ WATCHED_ROOTS = (
     "/isr_change_notification",
     "/log_dir_event_notification",
 )
-_TRANSITIONS = {
-    Kind.PARTITION_TRANSITION: "partition",
-    Kind.REPLICA_TRANSITION: "replica",
-    Kind.PARTITION_FAILED: "partition-FAILED",
-    Kind.REPLICA_FAILED: "replica-FAILED",
-    Kind.ISR_REMOVED: "isr-removed",
-    Kind.LEADER_EPOCH_BUMPED: "reassign-epoch-bump",
-}
-
-Json = dict[str, Any]
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -335,72 +322,6 @@ def load_scenario(path: Path) -> Json:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is not a scenario: {error}") from error
     return scenario
-
-
-def transition_of(row: JournalRow) -> list[Any] | None:
-    """A journal row as a recorded transition; None if it is not one."""
-    kind = _TRANSITIONS.get(Kind(row.kind))
-    if kind is None:
-        return None
-    replica = None if row.replica < 0 else row.replica
-    transition: list[Any] = [kind, f"{row.topic}-{row.partition}", replica, row.from_, row.to]
-    if kind in ("isr-removed", "reassign-epoch-bump") or (
-        kind == "partition" and row.to == "OnlinePartition"
-    ):
-        state: Json = {
-            "leader": row.leader,
-            "leader_epoch": row.leader_epoch,
-            "isr": list(row.isr or ()),
-            "zk_version": row.zk_version,
-        }
-        if kind == "reassign-epoch-bump":
-            state.update(_assignment(row.detail or ""))
-        transition.append(state)
-    return transition
-
-
-def _assignment(text: str) -> Json:
-    """A ReplicaAssignment as Kafka prints it, in the shape of a recorded one."""
-    lists = re.findall(r"=([\d,]*?)[,)](?: |$)", text)
-    replicas, adding, removing = ([int(i) for i in ids.split(",") if i] for ids in lists)
-    return {"replicas": replicas, "adding": adding, "removing": removing}
-
-
-def requests_of(message: Message) -> list[Json]:
-    """A control request as recorded rows: one a partition, or one for an UpdateMetadata."""
-    body, to = message.body, message.destination.id
-    if isinstance(body, UpdateMetadataRequest):
-        return [{"api": "UpdateMetadata", "to": [to], "partitions": len(body.partition_states)}]
-    if isinstance(body, StopReplicaRequest):
-        return [
-            {
-                "api": "StopReplica",
-                "to": to,
-                "tp": str(state.topic_partition),
-                "leader_epoch": state.leader_epoch,
-                "delete": state.delete_partition,
-            }
-            for state in body.partition_states
-        ]
-    if isinstance(body, LeaderAndIsrRequest):
-        return [
-            {
-                "api": "LeaderAndIsr",
-                "to": to,
-                "tp": str(state.topic_partition),
-                "leader": state.leader,
-                "leader_epoch": state.leader_epoch,
-                "isr": list(state.isr),
-                "zk_version": state.zk_version,
-                "replicas": list(state.replicas),
-                "adding": list(state.adding_replicas),
-                "removing": list(state.removing_replicas),
-                "is_new": state.is_new,
-                "controller_epoch": state.controller_epoch,
-            }
-            for state in body.partition_states
-        ]
-    return []
 
 
 def _has_recorded_version(path: str) -> bool:

@@ -15,7 +15,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.scenario import Json, StepRecord, ToolResult
+from runtime.scenario import StepRecord, ToolResult
+from runtime.scenario_rows import Json
 
 
 def compare_scenario(scenario: Json, seen: Sequence[StepRecord]) -> list[str]:

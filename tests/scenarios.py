@@ -12,9 +12,10 @@ from cluster.quirks import Quirks
 from runtime.journal import MemoryJournal
 from runtime.node import ClusterSpec, rack_map
 from runtime.real_cluster import RealCluster
-from runtime.scenario import Json, ScenarioRunner, load_scenario
+from runtime.scenario import ScenarioRunner, load_scenario
 from runtime.scenario_diff import compare_scenario
 from runtime.scenario_drivers import RealDriver, SimulatedDriver
+from runtime.scenario_rows import Json
 from runtime.simulated_world import SimulatedWorld
 from tests.tools import kafka_tool
 

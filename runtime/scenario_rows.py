@@ -1,0 +1,93 @@
+"""What a cluster did, in the shape in which real brokers were recorded: transitions and requests.
+
+Journal rows and messages in, plain lists and dictionaries out. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cluster.journal import JournalRow, Kind
+from cluster.requests import (
+    LeaderAndIsrRequest,
+    Message,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+
+Json = dict[str, Any]
+_TRANSITIONS = {
+    Kind.PARTITION_TRANSITION: "partition",
+    Kind.REPLICA_TRANSITION: "replica",
+    Kind.PARTITION_FAILED: "partition-FAILED",
+    Kind.REPLICA_FAILED: "replica-FAILED",
+    Kind.ISR_REMOVED: "isr-removed",
+    Kind.LEADER_EPOCH_BUMPED: "reassign-epoch-bump",
+}
+
+
+def transition_of(row: JournalRow) -> list[Any] | None:
+    """A journal row as a recorded transition; None if it is not one."""
+    kind = _TRANSITIONS.get(Kind(row.kind))
+    if kind is None:
+        return None
+    replica = None if row.replica < 0 else row.replica
+    transition: list[Any] = [kind, f"{row.topic}-{row.partition}", replica, row.from_, row.to]
+    if kind in ("isr-removed", "reassign-epoch-bump") or (
+        kind == "partition" and row.to == "OnlinePartition"
+    ):
+        state: Json = {
+            "leader": row.leader,
+            "leader_epoch": row.leader_epoch,
+            "isr": list(row.isr or ()),
+            "zk_version": row.zk_version,
+        }
+        if kind == "reassign-epoch-bump":
+            state.update(_assignment(row.detail or ""))
+        transition.append(state)
+    return transition
+
+
+def _assignment(text: str) -> Json:
+    """A ReplicaAssignment as Kafka prints it, in the shape of a recorded one."""
+    lists = re.findall(r"=([\d,]*?)[,)](?: |$)", text)
+    replicas, adding, removing = ([int(i) for i in ids.split(",") if i] for ids in lists)
+    return {"replicas": replicas, "adding": adding, "removing": removing}
+
+
+def requests_of(message: Message) -> list[Json]:
+    """A control request as recorded rows: one a partition, or one for an UpdateMetadata."""
+    body, to = message.body, message.destination.id
+    if isinstance(body, UpdateMetadataRequest):
+        return [{"api": "UpdateMetadata", "to": [to], "partitions": len(body.partition_states)}]
+    if isinstance(body, StopReplicaRequest):
+        return [
+            {
+                "api": "StopReplica",
+                "to": to,
+                "tp": str(state.topic_partition),
+                "leader_epoch": state.leader_epoch,
+                "delete": state.delete_partition,
+            }
+            for state in body.partition_states
+        ]
+    if isinstance(body, LeaderAndIsrRequest):
+        return [
+            {
+                "api": "LeaderAndIsr",
+                "to": to,
+                "tp": str(state.topic_partition),
+                "leader": state.leader,
+                "leader_epoch": state.leader_epoch,
+                "isr": list(state.isr),
+                "zk_version": state.zk_version,
+                "replicas": list(state.replicas),
+                "adding": list(state.adding_replicas),
+                "removing": list(state.removing_replicas),
+                "is_new": state.is_new,
+                "controller_epoch": state.controller_epoch,
+            }
+            for state in body.partition_states
+        ]
+    return []
