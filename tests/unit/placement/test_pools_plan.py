@@ -67,6 +67,20 @@ def test_new_replicas_make_up_for_what_brokers_hold_already() -> None:
     assert Counter(move.new for move in moves) == {(2,): 1, (3,): 4, (4,): 4}
 
 
+def test_no_topic_is_heaped_on_the_heavier_broker() -> None:
+    weighted = Pools(POOLS.by_name, POOLS.rules, {2: 3.0})
+    brokers = tuple(BrokerMetadata(id_) for id_ in range(1, 10))
+    topics = {
+        TopicPartition(topic, number): PartitionPlace((9,))
+        for topic in ("ta", "tb")
+        for number in range(3)
+    }
+    moves = plan_moves(weighted, ClusterPlacement(brokers, topics))
+    assert Counter(move.new for move in moves) == {(1,): 1, (2,): 3, (3,): 1, (4,): 1}
+    of_topic = Counter((move.partition.topic, move.new[0]) for move in moves)
+    assert max(of_topic.values()) == 2
+
+
 def test_a_dead_broker_of_the_pool_keeps_its_replicas_unless_the_partition_moves_anyway() -> None:
     alive = range(2, 10)
     assert planned(place((1, 2), ids=alive)) == []
@@ -89,6 +103,14 @@ def test_fewer_replicas_are_taken_evenly() -> None:
     assert [move.new[0] for move in moves] == [ids[0] for ids in lists]
     assert not any(move.added for move in moves)
     assert set(Counter(id_ for move in moves for id_ in move.new).values()) == {6}
+
+
+def test_the_heavier_broker_loses_replicas_only_until_it_is_no_longer() -> None:
+    lists = {TopicPartition("t", number): PartitionPlace((4, 1, 2)) for number in range(7)}
+    brokers = tuple(BrokerMetadata(id_) for id_ in range(1, 5))
+    cluster = ClusterPlacement(brokers, lists | {TopicPartition("tu", 0): PartitionPlace((1,))})
+    moves = plan_moves(POOLS, cluster, PlanOptions(["t"], 2))
+    assert Counter(move.new for move in moves) == {(4, 1): 3, (4, 2): 4}
 
 
 def test_only_the_topics_asked_for_are_planned() -> None:
