@@ -39,5 +39,8 @@ def controller_status(controller: KafkaController) -> dict[str, Any]:
         "replicas": dict(sorted(replicas.items())),
         "offline_partitions": context.offline_partition_count,
         "preferred_replica_imbalance": context.preferred_replica_imbalance_count,
+        "topics_to_be_deleted": sorted(
+            context.topics_to_be_deleted | context.topics_waiting_for_reassignment
+        ),
         "malformed": dict(sorted(controller.malformed.items())),
     }

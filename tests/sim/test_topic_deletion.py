@@ -16,11 +16,12 @@ from tests.sim.deletions import (
     topic_id,
     topic_znodes,
 )
+from tests.sim.reassignments import alter, hold, reassign, reassignment_znode, release
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.store import Create, Delete, SetData
 from zk.znodes import TopicPartitionStateZNode, TopicPartitionZNode, TopicZNode
 
-T0 = TopicPartition("t", 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def world_with(*topics: str, **spec: object) -> SimulatedWorld:
@@ -248,3 +249,76 @@ def test_deletion_disabled_serves_the_topic_and_takes_the_request_away() -> None
     assert len(topic_znodes(world, "t")) == 2
     assert state_of(world, "t", 0).leader in (0, 1, 2)
     assert_in_agreement(world)
+
+
+@pytest.mark.parametrize("end", ["caught up", "cancelled"])
+@pytest.mark.parametrize("failover", [False, True], ids=["same controller", "failover"])
+def test_a_deletion_waits_until_reassignments_have_ended(failover: bool, end: str) -> None:
+    """KAFKA-8249: until then the topic is served, elections included."""
+    world = three_brokers()
+    create_topic(world, "t", {0: (0, 1), 1: (1, 0)})
+    create_topic(world, "elsewhere", {0: (0, 1)})
+    world.run_for(1_000)
+    hold(world, 2)
+    reassign(world, {T0: (1, 2), T1: (1, 2)})
+    world.run_for(2_000)
+    delete_topics(world, "t", "elsewhere")
+    world.run_for(2_000)
+    if failover:
+        write(world, Delete("/controller"))
+        world.run_for(5_000)
+    context = active_controller(world).context
+    assert context.topics_waiting_for_reassignment == {"t"}
+    assert not context.topics_to_be_deleted
+    assert topic_znodes(world, "elsewhere") == []
+    assert len(topic_znodes(world, "t")) == 3
+    gauges = active_controller(world).metrics.gauges()
+    assert (gauges["TopicsToDeleteCount"], gauges["TopicsIneligibleToDeleteCount"]) == (1, 1)
+    leader = state_of(world, "t", 0).leader
+    assert all(
+        running.node.broker.metadata_cache.leader_of(T0) == leader
+        for running in world.nodes.values()
+    )
+    if end == "caught up":
+        release(world, 2)
+    else:
+        alter(world, {T0: None, T1: None})
+    world.run_for(10_000)
+    assert_gone(world, "t", "elsewhere")
+    assert reassignment_znode(world) is None
+
+
+def test_a_reassigned_topic_that_waits_to_be_deleted_can_lose_its_leader() -> None:
+    world = three_brokers()
+    create_topic(world, "t", {0: (1, 0)})
+    world.run_for(1_000)
+    hold(world, 2)
+    reassign(world, {T0: (0, 2)})
+    world.run_for(2_000)
+    delete_topics(world, "t")
+    world.run_for(2_000)
+    world.stop(1)
+    world.run_for(5_000)
+    assert state_of(world, "t", 0).leader == 0
+    release(world, 2)
+    world.run_for(10_000)
+    assert_gone(world, "t")
+
+
+def test_one_of_several_reassignments_that_ends_does_not_begin_the_deletion() -> None:
+    world = three_brokers()
+    create_topic(world, "t", {0: (0, 1), 1: (1, 0)})
+    world.run_for(1_000)
+    hold(world, 2)
+    reassign(world, {T1: (1, 2)})
+    world.run_for(1_000)
+    delete_topics(world, "t")
+    world.run_for(1_000)
+    alter(world, {T0: (1, 0)})
+    world.run_for(2_000)
+    context = active_controller(world).context
+    assert context.partitions_being_reassigned == {T1}
+    assert context.topics_waiting_for_reassignment == {"t"}
+    release(world, 2)
+    world.run_for(10_000)
+    assert_gone(world, "t")
