@@ -40,6 +40,9 @@ class TopicDeletionManager:
     A topic with a running reassignment is not queued before that has ended: until then it is
     served as ever, so that the reassignment can end. Kafka 2.8.2 deletes it at once (KAFKA-8249),
     or after a failover queues it and waits.
+
+    A replica on a dead broker is waited for, however long (KAFKA-10548): a topic that went without
+    it would come back with the broker.
     """
 
     def __init__(self, controller: KafkaController) -> None:

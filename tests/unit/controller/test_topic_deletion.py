@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from cluster.api_errors import Errors
@@ -206,7 +208,7 @@ def test_znodes_that_cannot_be_deleted_keep_no_other_topic_and_are_tried_again(
 
 
 def test_waves_do_not_grow_with_the_topics() -> None:
-    def waves(topics: int) -> int:
+    def waves_for(topics: int) -> int:
         cluster = Cluster()
         cluster.start(0, 1, 2)
         names = [f"t{number}" for number in range(topics)]
@@ -216,25 +218,22 @@ def test_waves_do_not_grow_with_the_topics() -> None:
         cluster.paused.clear()
         cluster.run()
         store = cluster.stores[0]
-        count = 0
-        read, write = store.read, store.write
-
-        def counted_read(ops: object) -> object:
-            nonlocal count
-            count += 1
-            return read(ops)  # type: ignore[arg-type]
-
-        def counted_write(txns: object) -> object:
-            nonlocal count
-            count += 1
-            return write(txns)  # type: ignore[arg-type]
-
-        store.read, store.write = counted_read, counted_write  # type: ignore[assignment, method-assign]
+        waves: list[int] = []
+        for name in ("read", "write"):
+            setattr(store, name, _counted(getattr(store, name), waves))
         cluster.paused.add(0)
         mark(cluster, *names)
         cluster.paused.clear()
         cluster.run()
         assert cluster.admin.get_all_topics_in_cluster() == []
-        return count
+        return len(waves)
 
-    assert waves(30) <= waves(2) + 2
+    assert waves_for(30) <= waves_for(2) + 2
+
+
+def _counted(call: Callable[[Sequence[object]], object], waves: list[int]) -> object:
+    def counted(ops: Sequence[object]) -> object:
+        waves.append(len(ops))
+        return call(ops)
+
+    return counted
