@@ -31,6 +31,10 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     for ever; so does an entry that names a broker twice or a list without entries.
 
     Every change is seen: each entry is acted on or taken away, and the znode goes with the last."""
+    kafka_10149: bool = False
+    """While any partition of the cluster is reassigned, no leadership is rebalanced.
+
+    Only the partitions that are reassigned are passed over."""
     kafka_12315: bool = False
     """A request batch is not cleared when the controller moves mid-event; it never sends again.
 

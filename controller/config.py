@@ -18,6 +18,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``default_replication_factor`` stand in for -1 in a CreateTopics request.
     ``unclean_leader_election_enable`` holds for topics whose config does not say.
     ``delete_topic_enable`` False: requests to delete topics are taken away, and nothing is deleted.
+    ``auto_leader_rebalance_enable``: 5 s after a failover and then at every interval a broker gets
+    back the leaderships it is preferred for, if more than that percentage of them are elsewhere.
     ``write_group_size``: how many writes share one fence and one transaction, at most; Kafka: 1.
     ``is_alter_isr_enabled``: leaders propose ISRs to the controller; otherwise (before the
     inter-broker protocol 2.7) they write them, and the controller watches what it reassigns.
@@ -31,6 +33,9 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     default_replication_factor: int = 1
     unclean_leader_election_enable: bool = False
     delete_topic_enable: bool = True
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 300
+    leader_imbalance_per_broker_percentage: int = 10
     controller_socket_timeout_ms: int = 30_000
     is_alter_isr_enabled: bool = True
     journal_messages: bool = False

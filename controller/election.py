@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.errors import ControllerMoved
 from cluster.journal import Kind
 from controller import loader
-from controller.events import RequestTimeout
+from controller.events import AutoPreferredReplicaLeaderElection, RequestTimeout
 from controller.on_leader_election import resume_preferred_replica_elections
 from controller.on_reassignment import initialize_partition_reassignments
 from controller.on_topic_deletion import load_topic_deletions
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
 
 NO_CONTROLLER: Final = -1
+FIRST_REBALANCE_MS: Final = 5_000
 
 
 def elect(controller: KafkaController) -> None:
@@ -107,6 +108,8 @@ def fail_over(controller: KafkaController) -> None:
     controller.topic_deletion_manager.try_topic_deletion()
     resume_preferred_replica_elections(controller)
     log.info("Starting the controller scheduler")
+    if controller.config.auto_leader_rebalance_enable:
+        controller.events.schedule(AutoPreferredReplicaLeaderElection(), FIRST_REBALANCE_MS)
     controller.recorder.occurrence(Kind.CONTROLLER_READY)
 
 
@@ -175,7 +178,9 @@ def resign(controller: KafkaController) -> None:
     log = controller.log
     log.debug("Resigning")
     controller.watches.clear()
-    controller.events.cancel(lambda event: isinstance(event, RequestTimeout))
+    controller.events.cancel(
+        lambda event: isinstance(event, RequestTimeout | AutoPreferredReplicaLeaderElection)
+    )
     controller.partition_state_machine.shutdown()
     controller.replica_state_machine.shutdown()
     controller.channels.shutdown()

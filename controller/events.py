@@ -37,6 +37,7 @@ class ControllerState(Enum):
     TOPIC_CHANGE = (3, "TopicChangeRateAndTimeMs")
     TOPIC_DELETION = (4, "TopicDeletionRateAndTimeMs")
     ALTER_PARTITION_REASSIGNMENT = (5, "PartitionReassignmentRateAndTimeMs")
+    AUTO_LEADER_BALANCE = (6, "AutoLeaderBalanceRateAndTimeMs")
     MANUAL_LEADER_BALANCE = (7, "ManualLeaderBalanceRateAndTimeMs")
     CONTROLLED_SHUTDOWN = (8, "ControlledShutdownRateAndTimeMs")
     ISR_CHANGE = (9, "IsrChangeRateAndTimeMs")
@@ -179,6 +180,12 @@ class ZkPartitionReassignment(ControllerEvent, frozen=True):
     """/admin/reassign_partitions was created, or may have changed."""
 
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+
+class AutoPreferredReplicaLeaderElection(ControllerEvent, frozen=True):
+    """It is time to see whether brokers lack leaderships that they are preferred for."""
+
+    state: ClassVar[ControllerState] = ControllerState.AUTO_LEADER_BALANCE
 
 
 class ControlledShutdown(ControllerEvent, frozen=True):

@@ -44,6 +44,7 @@ from controller.event_manager import EventManager, QueuedEvent
 from controller.events import (
     AlterIsrReceived,
     ApiPartitionReassignment,
+    AutoPreferredReplicaLeaderElection,
     BrokerChange,
     BrokerModifications,
     ControlledShutdown,
@@ -263,6 +264,8 @@ class KafkaController:
                 on_reassignment.process_api_partition_reassignment(self, message, request)
             case ListPartitionReassignments(message, request):
                 on_reassignment.process_list_partition_reassignments(self, message, request)
+            case AutoPreferredReplicaLeaderElection():
+                on_leader_election.process_auto_preferred_replica_leader_election(self)
             case ControlledShutdown(message, request):
                 on_controlled_shutdown.process_controlled_shutdown(self, message, request)
             case ReplicaLeaderElection():

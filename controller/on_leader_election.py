@@ -1,22 +1,29 @@
-"""Leaders moved where all replicas are well: to the preferred ones, as somebody asked for.
+"""Leaders moved where all replicas are well: to the preferred ones, as somebody asked for or as
+the clock says.
 
 Who is elected is decided by statemachines/election.py. /admin/preferred_replica_election is read,
 acted on and deleted, and what is put there meanwhile is read again. Mirrors
 processReplicaLeaderElection, onReplicaElection, fetchPendingPreferredReplicaElections and
-removePartitionsFromPreferredReplicaElection of kafka/controller/KafkaController.scala.
+removePartitionsFromPreferredReplicaElection and checkAndTriggerAutoLeaderRebalance of
+kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cluster.errors import StateChangeFailed
 from cluster.types import TopicPartition
-from controller.events import ReplicaLeaderElection
+from controller.events import AutoPreferredReplicaLeaderElection, ReplicaLeaderElection
 from controller.partition_state_changes import Results
-from statemachines.election import ElectionStrategy, PreferredReplicaElection
+from statemachines.election import (
+    ElectionStrategy,
+    PreferredReplicaElection,
+    preferred_replica_partition_leader_election,
+)
 from statemachines.partition_state import PartitionState
 from zk.store import Delete, ResultCode
 from zk.znode_client import store_error
@@ -33,6 +40,7 @@ _PREFERRED: Final = PreferredReplicaElection()
 class ElectionTrigger(Enum):
     """Who asked for an election, by Kafka's name."""
 
+    AUTO = "AutoTriggered"
     ZK = "ZkTriggered"
 
 
@@ -129,6 +137,58 @@ def _delete(controller: KafkaController, version: int) -> None:
         raise store_error(result.code, _PATH)
     # The watch is armed again by whoever processes this.
     controller.events.put_caused(ReplicaLeaderElection())
+
+
+# By the clock
+
+
+def process_auto_preferred_replica_leader_election(controller: KafkaController) -> None:
+    """Give brokers back what they are preferred for, where too much of it is led by others, and do
+    so again after the interval."""
+    if not controller.is_active:
+        return
+    try:
+        controller.log.info("Processing automatic preferred replica leader election")
+        _rebalance(controller)
+    finally:
+        interval_s = controller.config.leader_imbalance_check_interval_seconds
+        controller.events.schedule(AutoPreferredReplicaLeaderElection(), interval_s * 1000)
+
+
+def _rebalance(controller: KafkaController) -> None:
+    context, quirks = controller.context, controller.quirks
+    preferred: Counter[int] = Counter()
+    led_by_others: dict[int, list[TopicPartition]] = {}
+    for tp in context.all_partitions():
+        if tp.topic in context.topics_to_be_deleted:
+            continue
+        broker_id = context.partition_replica_assignment(tp)[0]
+        preferred[broker_id] += 1
+        leadership = context.partition_leadership_info(tp)
+        if leadership is not None and leadership.leader_and_isr.leader != broker_id:
+            led_by_others.setdefault(broker_id, []).append(tp)
+    allowed = controller.config.leader_imbalance_per_broker_percentage / 100
+    moving = context.partitions_being_reassigned
+    for broker_id, partitions in sorted(led_by_others.items()):
+        if len(partitions) / preferred[broker_id] <= allowed:
+            continue
+        candidates = [
+            tp
+            for tp in partitions
+            if not (moving if quirks.kafka_10149 else tp in moving)
+            and _can_preferred_replica_be_leader(controller, tp)
+        ]
+        _elect_preferred(controller, candidates, ElectionTrigger.AUTO)
+
+
+def _can_preferred_replica_be_leader(controller: KafkaController, tp: TopicPartition) -> bool:
+    context = controller.context
+    assignment = context.partition_replica_assignment(tp)
+    leadership = context.leaderships[tp]
+    elected = preferred_replica_partition_leader_election(
+        assignment, leadership.leader_and_isr.isr, context.online_replicas(tp, assignment)
+    )
+    return elected is not None
 
 
 # What is common to all

@@ -84,6 +84,14 @@ class ClusterSpec:
             default_replication_factor=int(config.get("default.replication.factor", "1")),
             unclean_leader_election_enable=config.get("unclean.leader.election.enable") == "true",
             delete_topic_enable=config.get("delete.topic.enable", "true") == "true",
+            auto_leader_rebalance_enable=config.get("auto.leader.rebalance.enable", "true")
+            == "true",
+            leader_imbalance_check_interval_seconds=int(
+                config.get("leader.imbalance.check.interval.seconds", "300")
+            ),
+            leader_imbalance_per_broker_percentage=int(
+                config.get("leader.imbalance.per.broker.percentage", "10")
+            ),
             controller_socket_timeout_ms=int(config.get("controller.socket.timeout.ms", "30000")),
             is_alter_isr_enabled=_is_alter_isr_enabled(config),
             journal_messages=self.journal_messages,

@@ -42,9 +42,18 @@ def _anything(word: str) -> bool:
 
 
 BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
+    "auto.leader.rebalance.enable": ("true or false", _boolean),
+    "controlled.shutdown.enable": ("true or false", _boolean),
+    "controlled.shutdown.max.retries": ("a whole number", _whole_number(0)),
+    "controlled.shutdown.retry.backoff.ms": ("a whole number", _whole_number(0)),
     "controller.socket.timeout.ms": ("a whole number of at least 1", _whole_number(1)),
     "default.replication.factor": ("a whole number of at least 1", _whole_number(1)),
     "delete.topic.enable": ("true or false", _boolean),
+    "leader.imbalance.check.interval.seconds": (
+        "a whole number of at least 1",
+        _whole_number(1),
+    ),
+    "leader.imbalance.per.broker.percentage": ("a whole number", _whole_number(0)),
     "log.dir": ("a path", _anything),
     "log.dirs": ("paths with commas between them", _anything),
     "min.insync.replicas": ("a whole number of at least 1", _whole_number(1)),

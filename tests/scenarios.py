@@ -37,6 +37,8 @@ def spec_of(scenario: Json, quirks: Quirks, seed: int = 0) -> ClusterSpec:
         racks=rack_map(broker_ids, racks),
         session_timeout_ms=2000,
         quirks=quirks,
+        config={"auto.leader.rebalance.enable": "false"}
+        | {name: str(value) for name, value in scenario["props"].items()},
         seed=seed,
     )
 

@@ -18,7 +18,8 @@ PREFERRED_PATH = PreferredReplicaElectionZNode.path
 
 def leaders_moved_away(**spec: object) -> SimulatedWorld:
     """Brokers 0 to 2; t-0, t-1 and u-0 prefer broker 1, have it in sync, and are led by others."""
-    world = three_brokers(**spec)
+    config = {"auto.leader.rebalance.enable": "false"}
+    world = three_brokers(**{"config": config, **spec})
     create_topic(world, "t", {0: (1, 0), 1: (1, 2)})
     create_topic(world, "u", {0: (1, 2, 0)})
     world.run_for(1_000)

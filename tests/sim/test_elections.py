@@ -162,3 +162,66 @@ def test_the_next_controller_comes_to_the_same_end(group_size: int | None, befor
             assert found.leader_epoch == wanted.leader_epoch
         assert_in_agreement(world)
     print(f"preferred election: {counted.count} crashes")
+
+
+def rebalancing(**config: str) -> SimulatedWorld:
+    """``leaders_moved_away`` with a rebalance every 20 s; the first, after 5 s, is over."""
+    interval = {"leader.imbalance.check.interval.seconds": "20"}
+    world = leaders_moved_away(config={**interval, **config})
+    assert leaders(world, ALL) == [0, 2, 2]
+    return world
+
+
+def test_leaders_are_rebalanced_at_every_interval() -> None:
+    world = rebalancing()
+    for _ in range(2):
+        world.run_for(21_000)
+        assert leaders(world, ALL) == [1, 1, 1]
+        world.stop(1)
+        world.run_for(500)
+        world.start(1)
+        world.run_for(2_000)
+        assert 1 not in leaders(world, ALL)
+    assert_in_agreement(world)
+
+
+def test_leaders_are_rebalanced_five_seconds_after_a_failover() -> None:
+    world = rebalancing(**{"leader.imbalance.check.interval.seconds": "300"})
+    depose(world)
+    world.run_for(4_500)
+    assert leaders(world, ALL) == [0, 2, 2]
+    world.run_for(1_000)
+    assert leaders(world, ALL) == [1, 1, 1]
+    assert_in_agreement(world)
+
+
+def test_a_small_imbalance_is_left_alone() -> None:
+    world = rebalancing(**{"leader.imbalance.per.broker.percentage": "67"})
+    ask_for_preferred(world, T0)
+    world.run_for(25_000)
+    assert leaders(world, ALL) == [1, 2, 2]
+    depose(world)
+    world.run_for(6_000)
+    assert leaders(world, ALL) == [1, 2, 2]
+
+
+def test_who_cannot_lead_is_not_tried() -> None:
+    world = rebalancing()
+    world.stop(1)
+    world.run_for(45_000)
+    assert leaders(world, ALL) == [0, 2, 2]
+    assert [row for row in world.journal.rows if row.kind == "partition_failed"] == []
+    assert_in_agreement(world)
+
+
+def test_a_deposed_controller_rebalances_no_more() -> None:
+    world = rebalancing()
+    depose(world)
+    world.run_for(60_000)
+    epochs = [
+        row.epoch
+        for row in world.journal.rows
+        if row.kind == "event" and row.detail == "AutoPreferredReplicaLeaderElection"
+    ]
+    assert epochs[-3:] == [2, 2, 2]
+    assert epochs.count(1) == 1

@@ -29,6 +29,7 @@ from tests.sim.deletion_drills import DELETION_DRILLS
 from tests.sim.elections import ask_for_preferred, leaders_moved_away, request_is_there
 from tests.sim.reassignment_drills import REASSIGNMENT_DRILLS
 from tests.sim.worlds import active_controller, controllers, create_topic, state_of, three_brokers
+from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import LostReply
 from zk.store import Create, Delete, ReadOp, ReadResult, Transaction, TxnResult
 from zk.znodes import TopicPartitionStateZNode
@@ -266,6 +267,18 @@ def broker_is_told_to_stop_following(quirks: Quirks) -> None:
     assert Errors.NONE in answers, "the broker goes on following"
 
 
+def leaders_are_elsewhere_beside_a_reassignment(quirks: Quirks) -> None:
+    """A reassignment that waits for a dead broker does not keep leaders where they are."""
+    config = {"leader.imbalance.check.interval.seconds": "10"}
+    world = leaders_moved_away(quirks=quirks, config=config)
+    KafkaZkClient(world.open_store()).create_partition_reassignment(
+        {TopicPartition("u", 0): (2, 7)}
+    )
+    world.run_for(15_000)
+    assert active_controller(world).context.partitions_being_reassigned
+    assert state_of(world, "t", 0).leader == 1, "the leader is not the preferred one"
+
+
 class Drill(NamedTuple):
     """A drill, and what it says where it fails."""
 
@@ -275,6 +288,9 @@ class Drill(NamedTuple):
 
 NEVER_TOLD = "broker 2 was never told of its replica"
 DRILLS = {
+    "kafka_10149": Drill(
+        leaders_are_elsewhere_beside_a_reassignment, "the leader is not the preferred one"
+    ),
     "kafka_12315": Drill(
         deposed_in_a_failure_and_elected_again, f"a failover has failed|{NEVER_TOLD}"
     ),
