@@ -7,7 +7,6 @@ PreferredReplicaLeaderElectionCommand, and Admin.electLeaders.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from admin.cluster_topics import Failure, admin_error
@@ -16,6 +15,7 @@ from admin.tool_json import decoding, parse_json
 from admin.tool_output import ToolOutput
 from cluster.api_errors import Errors
 from cluster.errors import AdminCommandFailed, AdminOperationError, RequestTimedOut
+from cluster.types import ElectionType as ElectionType
 from cluster.types import TopicPartition
 from zk.znodes.json_values import as_array, as_object, field, to_int, to_str
 
@@ -32,13 +32,6 @@ _MESSAGES: Final = {
     Errors.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
     Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
 }
-
-
-class ElectionType(Enum):
-    """Which replica may become leader: the preferred one, or any that lives."""
-
-    PREFERRED = "PREFERRED"
-    UNCLEAN = "UNCLEAN"
 
 
 class ElectionAdmin(Protocol):

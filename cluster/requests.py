@@ -3,8 +3,8 @@
 The controller and the brokers know each other only through these and a Transport. Mirrors the
 request schemas that an inter-broker protocol of 2.8 uses: LeaderAndIsr v5, UpdateMetadata v7,
 StopReplica v3, AlterIsr v0, CreateTopics v7, AlterPartitionReassignments v0,
-ListPartitionReassignments v0, ControlledShutdown v3. States that are the same for every broker are
-shared between requests, so nothing may change them after they were sent.
+ListPartitionReassignments v0, ControlledShutdown v3, ElectLeaders v2. States that are the same for
+every broker are shared between requests, so nothing may change them after they were sent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from cluster.api_errors import Errors
-from cluster.types import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.types import Broker, ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 
 class Address(NamedTuple):
@@ -254,13 +254,30 @@ class ControlledShutdownResponse(msgspec.Struct, frozen=True):
     remaining_partitions: tuple[TopicPartition, ...] = ()
 
 
+class ElectLeadersRequest(msgspec.Struct, frozen=True):
+    """Elect leaders of ``partitions``, or of all that need it if that is None."""
+
+    election_type: ElectionType
+    partitions: tuple[TopicPartition, ...] | None
+    timeout_ms: int
+
+
+class ElectLeadersResponse(msgspec.Struct, frozen=True):
+    """``error`` for the whole request, and one for every partition."""
+
+    error: Errors
+    partitions: Mapping[TopicPartition, ApiError] = {}
+
+
 TopicRequest = CreateTopicsRequest | DeleteTopicsRequest
 TopicResponse = CreateTopicsResponse | DeleteTopicsResponse
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 ReassignmentRequest = AlterPartitionReassignmentsRequest | ListPartitionReassignmentsRequest
+PartitionRequest = ReassignmentRequest | ElectLeadersRequest
 ReassignmentResponse = AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse
+PartitionResponse = ReassignmentResponse | ElectLeadersResponse
 BrokerRequest = AlterIsrRequest | FetchRequest | ControlledShutdownRequest
 BrokerResponse = AlterIsrResponse | FetchResponse | ControlledShutdownResponse
-Request = ControlRequest | BrokerRequest | TopicRequest | ReassignmentRequest
-Response = ControlResponse | BrokerResponse | TopicResponse | ReassignmentResponse
+Request = ControlRequest | BrokerRequest | TopicRequest | PartitionRequest
+Response = ControlResponse | BrokerResponse | TopicResponse | PartitionResponse

@@ -7,6 +7,7 @@ LeaderIsrAndControllerEpoch}, kafka.api.LeaderAndIsr and kafka.cluster.{Broker,E
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,6 +20,13 @@ INITIAL_LEADER_EPOCH: Final = 0
 INITIAL_ZK_VERSION: Final = 0
 INITIAL_CONTROLLER_EPOCH: Final = 0
 NO_BROKER_EPOCH: Final = -1
+
+
+class ElectionType(Enum):
+    """Which replica may become leader: the preferred one, or any that lives."""
+
+    PREFERRED = "PREFERRED"
+    UNCLEAN = "UNCLEAN"
 
 
 class TopicPartition(NamedTuple):

@@ -19,6 +19,7 @@ from cluster.requests import (
     ControlResponse,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    ElectLeadersRequest,
     LeaderAndIsrResponse,
     ListPartitionReassignmentsRequest,
     Message,
@@ -180,6 +181,26 @@ class ZkPartitionReassignment(ControllerEvent, frozen=True):
     """/admin/reassign_partitions was created, or may have changed."""
 
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+
+class ElectLeadersReceived(ControllerEvent, frozen=True):
+    """A client asks for elections; ``message`` says whom to answer."""
+
+    message: Message
+    request: ElectLeadersRequest
+    state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
+
+    def __str__(self) -> str:
+        named = self.request.partitions
+        shown = "all" if named is None else ",".join(map(str, named))
+        return f"ElectLeadersReceived({self.request.election_type.value},{shown})"
+
+
+class ElectLeadersTimeout(ControllerEvent, frozen=True):
+    """The time a client gave for the elections with this number is over."""
+
+    election: int
+    state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
 
 
 class AutoPreferredReplicaLeaderElection(ControllerEvent, frozen=True):

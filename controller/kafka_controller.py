@@ -30,6 +30,7 @@ from controller import (
     on_controller_change,
     on_create_topics,
     on_delete_topics,
+    on_elect_leaders,
     on_leader_election,
     on_partition_modifications,
     on_reassignment,
@@ -54,6 +55,8 @@ from controller.events import (
     CreateTopicsTimeout,
     DeleteTopicsReceived,
     DeleteTopicsTimeout,
+    ElectLeadersReceived,
+    ElectLeadersTimeout,
     Expire,
     LeaderAndIsrResponseReceived,
     ListPartitionReassignments,
@@ -145,6 +148,7 @@ class KafkaController:
         self.topic_deletion_manager = TopicDeletionManager(self)
         self.pending_creations = on_create_topics.PendingCreations()
         self.pending_deletions = on_delete_topics.PendingDeletions()
+        self.pending_elections = on_elect_leaders.PendingElections()
         self.malformed: dict[str, str] = {}
         self.active_controller_id = election.NO_CONTROLLER
         self.previous_session_id = 0
@@ -231,7 +235,9 @@ class KafkaController:
                 self.reply(message, on_delete_topics.not_controller(request))
             case ControlledShutdown(message, _):
                 self.reply(message, on_controlled_shutdown.NOT_CONTROLLER)
-            case CreateTopicsTimeout() | DeleteTopicsTimeout():
+            case ElectLeadersReceived(message, request):
+                self.reply(message, on_elect_leaders.not_controller(request))
+            case CreateTopicsTimeout() | DeleteTopicsTimeout() | ElectLeadersTimeout():
                 self.events.put(event)
 
     def _dispatch(self, event: ControllerEvent) -> None:  # noqa: C901 - a table of contents
@@ -264,6 +270,10 @@ class KafkaController:
                 on_reassignment.process_api_partition_reassignment(self, message, request)
             case ListPartitionReassignments(message, request):
                 on_reassignment.process_list_partition_reassignments(self, message, request)
+            case ElectLeadersReceived(message, request):
+                on_elect_leaders.process_elect_leaders(self, message, request)
+            case ElectLeadersTimeout(election_number):
+                on_elect_leaders.process_timeout(self, election_number)
             case AutoPreferredReplicaLeaderElection():
                 on_leader_election.process_auto_preferred_replica_leader_election(self)
             case ControlledShutdown(message, request):

@@ -12,6 +12,7 @@ from cluster.requests import (
     ControlledShutdownRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    ElectLeadersRequest,
     LeaderAndIsrResponse,
     ListPartitionReassignmentsRequest,
     Message,
@@ -25,6 +26,7 @@ from controller.events import (
     ControllerEvent,
     CreateTopicsReceived,
     DeleteTopicsReceived,
+    ElectLeadersReceived,
     LeaderAndIsrResponseReceived,
     ListPartitionReassignments,
     StopReplicaResponseReceived,
@@ -44,6 +46,8 @@ def event_of_message(message: Message) -> ControllerEvent | None:
             return ApiPartitionReassignment(message, body)
         case ListPartitionReassignmentsRequest():
             return ListPartitionReassignments(message, body)
+        case ElectLeadersRequest():
+            return ElectLeadersReceived(message, body)
         case ControlledShutdownRequest():
             return ControlledShutdown(message, body)
         case DeleteTopicsRequest():

@@ -40,6 +40,7 @@ _PREFERRED: Final = PreferredReplicaElection()
 class ElectionTrigger(Enum):
     """Who asked for an election, by Kafka's name."""
 
+    ADMIN = "AdminClientTriggered"
     AUTO = "AutoTriggered"
     ZK = "ZkTriggered"
 
@@ -79,7 +80,7 @@ def resume_preferred_replica_elections(controller: KafkaController) -> None:
         tp
         for tp in asked.partitions
         if not (replicas := context.partition_replica_assignment(tp))
-        or _leader_of(controller, tp) == replicas[0]
+        or leader_of(controller, tp) == replicas[0]
     ]
     open_ = [tp for tp in asked.partitions if tp not in set(done)]
     deleted = [tp for tp in open_ if tp.topic in context.topics_to_be_deleted]
@@ -219,7 +220,7 @@ def _electable(
     return [
         tp
         for tp in _with_leadership(controller, known)
-        if _leader_of(controller, tp) != context.partition_replica_assignment(tp)[0]
+        if leader_of(controller, tp) != context.partition_replica_assignment(tp)[0]
     ]
 
 
@@ -229,7 +230,7 @@ def _with_leadership(
     """Those that have ever had a leader: no other has anything to choose from."""
     found: list[TopicPartition] = []
     for tp in partitions:
-        if _leader_of(controller, tp) is None:
+        if leader_of(controller, tp) is None:
             controller.log.warn(
                 f"Skipping replica leader election for partition {tp} since it never had a leader"
             )
@@ -238,7 +239,7 @@ def _with_leadership(
     return found
 
 
-def _leader_of(controller: KafkaController, tp: TopicPartition) -> int | None:
+def leader_of(controller: KafkaController, tp: TopicPartition) -> int | None:
     """Who leads, None without a state. With hazard C1 raises LookupError for that."""
     leadership = controller.context.partition_leadership_info(tp)
     if leadership is not None:
@@ -251,7 +252,7 @@ def _leader_of(controller: KafkaController, tp: TopicPartition) -> int | None:
 def _elect_preferred(
     controller: KafkaController, partitions: Sequence[TopicPartition], trigger: ElectionTrigger
 ) -> None:
-    results = _elect(controller, partitions, "PREFERRED", _PREFERRED, trigger)
+    results = elect(controller, partitions, "PREFERRED", _PREFERRED, trigger)
     for tp, result in results.items():
         if isinstance(result, StateChangeFailed):
             controller.log.error(
@@ -259,7 +260,7 @@ def _elect_preferred(
                 f"{result.reason}"
             )
     for tp in partitions:
-        leader = _leader_of(controller, tp)
+        leader = leader_of(controller, tp)
         preferred = controller.context.partition_replica_assignment(tp)[0]
         if leader == preferred:
             controller.log.info(
@@ -273,13 +274,14 @@ def _elect_preferred(
             )
 
 
-def _elect(
+def elect(
     controller: KafkaController,
     partitions: Sequence[TopicPartition],
     election_type: str,
     strategy: ElectionStrategy,
     trigger: ElectionTrigger,
 ) -> Results:
+    """Elect leaders by ``strategy``; gives for each partition what was elected, or why not."""
     controller.log.info(
         f"Starting replica leader election ({election_type}) for partitions {_names(partitions)} "
         f"triggered by {trigger.value}"

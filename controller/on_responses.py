@@ -21,6 +21,7 @@ from controller.events import (
 from controller.on_broker_change import on_replicas_become_offline
 from controller.on_create_topics import complete_creations
 from controller.on_delete_topics import complete_deletions
+from controller.on_elect_leaders import complete_elections
 from controller.on_topic_deletion import process_deleted_replicas
 from controller.request_sender import request_name
 from controller.state_change_log import Source
@@ -70,6 +71,7 @@ def process_update_metadata_response(
     if event.broker_id == controller.config.broker_id:
         complete_creations(controller)
         complete_deletions(controller)
+        complete_elections(controller)
 
 
 def process_stop_replica_response(
