@@ -265,17 +265,13 @@ def test_malformed_znodes_are_shown_and_the_rest_is_served(
 def test_a_reassignment_under_way_is_described(
     api: AsgiClient, server: ClusterServer, zookeeper_client: KazooClient
 ) -> None:
-    """Broker 99 does not exist, so it never joins the ISR and the move never ends."""
+    """The added replica does not fetch, so it never joins the ISR and the move never ends."""
     create(api, {"name": "moving", "assignments": {"0": [0, 1]}})
-    data = {
-        "version": 3,
-        "topic_id": api.get("/topics/moving").json()["topic_id"],
-        "partitions": {"0": [99, 0, 1]},
-        "adding_replicas": {"0": [99]},
-        "removing_replicas": {"0": [0]},
-    }
-    zookeeper_client.set("/server-api/deep/brokers/topics/moving", msgspec.json.encode(data))
-    api.post("/controller/move")
+    for running in server.cluster.nodes.values():
+        running.node.broker.hold_catch_up()
+    data = {"version": 1, "partitions": [{"topic": "moving", "partition": 0, "replicas": [2, 1]}]}
+    path = "/server-api/deep/admin/reassign_partitions"
+    zookeeper_client.create(path, msgspec.json.encode(data))
     tp = TopicPartition("moving", 0)
 
     def known() -> bool:
@@ -288,7 +284,10 @@ def test_a_reassignment_under_way_is_described(
     wait_until(known)
     partition = api.get("/topics/moving").json()["partitions"][0]
     assert partition["reassignment"] == {
-        "replicas": [99, 0, 1],
-        "adding_replicas": [99],
+        "replicas": [2, 1, 0],
+        "adding_replicas": [2],
         "removing_replicas": [0],
     }
+    for running in server.cluster.nodes.values():
+        running.node.broker.release_catch_up()
+    wait_until(lambda: zookeeper_client.exists(path) is None)
