@@ -162,6 +162,16 @@ def test_what_remains_is_answered(epoch_known: bool) -> None:
     assert active_controller(world).context.shutting_down_broker_ids == {2}
 
 
+def test_a_broker_leaves_every_isr_before_it_is_answered() -> None:
+    world = with_topic()
+    epoch = world.nodes[2].node.broker.broker_epoch
+    assert ask(world, ControlledShutdownRequest(2, epoch)) == [
+        ControlledShutdownResponse(Errors.NONE)
+    ]
+    assert 2 in world.nodes
+    assert [state_of(world, *tp).isr for tp in ALL] == [(1,), (0, 1), (2,)]
+
+
 def test_a_deposed_controller_says_so_and_resigns() -> None:
     world = with_topic()
     controller = world.scheduler.actors[Address("controller", 0)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from cluster.quirks import Quirks
@@ -225,3 +227,18 @@ def test_a_deposed_controller_rebalances_no_more() -> None:
     ]
     assert epochs[-3:] == [2, 2, 2]
     assert epochs.count(1) == 1
+
+
+def test_a_controller_elected_again_rebalances_once_at_every_interval() -> None:
+    interval = {"leader.imbalance.check.interval.seconds": "20"}
+    world = leaders_moved_away(config=interval, candidates=(0,))
+    depose(world)
+    world.run_for(50_000)
+    times_ms = [
+        row.t_ms
+        for row in world.journal.rows
+        if row.kind == "event"
+        and row.epoch == 2
+        and row.detail == "AutoPreferredReplicaLeaderElection"
+    ]
+    assert [later - earlier for earlier, later in pairwise(times_ms)] == [20_000, 20_000]
