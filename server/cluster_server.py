@@ -37,6 +37,8 @@ from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
+from zk.store import Exists
+from zk.znodes import BrokerIdZNode
 
 ELECTION_TIMEOUT_S = 30.0
 EXPIRY_MARGIN_S = 5.0
@@ -159,20 +161,20 @@ class ClusterServer:
 
     def _await_expiry(self, client: KafkaZkClient) -> None:
         """Brokers of a run that was killed must go first. Raises EnvironmentProblem."""
-        ids = client.get_sorted_broker_list()
+        ids = _brokers_with_sessions(client)
         if not ids:
             return
         self._say(f"Waiting for the sessions of an earlier run to expire: brokers {_joined(ids)}")
         patience_s = self.config.session_timeout_ms / 1000 + EXPIRY_MARGIN_S
         try:
             self.closing.wait_until(
-                lambda: None if client.get_sorted_broker_list() else True,
+                lambda: None if _brokers_with_sessions(client) else True,
                 time.monotonic() + patience_s,
                 "",
             )
         except RequestTimedOut:
             raise EnvironmentProblem(
-                f"brokers {_joined(client.get_sorted_broker_list())} are registered in this "
+                f"brokers {_joined(_brokers_with_sessions(client))} are registered in this "
                 "ZooKeeper by somebody else",
                 hint="another klamm runs there: stop it, or choose another chroot",
             ) from None
@@ -231,6 +233,17 @@ class ClusterServer:
             "uptime_ms": round((time.monotonic() - self._started_s) * 1000),
             **status,
         }
+
+
+def _brokers_with_sessions(client: KafkaZkClient) -> list[int]:
+    """Brokers whose registration goes with a session; a persistent znode there is no broker's."""
+    ids = client.get_sorted_broker_list()
+    results = client.read([Exists(BrokerIdZNode.path(broker_id)) for broker_id in ids])
+    return [
+        broker_id
+        for broker_id, result in zip(ids, results, strict=True)
+        if result.stat is not None and result.stat.ephemeral_owner
+    ]
 
 
 def _joined(ids: Iterable[int]) -> str:

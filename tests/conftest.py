@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from kazoo.client import KazooClient
 from zk.embedded import EmbeddedZooKeeper
 
 _chroot_numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach what tests start: a shell's background job inherits that it is ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -88,6 +88,18 @@ def test_nobody_reacts_to_the_end_of_another(
         assert stat.version == 0
 
 
+def test_a_persistent_znode_among_the_brokers_keeps_nobody_out(
+    chroot: str, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    with ClusterServer(config(chroot, data_dir=tmp_path)):
+        pass
+    path = f"/{chroot.rpartition('/')[2]}/brokers/ids/77"
+    zookeeper_client.create(path, b"garbage")
+    with ClusterServer(config(chroot, data_dir=tmp_path)) as server:
+        server.admin.create_topics(TOPIC)
+        assert "/brokers/ids/77" in str(server.status())
+
+
 def test_kafkas_logs_are_at_the_level_that_was_asked_for(chroot: str, tmp_path: Path) -> None:
     with ClusterServer(config(chroot, data_dir=tmp_path, state_change_level="INFO")) as server:
         server.admin.create_topics(TOPIC)
