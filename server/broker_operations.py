@@ -86,7 +86,10 @@ class BrokerOperations:
         return {"id": broker_id, "state": RUNNING, "took_ms": took_ms}
 
     def kill(self, broker_id: int) -> dict[str, Any]:
-        """Kill a broker: its session stays until ZooKeeper expires it."""
+        """Kill a broker: its session stays until ZooKeeper expires it.
+
+        ``is_session_shared`` says that it had none of its own: its registration is gone at once.
+        """
         return self._end(broker_id, KILLED)
 
     def stop(self, broker_id: int) -> dict[str, Any]:
@@ -97,15 +100,20 @@ class BrokerOperations:
         self._check_known(broker_id)
         with self._locks[broker_id]:
             before = self.state_of(broker_id)
-            if broker_id not in self._cluster.nodes:
+            running = self._cluster.nodes.get(broker_id)
+            if running is None:
                 raise UsageError(f"broker {broker_id} does not run", hint=f"it is {before}")
             self._ended[broker_id] = state
             if state == KILLED:
                 self._cluster.kill(broker_id)
             else:
                 self._cluster.stop(broker_id)
-        timeout_ms = self._cluster.spec.session_timeout_ms
-        return {"id": broker_id, "state": state, "session_timeout_ms": timeout_ms}
+        return {
+            "id": broker_id,
+            "state": state,
+            "session_timeout_ms": self._cluster.spec.session_timeout_ms,
+            "is_session_shared": running.is_pooled,
+        }
 
     def pause(self, broker_id: int) -> dict[str, Any]:
         """Freeze a broker and its controller."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -11,6 +13,8 @@ import typer
 from cli import errors
 from cli.main import main
 from cluster.errors import KlammError, NotKlamm
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -56,6 +60,26 @@ def test_no_command_shows_the_help_as_an_error(capsys: pytest.CaptureFixture[str
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("klamm ")
+
+
+def test_the_help_begins_with_what_one_begins_with(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    commands = capsys.readouterr().out.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in commands[:2]] == ["up", "demo"]
+
+
+def test_an_interrupt_during_the_imports_is_quiet(tmp_path: Path) -> None:
+    # Found instead of the real one, it sends a Ctrl-C while main imports it.
+    (tmp_path / "typer.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "--help"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def fail(error: BaseException) -> int:

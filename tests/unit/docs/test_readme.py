@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from admin.topic_options import TopicCommandOptions
-from cli.main import app
+from cli.app import app
 
 ROOT = Path(__file__).parents[3]
 LINES = [

@@ -1,0 +1,82 @@
+"""`klamm`: puts the command groups together, in the order of its help.
+
+Knows no command's business: one file a group beside this one.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from cli import (
+    broker,
+    configs,
+    controller,
+    demo,
+    journal,
+    placement,
+    pools,
+    preferred_replica_election,
+    reassign_partitions,
+    status,
+    topics,
+    up,
+    watch,
+    zk,
+)
+
+_EXAMPLES = """
+\b
+Examples:
+  klamm demo
+  klamm placement assign --brokers 0-4 --partitions 10 --rf 3
+  klamm topics --zookeeper localhost:2181 --describe
+  klamm zk dump /brokers --zookeeper localhost:2181
+"""
+
+app = typer.Typer(
+    help="The ZooKeeper-era Kafka control plane, to watch, rehearse on and break.",
+    epilog=_EXAMPLES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("up", epilog=up.EXAMPLES)(up.up)
+app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+app.add_typer(placement.app, name="placement")
+app.add_typer(zk.app, name="zk")
+app.add_typer(pools.app, name="pools")
+app.command("topics", cls=topics.RawCommand)(topics.topics)
+app.command("reassign-partitions", cls=topics.RawCommand)(reassign_partitions.reassign_partitions)
+app.command("configs", cls=topics.RawCommand)(configs.configs)
+app.command("preferred-replica-election", cls=topics.RawCommand)(
+    preferred_replica_election.preferred_replica_election
+)
+app.command("status", epilog=status.EXAMPLES)(status.status)
+app.add_typer(broker.app, name="broker")
+app.add_typer(controller.app, name="controller")
+app.add_typer(journal.app, name="journal")
+app.command("watch", epilog=watch.EXAMPLES)(watch.watch)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            number = version("klamm")
+        except PackageNotFoundError:
+            number = "(not installed)"
+        typer.echo(f"klamm {number}")
+        raise typer.Exit
+
+
+@app.callback()
+def klamm(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """The ZooKeeper-era Kafka control plane, to watch, rehearse on and break."""
