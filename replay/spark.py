@@ -6,6 +6,7 @@ a process, two at once are a mistake.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import tempfile
@@ -58,10 +59,11 @@ def spark_session(cores: int = 2, memory_mb: int = 1024) -> Iterator[SparkSessio
         log_path = Path(folder) / "spark.log"
         with (
             _environ(environment),
-            _interrupt_handler_kept(),
+            _interrupts_untold(),
             _gateway(conf, log_path) as gateway,
         ):
-            context = SparkContext(conf=conf, gateway=gateway)
+            with _interrupt_handler_kept():
+                context = SparkContext(conf=conf, gateway=gateway)
             try:
                 context.setLogLevel("ERROR")
                 yield SparkSession(context)
@@ -118,13 +120,28 @@ def _signals_deferred() -> Iterator[None]:
 
 @contextmanager
 def _interrupt_handler_kept() -> Iterator[None]:
-    """Spark takes SIGINT for itself, and keeps it."""
+    """Spark takes SIGINT for itself, to ask Java on a connection that may be in use just then."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _interrupts_untold() -> Iterator[None]:
+    """py4j reports an interrupt with a traceback, through the root logger, and raises it too."""
+    root = logging.getLogger()
+    root.addFilter(_is_no_interrupt)
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 @contextmanager
