@@ -39,7 +39,7 @@ class Stored(NamedTuple):
 
 
 def brokers_up(count: int = 4, **spec: Any) -> SimulatedWorld:
-    """Brokers from 0, started one after the other; 0 is the controller. Leaders are not rebalanced."""
+    """Brokers from 0, started one after the other; 0 is the controller; leaders stay."""
     spec.setdefault("config", {"auto.leader.rebalance.enable": "false"})
     world = SimulatedWorld(ClusterSpec(broker_ids=tuple(range(count)), **spec))
     for broker_id in world.spec.broker_ids:
