@@ -16,7 +16,7 @@ from controller.state_change_log import scala_set
 from statemachines.partition_state_machine import initialize_partition_states
 from zk.decoding_client import Decoded
 from zk.kafka_zk_client import RegisteredBroker
-from zk.znodes import BrokerIdZNode
+from zk.znodes import BrokerIdZNode, MalformedZNode, TopicZNode
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -86,8 +86,7 @@ def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdR
     """
     context = controller.context
     controller.watches.register_topics(topics)
-    found = controller.zk.get_topic_assignments(topics, watch=True)
-    controller.set_malformed_apart(found.malformed)
+    found = read_topics(controller, topics)
     if found.malformed or found.missing:
         context.set_all_topics(context.all_topics.difference(topics).union(found.values))
     loaded = _with_topic_ids(controller, list(found.values.values()))
@@ -95,6 +94,26 @@ def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdR
         if topic.topic_id is not None:
             context.add_topic_id(topic.topic, topic.topic_id)
     return loaded
+
+
+def read_topics(
+    controller: KafkaController, topics: list[str]
+) -> Decoded[str, TopicIdReplicaAssignment]:
+    """Read topics and watch their data; sets apart what cannot be read or cannot be served.
+
+    A partition without replicas never gets a leader: its topic counts as malformed. Raises
+    MalformedZNode with hazard C2, which serves such a topic as Kafka does.
+    """
+    found = controller.zk.get_topic_assignments(topics, watch=True)
+    if not controller.quirks.hazard_c2:
+        for topic, read in list(found.values.items()):
+            empty = [tp.partition for tp, a in read.assignment.items() if not a.replicas]
+            if empty:
+                del found.values[topic]
+                error = MalformedZNode(f"partition {min(empty)} has no replicas", None)
+                found.malformed.append(error.at(TopicZNode.path(topic)))
+    controller.set_malformed_apart(found.malformed)
+    return found
 
 
 def _with_topic_ids(

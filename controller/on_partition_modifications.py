@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cluster.journal import Kind
 from cluster.types import TopicIdReplicaAssignment, TopicPartition
-from controller.loader import load_topics
+from controller.loader import load_topics, read_topics
 from controller.on_topic_change import create_partitions, on_new_partition_creation
 from zk.znodes import TopicZNode
 
@@ -33,9 +33,7 @@ def process_partition_modifications(controller: KafkaController, topic: str) -> 
     ):
         _serve_mended_topic(controller, topic)
         return
-    found = controller.zk.get_topic_assignments([topic], watch=True)
-    controller.set_malformed_apart(found.malformed)
-    read = found.values.get(topic)
+    read = read_topics(controller, [topic]).values.get(topic)
     assignments = {} if read is None else read.assignment
     added = {tp: a for tp, a in assignments.items() if not context.partition_replica_assignment(tp)}
     if topic in context.topics_to_be_deleted:

@@ -119,6 +119,7 @@ class PartitionStateChanges:
             written = self._write(plan)
             outcome = apply_partition_state_changes(context, plan, self.batch, written)
             self._report(outcome, target, election)
+            self._set_malformed_states_apart(plan, outcome)
             results.update(outcome.failures)
             for tp in plan.updates:
                 leadership = context.leaderships[tp]
@@ -148,6 +149,18 @@ class PartitionStateChanges:
             written.finished.update(updated.finished)
             written.retry.extend(updated.retry)
         return written
+
+    def _set_malformed_states_apart(self, plan: PartitionPlan, outcome: PartitionOutcome) -> None:
+        """Look why states could not be created: one that was there may be malformed.
+
+        The context takes nothing from the others, which somebody else wrote.
+        """
+        controller = self._controller
+        if controller.quirks.hazard_c2 or controller.quirks.hazard_c4:
+            return
+        failed = [tp for tp in plan.creates if tp in outcome.failures]
+        if failed:
+            controller.set_malformed_apart(controller.zk.get_partition_states(failed).malformed)
 
     def _read_again(
         self,

@@ -10,7 +10,7 @@ from cluster.types import LeaderAndIsr, TopicPartition
 from statemachines.partition_state import PartitionState
 from tests.unit.controller.cluster import Cluster
 from zk.store import Create
-from zk.znodes import ControllerZNode
+from zk.znodes import ControllerZNode, TopicPartitionStateZNode
 
 BAD = "/brokers/topics/bad"
 B0 = TopicPartition("bad", 0)
@@ -100,6 +100,92 @@ def test_a_malformed_state_concerns_its_partition_alone(cluster: Cluster) -> Non
     assert cluster.state(good) == LeaderAndIsr(2, 1, (2,), 1)
     assert cluster.admin.get_data_and_stat(path)[0] == b'{"leader":1}'  # type: ignore[index]
     cluster.assert_nothing_failed()
+
+
+@pytest.mark.parametrize("data", [b"garbage", b'{"leader":1}'])
+def test_a_malformed_state_that_was_there_before_its_topic_is_set_apart(
+    cluster: Cluster, data: bytes
+) -> None:
+    path = "/brokers/topics/t/partitions/0/state"
+    # Seen by a controller only once the topic is whole.
+    cluster.paused.update((0, 1, 2))
+    cluster.admin.create_recursive(path, data)
+    cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[1],"1":[2]}}')
+    cluster.paused.clear()
+    cluster.run()
+    assert list(cluster.active.status()["malformed"]) == [path]
+    assert [row.detail for row in cluster.rows(Kind.ZNODE_MALFORMED)] == [path]
+    assert cluster.active.context.partition_state(TopicPartition("t", 0)) is PartitionState.NEW
+    assert cluster.state(TopicPartition("t", 1)).leader == 2
+    assert cluster.admin.get_data_and_stat(path)[0] == data  # type: ignore[index]
+    # Tried again with the next event, and no news by then.
+    cluster.kill_broker(0)
+    cluster.run()
+    assert len(cluster.rows(Kind.ZNODE_MALFORMED)) == 1
+
+
+def test_a_readable_state_that_was_there_before_its_topic_is_not_malformed(
+    cluster: Cluster,
+) -> None:
+    tp = TopicPartition("t", 0)
+    cluster.paused.update((0, 1, 2))
+    cluster.admin.create_recursive(
+        TopicPartitionStateZNode.path(tp),
+        TopicPartitionStateZNode.encode(LeaderAndIsr(2, 5, (2,), 0), 1),
+    )
+    cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[1]}}')
+    cluster.paused.clear()
+    cluster.run()
+    assert cluster.active.context.partition_state(tp) is PartitionState.NEW
+    assert not cluster.active.malformed
+
+
+@pytest.mark.parametrize("quirks", [Quirks(hazard_c2=True), Quirks(hazard_c4=True)])
+def test_hazards_leave_a_malformed_state_that_was_there_unseen(quirks: Quirks) -> None:
+    cluster = Cluster(quirks)
+    cluster.start(0, 1, 2)
+    cluster.paused.update((0, 1, 2))
+    cluster.admin.create_recursive("/brokers/topics/t/partitions/0/state", b'{"leader":1}')
+    cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[1]}}')
+    cluster.paused.clear()
+    cluster.run()
+    assert not cluster.rows(Kind.EVENT_FAILED)
+    assert not cluster.active.malformed
+
+
+def test_a_topic_with_a_partition_without_replicas_is_set_apart(cluster: Cluster) -> None:
+    cluster.admin.create(BAD, b'{"version":3,"partitions":{"1":[1],"0":[]}}')
+    (tp,) = cluster.create_topic("t", (0, 1))
+    for _ in range(2):
+        assert cluster.active.status()["malformed"] == {BAD: "partition 0 has no replicas"}
+        assert cluster.active.context.all_topics == {"t"}
+        assert cluster.state(tp).leader == 0
+        cluster.admin.delete(ControllerZNode.path)
+        cluster.run()
+    cluster.admin.set_data(BAD, b'{"version":3,"partitions":{"1":[1],"0":[2]}}')
+    cluster.run()
+    assert cluster.state(B0).leader == 2
+    assert not cluster.active.malformed
+    cluster.assert_nothing_failed()
+
+
+def test_a_known_topic_that_gets_a_partition_without_replicas_goes_on(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1))
+    cluster.admin.set_data("/brokers/topics/t", b'{"version":3,"partitions":{"0":[0,1],"1":[]}}')
+    cluster.run()
+    assert cluster.active.malformed == {"/brokers/topics/t": "partition 1 has no replicas"}
+    cluster.kill_broker(1)
+    cluster.run()
+    assert cluster.state(tp).isr == (0,)
+
+
+def test_hazard_c2_takes_in_a_partition_without_replicas() -> None:
+    cluster = Cluster(Quirks(hazard_c2=True))
+    cluster.start(0)
+    cluster.admin.create(BAD, b'{"version":3,"partitions":{"0":[]}}')
+    cluster.run()
+    assert not cluster.active.malformed
+    assert cluster.active.context.all_topics == {"bad"}
 
 
 def test_foreign_and_malformed_brokers_are_set_apart(cluster: Cluster) -> None:
