@@ -33,11 +33,6 @@ class RunInfo(msgspec.Struct, frozen=True):
     version: int = 1
 
 
-def has_marker(client: KafkaZkClient) -> bool:
-    """True if klamm made this chroot."""
-    return client.path_exists(MARKER_PATH)
-
-
 def check_may_run_in(client: KafkaZkClient) -> None:
     """Raise NotKlamm where a controller of klamm's would compete with a real one.
 

@@ -113,11 +113,6 @@ class SimulatedWorld:
                 return
             self.step()
 
-    @property
-    def is_quiescent(self) -> bool:
-        """True if nobody can run and no message is on its way; timers may still be due later."""
-        return not self.scheduler.runnable() and self.transport.next_due_ms() is None
-
     def _resume(self, actor: Actor) -> None:
         try:
             self.scheduler.resume(actor)

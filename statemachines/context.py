@@ -306,11 +306,6 @@ class ControllerContext(LiveBrokers):
         previous = self.leaderships.pop(tp, None)
         self._count_imbalance(tp, self.partition_full_replica_assignment(tp), previous, -1)
 
-    def clear_partition_leadership_info(self) -> None:
-        """Forget every leader and ISR."""
-        self.leaderships.clear()
-        self.preferred_replica_imbalance_count = 0
-
     def partitions_with_leaders(self) -> list[TopicPartition]:
         """Partitions with a leader and ISR whose topics are not queued for deletion."""
         return [tp for tp in self.leaderships if tp.topic not in self.topics_to_be_deleted]
