@@ -3,7 +3,8 @@
 The controller and the brokers know each other only through these and a Transport. Mirrors the
 request schemas that an inter-broker protocol of 2.8 uses: LeaderAndIsr v5, UpdateMetadata v7,
 StopReplica v3, AlterIsr v0, CreateTopics v7, AlterPartitionReassignments v0,
-ListPartitionReassignments v0, ControlledShutdown v3, ElectLeaders v2. States that are the same for
+ListPartitionReassignments v0, ControlledShutdown v3, ElectLeaders v2, DescribeLogDirs v2,
+AlterReplicaLogDirs v1. States that are the same for
 every broker are shared between requests, so nothing may change them after they were sent.
 """
 
@@ -269,6 +270,47 @@ class ElectLeadersResponse(msgspec.Struct, frozen=True):
     partitions: Mapping[TopicPartition, ApiError] = {}
 
 
+class DescribeLogDirsRequest(msgspec.Struct, frozen=True):
+    """To a broker: its log directories, with the logs of ``partitions`` or all if that is None."""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+class ReplicaLog(msgspec.Struct, frozen=True):
+    """A log: bytes, how far its end is behind, and whether it is a future one."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDirResult(msgspec.Struct, frozen=True):
+    """A directory; ``error`` KAFKA_STORAGE_ERROR if it failed."""
+
+    path: str
+    error: Errors
+    logs: tuple[ReplicaLog, ...] = ()
+
+
+class DescribeLogDirsResponse(msgspec.Struct, frozen=True):
+    """The directories of a broker, in the order of its configuration."""
+
+    log_dirs: tuple[LogDirResult, ...]
+
+
+class AlterReplicaLogDirsRequest(msgspec.Struct, frozen=True):
+    """To a broker: which directory each of its replicas is to move to, or to be made in."""
+
+    log_dirs: Mapping[TopicPartition, str]
+
+
+class AlterReplicaLogDirsResponse(msgspec.Struct, frozen=True):
+    """The answer for each replica; REPLICA_NOT_AVAILABLE: remembered for when it is made."""
+
+    results: Mapping[TopicPartition, Errors]
+
+
 TopicRequest = CreateTopicsRequest | DeleteTopicsRequest
 TopicResponse = CreateTopicsResponse | DeleteTopicsResponse
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
@@ -279,5 +321,7 @@ ReassignmentResponse = AlterPartitionReassignmentsResponse | ListPartitionReassi
 PartitionResponse = ReassignmentResponse | ElectLeadersResponse
 BrokerRequest = AlterIsrRequest | FetchRequest | ControlledShutdownRequest
 BrokerResponse = AlterIsrResponse | FetchResponse | ControlledShutdownResponse
-Request = ControlRequest | BrokerRequest | TopicRequest | PartitionRequest
-Response = ControlResponse | BrokerResponse | TopicResponse | PartitionResponse
+LogDirRequest = DescribeLogDirsRequest | AlterReplicaLogDirsRequest
+LogDirResponse = DescribeLogDirsResponse | AlterReplicaLogDirsResponse
+Request = ControlRequest | BrokerRequest | TopicRequest | PartitionRequest | LogDirRequest
+Response = ControlResponse | BrokerResponse | TopicResponse | PartitionResponse | LogDirResponse
