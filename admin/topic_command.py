@@ -18,8 +18,9 @@ from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
 from admin.topic_options import PARSER, TopicCommandOptions
 from admin.topic_service import Output, TopicService
 from admin.zookeeper_topics import ZooKeeperTopics
-from cluster.errors import AdminError, EnvironmentProblem, KlammError
+from cluster.errors import AdminError, EnvironmentProblem, KlammError, UsageError
 from placement.draws import IntSource
+from placement.pools import Pools
 from zk.kafka_zk_client import KafkaZkClient
 from zk.store import Store
 
@@ -33,12 +34,14 @@ class Services(msgspec.Struct, frozen=True):
     ``open_store`` connects to a ZooKeeper connect string, ``open_cluster`` to a running cluster;
     both raise EnvironmentProblem if none answers. ``source`` draws where placement starts.
     ``before_write`` is called before an action that writes to a ZooKeeper, and may raise NotKlamm.
+    ``pools``: what --create and --alter place by ZooKeeper keeps to them.
     """
 
     open_store: Callable[[str], AbstractContextManager[Store]]
     open_cluster: Callable[[str], AbstractContextManager[ClusterAdmin]]
     source: IntSource
     before_write: Callable[[KafkaZkClient], None]
+    pools: Pools | None = None
 
 
 class CommandResult(msgspec.Struct, frozen=True):
@@ -74,6 +77,7 @@ def run_topic_command(args: Sequence[str], services: Services) -> CommandResult:
     except UncaughtException as error:
         line = f'Exception in thread "main" {error.java_class}: {error.message}\n'
         return CommandResult("", line, 1, _report(None, output, error, _USAGE))
+    _check_pools(command, services)
     with _open(command, services) as service:
         try:
             _act(command, service, output)
@@ -93,7 +97,7 @@ def _open(command: TopicCommandOptions, services: Services) -> Iterator[TopicSer
             client = KafkaZkClient(store)
             if command.action in WRITING_ACTIONS:
                 services.before_write(client)
-            yield ZooKeeperTopics(client, services.source)
+            yield ZooKeeperTopics(client, services.source, services.pools)
     else:
         with services.open_cluster(command.bootstrap_server or "") as cluster:
             yield ClusterTopics(cluster)
@@ -118,6 +122,18 @@ def _check_command_config(command: TopicCommandOptions) -> None:
     name = command.options.text("command-config")
     if name is not None and command.bootstrap_server is not None and not Path(name).is_file():
         raise UncaughtException("java.nio.file.NoSuchFileException", name)
+
+
+def _check_pools(command: TopicCommandOptions, services: Services) -> None:
+    if services.pools is None:
+        return
+    if command.action not in ("create", "alter"):
+        raise UsageError(f"--pools does not go with --{command.action}", hint="--create or --alter")
+    if command.zookeeper is None:
+        raise UsageError(
+            "--pools goes with --zookeeper",
+            hint="a running klamm keeps to the pools that klamm up --pools gave it",
+        )
 
 
 def _report(

@@ -13,11 +13,17 @@ from admin.topic_configs import validate_configs
 from admin.topic_names import has_collision, has_collision_chars, validate_topic_name
 from cluster.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
 from cluster.types import ReplicaAssignment, TopicPartition
-from placement.added_partitions import create_new_partitions_assignment
-from placement.assign import Assignment, assign_replicas_to_brokers
+from placement.assign import Assignment
 from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
 from placement.draws import IntSource
 from placement.manual import check_new_topic_assignment
+from placement.pool_rules import (
+    add_partitions_in_pool,
+    assign_in_pool,
+    brokers_in_pool,
+    check_in_pool,
+)
+from placement.pools import Pools
 from zk.kafka_zk_client import KafkaZkClient
 
 _RESERVED_TOPIC_IDS = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
@@ -58,20 +64,27 @@ def validate_topic_create(
 
 
 class TopicAdmin:
-    """AdminZkClient's operations on topics. ``source`` draws start index and shift."""
+    """AdminZkClient's operations on topics. ``source`` draws start index and shift.
 
-    def __init__(self, client: KafkaZkClient, source: IntSource) -> None:
+    With ``pools`` whatever is placed, automatically or by hand, keeps to the topic's pool.
+    """
+
+    def __init__(
+        self, client: KafkaZkClient, source: IntSource, pools: Pools | None = None
+    ) -> None:
         self._client = client
         self._source = source
+        self._pools = pools
 
     def broker_metadatas(
         self, mode: RackAwareMode = RackAwareMode.ENFORCED
     ) -> tuple[BrokerMetadata, ...]:
         """The live brokers by ascending id. Raises AdminOperationError for mixed racks."""
+        return broker_metadatas(self._registered(), mode)
+
+    def _registered(self) -> list[BrokerMetadata]:
         registered = self._client.get_all_brokers_and_epochs_in_cluster().values
-        return broker_metadatas(
-            (BrokerMetadata(id_, found.broker.rack) for id_, found in registered.items()), mode
-        )
+        return [BrokerMetadata(id_, registered[id_].broker.rack) for id_ in sorted(registered)]
 
     def create_topic(
         self,
@@ -86,8 +99,9 @@ class TopicAdmin:
         Raises InvalidPartitions, InvalidReplicationFactor and what
         ``create_topic_with_assignment`` raises.
         """
-        assignment = assign_replicas_to_brokers(
-            self.broker_metadatas(mode), partitions, replication_factor, source=self._source
+        brokers = broker_metadatas(brokers_in_pool(self._pools, topic, self._registered()), mode)
+        assignment = assign_in_pool(
+            self._pools, topic, brokers, partitions, replication_factor, self._source
         )
         self.create_topic_with_assignment(topic, configs, assignment)
         return assignment
@@ -101,10 +115,12 @@ class TopicAdmin:
     ) -> None:
         """Validate and write a new topic: its config znode, then its assignment.
 
-        Raises what ``validate_topic_create`` raises; TopicExists also if another was faster.
+        Raises what ``validate_topic_create`` raises; TopicExists also if another was faster,
+        InvalidReplicaAssignment also if it leaves the topic's pool.
         """
         existing = self._client.get_all_topics_in_cluster()
         validate_topic_create(topic, assignment, configs, existing)
+        check_in_pool(self._pools, topic, assignment)
         self._client.set_or_create_entity_configs("topics", topic, configs)
         replicas = {
             TopicPartition(topic, partition): ReplicaAssignment(tuple(ids))
@@ -122,10 +138,13 @@ class TopicAdmin:
     ) -> None:
         """Bring a topic to ``num_partitions``; ``manual`` are replicas of the new partitions.
 
-        Raises what placement.added_partitions.create_new_partitions_assignment raises.
+        Raises what placement.pool_rules.add_partitions_in_pool raises.
         """
-        added = create_new_partitions_assignment(
-            topic, existing, self.broker_metadatas(), num_partitions, manual
+        registered = self._registered()
+        if manual is None:
+            registered = list(brokers_in_pool(self._pools, topic, registered))
+        added = add_partitions_in_pool(
+            self._pools, topic, existing, broker_metadatas(registered), num_partitions, manual
         )
         combined = {
             TopicPartition(topic, partition): assignment

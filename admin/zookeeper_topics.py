@@ -39,6 +39,7 @@ from cluster.types import (
 )
 from placement.added_partitions import drop_existing_partitions
 from placement.draws import IntSource
+from placement.pools import Pools
 from zk.kafka_zk_client import KafkaZkClient
 
 _TOPICS_A_WAVE: Final = 500
@@ -47,9 +48,11 @@ _TOPICS_A_WAVE: Final = 500
 class ZooKeeperTopics:
     """The five actions on the znodes of one chroot. ``source`` draws start index and shift."""
 
-    def __init__(self, client: KafkaZkClient, source: IntSource) -> None:
+    def __init__(
+        self, client: KafkaZkClient, source: IntSource, pools: Pools | None = None
+    ) -> None:
         self._client = client
-        self._admin = TopicAdmin(client, source)
+        self._admin = TopicAdmin(client, source, pools)
 
     def create_topic(self, command: TopicCommandOptions, output: Output) -> None:
         """Create a topic: its config znode, then its assignment."""

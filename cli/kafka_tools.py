@@ -5,14 +5,15 @@ Kafka's arguments go through untouched. Knows no tool.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 import msgspec
 import typer
 
+from admin.guard import foreign_cluster
 from admin.topic_command import CommandResult, describe_error
-from cli.topics import ask_before_write
-from cluster.errors import KlammError, UsageError
+from cluster.errors import KlammError, NotKlamm, UsageError
 from zk.kafka_zk_client import KafkaZkClient
 
 
@@ -67,6 +68,21 @@ def finish(own: OwnArguments, tool: Callable[[], CommandResult], own_help: str) 
         report = {"action": None, "error": describe_error(error), "exit_code": error.exit_code}
     typer.echo(msgspec.json.encode(report))
     return int(report["exit_code"])
+
+
+def ask_before_write(client: KafkaZkClient) -> None:
+    """Ask on standard error before a ZooKeeper is changed that klamm did not set up.
+
+    Raises NotKlamm if the answer is no, or if nobody is there to answer.
+    """
+    owner = foreign_cluster(client)
+    if owner is None:
+        return
+    typer.echo(f"This ZooKeeper was not set up by klamm. It belongs to {owner}.", err=True)
+    if not sys.stdin.isatty():
+        raise NotKlamm("nobody is here to say yes: nothing was written", hint="pass --yes")
+    if not typer.confirm("Write to it?", err=True):
+        raise NotKlamm("nothing was written")
 
 
 def _nothing(_: KafkaZkClient) -> None:

@@ -1,37 +1,37 @@
 """`klamm topics`: kafka-topics of Kafka 2.8.2, to the byte.
 
-Passes its arguments on and prints what comes back; all of the tool is admin/topic_command.py. Two
-flags are klamm's own: `--yes` and `--json`.
+Passes its arguments on and prints what comes back; all of the tool is admin/topic_command.py. Three
+flags are klamm's own: `--pools`, `--yes` and `--json`.
 """
 
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import typer
 from typer.core import TyperCommand
 
-from admin.guard import foreign_cluster
+from admin.pools import read_pools
 from admin.topic_command import CommandResult, Services, describe_error, run_topic_command
 from cli.connect import open_cluster, open_store
-from cluster.errors import KlammError, NotKlamm
-from zk.kafka_zk_client import KafkaZkClient
+from cli.kafka_tools import OwnArguments
+from cluster.errors import KlammError
 
-_YES = "--yes"
-_JSON = "--json"
 _OWN_HELP = """
 klamm's own:
---yes    do not ask before writing to a ZooKeeper that klamm did not set up
---json   print JSON, and end with klamm's exit codes
+--pools FILE   with --zookeeper and --create or --alter: place every topic inside its pool
+--yes          do not ask before writing to a ZooKeeper that klamm did not set up
+--json         print JSON, and end with klamm's exit codes
 
 Examples:
   klamm topics --zookeeper localhost:2181 --create --topic t --partitions 6 --replication-factor 3
   klamm topics --zookeeper localhost:2181 --create --topic u --replica-assignment 0:1:2,1:2:0
   klamm topics --zookeeper localhost:2181 --alter --topic u --partitions 3
+  klamm topics --zookeeper localhost:2181 --alter --topic T1 --partitions 12 --pools pools.yaml
   klamm topics --zookeeper localhost:2181 --describe --under-replicated-partitions
   klamm topics --zookeeper localhost:2181 --list --json
 """
@@ -61,21 +61,23 @@ def topics(context: typer.Context) -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run the tool with klamm's own flags among ``args``; the exit code."""
-    given = [arg for arg in args if arg not in (_YES, _JSON)]
+    """Run the tool with klamm's own flags among ``args``; the exit code. Raises UsageError."""
+    own = OwnArguments(args)
+    pools = own.value("--pools")
     services = Services(
         open_store=open_store,
         open_cluster=open_cluster,
         source=SystemSource(),
-        before_write=_nothing if _YES in args else ask_before_write,
+        before_write=own.before_write,
+        pools=None if pools is None else read_pools(Path(pools)),
     )
-    if _JSON not in args:
-        code = _print(run_topic_command(given, services))
-        if "--help" in args:
+    if not own.as_json:
+        code = _print(run_topic_command(own.rest, services))
+        if own.wants_help:
             typer.echo(_OWN_HELP, nl=False, err=True)
         return code
     try:
-        report = run_topic_command(given, services).report
+        report = run_topic_command(own.rest, services).report
     except KlammError as error:
         report = {
             "action": None,
@@ -88,28 +90,9 @@ def run(args: Sequence[str]) -> int:
     return int(report["exit_code"])
 
 
-def ask_before_write(client: KafkaZkClient) -> None:
-    """Ask on standard error before a ZooKeeper is changed that klamm did not set up.
-
-    Raises NotKlamm if the answer is no, or if nobody is there to answer.
-    """
-    owner = foreign_cluster(client)
-    if owner is None:
-        return
-    typer.echo(f"This ZooKeeper was not set up by klamm. It belongs to {owner}.", err=True)
-    if not sys.stdin.isatty():
-        raise NotKlamm("nobody is here to say yes: nothing was written", hint=f"pass {_YES}")
-    if not typer.confirm("Write to it?", err=True):
-        raise NotKlamm("nothing was written")
-
-
 def _print(result: CommandResult) -> int:
     typer.echo(result.stdout, nl=False)
     typer.echo(result.stderr, nl=False, err=True)
     if result.hint:
         typer.echo(f"hint: {result.hint}", err=True)
     return result.exit_code
-
-
-def _nothing(_: KafkaZkClient) -> None:
-    return None

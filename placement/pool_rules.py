@@ -1,0 +1,149 @@
+"""Placing inside pools: creations, added partitions, and what may not be placed by hand.
+
+Where nobody declared pools everything is placed as Kafka places it. Must not read a cluster or know
+who asks. Judged are the replicas that come: one that is outside its pool already may stay until it
+is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from cluster.errors import InvalidReplicaAssignment, InvalidReplicationFactor, UsageError
+from cluster.types import ReplicaAssignment, TopicPartition
+from placement.added_partitions import create_new_partitions_assignment
+from placement.assign import Assignment, assign_replicas_to_brokers
+from placement.broker_metadata import BrokerMetadata
+from placement.draws import IntSource
+from placement.pools import Pool, Pools, brokers_for_topic
+
+
+def brokers_in_pool(
+    pools: Pools | None, topic: str, brokers: Iterable[BrokerMetadata]
+) -> tuple[BrokerMetadata, ...]:
+    """Those of ``brokers`` that may hold ``topic``; all of them, as given, without pools."""
+    return tuple(brokers) if pools is None else brokers_for_topic(pools, topic, brokers)
+
+
+def assign_in_pool(
+    pools: Pools | None,
+    topic: str,
+    brokers: Iterable[BrokerMetadata],
+    partitions: int,
+    replication_factor: int,
+    source: IntSource,
+) -> Assignment:
+    """Place a topic on those of the live ``brokers`` that may hold it.
+
+    Raises what assign_replicas_to_brokers raises; InvalidReplicationFactor names the pool.
+    """
+    allowed = brokers_in_pool(pools, topic, brokers)
+    with _naming_the_pool(pools, topic, len(allowed), replication_factor):
+        return assign_replicas_to_brokers(allowed, partitions, replication_factor, source=source)
+
+
+def add_partitions_in_pool(
+    pools: Pools | None,
+    topic: str,
+    existing: Mapping[int, ReplicaAssignment],
+    brokers: Sequence[BrokerMetadata],
+    num_partitions: int,
+    manual: Mapping[int, Sequence[int]] | None = None,
+) -> dict[int, ReplicaAssignment]:
+    """The partitions that ``topic`` gains, on those of the live ``brokers`` that may hold it.
+
+    Raises what create_new_partitions_assignment raises, InvalidReplicaAssignment also for a
+    ``manual`` assignment that leaves the pool.
+    """
+    if manual is not None:
+        added = create_new_partitions_assignment(topic, existing, brokers, num_partitions, manual)
+        check_in_pool(pools, topic, manual)
+        return added
+    allowed = brokers_in_pool(pools, topic, brokers)
+    replication_factor = len(existing[0].replicas) if 0 in existing else 0
+    with _naming_the_pool(pools, topic, len(allowed), replication_factor):
+        return create_new_partitions_assignment(topic, existing, allowed, num_partitions)
+
+
+def check_in_pool(
+    pools: Pools | None, topic: str, assignment: Mapping[int, Collection[int]]
+) -> None:
+    """Refuse {partition: new replicas} of ``topic`` that leaves its pool.
+
+    Raises InvalidReplicaAssignment, which names the first partition.
+    """
+    check_moves_in_pool(
+        pools, {TopicPartition(topic, number): ids for number, ids in assignment.items()}
+    )
+
+
+def check_moves_in_pool(
+    pools: Pools | None, added: Mapping[TopicPartition, Collection[int]]
+) -> None:
+    """Refuse {partition: replicas that it gains} if one leaves its topic's pool.
+
+    Raises InvalidReplicaAssignment, which names the first partition and counts the others.
+    """
+    refused = [text for tp, ids in added.items() if (text := outside_pool_text(pools, tp, ids))]
+    if refused:
+        others = f" (and {len(refused) - 1} more partitions)" if len(refused) > 1 else ""
+        raise InvalidReplicaAssignment(
+            refused[0] + others,
+            hint="klamm pools plan writes a plan that keeps to the pools",
+        )
+
+
+def outside_pool_text(
+    pools: Pools | None, partition: TopicPartition, added: Collection[int]
+) -> str | None:
+    """Why these replicas may not be added to ``partition``: its pool; None if they may."""
+    pool = None if pools is None else pools.pool_of(partition.topic)
+    if pool is None:
+        return None
+    outside = [id_ for id_ in added if id_ not in pool.broker_ids]
+    if not outside:
+        return None
+    verb = "is" if len(outside) == 1 else "are"
+    return (
+        f"Partition {partition} would leave {_described(pool)}:"
+        f" {_brokers(outside)} {verb} not in it."
+    )
+
+
+def check_brokers_exist(pools: Pools, broker_ids: Collection[int]) -> None:
+    """Refuse pools that name brokers which a cluster of ``broker_ids`` never has.
+
+    Raises UsageError.
+    """
+    for pool in pools.by_name.values():
+        missing = [id_ for id_ in pool.broker_ids if id_ not in broker_ids]
+        if missing:
+            verb = "is" if len(missing) == 1 else "are"
+            raise UsageError(
+                f"{_brokers(missing)} of pool {pool.name} {verb} not in the cluster",
+                hint=f"its brokers are {','.join(map(str, sorted(broker_ids)))}",
+            )
+
+
+@contextmanager
+def _naming_the_pool(
+    pools: Pools | None, topic: str, broker_count: int, replication_factor: int
+) -> Iterator[None]:
+    try:
+        yield
+    except InvalidReplicationFactor as error:
+        pool = None if pools is None else pools.pool_of(topic)
+        if pool is None or replication_factor <= broker_count:
+            raise
+        raise InvalidReplicationFactor(
+            f"{error.message} Topic {topic} belongs to {_described(pool)}."
+        ) from None
+
+
+def _described(pool: Pool) -> str:
+    return f"pool {pool.name} ({_brokers(pool.broker_ids)})"
+
+
+def _brokers(ids: Collection[int]) -> str:
+    return f"broker{'' if len(ids) == 1 else 's'} {','.join(map(str, ids))}"
