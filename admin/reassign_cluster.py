@@ -15,6 +15,7 @@ from admin.reassign_common import (
     OwnOptions,
     TerseFailure,
     calculate_assignment,
+    check_plan_in_pools,
     finish_throttles,
     report_verified,
     show_generated,
@@ -87,7 +88,8 @@ class ClusterReassignment:
         metadatas = broker_metadatas(
             (broker for broker in self._admin.live_brokers() if broker.id in brokers), mode
         )
-        show_generated(current, calculate_assignment(current, metadatas, source), self._output)
+        proposed = calculate_assignment(current, metadatas, source, self._own.pools)
+        show_generated(current, proposed, self._output)
 
     def execute(
         self,
@@ -108,6 +110,7 @@ class ClusterReassignment:
             for tp, replicas in self._assignments([tp.topic for tp in proposed]).items()
             if tp in proposed
         }
+        check_plan_in_pools(proposed, current, self._own.pools)
         self._output.println(current_assignment_text(proposed, current))
         if inter_broker_bytes_per_s >= 0 or log_dir_bytes_per_s >= 0:
             self._output.println(YOU_MUST_RUN_VERIFY)

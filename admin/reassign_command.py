@@ -195,6 +195,8 @@ def _check_own(command: ReassignOptions, own: OwnOptions) -> None:
         if command.preserve_throttles:
             raise UsageError("--restore-throttles and --preserve-throttles exclude each other")
         read_saved(own.restore_throttles)
+    if own.pools is not None and command.action not in ("generate", "execute"):
+        raise UsageError("--pools goes with --generate or --execute")
     if own.show_throttles and command.action in ("generate", "execute"):
         raise UsageError("--show-throttles goes with --verify, --cancel or --list")
 

@@ -20,9 +20,11 @@ from admin.scala_sets import hash_set_order, immutable_order, int_hash, topic_pa
 from admin.tool_output import ToolOutput
 from cluster.errors import AdminError
 from cluster.types import TopicPartition
-from placement.assign import Replicas, assign_replicas_to_brokers
+from placement.assign import Replicas
 from placement.broker_metadata import BrokerMetadata
 from placement.draws import IntSource
+from placement.pool_rules import assign_in_pool, check_moves_in_pool
+from placement.pools import Pools
 
 COMPLETE: Final = "complete"
 IN_PROGRESS: Final = "in_progress"
@@ -36,17 +38,24 @@ class TerseFailure(AdminError):
 
 
 class OwnOptions(msgspec.Struct, frozen=True):
-    """What klamm adds to the tool. Files are those of saved throttles."""
+    """What klamm adds to the tool. Files are those of saved throttles.
+
+    With ``pools`` no partition gains a replica outside its topic's pool.
+    """
 
     save_throttles: Path | None = None
     restore_throttles: Path | None = None
     show_throttles: bool = False
+    pools: Pools | None = None
 
 
 def calculate_assignment(
-    current: Assignment, brokers: Sequence[BrokerMetadata], source: IntSource
+    current: Assignment,
+    brokers: Sequence[BrokerMetadata],
+    source: IntSource,
+    pools: Pools | None = None,
 ) -> dict[TopicPartition, Replicas]:
-    """Place the partitions of every topic anew.
+    """Place the partitions of every topic anew, each topic inside its pool.
 
     Partitions count from 0, with the replication factor of the topic's first partition in Scala's
     order; topics draw in that order too. Raises InvalidReplicationFactor, AdminOperationError.
@@ -57,13 +66,27 @@ def calculate_assignment(
         of_topic = immutable_order(
             [tp for tp in ordered if tp.topic == topic], topic_partition_hash
         )
-        assigned = assign_replicas_to_brokers(
-            brokers, len(of_topic), len(current[of_topic[0]]), source=source
+        assigned = assign_in_pool(
+            pools, topic, brokers, len(of_topic), len(current[of_topic[0]]), source
         )
         proposed |= {
             TopicPartition(topic, partition): replicas for partition, replicas in assigned.items()
         }
     return proposed
+
+
+def check_plan_in_pools(proposed: Assignment, current: Assignment, pools: Pools | None) -> None:
+    """Refuse a plan by which a partition gains a replica outside its pool.
+
+    Raises InvalidReplicaAssignment.
+    """
+    check_moves_in_pool(
+        pools,
+        {
+            tp: [id_ for id_ in proposed[tp] if id_ not in current.get(tp, ())]
+            for tp in sorted(proposed)
+        },
+    )
 
 
 def show_generated(current: Assignment, proposed: Assignment, output: ToolOutput) -> None:

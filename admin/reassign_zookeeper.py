@@ -14,6 +14,7 @@ from admin.reassign_common import (
     OwnOptions,
     TerseFailure,
     calculate_assignment,
+    check_plan_in_pools,
     finish_throttles,
     report_verified,
     show_generated,
@@ -95,7 +96,8 @@ class ZooKeeperReassignment:
             ),
             mode,
         )
-        show_generated(current, calculate_assignment(current, metadatas, source), self._output)
+        proposed = calculate_assignment(current, metadatas, source, self._own.pools)
+        show_generated(current, proposed, self._output)
 
     def execute(self, text: str, inter_broker_bytes_per_s: int) -> None:
         """Check a plan, throttle it if the rate is not negative, and write the znode."""
@@ -104,6 +106,7 @@ class ZooKeeperReassignment:
             raise AdminCommandFailed(NEEDS_BOOTSTRAP_SERVER)
         current = self._assignments([tp.topic for tp in proposed])
         self._check_exists(proposed, current)
+        check_plan_in_pools(proposed, current, self._own.pools)
         if self._client.reassign_partitions_in_progress():
             raise TerseFailure(CANNOT_EXECUTE)
         self._output.println(current_assignment_text(proposed, current))

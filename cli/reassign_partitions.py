@@ -12,6 +12,7 @@ from pathlib import Path
 
 import typer
 
+from admin.pools import read_pools
 from admin.reassign_admin import ReassignAdmin
 from admin.reassign_command import ReassignServices, run_reassign_command
 from admin.reassign_common import OwnOptions
@@ -20,10 +21,13 @@ from cli.kafka_tools import OwnArguments, finish
 from cli.topics import SystemSource
 from cluster.errors import UsageError
 from placement.draws import IntSource, JavaRandom
+from placement.pools import Pools
 
 _OWN_HELP = """
 klamm's own:
 --seed N                   with --generate: the same plan every time
+--pools FILE               with --generate: place each topic inside its pool; with --execute:
+                           refuse a plan by which a partition leaves its pool
 --save-throttles FILE      with --execute --throttle: keep in FILE what the throttles were before
 --restore-throttles FILE   with --verify: once nothing moves, put back what FILE holds and remove
                            FILE, where Kafka removes every throttle
@@ -37,7 +41,7 @@ klamm has no answer to --bootstrap-server here yet: use --zookeeper.
 
 Examples:
   klamm reassign-partitions --zookeeper localhost:2181 --generate --broker-list 1,2,3 \\
-      --topics-to-move-json-file topics.json --seed 7
+      --topics-to-move-json-file topics.json --seed 7 --pools pools.yaml
   klamm reassign-partitions --zookeeper localhost:2181 --execute --throttle 1000000 \\
       --reassignment-json-file plan.json --save-throttles before.json
   klamm reassign-partitions --zookeeper localhost:2181 --verify \\
@@ -60,6 +64,7 @@ def run(args: Sequence[str]) -> int:
         save_throttles=_path(own.value("--save-throttles")),
         restore_throttles=_path(own.value("--restore-throttles")),
         show_throttles=own.flag("--show-throttles"),
+        pools=_pools(own.value("--pools")),
     )
     services = ReassignServices(
         open_store=open_store,
@@ -79,6 +84,10 @@ def _source(seed: str | None) -> IntSource:
         return JavaRandom(int(seed))
     except ValueError:
         raise UsageError(f"--seed {seed} is not a whole number") from None
+
+
+def _pools(name: str | None) -> Pools | None:
+    return None if name is None else read_pools(Path(name))
 
 
 def _path(name: str | None) -> Path | None:

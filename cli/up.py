@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
+from admin.pools import read_pools
 from cli.client import TOKEN_VARIABLE
 from cluster.errors import KlammError, UsageError
 from cluster.quirks import parse_quirks
@@ -32,6 +33,7 @@ Examples:
   klamm up --brokers 3
   klamm up --brokers 6 --racks a,b,c --controllers 3 --data-dir ./rehearsal
   klamm up --brokers 3 --zookeeper localhost:2181/klamm --session-timeout-ms 6000
+  klamm up --brokers 9 --pools pools.yaml
   klamm up --brokers 3 --quirks 2.8.2 --config num.partitions=3 --port 0
 """
 
@@ -76,6 +78,10 @@ QuirkNames = Annotated[
     str | None,
     typer.Option(metavar="2.8.2|KAFKA-N,..", help="Be wrong where Kafka 2.8.2 is wrong."),
 ]
+PoolsFile = Annotated[
+    Path | None,
+    typer.Option("--pools", metavar="FILE", help="Place topics only inside these pools."),
+]
 Seed = Annotated[
     int | None, typer.Option(help="Seed of placements and topic ids. [default: drawn]")
 ]
@@ -95,6 +101,7 @@ def up(
     allowed_host: AllowedHosts = None,
     state_change_level: StateChangeLevel = "TRACE",
     quirks: QuirkNames = None,
+    pools: PoolsFile = None,
     seed: Seed = None,
 ) -> None:
     """Run a cluster of simulated brokers with real controllers over a real ZooKeeper, in the
@@ -114,6 +121,7 @@ def up(
         state_change_level=state_change_level.upper(),
         quirks=parse_quirks(_words(quirks)),
         seed=seed,
+        pools=None if pools is None else read_pools(pools),
     )
     progress = Progress(Console(file=sys.stdout, highlight=False))
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from placement.pools import Pools
 from zk.fenced_writes import GROUP_SIZE
 
 
@@ -23,6 +24,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``write_group_size``: how many writes share one fence and one transaction, at most; Kafka: 1.
     ``is_alter_isr_enabled``: leaders propose ISRs to the controller; otherwise (before the
     inter-broker protocol 2.7) they write them, and the controller watches what it reassigns.
+    ``pools``: where topics may be placed; None: anywhere.
     ``journal_messages``: also journal every request sent and response received.
     """
 
@@ -38,5 +40,6 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     leader_imbalance_per_broker_percentage: int = 10
     controller_socket_timeout_ms: int = 30_000
     is_alter_isr_enabled: bool = True
+    pools: Pools | None = None
     journal_messages: bool = False
     write_group_size: int = GROUP_SIZE

@@ -25,8 +25,9 @@ from cluster.requests import (
 )
 from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
 from controller.events import ControllerEvent, CreateTopicsTimeout
-from placement.assign import Assignment, assign_replicas_to_brokers
+from placement.assign import Assignment
 from placement.broker_metadata import BrokerMetadata
+from placement.pool_rules import assign_in_pool, check_in_pool
 from zk.store import Create, ResultCode, SetData, WriteOp
 from zk.znode_client import reason
 from zk.znodes import ConfigEntityZNode, TopicZNode
@@ -160,6 +161,7 @@ def _validate(
         try:
             assignment = _assign(controller, topic)
             validate_topic_create(name, assignment, topic.configs, existing)
+            check_in_pool(controller.config.pools, name, assignment)
         except AdminError as error:
             controller.log.info(f"Error processing create topic request {name}: {error}")
             results.append(CreatableTopicResult(name, error.code, error.message))
@@ -204,7 +206,7 @@ def _assign(controller: KafkaController, topic: CreatableTopic) -> Assignment:
         BrokerMetadata(broker.id, broker.rack)
         for broker in controller.context.live_or_shutting_down_brokers
     ]
-    return assign_replicas_to_brokers(brokers, *counts, source=controller.random)
+    return assign_in_pool(config.pools, topic.name, brokers, *counts, controller.random)
 
 
 def _write(

@@ -8,7 +8,7 @@ maybeRemoveFromZkReassignment of kafka/controller/KafkaController.scala.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from cluster.api_errors import Errors
@@ -28,6 +28,7 @@ from controller.reassign_partitions_znode import (
     maybe_remove_from_zk_reassignment,
     read_reassignment,
 )
+from placement.pool_rules import outside_pool_text
 from statemachines.reassignment import (
     Assignments,
     build_reassignment,
@@ -67,11 +68,9 @@ def process_zk_partition_reassignment(controller: KafkaController) -> set[TopicP
     results: _Results = {}
     wanted: Assignments = {}
     for tp, target in targets.items():
-        error = (
-            None
-            if target and min(target) >= 0
-            else validate_replicas(controller.context, tp, target)
-        )
+        is_sane = target and min(target) >= 0
+        error = None if is_sane else validate_replicas(controller.context, tp, target)
+        error = error or _refuse_outside_pool(controller, tp, target)
         reassignment = None if error else build_reassignment(controller.context, tp, target)
         if reassignment is None:
             results[tp] = error or _NOT_IN_PROGRESS
@@ -127,7 +126,12 @@ def _alter(
     results: _Results = {}
     wanted: Assignments = {}
     for tp, target in asked.items():
-        error = None if target is None else validate_replicas(controller.context, tp, target)
+        error = (
+            None
+            if target is None
+            else validate_replicas(controller.context, tp, target)
+            or _refuse_outside_pool(controller, tp, target)
+        )
         reassignment = None if error else build_reassignment(controller.context, tp, target)
         if reassignment is None:
             results[tp] = error or _NOT_IN_PROGRESS
@@ -136,6 +140,17 @@ def _alter(
     maybe_remove_from_zk_reassignment(controller, lambda tp, _: tp in wanted)
     results.update(_maybe_trigger_partition_reassignment(controller, wanted))
     return {tp: results[tp] for tp in asked}
+
+
+def _refuse_outside_pool(
+    controller: KafkaController, tp: TopicPartition, target: Sequence[int]
+) -> ApiError | None:
+    """Why a partition may not gain the replicas that ``target`` adds; None if it may."""
+    pools, current = controller.config.pools, controller.context.assignments.get(tp)
+    if pools is None or current is None:
+        return None
+    text = outside_pool_text(pools, tp, current.reassign_to(target).adding_replicas)
+    return None if text is None else ApiError(Errors.INVALID_REPLICA_ASSIGNMENT, text)
 
 
 def process_list_partition_reassignments(

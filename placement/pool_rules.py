@@ -112,17 +112,14 @@ def outside_pool_text(
 
 
 def check_brokers_exist(pools: Pools, broker_ids: Collection[int]) -> None:
-    """Refuse pools that name brokers which a cluster of ``broker_ids`` never has.
-
-    Raises UsageError.
-    """
+    """Raise UsageError for pools that name brokers which are not among ``broker_ids``."""
     for pool in pools.by_name.values():
         missing = [id_ for id_ in pool.broker_ids if id_ not in broker_ids]
         if missing:
             verb = "is" if len(missing) == 1 else "are"
             raise UsageError(
                 f"{_brokers(missing)} of pool {pool.name} {verb} not in the cluster",
-                hint=f"its brokers are {','.join(map(str, sorted(broker_ids)))}",
+                hint=f"its {len(broker_ids)} brokers are {min(broker_ids)} to {max(broker_ids)}",
             )
 
 

@@ -22,6 +22,7 @@ from controller.config import ControllerConfig
 from controller.kafka_controller import KafkaController
 from controller.state_change_log import StateChangeLog
 from placement.draws import JavaRandom
+from placement.pools import Pools
 from runtime.actors import Actor
 from zk.fenced_writes import GROUP_SIZE
 from zk.store import SessionEvent, SessionState, Store, StoreEvent
@@ -50,6 +51,7 @@ class ClusterSpec:
 
     ``candidates`` None: every broker is a controller candidate. ``config``: Kafka's property names.
     ``write_group_size``: writes of a controller in one transaction, at most.
+    ``pools``: where topics may be placed; None: anywhere.
     """
 
     broker_ids: tuple[int, ...]
@@ -63,6 +65,7 @@ class ClusterSpec:
     seed: int = 0
     journal_messages: bool = False
     write_group_size: int = GROUP_SIZE
+    pools: Pools | None = None
 
     def is_candidate(self, broker_id: int) -> bool:
         """True if this broker may become the controller."""
@@ -94,6 +97,7 @@ class ClusterSpec:
             ),
             controller_socket_timeout_ms=int(config.get("controller.socket.timeout.ms", "30000")),
             is_alter_isr_enabled=_is_alter_isr_enabled(config),
+            pools=self.pools,
             journal_messages=self.journal_messages,
             write_group_size=self.write_group_size,
         )

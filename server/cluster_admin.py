@@ -237,7 +237,7 @@ class RunningClusterAdmin:
     def _add_partitions(self, topic: str, wanted: NewPartitions) -> list[TopicPartition]:
         """Validate and write; the partitions that are new. Raises AdminError."""
         client = KafkaZkClient(connected_store(self._cluster))
-        admin = TopicAdmin(client, JavaRandom(0))
+        admin = TopicAdmin(client, JavaRandom(0), self._cluster.spec.pools)
         existing = admin.existing_assignment(topic)
         if not existing:
             raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")

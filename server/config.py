@@ -16,6 +16,8 @@ from typing import Final
 
 from cluster.errors import UsageError
 from cluster.quirks import NO_QUIRKS, Quirks
+from placement.pool_rules import check_brokers_exist
+from placement.pools import Pools
 from runtime.node import FIRST_PORT, ClusterSpec, rack_map
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -76,7 +78,8 @@ class ServerConfig:
     """One ``klamm up``. Raises UsageError when it is made of what does not fit together.
 
     ``data_dir`` None: a temporary one. ``zookeeper`` None: the embedded one. ``port`` 0: a free
-    one. ``controllers`` None: all brokers, but at most five. ``seed`` None: drawn.
+    one. ``controllers`` None: all brokers, but at most five. ``seed`` None: drawn. ``pools``: where
+    the cluster may place topics.
     """
 
     brokers: int
@@ -93,9 +96,12 @@ class ServerConfig:
     state_change_level: str = "TRACE"
     quirks: Quirks = NO_QUIRKS
     seed: int | None = None
+    pools: Pools | None = None
 
     def __post_init__(self) -> None:
         self._check_cluster()
+        if self.pools is not None:
+            check_brokers_exist(self.pools, range(self.brokers))
         check_broker_configs(self.config)
         if self.port not in range(MAX_PORT + 1):
             raise UsageError(f"{self.port} is no port", hint="ports are 0 (any) to 65535")
@@ -150,6 +156,7 @@ class ServerConfig:
             session_timeout_ms=self.session_timeout_ms,
             quirks=self.quirks,
             config=self.config,
+            pools=self.pools,
             run_id=run_id,
             cluster_id=cluster_id,
             seed=secrets.randbits(31) if self.seed is None else self.seed,
