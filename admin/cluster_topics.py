@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from admin.failures import Failure, admin_error
 from admin.java_maps import hash_map_order
 from admin.topic_configs import TOPIC_CONFIGS
 from admin.topic_options import TopicCommandOptions
@@ -25,58 +26,11 @@ from admin.topic_service import (
 )
 from admin.topic_text import DescribeFilter, TopicDescription
 from cluster.api_errors import Errors
-from cluster.errors import (
-    AdminError,
-    BrokerNotAvailable,
-    InvalidConfig,
-    InvalidPartitions,
-    InvalidReplicaAssignment,
-    InvalidReplicationFactor,
-    InvalidTopic,
-    RequestTimedOut,
-    TopicExists,
-    UnknownTopicOrPartition,
-    UsageError,
-)
+from cluster.errors import UsageError
 from cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 REQUEST_TIMEOUT_MS: Final = 30_000
 _REPLICATION_FACTOR_MAX: Final = 2**15 - 1
-_DEFAULT_TEXTS: Final = {
-    Errors.UNKNOWN_SERVER_ERROR: (
-        "The server experienced an unexpected error when processing the request."
-    ),
-    Errors.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-    Errors.REQUEST_TIMED_OUT: "The request timed out.",
-    Errors.BROKER_NOT_AVAILABLE: "The broker is not available.",
-    Errors.INVALID_TOPIC_EXCEPTION: (
-        "The request attempted to perform an operation on an invalid topic."
-    ),
-    Errors.TOPIC_ALREADY_EXISTS: "Topic with this name already exists.",
-    Errors.INVALID_PARTITIONS: "Number of partitions is below 1.",
-    Errors.INVALID_REPLICATION_FACTOR: (
-        "Replication factor is below 1 or larger than the number of available brokers."
-    ),
-    Errors.INVALID_REPLICA_ASSIGNMENT: "Replica assignment is invalid.",
-    Errors.INVALID_CONFIG: "Configuration is invalid.",
-    Errors.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
-    Errors.REASSIGNMENT_IN_PROGRESS: "A partition reassignment is in progress.",
-    Errors.TOPIC_DELETION_DISABLED: "Topic deletion is disabled.",
-}
-_CLASSES: Final = {
-    kind.code: kind
-    for kind in (
-        BrokerNotAvailable,
-        InvalidConfig,
-        InvalidPartitions,
-        InvalidReplicaAssignment,
-        InvalidReplicationFactor,
-        InvalidTopic,
-        RequestTimedOut,
-        TopicExists,
-        UnknownTopicOrPartition,
-    )
-}
 
 
 class NewPartitions(msgspec.Struct, frozen=True):
@@ -87,13 +41,6 @@ class NewPartitions(msgspec.Struct, frozen=True):
 
     total_count: int
     new_assignments: tuple[tuple[int, ...], ...] | None = None
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """Why a topic was refused. ``message`` None stands for the error's usual text."""
-
-    error: Errors
-    message: str | None = None
 
 
 class ClusterAdmin(Protocol):
@@ -127,12 +74,6 @@ class ClusterAdmin(Protocol):
     def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, Failure]:
         """Delete topics; gives those that were refused."""
         ...
-
-
-def admin_error(failure: Failure) -> AdminError:
-    """The error that Kafka's Admin client makes of an answer."""
-    text = failure.message or _DEFAULT_TEXTS.get(failure.error, failure.error.name)
-    return _CLASSES.get(failure.error, AdminError)(text)
 
 
 class ClusterTopics:

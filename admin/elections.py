@@ -7,9 +7,9 @@ PreferredReplicaLeaderElectionCommand, and Admin.electLeaders.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from admin.cluster_topics import Failure, admin_error
+from admin.failures import Failure, admin_error
 from admin.scala_sets import duplicates, mutable_order, topic_partition_hash
 from admin.tool_json import decoding, parse_json
 from admin.tool_output import ToolOutput
@@ -18,20 +18,6 @@ from cluster.errors import AdminCommandFailed, AdminOperationError, RequestTimed
 from cluster.types import ElectionType as ElectionType
 from cluster.types import TopicPartition
 from zk.znodes.json_values import as_array, as_object, field, to_int, to_str
-
-_EXCEPTIONS: Final = {
-    Errors.UNKNOWN_TOPIC_OR_PARTITION: "UnknownTopicOrPartitionException",
-    Errors.REQUEST_TIMED_OUT: "TimeoutException",
-    Errors.NOT_CONTROLLER: "NotControllerException",
-    Errors.INVALID_TOPIC_EXCEPTION: "InvalidTopicException",
-    Errors.INVALID_REQUEST: "InvalidRequestException",
-    Errors.PREFERRED_LEADER_NOT_AVAILABLE: "PreferredLeaderNotAvailableException",
-    Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE: "EligibleLeadersNotAvailableException",
-}
-_MESSAGES: Final = {
-    Errors.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
-    Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
-}
 
 
 class ElectionAdmin(Protocol):
@@ -110,7 +96,7 @@ def show_elected(
     output.report["elected"] = [tp._asdict() for tp in sorted(succeeded)]
     output.report["not_needed"] = [tp._asdict() for tp in sorted(noop)]
     output.report["failed"] = [
-        {**tp._asdict(), "code": failed[tp].error.name, "message": failure_message(failed[tp])}
+        {**tp._asdict(), "code": failed[tp].error.name, "message": admin_error(failed[tp]).message}
         for tp in sorted(failed)
     ]
     if succeeded:
@@ -125,14 +111,9 @@ def show_elected(
     return f"no election was needed for {', '.join(map(str, noop))}" if noop else None
 
 
-def failure_message(failure: Failure) -> str:
-    """The message of a failed election."""
-    return failure.message or _MESSAGES.get(failure.error) or admin_error(failure).message
-
-
 def _exception(failure: Failure) -> str:
-    name = _EXCEPTIONS.get(failure.error, "UnknownServerException")
-    return f"org.apache.kafka.common.errors.{name}: {failure_message(failure)}"
+    error = admin_error(failure)
+    return f"{error.kafka_class}: {error.message}"
 
 
 def _is_noop(failure: Failure) -> bool:

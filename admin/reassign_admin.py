@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from admin.cluster_topics import Failure
+from admin.failures import Failure
 from admin.reassign_json import TopicPartitionReplica
 from admin.topic_text import TopicDescription
 from cluster.types import ReplicaAssignment, TopicPartition

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from admin.cluster_topics import Failure, admin_error
+from admin.failures import Failure, admin_error
 from admin.java_maps import string_hash
 from admin.reassign_admin import ReassignAdmin
 from admin.reassign_common import (

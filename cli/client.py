@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from admin.cluster_topics import Failure, NewPartitions, admin_error
+from admin.cluster_topics import NewPartitions
+from admin.failures import Failure, admin_error
 from admin.topic_text import TopicDescription
 from cluster import errors
 from cluster.api_errors import Errors

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
-from admin.cluster_topics import Failure, NewPartitions
+from admin.cluster_topics import NewPartitions
+from admin.failures import Failure
 from admin.topic_text import PartitionDescription, Reassignment, TopicDescription
 from admin.topics import TopicAdmin
 from brokers.broker import Broker

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from admin.cluster_topics import ClusterAdmin, Failure
+from admin.cluster_topics import ClusterAdmin
 from admin.elections import ElectionAdmin
+from admin.failures import Failure
 from admin.preferred_election_command import ElectionServices, run_preferred_election_command
 from admin.reassign_admin import ConfigResource, ReassignAdmin, ReplicaLogDirs
 from admin.reassign_command import ReassignServices, run_reassign_command

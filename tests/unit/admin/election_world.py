@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from admin.cluster_topics import Failure
 from admin.elections import ElectionType
+from admin.failures import Failure
 from cluster.errors import KlammError
 from cluster.types import TopicPartition
 

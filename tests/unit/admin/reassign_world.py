@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from admin.cluster_topics import Failure
 from admin.entity_configs import ZooKeeperConfigs
+from admin.failures import Failure
 from admin.reassign_admin import ConfigResource, ReplicaLogDirs
 from admin.reassign_command import ReassignServices
 from admin.reassign_json import TopicPartitionReplica

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from admin.cluster_topics import Failure, NewPartitions
+from admin.cluster_topics import NewPartitions
+from admin.failures import Failure
 from admin.topic_command import CommandResult, run_topic_command
 from admin.topic_text import PartitionDescription, TopicDescription
 from cluster.api_errors import Errors

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from admin.cluster_topics import Failure
 from admin.election_command import run_election_command
 from admin.elections import ElectionType
+from admin.failures import Failure
 from admin.preferred_election_command import ElectionServices, run_preferred_election_command
 from cluster.api_errors import Errors
 from cluster.errors import BrokerNotAvailable, RequestTimedOut

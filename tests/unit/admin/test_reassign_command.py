@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admin.cluster_topics import Failure
+from admin.failures import Failure
 from admin.reassign_admin import ReplicaLogDirs
 from admin.reassign_command import run_reassign_command
 from admin.reassign_common import OwnOptions
