@@ -50,9 +50,18 @@ def _differences(
 ) -> list[str | None]:
     """One item for each place that should hold the state: None, or what it holds instead."""
     found = [_in_cache(broker.metadata_cache, tp, state)]
-    if broker.info.id in assignment.replicas:
+    if broker.info.id in assignment.replicas and not _was_stopped(broker, state):
         found.append(_in_replica(broker.replica_manager, tp, state))
     return found
+
+
+def _was_stopped(broker: Broker, state: LeaderIsrAndControllerEpoch | None) -> bool:
+    """A broker about to leave hears no more of what it is out of sync with."""
+    return (
+        broker.replica_manager.is_shutting_down
+        and state is not None
+        and broker.info.id not in state.leader_and_isr.isr
+    )
 
 
 def _in_cache(

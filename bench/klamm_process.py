@@ -36,6 +36,8 @@ POLL_INTERVAL_S = 0.01
 JOURNAL = "journal.jsonl"
 LOG_LEVEL = "INFO"
 CONTROLLER = FIRST_BROKER
+# What moves by itself would disturb the figures; Kafka's is told the same.
+CONFIG = {"auto.leader.rebalance.enable": "false"}
 # As the kernel is told, which cuts at 15 characters; what begins otherwise keeps its name.
 _THREAD_NAMES = (
     ("controller-", "klamm-event"),
@@ -64,6 +66,7 @@ class Process:
             broker_ids=self._broker_ids,
             candidates=(CONTROLLER,),
             session_timeout_ms=SESSION_TIMEOUT_MS,
+            config=CONFIG,
         )
         self._cluster = stack.enter_context(RealCluster(spec, connect, self._journal, logs.open))
         self._cluster.transport.add_tap(self._traffic.tap)
@@ -104,8 +107,21 @@ class Process:
     def drop(self, broker_id: str) -> Answer:
         """Close a broker's session."""
         at_s = time.time()
-        self._cluster.stop(int(broker_id))
+        self._cluster.stop(int(broker_id), relieve=False)
         return {"at": at_s}
+
+    def shutdown(self, broker_id: str) -> Answer:
+        """Let a broker ask the controller to be relieved; it runs on."""
+        at_s = time.time()
+        self._cluster.relieve(int(broker_id))
+        answered_at_s = time.time()
+        shutdown = self._cluster.nodes[int(broker_id)].node.broker.controlled_shutdown
+        return {
+            "at": at_s,
+            "answered": answered_at_s,
+            "error": int(shutdown.error),
+            "refused": len(shutdown.remaining),
+        }
 
     def start(self, broker_id: str) -> Answer:
         """Start a broker again; its followers wait for ``catchup on``."""

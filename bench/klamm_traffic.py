@@ -35,8 +35,12 @@ _API_OF = {
     StopReplicaResponse: "STOP_REPLICA",
     AlterIsrResponse: "ALTER_ISR",
 }
-# After a failover the brokers know the leader epochs they are sent, and say so with this.
-_EXPECTED = (Errors.NONE, Errors.STALE_CONTROLLER_EPOCH)
+# A broker that knows the leader epoch it is sent says so: after a failover to LeaderAndIsr, before
+# its end to the order to stop following, which comes a second time with the next epoch.
+_EXPECTED = {
+    LeaderAndIsrResponse: (Errors.NONE, Errors.STALE_CONTROLLER_EPOCH),
+    StopReplicaResponse: (Errors.NONE, Errors.FENCED_LEADER_EPOCH),
+}
 
 
 class Traffic:
@@ -70,8 +74,9 @@ class Traffic:
                 self._asked[key] = len(body.partition_states)
             case LeaderAndIsrResponse() | StopReplicaResponse():
                 self._answered(message, body, self._size_asked(message))
+                expected = _EXPECTED[type(body)]
                 for tp, error in body.partition_errors.items():
-                    if error not in _EXPECTED:
+                    if error not in expected:
                         self.errors.append(f"{message.source}: {tp}: {error.name}")
             case UpdateMetadataResponse():
                 self._answered(message, body, self._size_asked(message))

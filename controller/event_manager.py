@@ -80,6 +80,18 @@ class EventManager:
         """Add an event that the event being processed causes; for the event thread only."""
         return self.put(event, self.current.event_id if self.current else 0)
 
+    def take_following(self, kind: type[ControllerEvent]) -> list[QueuedEvent]:
+        """Take the events of one kind that wait right behind the one being processed, which are
+        processed with it; for the event thread only."""
+        taken: list[QueuedEvent] = []
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            while self._queue and isinstance(self._queue[0].event, kind):
+                taken.append(self._queue.popleft())
+        for queued in taken:
+            self.event_queue_time_ms.update(now_ms - queued.enqueue_time_ms)
+        return taken
+
     def clear_and_put(self, event: ControllerEvent) -> QueuedEvent:
         """Throw the queue away, answering what was in it, and put ``event`` first."""
         with self._lock:

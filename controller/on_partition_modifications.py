@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from cluster.journal import Kind
 from cluster.types import TopicIdReplicaAssignment, TopicPartition
+from controller.event_manager import QueuedEvent
+from controller.events import PartitionModifications
 from controller.loader import load_topics, read_topics
 from controller.on_topic_change import create_partitions, on_new_partition_creation
 from zk.znodes import TopicZNode
@@ -21,19 +23,45 @@ if TYPE_CHECKING:
 def process_partition_modifications(controller: KafkaController, topic: str) -> None:
     """Read a topic znode and bring online the partitions that are new in it.
 
-    Replicas of known partitions that somebody else has changed are written back: only a
-    reassignment changes them. Kafka 2.8.2 takes no notice until the next failover (KAFKA-12493).
-    Partitions that are missing are not looked at.
+    Changes of other topics that wait right behind share the read: a reassignment writes many topic
+    znodes at once, each of which is watched. Replicas of known partitions that somebody else has
+    changed are written back: only a reassignment changes them. Kafka 2.8.2 takes no notice until
+    the next failover (KAFKA-12493). Partitions that are missing are not looked at.
     """
     if not controller.is_active:
         return
+    following: list[tuple[QueuedEvent, str]] = []
+    # With hazard C2 a znode that cannot be read ends the event, which must not cost others theirs.
+    if not controller.quirks.hazard_c2:
+        following = [
+            (queued, queued.event.topic)
+            for queued in controller.events.take_following(PartitionModifications)
+            if isinstance(queued.event, PartitionModifications)
+        ]
+    names = dict.fromkeys((topic, *(name for _, name in following)))
+    mended = {
+        name
+        for name in names
+        if controller.malformed.pop(TopicZNode.path(name), None) is not None
+        and name not in controller.context.all_topics
+    }
+    read = read_topics(controller, [name for name in names if name not in mended]).values
+    recorder = controller.recorder
+    _take_over(controller, topic, read.pop(topic, None), topic in mended)
+    for queued, name in following:
+        recorder.event_id, recorder.cause_id = queued.event_id, queued.cause_id
+        recorder.occurrence(Kind.EVENT, detail=str(queued.event))
+        _take_over(controller, name, read.pop(name, None), name in mended)
+
+
+def _take_over(
+    controller: KafkaController, topic: str, read: TopicIdReplicaAssignment | None, is_mended: bool
+) -> None:
+    """Act on what one topic znode holds."""
     context = controller.context
-    if controller.malformed.pop(TopicZNode.path(topic), None) is not None and (
-        topic not in context.all_topics
-    ):
+    if is_mended and topic not in context.all_topics:
         _serve_mended_topic(controller, topic)
         return
-    read = read_topics(controller, [topic]).values.get(topic)
     assignments = {} if read is None else read.assignment
     added = {tp: a for tp, a in assignments.items() if not context.partition_replica_assignment(tp)}
     if topic in context.topics_to_be_deleted:
