@@ -206,19 +206,29 @@ class RealCluster:
         if running.event_thread is not None:
             running.event_thread.kill()
 
-    def stop(self, broker_id: int) -> None:
+    def relieve(self, broker_id: int) -> None:
+        """Let the controller move away what a broker leads, as before its end; returns when it has
+        answered, or could not be asked.
+
+        The broker runs on, outside of every ISR. One that is paused or not registered yet is not
+        relieved. Raises UsageError if it does not run.
+        """
+        running = self._running(broker_id)
+        if running.is_paused or broker_id in self._starting:
+            return
+        over = self._stopping.setdefault(broker_id, Future())
+        self._hub.post(Address("broker", broker_id), ShutDown())
+        with contextlib.suppress(TimeoutError):
+            over.result(running.node.broker.controlled_shutdown.patience_ms / 1000)
+
+    def stop(self, broker_id: int, *, relieve: bool = True) -> None:
         """Stop a broker: the controller relieves it, then its session is closed and its ephemerals
         go at once.
 
-        A broker that is paused or not registered yet is not relieved. Raises UsageError if it does
-        not run, or is ended otherwise meanwhile.
+        Raises UsageError if it does not run, or is ended otherwise meanwhile.
         """
-        running = self._running(broker_id)
-        if not running.is_paused and broker_id not in self._starting:
-            over = self._stopping.setdefault(broker_id, Future())
-            self._hub.post(Address("broker", broker_id), ShutDown())
-            with contextlib.suppress(TimeoutError):
-                over.result(running.node.broker.controlled_shutdown.patience_ms / 1000)
+        if relieve:
+            self.relieve(broker_id)
         running = self._take(broker_id)
         if running.is_paused:
             running.session.resume()
