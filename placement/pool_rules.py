@@ -87,9 +87,10 @@ def check_moves_in_pool(
     """
     refused = [text for tp, ids in added.items() if (text := outside_pool_text(pools, tp, ids))]
     if refused:
-        others = f" (and {len(refused) - 1} more partitions)" if len(refused) > 1 else ""
+        others = len(refused) - 1
+        more = f" (and {others} more partition{'s' if others > 1 else ''})" if others else ""
         raise InvalidReplicaAssignment(
-            refused[0] + others,
+            refused[0] + more,
             hint="klamm pools plan writes a plan that keeps to the pools",
         )
 
