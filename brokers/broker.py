@@ -7,6 +7,7 @@ kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from brokers.alter_isr_manager import AlterIsrManager
@@ -15,15 +16,23 @@ from brokers.controlled_shutdown import ControlledShutdown
 from brokers.fetchers import ReplicaFetcherManager
 from brokers.log_dirs import LogDirs
 from brokers.metadata_cache import MetadataCache
+from brokers.replica_log_dirs import (
+    alter_replica_log_dirs,
+    describe_log_dirs,
+    finish_log_dir_moves,
+)
 from brokers.replica_manager import ReplicaManager
 from brokers.status import broker_status
 from cluster.api_errors import Errors
+from cluster.errors import SessionExpired
 from cluster.protocols import Clock, Transport
 from cluster.requests import (
     Address,
     AlterIsrResponse,
+    AlterReplicaLogDirsRequest,
     ControlledShutdownResponse,
     ControlRequest,
+    DescribeLogDirsRequest,
     FetchRequest,
     FetchResponse,
     LeaderAndIsrRequest,
@@ -47,7 +56,8 @@ class Broker:
     """A broker of the cluster. ``broker_epoch`` is the czxid of its registration, -1 before it.
 
     ``proposed_cluster_id`` becomes the cluster's id if it has none yet; ``cluster_id`` is what it
-    is, None before ``startup``.
+    is, None before ``startup``. ``is_halted``: its last log directory failed, and it is to be ended
+    at once.
 
     Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
     """
@@ -67,6 +77,7 @@ class Broker:
         self.address = Address("broker", info.id)
         self.broker_epoch = NO_BROKER_EPOCH
         self.cluster_id: str | None = None
+        self.is_halted = False
         self.metadata_cache = MetadataCache()
         self.alter_isr_manager = AlterIsrManager(info.id, config, self.metadata_cache, self._send)
         self.fetchers = ReplicaFetcherManager(info.id, config, self._send)
@@ -135,6 +146,10 @@ class Broker:
                 self._reply(message, self._on_stop_replica(body))
             case FetchRequest():
                 self._reply(message, self.replica_manager.fetch(body))
+            case DescribeLogDirsRequest():
+                self._reply(message, describe_log_dirs(self.replica_manager, body))
+            case AlterReplicaLogDirsRequest():
+                self._reply(message, alter_replica_log_dirs(self.replica_manager, body))
             case FetchResponse():
                 self._on_fetch_response(message, body)
             case AlterIsrResponse():
@@ -149,6 +164,7 @@ class Broker:
     def next_due_ms(self) -> float | None:
         """When ``on_timer`` is to be called next, in the clock's monotonic milliseconds."""
         due = (
+            self._clock.monotonic_ms() if self._has_moves_to_finish else None,
             self._propose_at_ms,
             self.controlled_shutdown.next_due_ms(),
             self.alter_isr_manager.next_due_ms(),
@@ -159,6 +175,8 @@ class Broker:
     def on_timer(self) -> None:
         """Do what is due by now; harmless when nothing is."""
         now_ms = self._clock.monotonic_ms()
+        if self._has_moves_to_finish:
+            finish_log_dir_moves(self.replica_manager)
         self.fetchers.on_timer(now_ms)
         self.alter_isr_manager.on_timer(now_ms)
         self.controlled_shutdown.on_timer(self.broker_epoch, now_ms)
@@ -166,6 +184,25 @@ class Broker:
             self._propose_at_ms = None
             self.replica_manager.propose_waiting()
         self._send_what_is_due()
+
+    @property
+    def _has_moves_to_finish(self) -> bool:
+        return bool(self.replica_manager.log_dir_moves) and not self.fetchers.held
+
+    def fail_log_dir(self, path: str) -> None:
+        """Lose a log directory: its replicas go offline, and the controller is told to ask for
+        them. Nothing if it failed before; without an online directory the broker ``is_halted``.
+        """
+        dirs = self.replica_manager.log_dirs
+        if not dirs.is_online(path):
+            return
+        self.replica_manager.handle_log_dir_failure(path)
+        if len(dirs.offline) == len(dirs.paths):
+            self.is_halted = True
+            return
+        # A broker that registers again is asked for all of its replicas anyway.
+        with contextlib.suppress(SessionExpired):
+            self._zk.propagate_log_dir_event(self.info.id)
 
     def begin_shutdown(self) -> None:
         """From now on this broker follows without fetching, so that it cannot rejoin an ISR."""
@@ -186,7 +223,8 @@ class Broker:
         return controller_id
 
     def hold_catch_up(self) -> None:
-        """From now on followers do not fetch, so that nothing joins an ISR through them."""
+        """From now on followers do not fetch, so that nothing joins an ISR through them, and no
+        replica arrives in another directory."""
         self.fetchers.held = True
 
     def release_catch_up(self) -> None:

@@ -42,8 +42,9 @@ class ReplicaManager:
     """The hosted partitions of one broker.
 
     ``partitions`` are those that can be used, ``offline_partitions`` those whose log directory
-    failed. ``controller_epoch`` is the highest seen in any request. ``is_shutting_down``: replicas
-    that become followers are no longer fetched.
+    failed, ``log_dir_moves`` those that are being copied to another directory (see
+    brokers/replica_log_dirs.py). ``controller_epoch`` is the highest seen in any request.
+    ``is_shutting_down``: replicas that become followers are no longer fetched.
     """
 
     def __init__(
@@ -60,7 +61,8 @@ class ReplicaManager:
         self.is_shutting_down = False
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline_partitions: dict[TopicPartition, None] = {}
-        self._metadata_cache = metadata_cache
+        self.log_dir_moves: dict[TopicPartition, None] = {}
+        self.metadata_cache = metadata_cache
         self._fetchers = fetchers
         self._alter_isr = alter_isr_manager
         self._waiting: dict[TopicPartition, None] = {}
@@ -100,6 +102,9 @@ class ReplicaManager:
         self._make_followers(to_be_follower, errors)
         if some_refused or self.log_dirs.offline:
             self._mark_offline_without_log(errors)
+        if self.log_dirs.futures:
+            self._resume_moves(to_be_leader)
+            self._resume_moves(to_be_follower)
         return LeaderAndIsrResponse(Errors.NONE, errors)
 
     def _check_state(
@@ -117,18 +122,18 @@ class ReplicaManager:
         for partition, state in states:
             tp = state.topic_partition
             self._fetchers.remove(tp)
-            if not self._has_log(partition, state.is_new):
+            if not self._has_log(partition, state):
                 errors[tp] = Errors.KAFKA_STORAGE_ERROR
                 continue
             errors[tp] = Errors.NONE
             self._apply(partition, state)
 
     def _make_followers(self, states: _States, errors: dict[TopicPartition, Errors]) -> None:
-        alive = self._metadata_cache.alive_brokers
+        alive = self.metadata_cache.alive_brokers
         broker_id = self.broker_id
         for partition, state in states:
             tp = state.topic_partition
-            if not self._has_log(partition, state.is_new):
+            if not self._has_log(partition, state):
                 errors[tp] = Errors.KAFKA_STORAGE_ERROR
                 continue
             errors[tp] = Errors.NONE
@@ -146,10 +151,16 @@ class ReplicaManager:
             self._alter_isr.clear_pending(state.topic_partition)
         partition.apply(state)
 
-    def _has_log(self, partition: Partition, is_new: bool) -> bool:
+    def _has_log(self, partition: Partition, state: LeaderAndIsrPartitionState) -> bool:
         if partition.log_dir is None:
-            partition.log_dir = self.log_dirs.create_log(is_new=is_new)
+            partition.log_dir = self.log_dirs.create_log(state.topic_partition, is_new=state.is_new)
         return partition.log_dir is not None
+
+    def _resume_moves(self, states: _States) -> None:
+        for partition, state in states:
+            tp = state.topic_partition
+            if partition.log_dir is not None and tp in self.log_dirs.futures:
+                self.log_dir_moves[tp] = None
 
     def _mark_offline_without_log(self, named: Iterable[TopicPartition]) -> None:
         for tp in named:
@@ -186,6 +197,7 @@ class ReplicaManager:
     def _stop_partition(self, state: StopReplicaPartitionState) -> None:
         tp = state.topic_partition
         self._fetchers.remove(tp)
+        self.log_dir_moves.pop(tp, None)
         if not state.delete_partition:
             return
         partition = self.partitions.pop(tp, None)
@@ -195,13 +207,14 @@ class ReplicaManager:
             self._alter_isr.clear_pending(tp)
         if partition.log_dir is not None:
             self.log_dirs.delete_log(partition.log_dir)
+        self.log_dirs.delete_future(tp)
 
     def maybe_update_metadata_cache(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Hand the request to the metadata cache unless it comes from an old controller."""
         if request.controller_epoch < self.controller_epoch:
             return UpdateMetadataResponse(Errors.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
-        self._metadata_cache.update(request)
+        self.metadata_cache.update(request)
         return UpdateMetadataResponse(Errors.NONE)
 
     # -- followers and the ISR
@@ -224,7 +237,7 @@ class ReplicaManager:
     def _not_hosted(self, partition: TopicPartition) -> Errors:
         if partition in self.offline_partitions:
             return Errors.KAFKA_STORAGE_ERROR
-        if partition in self._metadata_cache:
+        if partition in self.metadata_cache:
             return Errors.NOT_LEADER_OR_FOLLOWER
         return Errors.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -275,7 +288,7 @@ class ReplicaManager:
     def _candidate(self, partition: Partition) -> int | None:
         if partition.pending is not None:
             return None
-        alive = self._metadata_cache.alive_brokers
+        alive = self.metadata_cache.alive_brokers
         return next((replica for replica in partition.caught_up if replica in alive), None)
 
     def _waiting_ones(self) -> Iterator[Partition]:
@@ -294,4 +307,7 @@ class ReplicaManager:
             self._alter_isr.clear_pending(tp)
             self._mark_offline(tp)
         self.log_dirs.mark_offline(path)
+        for tp in list(self.log_dir_moves):
+            if tp in self.offline_partitions or tp not in self.log_dirs.futures:
+                del self.log_dir_moves[tp]
         return lost

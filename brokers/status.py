@@ -72,5 +72,6 @@ def replica_status(broker: Broker, partition: TopicPartition) -> dict[str, Any] 
         "zk_version": None if current is None else current.zk_version,
         "pending_isr": None if replica.pending is None else list(replica.pending.isr),
         "log_dir": replica.log_dir,
+        "future_log_dir": broker.replica_manager.log_dirs.futures.get(partition),
         "topic_id": replica.topic_id,
     }

@@ -14,7 +14,7 @@ from admin.topics import new_topic_id
 from brokers.broker import Broker
 from brokers.config import broker_config
 from cluster import types
-from cluster.errors import InvalidConfig, KlammError
+from cluster.errors import InvalidConfig, KlammError, UsageError
 from cluster.protocols import Clock, Journal, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import Address, Message
@@ -191,11 +191,28 @@ class ShutDown:
     """Event of a broker: be relieved by the controller, and then be ended by the owner."""
 
 
+@dataclass(frozen=True)
+class FailLogDir:
+    """Event of a broker: one of its log directories fails."""
+
+    path: str
+
+
+def check_log_dir(broker: Broker, path: str) -> None:
+    """Raises UsageError if the broker has no such log directory."""
+    if path not in broker.config.log_dirs:
+        raise UsageError(
+            f"broker {broker.info.id} has no log directory {path}",
+            hint=f"it has {', '.join(broker.config.log_dirs)}",
+        )
+
+
 class BrokerActor(Actor):
     """A broker's events: messages, its start, its timers, its end.
 
     ``on_started`` is called once the broker is registered, or with the error that prevented it;
-    ``on_shut_down`` once the broker may be ended after a ShutDown.
+    ``on_shut_down`` once the broker may be ended after a ShutDown; ``on_halted`` if its last log
+    directory failed: it does nothing more.
     """
 
     def __init__(
@@ -204,12 +221,14 @@ class BrokerActor(Actor):
         clock: Clock,
         on_started: Callable[[int, Exception | None], None] | None = None,
         on_shut_down: Callable[[int], None] | None = None,
+        on_halted: Callable[[int], None] | None = None,
     ) -> None:
         super().__init__(Address("broker", node.id), self._handle)
         self._node = node
         self._clock = clock
         self._on_started = on_started
         self._on_shut_down = on_shut_down
+        self._on_halted = on_halted
         self._is_shutting_down = False
         self._retry: tuple[float, StartUp] | None = None
 
@@ -251,10 +270,19 @@ class BrokerActor(Actor):
             case ShutDown():
                 self._is_shutting_down = True
                 self._node.broker.begin_controlled_shutdown()
+            case FailLogDir(path):
+                self._fail_log_dir(path)
             case Message():
                 self._node.broker.receive(event)
             case _:
                 raise AssertionError(f"{self.address} cannot handle {event}")
+
+    def _fail_log_dir(self, path: str) -> None:
+        self._node.broker.fail_log_dir(path)
+        if self._node.broker.is_halted:
+            self.stopped = True
+            if self._on_halted is not None:
+                self._on_halted(self._node.id)
 
     def _start_up(self, event: StartUp) -> None:
         try:

@@ -11,7 +11,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 from cluster.errors import KlammError, UsageError
@@ -22,7 +21,16 @@ from runtime.broker_hub import BrokerHub
 from runtime.clock import WallClock
 from runtime.event_thread import EventThread
 from runtime.lifeline import MortalJournal, MortalTransport
-from runtime.node import BrokerActor, ClusterSpec, Node, ShutDown, StartUp, build_node
+from runtime.node import (
+    BrokerActor,
+    ClusterSpec,
+    FailLogDir,
+    ShutDown,
+    StartUp,
+    build_node,
+    check_log_dir,
+)
+from runtime.running_node import RunningNode
 from runtime.session_pool import SessionPool
 from runtime.transport import RoutedTransport
 from zk.kafka_zk_client import KafkaZkClient
@@ -33,19 +41,6 @@ from zk.store import ANY_VERSION, Delete, SessionEvent, SessionState, StoreEvent
 OpenLogs = Callable[[int], StateChangeLog | None]
 _START_MARGIN_MS = 5_000.0
 _OWN_SESSION_TIMEOUT_MS = 30_000
-
-
-@dataclass(kw_only=True)
-class RunningNode:
-    """A node that was started: its parts, its session, and whether it is paused."""
-
-    node: Node
-    session: KazooSession
-    is_pooled: bool
-    transport: MortalTransport
-    journal: MortalJournal
-    event_thread: EventThread | None
-    is_paused: bool = False
 
 
 class RealCluster:
@@ -114,7 +109,9 @@ class RealCluster:
         self.nodes[broker_id] = running
         started: Future[None] = Future()
         self._starting[broker_id] = started
-        actor = BrokerActor(running.node, self.clock, self._on_started, self._on_shut_down)
+        actor = BrokerActor(
+            running.node, self.clock, self._on_started, self._on_shut_down, self._on_halted
+        )
         self.transport.register(actor.address, lambda m: self._hub.post(actor.address, m))
         controller = running.node.controller
         if controller is not None:
@@ -182,7 +179,7 @@ class RealCluster:
 
     def _free(self, broker_id: int, running: RunningNode) -> None:
         """End a node as it is: it neither resigns nor takes back what it registered in a pool."""
-        running.transport.is_dead = running.journal.is_dead = True
+        running.silence()
         self._detach(broker_id)
         if running.event_thread is not None:
             running.event_thread.end()
@@ -197,7 +194,7 @@ class RealCluster:
         A broker of a session pool loses its ephemeral at once.
         """
         running = self._take(broker_id)
-        running.transport.is_dead = running.journal.is_dead = True
+        running.silence()
         self._detach(broker_id)
         if running.is_pooled:
             self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
@@ -235,7 +232,7 @@ class RealCluster:
         self._detach(broker_id)
         if running.event_thread is not None:
             running.event_thread.stop()
-        running.transport.is_dead = running.journal.is_dead = True
+        running.silence()
         if running.is_pooled:
             self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
         else:
@@ -246,24 +243,36 @@ class RealCluster:
         if over is not None and not over.done():
             over.set_result(None)
 
+    def fail_log_dir(self, broker_id: int, path: str) -> None:
+        """Let a log directory of a broker fail: the broker acts on it at its next event, and is
+        killed if it was the last one.
+
+        Raises UsageError if it does not run or has no such directory.
+        """
+        check_log_dir(self._running(broker_id).node.broker, path)
+        self._hub.post(Address("broker", broker_id), FailLogDir(path))
+
+    def _on_halted(self, broker_id: int) -> None:
+        # Killing it waits for the thread that this is called on.
+        name = f"broker-{broker_id}-halt"
+        threading.Thread(target=self._end_halted, args=(broker_id,), name=name).start()
+
+    def _end_halted(self, broker_id: int) -> None:
+        with contextlib.suppress(UsageError):  # ended otherwise meanwhile
+            self.kill(broker_id)
+
     def pause(self, broker_id: int) -> None:
         """Freeze a broker and its controller: nothing is processed, no heartbeat is sent."""
         running = self._running(broker_id)
         if running.is_pooled:
             raise UsageError(f"broker {broker_id} shares its session and cannot be paused")
-        running.is_paused = True
-        running.session.suspend()
-        if running.event_thread is not None:
-            running.event_thread.pause()
+        running.pause()
         self._hub.set_paused(Address("broker", broker_id), True)
 
     def resume(self, broker_id: int) -> None:
         """Let a paused broker go on where it was."""
         running = self._running(broker_id)
-        running.is_paused = False
-        running.session.resume()
-        if running.event_thread is not None:
-            running.event_thread.resume()
+        running.resume()
         self._hub.set_paused(Address("broker", broker_id), False)
 
     def move_controller(self) -> bool:

@@ -23,10 +23,12 @@ from runtime.node import (
     BrokerActor,
     ClusterSpec,
     ControllerActor,
+    FailLogDir,
     Node,
     ShutDown,
     StartUp,
     build_node,
+    check_log_dir,
 )
 from runtime.transport import SimulatedTransport
 from zk.memory_store import Crashed, MemoryServer, MemoryStore
@@ -66,6 +68,7 @@ class SimulatedWorld:
         self.errors: list[str] = []
         self.on_crash = self.kill
         self._shut_down: list[int] = []
+        self._halted: list[int] = []
         self._choose = choose
         self._incarnations = 0
 
@@ -120,9 +123,14 @@ class SimulatedWorld:
             self.on_crash(actor.address.id)
         while self._shut_down:
             self.stop(self._shut_down.pop())
+        while self._halted:
+            self.kill(self._halted.pop())
 
     def _on_shut_down(self, broker_id: int) -> None:
         self._shut_down.append(broker_id)
+
+    def _on_halted(self, broker_id: int) -> None:
+        self._halted.append(broker_id)
 
     def _pick(self, count: int) -> int:
         if self._choose is not None:
@@ -154,7 +162,9 @@ class SimulatedWorld:
             incarnation=self._incarnations,
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
-        broker = BrokerActor(node, self.clock, on_shut_down=self._on_shut_down)
+        broker = BrokerActor(
+            node, self.clock, on_shut_down=self._on_shut_down, on_halted=self._on_halted
+        )
         self._connect(broker)
         if node.controller is None:
             store.add_listener(broker.on_store_event)
@@ -205,6 +215,11 @@ class SimulatedWorld:
         has asked often enough."""
         self._node(broker_id)
         self.scheduler.actors[Address("broker", broker_id)].inbox.append(ShutDown())
+
+    def fail_log_dir(self, broker_id: int, path: str) -> None:
+        """Let a log directory of a broker fail; one whose last directory fails is killed."""
+        check_log_dir(self._node(broker_id).node.broker, path)
+        self.scheduler.actors[Address("broker", broker_id)].inbox.append(FailLogDir(path))
 
     def pause(self, broker_id: int) -> None:
         """Freeze a node as a long garbage collection does: no heartbeat leaves it either."""

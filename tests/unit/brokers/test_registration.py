@@ -8,7 +8,6 @@ import json
 import pytest
 
 from brokers.config import BrokerConfig, broker_config
-from brokers.log_dirs import LogDirs
 from brokers.status import replica_status
 from cluster.errors import InvalidConfig, KlammError
 from cluster.requests import Address, AlterIsrRequest, FetchRequest
@@ -105,20 +104,6 @@ def test_values_that_do_not_fit_are_refused(properties: dict[str, str]) -> None:
         broker_config(properties)
 
 
-def test_a_new_log_goes_where_the_fewest_are() -> None:
-    dirs = LogDirs(("a", "b"))
-    assert [dirs.create_log(is_new=True) for _ in range(3)] == ["a", "b", "a"]
-    dirs.delete_log("a")
-    dirs.delete_log("a")
-    assert dirs.create_log(is_new=True) == "a"
-    dirs.mark_offline("a")
-    assert dirs.create_log(is_new=False) is None
-    assert dirs.create_log(is_new=True) == "b"
-    dirs.mark_offline("b")
-    assert dirs.create_log(is_new=True) is None
-    assert (dirs.offline, dirs.is_online("a"), dirs.is_online("c")) == (("a", "b"), False, False)
-
-
 def leading_one_following_one() -> Network:
     network = Network()
     network.add(1, broker_epoch=50)
@@ -163,6 +148,7 @@ def test_status_of_one_replica() -> None:
         "zk_version": 7,
         "pending_isr": [1, 2],
         "log_dir": "kafka-logs",
+        "future_log_dir": None,
         "topic_id": TOPIC_ID,
     }
     follower = replica_status(broker, T1)

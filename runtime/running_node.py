@@ -1,0 +1,45 @@
+"""A node that was started in a real-world cluster: its parts, and what is done to all of them.
+
+When a node is started or ended is runtime/real_cluster.py's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.event_thread import EventThread
+from runtime.lifeline import MortalJournal, MortalTransport
+from runtime.node import Node
+from zk.kazoo_session import KazooSession
+
+
+@dataclass(kw_only=True)
+class RunningNode:
+    """A broker and its controller, their session (``is_pooled``: shared with other nodes), and
+    whether they are paused. ``event_thread`` is the controller's, None without one."""
+
+    node: Node
+    session: KazooSession
+    is_pooled: bool
+    transport: MortalTransport
+    journal: MortalJournal
+    event_thread: EventThread | None
+    is_paused: bool = False
+
+    def silence(self) -> None:
+        """From now on nothing is sent or journalled: the node is dead to everybody."""
+        self.transport.is_dead = self.journal.is_dead = True
+
+    def pause(self) -> None:
+        """Send no heartbeat and let the controller process nothing."""
+        self.is_paused = True
+        self.session.suspend()
+        if self.event_thread is not None:
+            self.event_thread.pause()
+
+    def resume(self) -> None:
+        """Let the session and the controller go on."""
+        self.is_paused = False
+        self.session.resume()
+        if self.event_thread is not None:
+            self.event_thread.resume()
