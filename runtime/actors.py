@@ -88,6 +88,11 @@ class Scheduler:
         """The actors that are in the middle of an event."""
         return [a.address for a in self.actors.values() if a.task is not None and not a.stopped]
 
+    @property
+    def current(self) -> Address | None:
+        """The actor that runs right now."""
+        return None if self._current is None else self._current.address
+
     def resume(self, actor: Actor) -> None:
         """Let one actor run until its event ends or it gives way."""
         task = actor.task

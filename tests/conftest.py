@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from kazoo.client import KazooClient
 
 from zk.embedded import EmbeddedZooKeeper
 
+CRASH_POINTS = "crash points: "
+"""How tests name the property that counts them."""
 _chroot_numbers = itertools.count(1)
 
 
@@ -20,6 +23,19 @@ def pytest_configure() -> None:
     """Let Ctrl-C reach what tests start: a shell's background job inherits that it is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many crash points were tried, by what was crashed."""
+    counts: Counter[str] = Counter()
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name.startswith(CRASH_POINTS):
+                counts[name.removeprefix(CRASH_POINTS)] += value
+    for what, count in counts.items():
+        terminalreporter.write_line(f"{CRASH_POINTS}{what}: {count}")
+    if counts:
+        terminalreporter.write_line(f"{CRASH_POINTS}{counts.total()} in all")
 
 
 @pytest.fixture(scope="session")

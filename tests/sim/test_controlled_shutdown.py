@@ -15,7 +15,6 @@ from cluster.requests import (
 from cluster.types import TopicPartition
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.elections import assert_in_agreement, depose
-from tests.sim.test_reassignment_crashes import Crash
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 
 T0, U0, W0 = ALL = tuple(TopicPartition(topic, 0) for topic in "tuw")
@@ -185,33 +184,3 @@ def test_a_deposed_controller_says_so_and_resigns() -> None:
     assert answers == [ControlledShutdownResponse(Errors.STALE_CONTROLLER_EPOCH)]
     assert active_controller(world).config.broker_id != 0
     assert state_of(world, *T0).leader == 2
-
-
-def run_to_the_end(world: SimulatedWorld) -> None:
-    world.shut_down(2)
-    world.run_for(130_000)
-
-
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize("group_size", [1, None])
-def test_the_next_controller_comes_to_the_same_end(group_size: int | None, before: bool) -> None:
-    sizes = {} if group_size is None else {"write_group_size": group_size}
-    snapshot = with_topic(**sizes).snapshot()
-    expected = snapshot.restore()
-    counted = Crash(expected, None, before)
-    run_to_the_end(expected)
-    assert counted.count >= 4
-    for number in range(counted.count):
-        world = snapshot.restore()
-        crash = Crash(world, number, before)
-        run_to_the_end(world)
-        assert crash.happened, f"operation {number} was never reached"
-        assert 2 not in world.nodes
-        assert active_controller(world).config.broker_id != 0
-        for tp in ALL:
-            found, wanted = state_of(world, *tp), state_of(expected, *tp)
-            assert (found.leader, set(found.isr)) == (wanted.leader, set(wanted.isr))
-            assert found.zk_version >= wanted.zk_version
-            assert 0 <= found.leader_epoch - wanted.leader_epoch <= 2
-        assert_in_agreement(world)
-    print(f"controlled shutdown: {counted.count} crashes")

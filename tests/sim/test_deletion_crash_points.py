@@ -7,43 +7,61 @@ topics, the deletion waits until it is back.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 
+from admin.topics import TopicAdmin
 from cluster.api_errors import Errors
 from cluster.requests import DeleteTopicsRequest, DeleteTopicsResponse
-from runtime.simulated_world import SimulatedWorld, Snapshot
-from tests.sim.deletions import assert_gone, delete_topics, topic_id, topic_znodes
+from placement.draws import JavaRandom
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.crash_points import (
+    GROUP_SIZES,
+    Case,
+    Crash,
+    Record,
+    Stored,
+    crash_everywhere,
+    sizes,
+    stored_in,
+)
+from tests.sim.deletions import assert_gone, delete_topics, topic_id
 from tests.sim.reassignments import ask
-from tests.sim.test_crash_points import Crash as CrashOfNode
-from tests.sim.test_reassignment_crashes import Crash as CrashOfController
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
+from zk.kafka_zk_client import KafkaZkClient
+from zk.znodes import TopicZNode
 
-GROUP_SIZES = (1, None)
 TOPICS = ("t", "u")
 EVERYWHERE = {0: (0, 1, 2), 1: (1, 2, 0)}
 NOT_ON_0 = {0: (1, 2), 1: (2, 1)}
-OPERATIONS_LEAST = 12
 ANSWERS = (Errors.NONE, Errors.REQUEST_TIMED_OUT, Errors.UNKNOWN_TOPIC_OR_PARTITION)
+OPERATIONS_LEAST = 12
+CONFIG = {"auto.leader.rebalance.enable": "false"}
 
 
-class Case(NamedTuple):
-    """Where the topics are, who crashes, and how the deletion is asked for."""
+def topics_on(
+    assignment: dict[int, tuple[int, ...]],
+) -> Callable[[int | None], SimulatedWorld]:
+    """Two topics to be deleted and one to be kept, each with a config; broker 0 is the
+    controller."""
 
-    assignment: dict[int, tuple[int, ...]]
-    crash: type[CrashOfNode] | type[CrashOfController]
-    delete: Callable[[SimulatedWorld], None]
+    def begin(group_size: int | None) -> SimulatedWorld:
+        world = three_brokers(config=CONFIG, **sizes(group_size))
+        store = world.open_store()
+        admin = TopicAdmin(KafkaZkClient(store), JavaRandom(0))
+        for topic in (*TOPICS, "kept"):
+            admin.create_topic_with_assignment(topic, {"retention.ms": "1000"}, assignment)
+        store.close()
+        world.run_for(5_000)
+        return world
 
-    @property
-    def waits_for_broker_0(self) -> bool:
-        """True if replicas are on the broker that dies."""
-        return self.crash is CrashOfNode and self.assignment is EVERYWHERE
+    return begin
 
 
 def by_znode(world: SimulatedWorld) -> None:
     """As kafka-topics does with --zookeeper."""
     delete_topics(world, *TOPICS)
+    world.run_for(20_000)
 
 
 def by_request(world: SimulatedWorld) -> None:
@@ -55,73 +73,67 @@ def by_request(world: SimulatedWorld) -> None:
             errors = [result.error for result in answer.topics]
             if Errors.NOT_CONTROLLER not in errors:
                 assert all(error in ANSWERS for error in errors), errors
+                world.run_for(20_000)
                 return
     raise AssertionError("no controller has answered")
 
 
 CASES = {
-    "the controller": Case(EVERYWHERE, CrashOfController, by_znode),
-    "the controller, asked by request": Case(EVERYWHERE, CrashOfController, by_request),
-    "its broker too": Case(EVERYWHERE, CrashOfNode, by_znode),
-    "its broker too, without replicas": Case(NOT_ON_0, CrashOfNode, by_znode),
+    "deletion by znode": Case(topics_on(EVERYWHERE), by_znode, OPERATIONS_LEAST),
+    "deletion by request": Case(topics_on(EVERYWHERE), by_request, OPERATIONS_LEAST),
+    "deletion by znode, without the broker": Case(
+        topics_on(NOT_ON_0), by_znode, OPERATIONS_LEAST, with_broker=True
+    ),
 }
-
-
-def world_before(case: Case, group_size: int | None) -> Snapshot:
-    """Two topics to be deleted and one to be kept; broker 0 is the controller."""
-    sizes = {} if group_size is None else {"write_group_size": group_size}
-    world = three_brokers(**sizes)
-    for topic in (*TOPICS, "kept"):
-        create_topic(world, topic, case.assignment)
-    world.run_for(5_000)
-    return world.snapshot()
-
-
-def operations_of_a_deletion(snapshot: Snapshot, case: Case) -> int:
-    world = snapshot.restore()
-    crash = case.crash(world, None, True)
-    case.delete(world)
-    world.run_for(5_000)
-    assert_gone(world, *TOPICS)
-    return crash.count
-
-
-def make_again(world: SimulatedWorld, before: dict[str, str | None]) -> None:
-    """A topic of the same name is a new topic for everybody."""
-    for topic in TOPICS:
-        create_topic(world, topic, {0: (2, 0, 1)})
-    world.run_for(5_000)
-    for topic in TOPICS:
-        assert topic_id(world, topic) not in (None, before[topic])
-        state = state_of(world, topic, 0)
-        assert (state.leader, state.leader_epoch, sorted(state.isr)) == (2, 0, [0, 1, 2])
-    assert not world.errors
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("group_size", GROUP_SIZES)
 @pytest.mark.parametrize("name", CASES)
 def test_the_next_controller_ends_a_deletion(
-    name: str, group_size: int | None, before: bool
+    name: str, group_size: int | None, before: bool, record_property: Record
 ) -> None:
-    case = CASES[name]
-    snapshot = world_before(case, group_size)
-    ids = {topic: topic_id(snapshot.restore(), topic) for topic in TOPICS}
-    count = operations_of_a_deletion(snapshot, case)
-    assert count >= OPERATIONS_LEAST
-    for number in range(count):
+    count = 0
+    for world, start in crash_everywhere(CASES[name], group_size, before):
+        assert_gone(world, *TOPICS)
+        make_again(world, start)
+        count += 1
+    record_property(f"crash points: {name}", count)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("group_size", GROUP_SIZES)
+def test_a_deletion_goes_on_when_the_broker_that_crashed_too_is_back(
+    group_size: int | None, before: bool, record_property: Record
+) -> None:
+    """Its replicas of the topics have to be deleted as well."""
+    world = topics_on(EVERYWHERE)(group_size)
+    start, snapshot = stored_in(world), world.snapshot()
+    counted = Crash(world, None, before)
+    by_znode(world)
+    assert counted.count >= OPERATIONS_LEAST
+    for number in range(counted.count):
         world = snapshot.restore()
-        crash = case.crash(world, number, before)
-        case.delete(world)
-        world.run_for(20_000)
+        crash = Crash(world, number, before, with_broker=True)
+        by_znode(world)
         assert crash.happened, f"operation {number} was never reached"
         assert active_controller(world).config.broker_id != 0
-        if not case.waits_for_broker_0:
-            assert [topic_znodes(world, topic) for topic in TOPICS] == [[], []]
-        if 0 not in world.nodes:
-            world.start(0)
-            world.run_for(20_000)
+        world.start(0)
+        world.run_for(20_000)
         assert_gone(world, *TOPICS)
-        assert sorted(state_of(world, "kept", 0).isr) == sorted(case.assignment[0])
-        make_again(world, ids)
-    print(f"{name}: {count} crashes")
+        assert sorted(state_of(world, "kept", 0).isr) == sorted(EVERYWHERE[0])
+        make_again(world, start)
+    record_property("crash points: deletion by znode, the broker returns", counted.count)
+
+
+def make_again(world: SimulatedWorld, start: Stored) -> None:
+    """A topic of the same name is a new topic for everybody."""
+    for topic in TOPICS:
+        create_topic(world, topic, {0: (2, 1)})
+    world.run_for(5_000)
+    for topic in TOPICS:
+        before = TopicZNode.decode(topic, start.tree[TopicZNode.path(topic)]).topic_id
+        assert topic_id(world, topic) not in (None, before)
+        state = state_of(world, topic, 0)
+        assert (state.leader, state.leader_epoch, sorted(state.isr)) == (2, 0, [1, 2])
+    assert not world.errors

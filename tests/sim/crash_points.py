@@ -1,0 +1,185 @@
+"""Crash points: one controller operation after the other is where the controller crashes, and each
+time the cluster must come to the end that it reaches without a crash.
+
+What is compared: every znode that outlives sessions, with its data (so assignments, topic ids,
+configs and what is left of admin requests), and of each partition the leader, the ISR as a set, and
+by how much leader epoch and version are higher: as often as the next controller raised the epoch,
+and no version without an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from cluster.requests import Address
+from cluster.types import LeaderAndIsr, TopicPartition
+from runtime.checks import check_simulated_world
+from runtime.simulated_world import SimulatedWorld, Snapshot
+from tests.sim.worlds import active_controller
+from zk.kafka_zk_client import KafkaZkClient
+from zk.memory_store import Crashed
+from zk.store import GetChildren, GetData, ReadOp, ReadResult, Store, Transaction, TxnResult
+
+GROUP_SIZES = (1, None)
+"""One partition a transaction, and as many as there is room for."""
+Record = Callable[[str, object], None]
+_OF_SESSIONS = ("/controller", "/controller_epoch", "/brokers/ids")
+
+
+class Crash:
+    """Hooks that crash broker 0's controller before or after its n-th operation; the broker stays
+    up, unless ``with_broker``. ``at`` None only counts."""
+
+    def __init__(
+        self, world: SimulatedWorld, at: int | None, before: bool, *, with_broker: bool = False
+    ) -> None:
+        self.count = 0
+        self.happened = False
+        self._at = at
+        self._before = before
+        self._scheduler = world.scheduler
+        self._address = Address("controller", 0)
+        world.on_crash = world.kill if with_broker else world.crash_controller
+        world.server.before_op = self.before_op
+        world.server.after_op = self.after_op
+
+    def before_op(self, _: int, __: ReadOp | Transaction) -> None:
+        if self._before:
+            self._maybe_crash()
+
+    def after_op(self, _: int, __: ReadOp | Transaction, ___: ReadResult | TxnResult) -> None:
+        if not self._before:
+            self._maybe_crash()
+
+    def _maybe_crash(self) -> None:
+        if self.happened or self._scheduler.current != self._address:
+            return
+        if self.count == self._at:
+            self.happened = True
+            raise Crashed
+        self.count += 1
+
+
+class Stored(NamedTuple):
+    """What ZooKeeper holds."""
+
+    tree: Mapping[str, bytes | None]
+    states: Mapping[TopicPartition, LeaderAndIsr]
+
+
+NO_MORE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
+
+
+class Case(NamedTuple):
+    """``begin`` makes the world for a group size, ``act`` is what is to come to the same end.
+
+    ``more`` is by how much the leader epoch of a partition may be higher after a crash, where
+    2.8.2's failover raises it; 0 for those that are not named.
+    """
+
+    begin: Callable[[int | None], SimulatedWorld]
+    act: Callable[[SimulatedWorld], None]
+    operations_least: int
+    more: Mapping[TopicPartition, int] = NO_MORE
+    with_broker: bool = False
+
+
+def sizes(group_size: int | None) -> dict[str, int]:
+    """The fields of a ClusterSpec that set a group size."""
+    return {} if group_size is None else {"write_group_size": group_size}
+
+
+def crash_everywhere(
+    case: Case, group_size: int | None, before: bool
+) -> Iterator[tuple[SimulatedWorld, Stored]]:
+    """Run a case once for each operation; gives each world after its crash, checked, and what there
+    was before it all."""
+    world = case.begin(group_size)
+    start = stored_in(world)
+    snapshot = world.snapshot()
+    undisturbed, counted = _run(snapshot, case, None, before)
+    expected = stored_in(undisturbed)
+    assert_agreement(undisturbed)
+    assert counted.count >= case.operations_least, counted.count
+    for number in range(counted.count):
+        world, crash = _run(snapshot, case, number, before)
+        where = f"crash {'before' if before else 'after'} operation {number}"
+        assert crash.happened, f"{where} never came"
+        assert (0 in world.nodes) is not case.with_broker, where
+        assert active_controller(world).config.broker_id != 0, where
+        assert_agreement(world)
+        assert_same_end(world, expected, case.more, where)
+        yield world, start
+
+
+def count_cases(case: Case, group_size: int | None, before: bool, record: Record, what: str) -> int:
+    """Run a case to its end and record how often it crashed, for the summary of the run."""
+    count = sum(1 for _ in crash_everywhere(case, group_size, before))
+    record(f"crash points: {what}", count)
+    return count
+
+
+def _run(
+    snapshot: Snapshot, case: Case, at: int | None, before: bool
+) -> tuple[SimulatedWorld, Crash]:
+    world = snapshot.restore()
+    crash = Crash(world, at, before, with_broker=case.with_broker)
+    case.act(world)
+    return world, crash
+
+
+# What is compared
+
+
+def stored_in(world: SimulatedWorld) -> Stored:
+    """What ZooKeeper holds now."""
+    store = world.open_store()
+    tree = dict(_walk(store, "/"))
+    topics = KafkaZkClient(store).get_topic_assignments(_topics(tree)).values
+    partitions = [tp for topic in topics.values() for tp in topic.assignment]
+    states = KafkaZkClient(store).get_partition_states(partitions).values
+    store.close()
+    kept = {path: data for path, data in tree.items() if not path.endswith("/state")}
+    return Stored(kept, {tp: state.leader_and_isr for tp, state in states.items()})
+
+
+def assert_same_end(
+    world: SimulatedWorld, expected: Stored, more: Mapping[TopicPartition, int], where: str
+) -> None:
+    """Check a world against the one without a crash."""
+    found = stored_in(world)
+    assert found.tree == expected.tree, where
+    assert sorted(found.states) == sorted(expected.states), where
+    for tp, wanted in expected.states.items():
+        state = found.states[tp]
+        about = f"{where}: {tp} is {state}, without a crash {wanted}"
+        assert (state.leader, set(state.isr)) == (wanted.leader, set(wanted.isr)), about
+        rise = state.leader_epoch - wanted.leader_epoch
+        assert 0 <= rise <= more.get(tp, 0), about
+        assert state.zk_version - wanted.zk_version == rise, about
+
+
+def assert_agreement(world: SimulatedWorld) -> None:
+    """Brokers, controller and ZooKeeper agree, counts are right, and no actor has failed."""
+    assert world.errors == []
+    assert check_simulated_world(world) == []
+    context = active_controller(world).context
+    assert context.recount() == context.counts()
+    assert context.partitions_being_reassigned == set()
+    assert not context.topics_to_be_deleted
+
+
+def _walk(store: Store, path: str) -> Iterator[tuple[str, bytes | None]]:
+    for child in sorted(store.read([GetChildren(path)])[0].children or ()):
+        below = f"{path.rstrip('/')}/{child}"
+        if below in _OF_SESSIONS:
+            continue
+        yield below, store.read([GetData(below)])[0].data
+        yield from _walk(store, below)
+
+
+def _topics(tree: Mapping[str, bytes | None]) -> list[str]:
+    root = "/brokers/topics/"
+    return [p.removeprefix(root) for p in tree if p.startswith(root) and p.count("/") == 3]
