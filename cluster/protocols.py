@@ -1,4 +1,4 @@
-"""The seams between the decisions and the world: Clock, Transport, Journal, MetadataView.
+"""The seams between the decisions and the world: Clock, Transport, Journal, and views of a broker.
 
 Only protocols: implementations live in runtime/.
 """
@@ -54,4 +54,13 @@ class MetadataView(Protocol):
 
     def num_partitions(self, topic: str) -> int:
         """How many partitions of a topic the cache knows; 0 if it does not know the topic."""
+        ...
+
+
+class DynamicConfigView(Protocol):
+    """What the controller may ask of its own broker's config, which may change while it runs."""
+
+    @property
+    def unclean_leader_election_enable(self) -> bool:
+        """Whether a topic whose config does not say may have a leader out of sync."""
         ...

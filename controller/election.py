@@ -13,12 +13,19 @@ from cluster.errors import ControllerMoved
 from cluster.journal import Kind
 from controller import loader
 from controller.events import AutoPreferredReplicaLeaderElection, RequestTimeout
+from controller.on_isr_change import delete_isr_change_notifications
 from controller.on_leader_election import resume_preferred_replica_elections
 from controller.on_reassignment import initialize_partition_reassignments
 from controller.on_topic_deletion import load_topic_deletions
 from zk.store import Create, ResultCode, SetData
 from zk.znode_client import store_error
-from zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus, MalformedZNode
+from zk.znodes import (
+    ControllerZNode,
+    FeatureZNode,
+    FeatureZNodeStatus,
+    IsrChangeNotificationZNode,
+    MalformedZNode,
+)
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -92,9 +99,8 @@ def fail_over(controller: KafkaController) -> None:
         controller.zk.get_all_log_dir_event_notifications(), context.epoch_zk_version
     )
     log.info("Deleting isr change notifications")
-    controller.controller_zk.delete_isr_change_notifications(
-        controller.zk.get_all_isr_change_notifications(), context.epoch_zk_version
-    )
+    notices = controller.zk.get_children(IsrChangeNotificationZNode.path, watch=True)
+    delete_isr_change_notifications(controller, notices)
     log.info("Initializing controller context")
     loader.initialize_controller_context(controller)
     load_topic_deletions(controller)

@@ -44,6 +44,8 @@ class ControllerState(Enum):
     ISR_CHANGE = (9, "IsrChangeRateAndTimeMs")
     LEADER_AND_ISR_RESPONSE_RECEIVED = (10, "LeaderAndIsrResponseReceivedRateAndTimeMs")
     CONTROLLER_SHUTDOWN = (12, "ControllerShutdownRateAndTimeMs")
+    UNCLEAN_LEADER_ELECTION_ENABLE = (13, "UncleanLeaderElectionEnableRateAndTimeMs")
+    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = (14, "TopicUncleanLeaderElectionEnableRateAndTimeMs")
     LIST_PARTITION_REASSIGNMENT = (15, None)
     UPDATE_METADATA_RESPONSE_RECEIVED = (16, None)
 
@@ -121,6 +123,32 @@ class PartitionModifications(ControllerEvent, frozen=True):
 
     topic: str
     state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
+
+
+class IsrChangeNotification(ControllerEvent, frozen=True):
+    """The children of /isr_change_notification changed."""
+
+    state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
+
+
+class PartitionStateModifications(ControllerEvent, frozen=True):
+    """A state znode that could not be read was written anew; no event of Kafka's."""
+
+    topic_partition: TopicPartition
+    state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
+
+
+class UncleanLeaderElectionEnable(ControllerEvent, frozen=True):
+    """This broker's config allows leaders out of sync from now on."""
+
+    state: ClassVar[ControllerState] = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
+
+
+class TopicUncleanLeaderElectionEnable(ControllerEvent, frozen=True):
+    """The config of a topic was changed and allows leaders out of sync."""
+
+    topic: str
+    state: ClassVar[ControllerState] = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
 
 
 class AlterIsrReceived(ControllerEvent, frozen=True):

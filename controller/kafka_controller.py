@@ -14,7 +14,7 @@ from typing import Any
 from cluster.api_errors import Errors
 from cluster.errors import ControllerMoved
 from cluster.journal import Kind
-from cluster.protocols import Clock, Journal, MetadataView, Transport
+from cluster.protocols import Clock, DynamicConfigView, Journal, MetadataView, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import (
     AlterIsrResponse,
@@ -26,12 +26,15 @@ from controller import (
     election,
     on_alter_isr,
     on_broker_change,
+    on_config_change,
     on_controlled_shutdown,
     on_controller_change,
     on_create_topics,
     on_delete_topics,
     on_elect_leaders,
+    on_isr_change,
     on_leader_election,
+    on_malformed_state,
     on_partition_modifications,
     on_reassignment,
     on_responses,
@@ -58,10 +61,12 @@ from controller.events import (
     ElectLeadersReceived,
     ElectLeadersTimeout,
     Expire,
+    IsrChangeNotification,
     LeaderAndIsrResponseReceived,
     ListPartitionReassignments,
     PartitionModifications,
     PartitionReassignmentIsrChange,
+    PartitionStateModifications,
     Reelect,
     RegisterBrokerAndReelect,
     ReplicaLeaderElection,
@@ -72,6 +77,8 @@ from controller.events import (
     StopReplicaResponseReceived,
     TopicChange,
     TopicDeletion,
+    TopicUncleanLeaderElectionEnable,
+    UncleanLeaderElectionEnable,
     UpdateMetadataResponseReceived,
     ZkPartitionReassignment,
 )
@@ -100,7 +107,7 @@ class KafkaController:
     ``startup`` and ``shutdown`` may be called from anywhere, and only enqueue.
 
     ``on_registered`` is called with the new broker epoch after the broker was registered again.
-    ``random`` draws assignments and topic ids.
+    ``random`` draws assignments and topic ids. ``dynamic_config`` None: configs do not change.
     """
 
     def __init__(
@@ -116,6 +123,7 @@ class KafkaController:
         quirks: Quirks = NO_QUIRKS,
         state_change_log: StateChangeLog | None = None,
         on_registered: Callable[[int], None] | None = None,
+        dynamic_config: DynamicConfigView | None = None,
     ) -> None:
         self.config = config
         self.broker_info = broker_info
@@ -126,6 +134,7 @@ class KafkaController:
         self.random = random
         self.quirks = quirks
         self.on_registered = on_registered
+        self.dynamic_config = dynamic_config or config
         self.log = state_change_log or StateChangeLog(config.broker_id, clock)
         self.recorder = Recorder(config, clock, journal)
         self.context = ControllerContext(quirks, config.broker_id)
@@ -184,6 +193,13 @@ class KafkaController:
         wanted = self.watches.event_of(event)
         if wanted is not None:
             self.events.put(wanted)
+
+    def enable_unclean_leader_election(self, topic: str | None) -> None:
+        """A topic's config, or with None the broker's own, now allows leaders out of sync."""
+        if topic is None:
+            self.events.put(UncleanLeaderElectionEnable())
+        elif self.is_active:
+            self.events.put(TopicUncleanLeaderElectionEnable(topic))
 
     # The event thread
 
@@ -252,6 +268,14 @@ class KafkaController:
                 on_partition_modifications.process_partition_modifications(self, topic)
             case AlterIsrReceived(message, request):
                 on_alter_isr.process_alter_isr(self, message, request)
+            case IsrChangeNotification():
+                on_isr_change.process_isr_change_notification(self)
+            case PartitionStateModifications(tp):
+                on_malformed_state.process_partition_state_modifications(self, tp)
+            case UncleanLeaderElectionEnable():
+                on_config_change.process_unclean_leader_election_enable(self)
+            case TopicUncleanLeaderElectionEnable(topic):
+                on_config_change.process_topic_unclean_leader_election_enable(self, topic)
             case CreateTopicsReceived(message, request):
                 on_create_topics.process_create_topics(self, message, request)
             case CreateTopicsTimeout(creation):
@@ -342,27 +366,11 @@ class KafkaController:
 
         Raises ControllerMoved if a newer controller wrote one.
         """
-        if not partitions:
-            return []
-        found = self.zk.get_partition_states(partitions, watch)
-        self.set_malformed_apart(found.malformed)
-        for tp, leadership in found.values.items():
-            if leadership.controller_epoch > self.context.epoch:
-                raise ControllerMoved(
-                    f"The state of {tp} was written by the controller of epoch "
-                    f"{leadership.controller_epoch}"
-                )
-            self.context.put_partition_leadership_info(tp, leadership)
-        return [tp for tp in partitions if tp not in found.values]
+        return on_malformed_state.refresh_leaderships(self, partitions, watch)
 
     def set_malformed_apart(self, malformed: Iterable[MalformedZNode]) -> None:
         """Remember, log and journal znodes that cannot be read; the rest is served."""
-        for error in malformed:
-            path, reason = error.path or "?", error.reason
-            if self.malformed.get(path) != reason:
-                self.malformed[path] = reason
-                self.log.warn(f"Ignoring the malformed znode {path}: {reason}")
-                self.recorder.occurrence(Kind.ZNODE_MALFORMED, detail=path, outcome=reason)
+        on_malformed_state.set_malformed_apart(self, malformed)
 
     def reply(self, message: Message, body: Response) -> None:
         """Answer a request."""

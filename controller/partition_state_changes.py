@@ -200,7 +200,7 @@ class PartitionStateChanges:
             return frozenset()
         found = controller.zk.get_topic_configs(topics)
         controller.set_malformed_apart(found.malformed)
-        default = str(controller.config.unclean_leader_election_enable).lower()
+        default = str(controller.dynamic_config.unclean_leader_election_enable).lower()
         malformed = {error.path for error in found.malformed}
         return frozenset(
             topic

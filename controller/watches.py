@@ -6,7 +6,8 @@ is processed. Mirrors the ...Handler classes of kafka/controller/KafkaController
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.types import TopicPartition
@@ -15,8 +16,10 @@ from controller.events import (
     BrokerModifications,
     ControllerChange,
     ControllerEvent,
+    IsrChangeNotification,
     PartitionModifications,
     PartitionReassignmentIsrChange,
+    PartitionStateModifications,
     Reelect,
     ReplicaLeaderElection,
     TopicChange,
@@ -30,8 +33,15 @@ CONTROLLER_PATH = "/controller"
 BROKER_IDS_PATH = "/brokers/ids"
 TOPICS_PATH = "/brokers/topics"
 DELETE_TOPICS_PATH = "/admin/delete_topics"
+ISR_CHANGE_NOTIFICATION_PATH = "/isr_change_notification"
 REASSIGN_PARTITIONS_PATH = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION_PATH = "/admin/preferred_replica_election"
+_CHILD_CHANGES: Final[Mapping[str, ControllerEvent]] = {
+    BROKER_IDS_PATH: BrokerChange(),
+    TOPICS_PATH: TopicChange(),
+    DELETE_TOPICS_PATH: TopicDeletion(),
+    ISR_CHANGE_NOTIFICATION_PATH: IsrChangeNotification(),
+}
 
 
 class Watches:
@@ -47,6 +57,7 @@ class Watches:
         self._brokers: set[int] = set()
         self._topics: set[str] = set()
         self._reassigned: dict[str, TopicPartition] = {}
+        self._malformed: dict[str, TopicPartition] = {}
 
     def activate(self) -> None:
         """The controller is active: changes of the brokers and the topics are wanted."""
@@ -58,6 +69,7 @@ class Watches:
         self._brokers.clear()
         self._topics.clear()
         self._reassigned.clear()
+        self._malformed.clear()
 
     def register_brokers(self, broker_ids: list[int]) -> None:
         """Changes of these registrations are wanted."""
@@ -84,6 +96,10 @@ class Watches:
         for tp in partitions:
             self._reassigned.pop(TopicPartitionStateZNode.path(tp), None)
 
+    def register_malformed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Changes of these partitions' states, which cannot be read, are wanted until the end."""
+        self._malformed.update((TopicPartitionStateZNode.path(tp), tp) for tp in partitions)
+
     def event_of(self, fired: WatchEvent) -> ControllerEvent | None:
         """The event that a watch means; None if nobody wants it."""
         path, kind = fired.path, fired.kind
@@ -92,17 +108,16 @@ class Watches:
         if not self._is_active:
             return None
         if kind is WatchKind.CHILDREN_CHANGED:
-            if path == BROKER_IDS_PATH:
-                return BrokerChange()
-            if path == DELETE_TOPICS_PATH:
-                return TopicDeletion()
-            return TopicChange() if path == TOPICS_PATH else None
+            return _CHILD_CHANGES.get(path)
         if path == REASSIGN_PARTITIONS_PATH and (
             kind is WatchKind.CREATED or not self._quirks.kafka_9478
         ):
             return ZkPartitionReassignment()
         if path == PREFERRED_REPLICA_ELECTION_PATH and kind is WatchKind.CREATED:
             return ReplicaLeaderElection()
+        malformed = self._malformed.get(path)
+        if malformed is not None and path not in self._reassigned:
+            return PartitionStateModifications(malformed)
         if kind is not WatchKind.DATA_CHANGED:
             return None
         reassigned = self._reassigned.get(path)

@@ -20,7 +20,6 @@ from zk.znodes import (
     DeleteTopicsTopicZNode,
     DeleteTopicsZNode,
     IsrChangeNotificationSequenceZNode,
-    IsrChangeNotificationZNode,
     LogDirEventNotificationSequenceZNode,
     LogDirEventNotificationZNode,
     MalformedZNode,
@@ -145,11 +144,6 @@ class AdminZNodeClient(DecodingClient):
         return self.create_recursive(PreferredReplicaElectionZNode.path, data)
 
     # Notices of brokers
-
-    def get_all_isr_change_notifications(self, watch: bool = False) -> list[str]:
-        """Sequence numbers of the ISR notices, ascending; ``watch`` arms the child watch."""
-        names = self.get_children(IsrChangeNotificationZNode.path, watch)
-        return [IsrChangeNotificationSequenceZNode.sequence_number(name) for name in names]
 
     def get_partitions_from_isr_change_notifications(
         self, sequence_numbers: Sequence[str]

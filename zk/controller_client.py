@@ -32,7 +32,6 @@ from zk.znodes import (
     ControllerEpochZNode,
     ControllerZNode,
     DeleteTopicsTopicZNode,
-    IsrChangeNotificationSequenceZNode,
     LogDirEventNotificationSequenceZNode,
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
@@ -323,18 +322,15 @@ class ControllerZkClient:
             [DeleteTopicsTopicZNode.path(topic) for topic in topics], epoch_zk_version
         )
 
-    def delete_isr_change_notifications(
-        self, sequence_numbers: Iterable[str], epoch_zk_version: int
-    ) -> None:
-        """Delete the ISR notices of these sequence numbers."""
-        paths = [IsrChangeNotificationSequenceZNode.path(number) for number in sequence_numbers]
-        self._deleter.delete(paths, epoch_zk_version)
-
     def delete_log_dir_event_notifications(
         self, sequence_numbers: Iterable[str], epoch_zk_version: int
     ) -> None:
         """Delete the log dir notices of these sequence numbers."""
         paths = [LogDirEventNotificationSequenceZNode.path(number) for number in sequence_numbers]
+        self._deleter.delete(paths, epoch_zk_version)
+
+    def delete_notifications(self, paths: Sequence[str], epoch_zk_version: int) -> None:
+        """Delete notices of brokers, whatever they are."""
         self._deleter.delete(paths, epoch_zk_version)
 
     def delete_preferred_replica_election(self, epoch_zk_version: int) -> None:

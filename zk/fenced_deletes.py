@@ -27,8 +27,15 @@ class FencedDeleter:
         self._writer = writer
 
     def delete(self, paths: Sequence[str], epoch_zk_version: int) -> None:
-        """Delete znodes; one that is absent is no failure. Raises StoreError for the others."""
-        for path, code in zip(paths, self._delete(paths, epoch_zk_version), strict=True):
+        """Delete znodes, and what somebody put below them; one that is absent is no failure.
+
+        Raises StoreError for those of which something is left.
+        """
+        codes = dict(zip(paths, self._delete(paths, epoch_zk_version), strict=True))
+        trees = [path for path, code in codes.items() if code is ResultCode.NOTEMPTY]
+        left = self.delete_trees(trees, epoch_zk_version)
+        for path, code in codes.items():
+            code = left.get(path, ResultCode.OK) if code is ResultCode.NOTEMPTY else code
             if code is not ResultCode.OK:
                 raise store_error(code, path)
 

@@ -179,7 +179,7 @@ EVERY_WRITE: dict[str, Write] = {
     "delete_topics": lambda c, v: c.delete_topics(["t"], v),
     "delete_topic_configs": lambda c, v: c.delete_topic_configs(["t"], v),
     "delete_topic_deletions": lambda c, v: c.delete_topic_deletions(["t"], v),
-    "delete_isr_change_notifications": lambda c, v: c.delete_isr_change_notifications(["1"], v),
+    "delete_notifications": lambda c, v: c.delete_notifications(["/isr_change_notification/x"], v),
     "delete_log_dir_event_notifications": lambda c, v: c.delete_log_dir_event_notifications(
         ["1"], v
     ),
@@ -285,8 +285,11 @@ def test_deletions_fenced(store: Store) -> None:
     assert client.delete_topics(["t", "gone"], version) == {}
     assert reader.get_all_topics_in_cluster() == []
     reader.propagate_isr_changes(tps(1))
-    client.delete_isr_change_notifications(["0000000000", "0000000007"], version)
-    assert reader.get_all_isr_change_notifications() == []
+    parent = "/isr_change_notification"
+    reader.create_recursive(f"{parent}/odd/er")
+    notices = [f"{parent}/{name}" for name in ("isr_change_0000000000", "isr_change_7", "odd")]
+    client.delete_notifications(notices, version)
+    assert reader.get_children(parent) == []
     client.set_or_create_partition_reassignment({tps(1)[0]: (1, 2)}, version)
     client.set_or_create_partition_reassignment({tps(1)[0]: (2,)}, version)
     assert reader.get_partition_reassignment() == {tps(1)[0]: (2,)}

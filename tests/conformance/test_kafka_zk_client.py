@@ -235,8 +235,9 @@ def test_requests_of_tools_and_notices_of_brokers(client: KafkaZkClient) -> None
     assert client.get_preferred_replica_election() == [T1, T0]
     client.propagate_isr_changes([T0])
     client.propagate_isr_changes([T1, T0])
-    numbers = client.get_all_isr_change_notifications()
-    assert numbers == ["0000000000", "0000000001"]
+    numbers = ["0000000000", "0000000001"]
+    names = client.get_children("/isr_change_notification")
+    assert names == [f"isr_change_{number}" for number in numbers]
     isr_changes = client.get_partitions_from_isr_change_notifications([*numbers, "0000000009"])
     assert isr_changes.values == {numbers[0]: [T0], numbers[1]: [T1, T0]}
     assert isr_changes.missing == ["0000000009"]

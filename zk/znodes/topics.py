@@ -167,6 +167,14 @@ class TopicPartitionStateZNode:
         return f"/brokers/topics/{partition[0]}/partitions/{partition[1]}/state"
 
     @staticmethod
+    def partition_of(path: str) -> TopicPartition | None:
+        """The partition whose state is at ``path``; None for any other path."""
+        match path.split("/"):
+            case ["", "brokers", "topics", topic, "partitions", number, "state"]:
+                return TopicPartition(topic, int(number)) if number.isdecimal() else None
+        return None
+
+    @staticmethod
     def encode(state: LeaderAndIsr, controller_epoch: int) -> bytes:
         """The bytes that Kafka 2.8.2 writes; ``state.zk_version`` is not part of them."""
         return (

@@ -235,7 +235,7 @@ def test_stale_notifications_and_elections_are_removed(cluster: Cluster) -> None
     cluster.admin.create("/admin/preferred_replica_election", b"{}")
     cluster.admin.delete(ControllerZNode.path)
     cluster.run()
-    assert not cluster.admin.get_all_isr_change_notifications()
+    assert not cluster.admin.get_children("/isr_change_notification")
     assert not cluster.admin.get_all_log_dir_event_notifications()
     assert not cluster.admin.path_exists("/admin/preferred_replica_election")
 

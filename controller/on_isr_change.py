@@ -1,0 +1,89 @@
+"""ISRs that leaders wrote themselves, as they do before the inter-broker protocol 2.7.
+
+A leader that changed a state znode leaves a notice in /isr_change_notification. Which notices there
+are is asked when the event is processed, and exactly those are deleted (KAFKA-5879): one that comes
+meanwhile fires the watch again. Mirrors processIsrChangeNotification and updateLeaderAndIsrCache of
+kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from cluster.types import TopicPartition
+from controller.on_reassignment import maybe_complete_reassignments
+from zk.znodes import (
+    IsrChangeNotificationSequenceZNode,
+    IsrChangeNotificationZNode,
+    MalformedZNode,
+)
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+_PATH: Final = IsrChangeNotificationZNode.path
+_PREFIX: Final = IsrChangeNotificationSequenceZNode.sequence_number_prefix
+
+
+def process_isr_change_notification(controller: KafkaController) -> None:
+    """Read the states that notices name, tell every broker, and delete the notices.
+
+    A notice that cannot be read is set apart and deleted like the others. With hazard C2 it fails
+    the event, and all are deleted unread.
+    """
+    if not controller.is_active:
+        return
+    names = controller.zk.get_children(_PATH, watch=True)
+    try:
+        partitions = _changed_partitions(controller, names)
+        if partitions:
+            _take_over(controller, partitions)
+    finally:
+        delete_isr_change_notifications(controller, names)
+
+
+def delete_isr_change_notifications(controller: KafkaController, names: Sequence[str]) -> None:
+    """Delete notices by their names, whatever they hold.
+
+    With hazard C2 a znode that no broker made stays.
+    """
+    if controller.quirks.hazard_c2:
+        names = [name for name in names if name.startswith(_PREFIX)]
+    paths = [f"{_PATH}/{name}" for name in names]
+    controller.controller_zk.delete_notifications(paths, controller.context.epoch_zk_version)
+    for path in paths:
+        controller.malformed.pop(path, None)
+
+
+def _changed_partitions(controller: KafkaController, names: Sequence[str]) -> list[TopicPartition]:
+    """The partitions that notices name, each once."""
+    if not controller.quirks.hazard_c2:
+        controller.set_malformed_apart(
+            MalformedZNode("not a notification", None).at(f"{_PATH}/{name}")
+            for name in names
+            if not name.startswith(_PREFIX)
+        )
+    numbers = [name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)]
+    found = controller.zk.get_partitions_from_isr_change_notifications(numbers)
+    controller.set_malformed_apart(found.malformed)
+    return list(dict.fromkeys(tp for named in found.values.values() for tp in named))
+
+
+def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:
+    """Put the states as their leaders wrote them into the context, and spread them."""
+    context = controller.context
+    known = [tp for tp in partitions if context.partition_replica_assignment(tp)]
+    before = {tp: context.partition_leadership_info(tp) for tp in known}
+    controller.refresh_leaderships(known)
+    for tp, previous in before.items():
+        leadership = context.partition_leadership_info(tp)
+        if leadership is not None and leadership != previous:
+            controller.recorder.isr_changed(tp, leadership, previous)
+    brokers = context.live_or_shutting_down_broker_ids
+    controller.log.debug(
+        f"Sending MetadataRequest to Brokers: ArrayBuffer({', '.join(map(str, brokers))}) for "
+        f"TopicPartitions: ArrayBuffer({', '.join(map(str, partitions))})"
+    )
+    controller.send_update_metadata_request(brokers, known)
+    maybe_complete_reassignments(controller, known)

@@ -1,0 +1,105 @@
+"""States that others wrote, and znodes that cannot be read.
+
+What cannot be read is remembered, told once, and taken back in when it is mended.
+
+Of a state znode the data stay watched, so that its partition is served as soon as somebody has
+written it anew. Kafka 2.8.2 has nothing like it (hazard C2): there it takes a failover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from cluster.errors import ControllerMoved
+from cluster.journal import Kind
+from cluster.types import TopicPartition
+from controller.events import PartitionStateModifications
+from controller.partition_state_changes import OFFLINE_ELECTION
+from statemachines.partition_state import PartitionState
+from zk.znodes import MalformedZNode, TopicPartitionStateZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+
+def refresh_leaderships(
+    controller: KafkaController, partitions: Sequence[TopicPartition], watch: bool = False
+) -> list[TopicPartition]:
+    """Read states that others wrote into the context; gives those that cannot be read.
+
+    Raises ControllerMoved if a newer controller wrote one.
+    """
+    if not partitions:
+        return []
+    context = controller.context
+    found = controller.zk.get_partition_states(partitions, watch)
+    controller.set_malformed_apart(found.malformed)
+    for tp, leadership in found.values.items():
+        if leadership.controller_epoch > context.epoch:
+            raise ControllerMoved(
+                f"The state of {tp} was written by the controller of epoch "
+                f"{leadership.controller_epoch}"
+            )
+        context.put_partition_leadership_info(tp, leadership)
+        if controller.malformed:
+            controller.malformed.pop(TopicPartitionStateZNode.path(tp), None)
+    return [tp for tp in partitions if tp not in found.values]
+
+
+def set_malformed_apart(controller: KafkaController, malformed: Iterable[MalformedZNode]) -> None:
+    """Remember, log and journal znodes that cannot be read; the rest is served."""
+    states: list[TopicPartition] = []
+    for error in malformed:
+        path, reason = error.path or "?", error.reason
+        if controller.malformed.get(path) == reason:
+            continue
+        controller.malformed[path] = reason
+        controller.log.warn(f"Ignoring the malformed znode {path}: {reason}")
+        controller.recorder.occurrence(Kind.ZNODE_MALFORMED, detail=path, outcome=reason)
+        tp = TopicPartitionStateZNode.partition_of(path)
+        if tp is not None:
+            states.append(tp)
+    if states:
+        _watch(controller, states)
+
+
+def process_partition_state_modifications(controller: KafkaController, tp: TopicPartition) -> None:
+    """Serve a partition whose state can be read at last, or is gone.
+
+    Nobody knows which brokers have heard of which leader: one is elected anew. A partition that
+    has no state any more, and never had one that this controller knows, gets its first.
+    """
+    path = TopicPartitionStateZNode.path(tp)
+    if not controller.is_active or path not in controller.malformed:
+        return
+    context = controller.context
+    if not context.partition_replica_assignment(tp):
+        del controller.malformed[path]
+        return
+    found = controller.zk.get_partition_states([tp], watch=True)
+    controller.set_malformed_apart(found.malformed)
+    if found.malformed:
+        return
+    controller.malformed.pop(path, None)
+    if tp.topic in context.topics_to_be_deleted:
+        return
+    controller.log.info(f"The state of partition {tp} can be read again")
+    machine = controller.partition_state_machine
+    if tp in found.values:
+        if controller.refresh_leaderships([tp]):
+            return
+        machine.handle_state_changes([tp], PartitionState.OFFLINE)
+    elif context.partition_state(tp) is not PartitionState.NEW:
+        return
+    machine.handle_state_changes([tp], PartitionState.ONLINE, OFFLINE_ELECTION)
+
+
+def _watch(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:
+    controller.watches.register_malformed(partitions)
+    again = controller.zk.get_partition_states(partitions, watch=True)
+    malformed = {error.path for error in again.malformed}
+    for tp in partitions:
+        # Mended between the two reads: no watch will tell.
+        if TopicPartitionStateZNode.path(tp) not in malformed:
+            controller.events.put_caused(PartitionStateModifications(tp))
