@@ -55,7 +55,12 @@ def check_may_run_in(client: KafkaZkClient) -> None:
 
 def create_marker(client: KafkaZkClient, run: RunInfo) -> bool:
     """Mark the chroot, which exists, as klamm's; False if it was marked already."""
-    return client.create_recursive(MARKER_PATH, msgspec.json.encode(run))
+    return client.create_recursive(MARKER_PATH, marker(run))
+
+
+def marker(run: RunInfo) -> bytes:
+    """What the marker's znode holds."""
+    return msgspec.json.encode(run)
 
 
 def read_marker(client: KafkaZkClient) -> RunInfo | None:

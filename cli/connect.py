@@ -15,13 +15,18 @@ SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 10_000
 
 
+def open_session(connect_string: str) -> KazooSession:
+    """What ``open_store`` opens, for who closes it himself; raises what that raises."""
+    return KazooSession(connect_string, SESSION_TIMEOUT_MS, CONNECTION_TIMEOUT_MS)
+
+
 @contextmanager
 def open_store(connect_string: str) -> Iterator[Store]:
     """A session on ``host:port[,host:port][/chroot]``, which need not exist.
 
     Raises UsageError for a malformed connect string, ZooKeeperUnavailable if nothing answers.
     """
-    store = KazooStore(KazooSession(connect_string, SESSION_TIMEOUT_MS, CONNECTION_TIMEOUT_MS))
+    store = KazooStore(open_session(connect_string))
     try:
         yield store
     finally:

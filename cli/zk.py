@@ -1,15 +1,30 @@
-"""`klamm zk`: looks into a ZooKeeper. Parses and prints only; zk/dump.py reads."""
+"""`klamm zk`: looks into a ZooKeeper, and fills an empty one with what was seen in another.
+
+Parses and prints only; zk/dump.py reads, zk/dump_load.py writes.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from cli.connect import open_store
+from admin.guard import MARKER_PATH, RunInfo, marker
+from cli.connect import open_session, open_store
+from cli.errors import INTERRUPTED, print_error
 from cluster.errors import UsageError
+from server.cluster_server import klamm_version
 from zk.dump import dump
+from zk.dump_load import Interrupted, LoadPlan, load, plan_load, undo
+from zk.dump_text import read_dump
+from zk.kazoo_store import KazooStore
+from zk.store import Create, WriteOp
+from zk.znodes import BrokerIdsZNode
 
 _EXAMPLES = """
 \b
@@ -17,9 +32,18 @@ Examples:
   klamm zk dump --zookeeper localhost:2181/klamm
   klamm zk dump /brokers/topics --zookeeper localhost:2181 > before.json
 """
+_LOAD_EXAMPLES = """
+\b
+Examples:
+  klamm zk load kafka.json --zookeeper localhost:2181/copy
+  klamm zk load kafka.json --zookeeper localhost:2181/copy --mark
+  klamm zk dump --zookeeper localhost:2181/kafka | klamm zk load - --zookeeper localhost:2181/copy
+"""
+_TELL_EVERY_S = 1.0
+_TELL_PATHS = 5
 
 app = typer.Typer(
-    help="Look into a ZooKeeper.",
+    help="Look into a ZooKeeper, or fill an empty one.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -28,7 +52,7 @@ app = typer.Typer(
 
 @app.callback()
 def zk() -> None:
-    """Look into a ZooKeeper."""
+    """Look into a ZooKeeper, or fill an empty one."""
 
 
 @app.command("dump", epilog=_EXAMPLES)
@@ -49,3 +73,102 @@ def dump_command(
     for index, znode in enumerate(znodes):
         typer.echo(msgspec.json.encode(znode).decode() + ("," if index < last else ""))
     typer.echo("]")
+
+
+@app.command("load", epilog=_LOAD_EXAMPLES)
+def load_command(
+    file: Annotated[
+        Path, typer.Argument(metavar="DUMP", help="What klamm zk dump printed; -: standard input.")
+    ],
+    zookeeper: Annotated[
+        str, typer.Option(help="host:port[,host:port][/chroot]", metavar="CONNECT")
+    ],
+    mark: Annotated[
+        bool,
+        typer.Option("--mark", help="Mark the copy as klamm's, so that klamm up may run in it."),
+    ] = False,
+    undo_: Annotated[
+        bool, typer.Option("--undo", help="Take away what a load that was cut short has written.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Write a dump into a place that is empty or not there. Paths and data are kept; versions,
+    zxids, times and access lists are not (all znodes are open to all), and ephemeral znodes are
+    left out: their sessions are elsewhere. A load that is cut short goes on when it is repeated."""
+    if mark and undo_:
+        raise UsageError("--mark and --undo together", hint="give one of them")
+    plan = plan_load(read_dump(file), frozenset([MARKER_PATH]) if mark else frozenset())
+    for path in plan.unreadable:
+        typer.echo(f"warning: {path} is left out: it could not be read for the dump", err=True)
+    last: list[WriteOp] = []
+    if mark:
+        now_ms = round(time.time() * 1000)
+        last.append(Create(MARKER_PATH, marker(RunInfo("zk load", now_ms, klamm_version()))))
+    progress = _progress()
+    session = open_session(zookeeper)
+    store = KazooStore(session)
+    try:
+        if undo_:
+            _tell_undone(undo(store, plan, progress), zookeeper, as_json)
+            return
+        result = load(store, plan, last=last, prepare=session.create_chroot, on_progress=progress)
+    except Interrupted as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            print_error(error.message, error.hint)
+            raise typer.Exit(INTERRUPTED) from None
+        raise
+    finally:
+        store.close()
+    _tell_loaded(plan, result.found, zookeeper, mark, as_json)
+
+
+def _tell_loaded(plan: LoadPlan, found: int, zookeeper: str, mark: bool, as_json: bool) -> None:
+    if as_json:
+        outcome = {
+            "zookeeper": zookeeper,
+            "znodes": len(plan.creates),
+            "found": found,
+            "added": plan.added,
+            "ephemeral": plan.ephemeral,
+            "unreadable": plan.unreadable,
+            "marked": mark,
+        }
+        typer.echo(msgspec.json.encode(outcome).decode())
+        return
+    before = f", {found} of them by an earlier load" if found else ""
+    typer.echo(f"{len(plan.creates)} znodes are written to {zookeeper}{before}")
+    if plan.added:
+        typer.echo(f"not in the dump, made with null data: {_some(plan.added)}")
+    if plan.ephemeral:
+        typer.echo(f"left out, because they are ephemeral: {_some(plan.ephemeral)}")
+    typer.echo("not kept: versions, zxids, times and access lists")
+    paths = {op.path for op in plan.creates}
+    if not mark and BrokerIdsZNode.path in paths and MARKER_PATH not in paths:
+        typer.echo(f"klamm up will not run here without {MARKER_PATH}: --mark makes it")
+
+
+def _tell_undone(count: int, zookeeper: str, as_json: bool) -> None:
+    if as_json:
+        outcome = {"zookeeper": zookeeper, "deleted": count}
+        typer.echo(msgspec.json.encode(outcome).decode())
+    else:
+        typer.echo(f"{count} znodes of a load that was cut short are deleted from {zookeeper}")
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _TELL_PATHS} more" if len(paths) > _TELL_PATHS else ""
+    return ", ".join(paths[:_TELL_PATHS]) + more
+
+
+def _progress() -> Callable[[int, int], None]:
+    """Says on standard error, at most every second, how far it is."""
+    told_s = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told_s
+        now_s = time.monotonic()
+        if now_s - told_s >= _TELL_EVERY_S:
+            told_s = now_s
+            print(f"{done} of {total} znodes", file=sys.stderr, flush=True)
+
+    return tell

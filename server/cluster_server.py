@@ -33,6 +33,7 @@ from server.cluster_admin import RunningClusterAdmin
 from server.config import ServerConfig
 from server.data_dir import DataDir, ServerAddress
 from server.status import cluster_status
+from zk.dump_load import check_no_load_is_open
 from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession
@@ -148,6 +149,7 @@ class ClusterServer:
         )
         try:
             client = KafkaZkClient(KazooStore(session))
+            check_no_load_is_open(client.store)
             check_may_run_in(client)
             if not self.is_embedded:
                 self._say(f"ZooKeeper found: {connect_string}")

@@ -5,32 +5,17 @@ So that what reads a live ZooKeeper reads a dump as well. It arms no watches and
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 from typing import NoReturn
 
 import msgspec
 
-from cluster.errors import StoreError, UsageError
+from cluster.errors import StoreError
 from zk.dump import ZNode
+from zk.dump_text import data_of, is_unreadable, owner_of, parse_dump
 from zk.store import Listener, ReadOp, ReadResult, ResultCode, Stat, Transaction, TxnResult
 
-_decode_dump = msgspec.json.Decoder(list[ZNode]).decode
-
-
-def parse_dump(text: bytes) -> list[ZNode]:
-    """The znodes of a dump. Raises UsageError if it is none, or says nonsense of a znode."""
-    try:
-        znodes = _decode_dump(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"not a dump: {error}", hint="klamm zk dump makes one") from None
-    for znode in znodes:
-        if not znode.path.startswith("/"):
-            raise UsageError(f"not a dump: '{znode.path}' is no path of a znode")
-        _data(znode)
-        _ephemeral_owner(znode)
-    return znodes
+__all__ = ["DumpStore", "parse_dump"]
 
 
 class DumpStore:
@@ -57,9 +42,9 @@ class DumpStore:
         znode = self._znodes.get(path)
         if znode is None:
             return ReadResult(ResultCode.NONODE)
-        if znode.unreadable is not msgspec.UNSET:
+        if is_unreadable(znode):
             return ReadResult(ResultCode.NOAUTH)
-        data = _data(znode)
+        data = data_of(znode)
         children = sorted(self._children.get(path, ()))
         return ReadResult(ResultCode.OK, data, _stat(znode, data, len(children)), children)
 
@@ -87,24 +72,6 @@ class DumpStore:
         raise StoreError("a dump is only read, never written")
 
 
-def _data(znode: ZNode) -> bytes | None:
-    if isinstance(znode.base64, str):
-        try:
-            return base64.b64decode(znode.base64, validate=True)
-        except binascii.Error as error:
-            raise UsageError(f"not a dump: the base64 of {znode.path}: {error}") from None
-    return znode.data.encode() if isinstance(znode.data, str) else None
-
-
-def _ephemeral_owner(znode: ZNode) -> int:
-    if not isinstance(znode.ephemeral_owner, str):
-        return 0
-    try:
-        return int(znode.ephemeral_owner, 16)
-    except ValueError:
-        raise UsageError(f"not a dump: the ephemeral_owner of {znode.path} is no number") from None
-
-
 def _stat(znode: ZNode, data: bytes | None, num_children: int) -> Stat:
     return Stat(
         czxid=_number(znode.czxid),
@@ -114,7 +81,7 @@ def _stat(znode: ZNode, data: bytes | None, num_children: int) -> Stat:
         version=_number(znode.version),
         cversion=_number(znode.cversion),
         aversion=_number(znode.aversion),
-        ephemeral_owner=_ephemeral_owner(znode),
+        ephemeral_owner=owner_of(znode),
         data_length=len(data or b""),
         num_children=num_children,
         pzxid=_number(znode.pzxid),

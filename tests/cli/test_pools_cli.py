@@ -202,7 +202,7 @@ def test_show_lists_pools_patterns_and_what_is_where(
         (["check"], 2, "error: no cluster is given"),
         (["check", "--dump", "a", "--zookeeper", "b:1"], 2, "error: --zookeeper and --dump"),
         (["check", "--dump", "/nothing"], 2, "error: /nothing: No such file"),
-        (["check", "--dump", POOLS], 2, "error: not a dump: JSON is malformed"),
+        (["check", "--dump", POOLS], 2, "error: not a dump: line 1: JSON is malformed"),
         (["plan", "--replication-factor", "2"], 2, "error: --replication-factor needs --topic"),
         (["plan", "--replication-factor", "0"], 2, "error: Invalid value"),
     ],
@@ -221,9 +221,17 @@ def test_what_is_wrong_is_one_line(
     ("znodes", "code", "said"),
     [
         ([ZNode("/", None)], 1, "error: there is no znode /brokers/ids\n"),
-        ([ZNode("brokers", None)], 2, "error: not a dump: 'brokers' is no path of a znode\n"),
-        ([ZNode("/a", base64="?")], 2, "error: not a dump: the base64 of /a"),
-        ([ZNode("/a", "", ephemeral_owner="x")], 2, "error: not a dump: the ephemeral_owner of /a"),
+        (
+            [ZNode("brokers", None)],
+            2,
+            "error: not a dump: line 1: 'brokers' is no path of a znode\n",
+        ),
+        ([ZNode("/a", base64="?")], 2, "error: not a dump: line 1: the base64 of /a"),
+        (
+            [ZNode("/a", "", ephemeral_owner="x")],
+            2,
+            "error: not a dump: line 1: the ephemeral_owner of /a",
+        ),
     ],
 )
 def test_a_dump_of_something_else_is_one_line(

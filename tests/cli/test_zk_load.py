@@ -1,0 +1,159 @@
+"""`klamm zk load` on a real server: dump, load, dump give the same; a failure leaves no riddle."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from cli.main import main
+from tests.serving import KLAMM, ROOT, environ_for
+from tests.waiting import wait_until
+
+BINARY = b"\xff\x00\xfe"
+
+
+def tree(capsys: pytest.CaptureFixture[str], zookeeper: str) -> list[tuple[str, Any]]:
+    capsys.readouterr()
+    assert main(["zk", "dump", "--zookeeper", zookeeper]) == 0
+    znodes = json.loads(capsys.readouterr().out)
+    return [(z["path"], z.get("base64", z.get("data"))) for z in znodes]
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(["zk", "load", *args])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+@pytest.fixture
+def dump(chroot: str, zookeeper_client: KazooClient, tmp_path: Path) -> Path:
+    """A file with a dump of ``chroot``/source: null, empty, binary and text data, an ephemeral."""
+    root = f"/{chroot.rpartition('/')[2]}/source"
+    client = zookeeper_client
+    client.create(root, b"root")
+    for path in ("a", "a-b", "brokers", "brokers/ids"):
+        client.create(f"{root}/{path}", b"")
+    client.create(f"{root}/a/bin", BINARY)
+    client.create(f"{root}/a/text", "zwei €".encode())
+    client.set(f"{root}/a/text", "drei €".encode())
+    client.create(f"{root}/brokers/ids/1", b"{}", ephemeral=True)
+    path = tmp_path / "dump.json"
+    with path.open("wb") as file:
+        done = subprocess.run(
+            [*KLAMM, "zk", "dump", "--zookeeper", f"{chroot}/source"],
+            cwd=ROOT,
+            env=environ_for(tmp_path),
+            stdout=file,
+            check=False,
+        )
+    assert done.returncode == 0
+    client.delete(f"{root}/brokers/ids/1")
+    return path
+
+
+def test_a_copy_is_the_same_and_says_what_it_lacks(
+    chroot: str, dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, str(dump), "--zookeeper", f"{chroot}/deep/copy")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        f"6 znodes are written to {chroot}/deep/copy",
+        "left out, because they are ephemeral: /brokers/ids/1",
+        "not kept: versions, zxids, times and access lists",
+        "klamm up will not run here without /klamm: --mark makes it",
+    ]
+    assert tree(capsys, f"{chroot}/deep/copy") == tree(capsys, f"{chroot}/source")
+
+
+def test_json_and_mark(chroot: str, dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, str(dump), "--zookeeper", f"{chroot}/copy", "--mark", "--json")
+    assert code == 0
+    assert json.loads(out) == {
+        "zookeeper": f"{chroot}/copy",
+        "znodes": 6,
+        "found": 0,
+        "added": [],
+        "ephemeral": ["/brokers/ids/1"],
+        "unreadable": [],
+        "marked": True,
+    }
+    marker = dict(tree(capsys, f"{chroot}/copy"))["/klamm"]
+    assert json.loads(marker)["run_id"] == "zk load"
+
+
+def test_what_is_there_is_named_and_left(
+    chroot: str, dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = tree(capsys, f"{chroot}/source")
+    code, out, err = run(capsys, str(dump), "--zookeeper", f"{chroot}/source")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: it is not empty: there are /a, /a-b, /brokers\nhint: ")
+    assert tree(capsys, f"{chroot}/source") == before
+
+
+@pytest.mark.parametrize("args", [("--undo",), ("--undo", "--json")])
+def test_nothing_is_undone_where_nothing_was_cut_short(
+    chroot: str, dump: Path, args: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, str(dump), "--zookeeper", f"{chroot}/source", *args)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: no load of this dump was cut short here: nothing is deleted")
+
+
+def test_no_dump_is_one_line(
+    chroot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("hello\n")
+    code, out, err = run(capsys, str(path), "--zookeeper", f"{chroot}/copy")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {path} is not a dump: line 1: ")
+    code, _, err = run(capsys, str(path), "--zookeeper", chroot, "--undo", "--mark")
+    assert (code, err.splitlines()[0]) == (2, "error: --mark and --undo together")
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_what_is_left_and_the_same_command_ends_it(
+    chroot: str,
+    zookeeper_client: KazooClient,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = f"/{chroot.rpartition('/')[2]}/copy"
+    znodes = [{"path": f"/{n // 1000}", "data": None} for n in range(0, 100_000, 1000)]
+    znodes += [{"path": f"/{n // 1000}/{n}", "data": "x" * 500} for n in range(100_000)]
+    path = tmp_path / "large.json"
+    path.write_text(json.dumps(znodes))
+    command = [*KLAMM, "zk", "load", str(path), "--zookeeper", f"{chroot}/copy"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environ_for(tmp_path), stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_until(lambda: zookeeper_client.exists(f"{root}/10"), 60, "the load to be under way")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    assert process.returncode == 130
+    error, hint = [line for line in err.splitlines() if not line.endswith(" znodes")]
+    assert error.startswith("error: interrupted: at least ")
+    assert error.endswith(" of 100100 znodes are written, and /klamm-loading")
+    assert hint.startswith("hint: the same command goes on where it ended")
+    up = ["up", "--brokers", "1", "--zookeeper", f"{chroot}/copy", "--data-dir", str(tmp_path)]
+    assert main([*up, "--port", "0"]) == 1
+    assert "its load was cut short (/klamm-loading is there)" in capsys.readouterr().err
+    code, out, _ = run(capsys, str(path), "--zookeeper", f"{chroot}/copy", "--json")
+    assert code == 0
+    assert json.loads(out)["found"] > 0
+    assert tree(capsys, f"{chroot}/copy")[1:] == sorted(
+        ((z["path"], z["data"]) for z in znodes), key=lambda pair: pair[0].split("/")
+    )

@@ -1,0 +1,233 @@
+"""zk/dump_load.py in memory: what is written, what is not, and what is left when it fails."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from cluster.errors import OperationTooBig, StoreError, UsageError
+from runtime.clock import VirtualClock
+from zk import dump_load
+from zk.dump import ZNode, dump
+from zk.dump_load import (
+    LOADING_PATH,
+    Interrupted,
+    LoadPlan,
+    NotEmpty,
+    check_no_load_is_open,
+    load,
+    plan_load,
+    undo,
+)
+from zk.dump_text import data_of
+from zk.memory_store import LostReply, MemoryServer, MemoryStore
+from zk.request_size import MAX_TRANSACTION_BYTES
+from zk.store import Create, SetData
+
+BINARY = b"\xff\x00\xfe"
+
+
+class Tree(NamedTuple):
+    """Paths and data, in the order of a dump."""
+
+    znodes: tuple[tuple[str, bytes | None], ...]
+
+
+def tree_of(store: MemoryStore) -> Tree:
+    return Tree(tuple((znode.path, data_of(znode)) for znode in dump(store)))
+
+
+def new_store() -> MemoryStore:
+    return MemoryStore(MemoryServer(VirtualClock()))
+
+
+def source(count: int = 300) -> list[ZNode]:
+    """A dump of /a with ``count`` children, null, empty and binary data, and an ephemeral."""
+    store = new_store()
+    store.write([[SetData("/", b"root")], [Create("/a", None)], [Create("/a/e", b"")]])
+    store.write([[Create("/a/bin", BINARY)], [Create("/eph", b"1", ephemeral=True)]])
+    store.write([[Create(f"/a/{n}", str(n).encode())] for n in range(count)])
+    return dump(store)
+
+
+@pytest.fixture(autouse=True)
+def small_waves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump_load, "ZNODES_A_WAVE", 64)
+    monkeypatch.setattr(dump_load, "OPS_A_TRANSACTION", 10)
+
+
+def plan() -> LoadPlan:
+    return plan_load(source())
+
+
+def fails_at(store: MemoryStore, number: int, error: type[Exception] | type[BaseException]) -> None:
+    """Let the ``number``-th transaction that writes raise."""
+    seen = 0
+
+    def before(_: int, op: object) -> None:
+        nonlocal seen
+        if isinstance(op, list):
+            seen += 1
+            if seen == number:
+                raise error("broken")
+
+    store.server.before_op = before
+
+
+def test_what_was_dumped_is_there_and_nothing_else() -> None:
+    znodes, store = source(), new_store()
+    told: list[tuple[int, int]] = []
+    result = load(
+        store, plan_load(znodes), on_progress=lambda done, total: told.append((done, total))
+    )
+    wanted = tuple((z.path, data_of(z)) for z in znodes if z.path != "/eph")
+    assert tree_of(store) == Tree(wanted)
+    assert (result.written, result.found) == (303, 0)
+    assert told == [(64, 303), (128, 303), (192, 303), (256, 303), (303, 303)]
+    assert plan_load(znodes).ephemeral == ("/eph",)
+
+
+def test_a_dump_of_a_copy_is_the_dump() -> None:
+    first, second = new_store(), new_store()
+    load(first, plan())
+    load(second, plan_load(dump(first)))
+    assert tree_of(second) == tree_of(first)
+
+
+def test_the_parts_above_a_part_are_made() -> None:
+    store = new_store()
+    store.write([[SetData("/", b"mine")]])
+    made = plan_load([ZNode("/x/y/z", data="1"), ZNode("/x/y/z/w", data=None)])
+    load(store, made)
+    assert tree_of(store).znodes == (
+        ("/", b"mine"),
+        ("/x", None),
+        ("/x/y", None),
+        ("/x/y/z", b"1"),
+        ("/x/y/z/w", None),
+    )
+    assert made.added == ("/x", "/x/y")
+
+
+def test_zookeepers_own_and_what_was_not_read_are_left_out() -> None:
+    made = plan_load(
+        [
+            ZNode("/zookeeper", data=""),
+            ZNode("/zookeeper/quota", data=""),
+            ZNode("/zookeepers", data="x"),
+            ZNode("/secret", unreadable="NOAUTH"),
+            ZNode("/klamm", data="{}"),
+        ],
+        frozenset(["/klamm"]),
+    )
+    assert [op.path for op in made.creates] == ["/zookeepers"]
+    assert made.unreadable == ("/secret",)
+
+
+@pytest.mark.parametrize(
+    ("znodes", "said"),
+    [
+        ([ZNode("/big", data="x" * MAX_TRANSACTION_BYTES)], "/big holds 1048567 bytes, more than"),
+        ([ZNode("/controller"), ZNode("/controller/x")], "below /controller, which is ephemeral"),
+        ([ZNode(LOADING_PATH, data="{}")], "it is of a load that had not ended"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_anything_is(znodes: list[ZNode], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        plan_load(znodes)
+
+
+def test_a_place_that_is_not_empty_is_left_as_it_is() -> None:
+    store = new_store()
+    store.write([[Create(f"/{name}", b"")] for name in "gfedcba"])
+    before = tree_of(store)
+    prepared: list[None] = []
+    with pytest.raises(NotEmpty, match=r"there are /a, /b, /c, /d, /e and 2 more"):
+        load(store, plan(), prepare=lambda: prepared.append(None))
+    assert tree_of(store) == before
+    assert prepared == []
+
+
+def test_zookeepers_own_znode_does_not_count() -> None:
+    store = new_store()
+    store.write([[Create("/zookeeper", b"")]])
+    assert load(store, plan()).written == 303
+
+
+@pytest.mark.parametrize("error", [StoreError, OperationTooBig, KeyboardInterrupt])
+def test_what_was_cut_short_is_said_and_ends_when_it_is_repeated(error: type[Exception]) -> None:
+    store = new_store()
+    fails_at(store, 20, error)
+    with pytest.raises(Interrupted, match=r"at least 128 of 303 znodes are written") as caught:
+        load(store, plan())
+    assert isinstance(caught.value.__cause__, error)
+    assert caught.value.hint is not None and "--undo" in caught.value.hint
+    store.server.before_op = None
+    with pytest.raises(StoreError, match="its load was cut short"):
+        check_no_load_is_open(store)
+    other = plan_load(source(2))
+    with pytest.raises(NotEmpty, match=r"another dump was being loaded here.*/a, /klamm-loading"):
+        load(store, other)
+    with pytest.raises(NotEmpty, match="another dump was being loaded here: nothing is deleted"):
+        undo(store, other)
+    result = load(store, plan(), last=[Create("/end", b"x")])
+    assert result.found >= 128
+    check_no_load_is_open(store)
+    whole = new_store()
+    load(whole, plan(), last=[Create("/end", b"x")])
+    assert tree_of(store) == tree_of(whole)
+
+
+def test_what_was_cut_short_is_taken_away() -> None:
+    store = new_store()
+    fails_at(store, 20, StoreError)
+    with pytest.raises(Interrupted):
+        load(store, plan())
+    store.server.before_op = None
+    assert undo(store, plan()) >= 128
+    assert [znode.path for znode in dump(store)] == ["/"]
+    with pytest.raises(NotEmpty, match="nothing is deleted"):
+        undo(store, plan())
+
+
+def test_a_load_that_ended_is_not_taken_away() -> None:
+    store = new_store()
+    load(store, plan())
+    before = tree_of(store)
+    with pytest.raises(NotEmpty, match="no load of this dump was cut short here"):
+        undo(store, plan())
+    assert tree_of(store) == before
+
+
+def test_who_writes_at_the_same_time_is_noticed() -> None:
+    store = new_store()
+    fails_at(store, 20, StoreError)
+    with pytest.raises(Interrupted):
+        load(store, plan())
+    store.server.before_op = None
+    store.write([[SetData("/a/1", b"mine")]])
+    with pytest.raises(Interrupted, match="somebody else writes here: /a/1 is not what the dump"):
+        load(store, plan())
+
+
+@pytest.mark.parametrize("when", ["before_op", "after_op"])
+def test_every_lost_reply_is_settled(when: str) -> None:
+    store = new_store()
+    store.yield_control = lambda: None
+    seen = 0
+
+    def lose(*args: object) -> None:
+        nonlocal seen
+        if isinstance(args[1], list):
+            seen += 1
+            if seen % 3 == 0:
+                raise LostReply
+
+    setattr(store.server, when, lose)
+    load(store, plan(), last=[Create("/end", None)])
+    setattr(store.server, when, None)
+    whole = new_store()
+    load(whole, plan(), last=[Create("/end", None)])
+    assert tree_of(store) == tree_of(whole)
+    assert seen > 30

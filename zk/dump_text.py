@@ -1,0 +1,157 @@
+"""The text of `klamm zk dump`, read back: its znodes, or the line that is wrong.
+
+Pure but for ``read_dump``, which reads a file. What is done with a dump is in zk/dump_store.py
+(reading it as a Store) and zk/dump_load.py (writing it). docs/from-dump.md describes the format.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cluster.errors import UsageError
+from zk.data_tree import is_valid
+from zk.dump import ZNode
+from zk.znodes import BrokerIdsZNode, ControllerZNode
+
+_decode_dump = msgspec.json.Decoder(list[ZNode]).decode
+_HINT: Final = "klamm zk dump makes one"
+_GZIP: Final = b"\x1f\x8b"
+_UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
+_AT_BYTE: Final = re.compile(r" \(byte (\d+)\)$")
+_AT_INDEX: Final = re.compile(r" - at `\$\[(\d+)\](.*)`$")
+_NEXT_VALUE: Final = re.compile(r"[\s,\[]*")
+# ZooKeeper marks containers and znodes that time out where an ephemeral one has its session.
+_CONTAINER_OWNER: Final = 1 << 63
+_TTL_MARK: Final = 0xFF << 56
+
+
+def read_dump(path: Path) -> list[ZNode]:
+    """The znodes of the dump in a file; ``-`` is standard input. Raises UsageError."""
+    try:
+        text = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the dump {path}: {error.strerror}") from None
+    try:
+        return parse_dump(text)
+    except UsageError as error:
+        raise UsageError(f"{path} is {error.message}", hint=error.hint) from None
+
+
+def parse_dump(text: bytes) -> list[ZNode]:
+    """The znodes of a dump. Raises UsageError, with the line, for what is none."""
+    _check_encoding(text)
+    try:
+        znodes = _decode_dump(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _syntax_error(text, error) from None
+    line_of: dict[str, int] = {}
+    for index, znode in enumerate(znodes):
+        reason = _nonsense(znode)
+        if reason is None and line_of.setdefault(znode.path, index) != index:
+            first = _line_of_znode(text, line_of[znode.path])
+            reason = f"{znode.path} is there twice, first in line {first}"
+        if reason is not None:
+            raise _error(f"line {_line_of_znode(text, index)}: {reason}")
+    return znodes
+
+
+def data_of(znode: ZNode) -> bytes | None:
+    """What the znode holds; None for a null znode, and for one that was not read."""
+    if isinstance(znode.base64, str):
+        return base64.b64decode(znode.base64)
+    return znode.data.encode() if isinstance(znode.data, str) else None
+
+
+def owner_of(znode: ZNode) -> int:
+    """The session that owns the znode, 0 if none does."""
+    owner = znode.ephemeral_owner
+    number = int(owner, 16) if isinstance(owner, str) else 0
+    is_session = number != _CONTAINER_OWNER and number & _TTL_MARK != _TTL_MARK
+    return number if is_session else 0
+
+
+def is_ephemeral(znode: ZNode) -> bool:
+    """True if it goes with a session. Where a dump says nothing, Kafka's own ephemerals are."""
+    if znode.ephemeral_owner is not msgspec.UNSET:
+        return owner_of(znode) != 0
+    is_broker = znode.path.rpartition("/")[0] == BrokerIdsZNode.path
+    return is_broker or znode.path == ControllerZNode.path
+
+
+def is_unreadable(znode: ZNode) -> bool:
+    """True if whoever made the dump was not let in."""
+    return znode.unreadable is not msgspec.UNSET
+
+
+def _check_encoding(text: bytes) -> None:
+    if not text.strip():
+        raise UsageError("not a dump: it is empty", hint=_HINT)
+    if text.startswith(_GZIP):
+        raise UsageError("not a dump: it is compressed", hint="gunzip it first")
+    if text.startswith(_UTF16):
+        raise UsageError("not a dump: it is UTF-16", hint="a dump is UTF-8")
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        line = _line_at(text, error.start)
+        raise _error(f"line {line}: a byte is not UTF-8", "a dump is UTF-8") from None
+
+
+def _syntax_error(text: bytes, error: Exception) -> UsageError:
+    message = str(error)
+    if (found := _AT_BYTE.search(message)) is not None:
+        return _error(f"line {_line_at(text, int(found[1]))}: {_AT_BYTE.sub('', message)}")
+    if (found := _AT_INDEX.search(message)) is not None:
+        field = f", {found[2].lstrip('.')}" if found[2] else ""
+        line = _line_of_znode(text, int(found[1]))
+        return _error(f"line {line}{field}: {_AT_INDEX.sub('', message)}")
+    if "truncated" in message:
+        line = _line_at(text, len(text.rstrip()) - 1)
+        return _error(f"line {line}: it ends in the middle", "it was cut off: dump again")
+    return _error(message)
+
+
+def _nonsense(znode: ZNode) -> str | None:
+    if not is_valid(znode.path):
+        return f"{znode.path!r} is no path of a znode"
+    if isinstance(znode.base64, str):
+        try:
+            base64.b64decode(znode.base64, validate=True)
+        except (binascii.Error, ValueError) as error:
+            return f"the base64 of {znode.path}: {error}"
+    if isinstance(znode.ephemeral_owner, str):
+        try:
+            int(znode.ephemeral_owner, 16)
+        except ValueError:
+            return f"the ephemeral_owner of {znode.path} is no number"
+    return None
+
+
+def _line_at(text: bytes, position: int) -> int:
+    return text.count(b"\n", 0, position) + 1
+
+
+def _line_of_znode(text: bytes, index: int) -> int:
+    """The line on which the ``index``-th element of a JSON array begins."""
+    whole, scan = text.decode(), json.JSONDecoder().raw_decode
+    position = 0
+    for _ in range(index):
+        gap = _NEXT_VALUE.match(whole, position)
+        try:
+            _, position = scan(whole, position if gap is None else gap.end())
+        except ValueError:
+            break
+    gap = _NEXT_VALUE.match(whole, position)
+    return whole.count("\n", 0, position if gap is None else gap.end()) + 1
+
+
+def _error(reason: str, hint: str = _HINT) -> UsageError:
+    return UsageError(f"not a dump: {reason}", hint=hint)
