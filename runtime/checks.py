@@ -81,13 +81,10 @@ def find_disagreements(
 
 def check_real_cluster(cluster: RealCluster) -> list[str]:
     """``find_disagreements`` of a cluster of threads, its brokers read at one moment."""
-    active = cluster.active_controller
-    running = None if active is None else cluster.nodes.get(active)
-    controller = None if running is None else running.node.controller
+    context = context_of_real_cluster(cluster)
     store = cluster.store
     with cluster.broker_thread_paused():
         brokers = {id_: node.node.broker for id_, node in sorted(cluster.nodes.items())}
-        context = None if controller is None else controller.context
         return find_disagreements(StoredCluster.read(store), brokers, context)
 
 
@@ -96,14 +93,26 @@ def check_simulated_world(world: SimulatedWorld) -> list[str]:
     store = world.open_store()
     stored = StoredCluster.read(store)
     store.close()
-    nodes = {broker_id: simulated.node for broker_id, simulated in sorted(world.nodes.items())}
+    brokers = {id_: running.node.broker for id_, running in sorted(world.nodes.items())}
+    return find_disagreements(stored, brokers, context_of_simulated_world(world))
+
+
+def context_of_real_cluster(cluster: RealCluster) -> ControllerContext | None:
+    """The active controller's context, which its thread goes on to change; None without one."""
+    active = cluster.active_controller
+    running = None if active is None else cluster.nodes.get(active)
+    controller = None if running is None else running.node.controller
+    return None if controller is None else controller.context
+
+
+def context_of_simulated_world(world: SimulatedWorld) -> ControllerContext | None:
+    """The active controller's context; None without one."""
     active = [
         controller.context
-        for node in nodes.values()
-        if (controller := node.controller) is not None and controller.is_active
+        for _, running in sorted(world.nodes.items())
+        if (controller := running.node.controller) is not None and controller.is_active
     ]
-    context = max(active, key=lambda context: context.epoch, default=None)
-    return find_disagreements(stored, {id_: node.broker for id_, node in nodes.items()}, context)
+    return max(active, key=lambda context: context.epoch, default=None)
 
 
 # Live sets

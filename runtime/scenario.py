@@ -1,350 +1,206 @@
-"""Runs a recorded scenario against a klamm cluster, in either world, and notes what happened.
+"""Runs the steps of a scenario on a cluster, in either world, and says what came of each.
 
-A scenario is the JSON of tests/data/scenarios: step by step what was done to real Kafka 2.8.2
-brokers and what they did. The runner repeats the steps through a ScenarioDriver and returns, for
-each step, the same observations; runtime/scenario_diff.py compares the two.
+The one runner of recorded scenarios and of drills; both are values of runtime/scenario_steps.py by
+then. It judges single conditions; what a failed one means is its caller's business.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from cluster.errors import KlammError, UsageError
-from cluster.journal import JournalRow
+from cluster.api_errors import Errors
+from cluster.errors import KlammError
 from cluster.requests import (
-    Message,
-    Request,
-    Response,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ApiError,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
 )
-from runtime.scenario_rows import Json, requests_of, transition_of
-from zk.store import Create, GetChildren, GetData, ReadResult, ResultCode, SetData, Store
-
-STEP_TIMEOUT_MS = 30_000
-WATCHED_ROOTS = (
-    "/brokers/ids",
-    "/brokers/topics",
-    "/controller",
-    "/controller_epoch",
-    "/admin",
-    "/config/topics",
-    "/isr_change_notification",
-    "/log_dir_event_notification",
-)
+from cluster.types import TopicPartition
+from runtime import scenario_steps as steps
+from runtime.scenario_conditions import ClusterView, look_at
+from runtime.scenario_driver import ScenarioDriver, ToolResult
+from runtime.scenario_steps import STEP_TIMEOUT_MS, Action, BrokerRef, Check, Condition, Step
+from zk.store import ANY_VERSION, Create, Delete, ResultCode, SetData, WriteOp
 
 
-class ToolResult(msgspec.Struct, frozen=True):
-    """What a Kafka tool printed and returned."""
+class CheckResult(msgspec.Struct, frozen=True):
+    """Whether a check's condition held, what was seen last, and when that was."""
 
-    stdout: str
-    stderr: str
-    rc: int
+    check: Check
+    is_met: bool
+    seen: Any
+    at_ms: float
 
 
-class StepRecord(msgspec.Struct, frozen=True):
-    """What was seen in one step, in the shape of a recorded step."""
+class StepResult(msgspec.Struct, frozen=True):
+    """What came of a step. ``tool``: what its tool, or the controller's answer, said."""
 
-    tree: Json
-    transitions: list[list[Any]]
-    requests: list[Json]
-    until_met: list[bool]
+    step: Step
+    began_ms: float
+    ended_ms: float
+    checks: tuple[CheckResult, ...]
     tool: ToolResult | None = None
-
-
-class ScenarioDriver(Protocol):
-    """How a scenario acts on a cluster; one implementation for each world."""
-
-    @property
-    def store(self) -> Store:
-        """A session of the scenario's own, to look at the tree with."""
-        ...
-
-    @property
-    def rows(self) -> Sequence[JournalRow]:
-        """The cluster's journal so far."""
-        ...
-
-    def add_tap(self, tap: Callable[[Message], None]) -> None:
-        """Call ``tap`` with every message that is sent from now on."""
-        ...
-
-    def start(self, broker_id: int) -> None:
-        """Start a broker."""
-        ...
-
-    def kill(self, broker_id: int) -> None:
-        """Kill a broker: its session goes when it times out."""
-        ...
-
-    def stop(self, broker_id: int) -> None:
-        """Begin a controlled shutdown of a broker."""
-        ...
-
-    def bounce_registration(self, broker_id: int) -> None:
-        """Delete a broker's znode and create it again with the same data, in one go."""
-        ...
-
-    def move_controller(self) -> None:
-        """Delete /controller."""
-        ...
-
-    def run_tool(self, name: str, args: Sequence[str]) -> ToolResult:
-        """Run a Kafka tool; ``{zk}`` in ``args`` stands for the cluster's ZooKeeper."""
-        ...
-
-    def ask(self, request: Request) -> Response:
-        """Send a request to the controller and let the cluster work until it is answered."""
-        ...
-
-    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Let the cluster work until ``condition`` holds; False if time is up first."""
-        ...
-
-    def settle(self) -> None:
-        """Let the cluster work until nothing is left to do."""
-        ...
 
 
 class ScenarioRunner:
     """One run of one scenario."""
 
-    def __init__(self, scenario: Json, driver: ScenarioDriver) -> None:
-        self._scenario = scenario
+    def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
-        self._sent: list[Message] = []
-        self._rows_seen = 0
-        self._topic_ids: dict[str, str] = {}
-        driver.add_tap(self._sent.append)
+        self._view = ClusterView(driver)
 
-    def run(self, steps: int | None = None) -> list[StepRecord]:
-        """Do the first ``steps`` steps (all by default); one record each.
+    def run(self, scenario: Iterable[Step]) -> Iterator[StepResult]:
+        """Do step after step. Raises KlammError for a step that cannot be done."""
+        for step in scenario:
+            yield self._run_step(step)
 
-        Raises UsageError for a step that the runner does not know.
-        """
-        return [self._run_step(recorded) for recorded in self._scenario["steps"][:steps]]
+    def _run_step(self, step: Step) -> StepResult:
+        driver, view = self._driver, self._view
+        began_ms = driver.elapsed_ms
+        view.begin_step()
+        for action in step.actions:
+            view.tool = self._act(action) or view.tool
+        results: list[CheckResult] = []
+        for check in step.checks:
+            if isinstance(check, steps.Settle):
+                driver.settle()
+                continue
+            result = self._check(check)
+            results.append(result)
+            if check.is_required and check.moment is steps.Moment.UNTIL and not result.is_met:
+                break
+        return StepResult(step, began_ms, driver.elapsed_ms, tuple(results), view.tool)
 
-    def _run_step(self, recorded: Json) -> StepRecord:
-        step = recorded["step"]
-        for previous in recorded.get("with_previous_steps", ()):
-            self._act(previous["step"])
-        tool = self._act(step)
-        met = recorded.get("until_met", ())
-        until_met = [
-            self._wait_for(condition)
-            if came_about and not _was_passed(condition, recorded["tree"])
-            else self._holds(condition)
-            for condition, came_about in zip(step.get("until", ()), met, strict=True)
-        ]
-        # Sessions end in their own time: a step is over when those are gone that were gone then.
-        self._wait_for({"brokers": _brokers_of(recorded["tree"])})
-        self._driver.settle()
-        rows = self._driver.rows[self._rows_seen :]
-        self._rows_seen += len(rows)
-        sent, self._sent[:] = self._sent.copy(), []
-        return StepRecord(
-            tree=self._tree(),
-            transitions=[t for row in rows if (t := transition_of(row)) is not None],
-            requests=[r for message in sent for r in requests_of(message)],
-            until_met=until_met,
-            tool=tool,
-        )
+    def _check(self, check: Check) -> CheckResult:
+        if check.moment is steps.Moment.UNTIL:
+            self._wait_for(check.condition, check.timeout_ms)
+        is_met, seen = look_at(check.condition, self._view)
+        return CheckResult(check, is_met, seen, self._driver.elapsed_ms)
 
-    def _act(self, step: Json) -> ToolResult | None:
-        driver = self._driver
-        match step["op"]:
-            case "up":
-                self._bring_up(self._registrations())
-            case "tool":
-                return self._run_tool(step)
-            case "create":
-                data = json.dumps(step["data"]).encode()
-                driver.store.write([[Create(step["path"], data)]])
-            case "kill":
-                driver.kill(self._broker_id(step["broker"]))
-            case "stop":
-                driver.stop(self._broker_id(step["broker"]))
-            case "start":
-                driver.start(self._broker_id(step["broker"]))
-            case "bounce_registration":
-                driver.bounce_registration(self._broker_id(step["broker"]))
-            case "move_controller":
-                driver.move_controller()
-            case "set_topic_partitions":
-                self._set_topic_partitions(step["topic"], step["partitions"])
-            case unknown:
-                raise UsageError(f"scenario step {unknown} is not known")
+    def _wait_for(self, condition: Condition, timeout_ms: float = STEP_TIMEOUT_MS) -> bool:
+        return self._driver.run_until(lambda: look_at(condition, self._view)[0], timeout_ms)
+
+    # -- actions
+
+    def _act(self, action: Action) -> ToolResult | None:
+        match action:
+            case steps.RunTool():
+                return self._run_tool(action)
+            case steps.Reassign():
+                return self._reassign(action)
+            case steps.ElectLeaders():
+                return self._elect(action)
+            case steps.BringUp(broker_ids):
+                self._bring_up(broker_ids)
+            case steps.Wait(duration_ms):
+                self._driver.run_for(duration_ms)
+            case steps.MoveController():
+                self._driver.move_controller()
+            case steps.CreateZnode(path, data):
+                self._write(Create(path, data))
+            case steps.SetZnode(path, data):
+                self._write(SetData(path, data))
+            case steps.DeleteZnode(path):
+                self._write(Delete(path, ANY_VERSION))
+            case steps.SetTopicPartitions(topic, partitions):
+                self._set_topic_partitions(topic, partitions)
+            case _:
+                self._act_on_broker(action)
         return None
 
-    def _set_topic_partitions(self, topic: str, partitions: Json) -> None:
-        """Put partitions into a topic's znode, as an operator does by hand."""
-        path = f"/brokers/topics/{topic}"
-        node = self._read_json(path)
-        if node is None:
-            raise KlammError(f"there is no {path} to put partitions into")
-        node["partitions"].update(partitions)
-        self._driver.store.write([[SetData(path, json.dumps(node).encode())]])
+    def _act_on_broker(self, action: Action) -> None:
+        driver = self._driver
+        match action:
+            case steps.Start(broker):
+                driver.start(self._broker_id(broker))
+            case steps.Kill(broker):
+                driver.kill(self._broker_id(broker))
+            case steps.Stop(broker):
+                driver.stop(self._broker_id(broker))
+            case steps.Pause(broker):
+                driver.pause(self._broker_id(broker))
+            case steps.Resume(broker):
+                driver.resume(self._broker_id(broker))
+            case steps.BounceRegistration(broker):
+                driver.bounce_registration(self._broker_id(broker))
+            case steps.FailLogDir(broker, path):
+                driver.fail_log_dir(self._broker_id(broker), path)
+            case _:
+                raise AssertionError(f"no such action: {action}")
 
-    def _run_tool(self, step: Json) -> ToolResult:
-        """Run a tool; its ``{file:NAME}`` arguments are files that hold the step's JSON."""
-        with tempfile.TemporaryDirectory(prefix="klamm-scenario-") as folder:
-            paths = {}
-            for name, content in step.get("files", {}).items():
-                path = paths[f"{{file:{name}}}"] = f"{folder}/{name}"
-                Path(path).write_text(json.dumps(content))
-            return self._driver.run_tool(step["cls"], [paths.get(a, a) for a in step["args"]])
+    def _broker_id(self, broker: BrokerRef) -> int:
+        if isinstance(broker, int):
+            return broker
+        if isinstance(broker, TopicPartition):
+            leader: int | None = self._view.state(str(broker)).get("leader")
+            if leader is None or leader < 0:
+                raise KlammError(f"{broker} has no leader to act on")
+            return leader
+        controller_id = self._view.controller_id()
+        if controller_id is None:
+            raise KlammError("there is no controller to act on")
+        return controller_id
 
-    def _registrations(self) -> list[int]:
-        """The brokers in the order in which they registered when this was recorded."""
-        prefix = "/brokers/ids/"
-        writes = self._scenario["steps"][0]["zk_writes"]
-        return [
-            int(path.removeprefix(prefix))
-            for op, path, *_ in writes
-            if op == "create-ephemeral" and path.startswith(prefix)
-        ]
-
-    def _bring_up(self, broker_ids: Sequence[int]) -> None:
+    def _bring_up(self, broker_ids: tuple[int, ...]) -> None:
         for count, broker_id in enumerate(broker_ids, 1):
             self._driver.start(broker_id)
-            if not self._wait_for({"brokers": sorted(broker_ids[:count])}):
+            if not self._wait_for(Condition("brokers", broker_ids[:count])):
                 raise KlammError(f"broker {broker_id} did not register")
             self._driver.settle()
 
-    def _broker_id(self, broker: int | str) -> int:
-        if broker != "controller":
-            return int(broker)
-        controller = self._read_json("/controller")
-        if controller is None:
-            raise KlammError("there is no controller to act on")
-        return int(controller["brokerid"])
+    def _write(self, op: WriteOp) -> None:
+        code = self._driver.store.write([[op]])[0].code
+        if code is not ResultCode.OK:
+            raise KlammError(f"{op.path} cannot be written: {code.name}")
 
-    # -- conditions
+    def _set_topic_partitions(self, topic: str, partitions: Any) -> None:
+        path = f"/brokers/topics/{topic}"
+        node = self._view.read_json(path)
+        if node is None:
+            raise KlammError(f"there is no {path} to put partitions into")
+        node["partitions"].update(partitions)
+        self._write(SetData(path, json.dumps(node).encode()))
 
-    def _wait_for(self, condition: Json) -> bool:
-        return self._driver.run_until(lambda: self._holds(condition), STEP_TIMEOUT_MS)
+    def _run_tool(self, action: steps.RunTool) -> ToolResult:
+        with tempfile.TemporaryDirectory(prefix="klamm-scenario-") as folder:
+            paths = {}
+            for name, content in action.files.items():
+                path = paths[f"{{file:{name}}}"] = f"{folder}/{name}"
+                Path(path).write_text(content)
+            return self._driver.run_tool(action.tool, [paths.get(a, a) for a in action.args])
 
-    def _holds(self, condition: Json) -> bool:
-        ((kind, wanted),) = condition.items()
-        match kind:
-            case "brokers":
-                return self._children("/brokers/ids") == sorted(map(str, wanted))
-            case "exists":
-                return self._read(wanted).code is ResultCode.OK
-            case "absent":
-                return self._read(wanted).code is ResultCode.NONODE
-            case "controller_epoch":
-                return self._read(f"/{kind}").data == str(wanted).encode()
-            case "not_reassigning":
-                topic = self._read_json(f"/brokers/topics/{wanted}") or {}
-                return not (topic.get("adding_replicas") or topic.get("removing_replicas"))
-            case "replicas":
-                return all(self._replicas(tp) == replicas for tp, replicas in wanted.items())
-            case "leader":
-                return all(self._state(tp).get("leader") == leader for tp, leader in wanted.items())
-            case "isr":
-                return all(
-                    sorted(self._state(tp).get("isr", ())) == sorted(isr)
-                    for tp, isr in wanted.items()
-                )
-            case unknown:
-                raise UsageError(f"scenario condition {unknown} is not known")
+    def _reassign(self, action: steps.Reassign) -> ToolResult:
+        response = self._driver.ask(AlterPartitionReassignmentsRequest(action.targets))
+        assert isinstance(response, AlterPartitionReassignmentsResponse)
+        return _answer(response.error, response.partitions)
 
-    def _replicas(self, topic_partition: str) -> list[int] | None:
-        topic, _, partition = topic_partition.rpartition("-")
-        node = self._read_json(f"/brokers/topics/{topic}") or {}
-        replicas: list[int] | None = node.get("partitions", {}).get(partition)
-        return replicas
-
-    def _state(self, topic_partition: str) -> Json:
-        return self._read_json(_state_path(topic_partition)) or {}
-
-    # -- the tree
-
-    def _read(self, path: str) -> ReadResult:
-        return self._driver.store.read([GetData(path)])[0]
-
-    def _read_json(self, path: str) -> Json | None:
-        data = self._read(path).data
-        return json.loads(data) if data else None
-
-    def _children(self, path: str) -> list[str]:
-        return sorted(self._driver.store.read([GetChildren(path)])[0].children or ())
-
-    def _tree(self) -> Json:
-        tree: Json = {}
-        for root in WATCHED_ROOTS:
-            self._add_to_tree(tree, root)
-        return tree
-
-    def _add_to_tree(self, tree: Json, path: str) -> None:
-        result = self._read(path)
-        if result.code is not ResultCode.OK or result.stat is None:
-            return
-        node: Json = {"data": self._normalised(path, result.data)}
-        if result.stat.ephemeral_owner:
-            node["ephemeral"] = True
-        if _has_recorded_version(path):
-            node["version"] = result.stat.version
-        tree[path] = node
-        for child in self._children(path):
-            self._add_to_tree(tree, f"{path}/{child}")
-
-    def _normalised(self, path: str, data: bytes | None) -> Any:
-        if data is None:
-            return None
-        if path.startswith("/brokers/ids/"):
-            return "<registration>"
-        try:
-            value = json.loads(data)
-        except ValueError:
-            return data.decode(errors="replace")
-        if isinstance(value, dict):
-            value.pop("timestamp", None)
-            if path.startswith("/controller"):
-                value = {"brokerid": value["brokerid"]}
-            if "topic_id" in value:
-                topic_id = value["topic_id"]
-                value["topic_id"] = self._topic_ids.setdefault(
-                    topic_id, f"<id-{len(self._topic_ids) + 1}>"
-                )
-        return value
+    def _elect(self, action: steps.ElectLeaders) -> ToolResult:
+        request = ElectLeadersRequest(action.election_type, action.partitions, int(STEP_TIMEOUT_MS))
+        response = self._driver.ask(request)
+        assert isinstance(response, ElectLeadersResponse)
+        return _answer(ApiError(response.error), response.partitions)
 
 
-def load_scenario(path: Path) -> Json:
-    """A recorded scenario. Raises UsageError if the file is none."""
-    try:
-        scenario: Json = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is not a scenario: {error}") from error
-    return scenario
+def _answer(error: ApiError, partitions: Any) -> ToolResult:
+    """A controller's answer as if a tool had printed it: a line for each refusal, and 1 if any."""
+    if error.error is not Errors.NONE:
+        refusals = [_worded(error)]
+    else:
+        refusals = [
+            f"{tp}: {_worded(refusal)}"
+            for tp, refusal in partitions.items()
+            if refusal.error is not Errors.NONE
+        ]
+    return ToolResult("", "".join(f"{line}\n" for line in refusals), 1 if refusals else 0)
 
 
-def _has_recorded_version(path: str) -> bool:
-    return (
-        path == "/controller_epoch"
-        or path.endswith("/state")
-        or (path.startswith(("/brokers/topics/", "/config/topics/")) and path.count("/") == 3)
-    )
-
-
-def _brokers_of(tree: Json) -> list[str]:
-    prefix = "/brokers/ids/"
-    return [path.removeprefix(prefix) for path in tree if path.startswith(prefix)]
-
-
-def _was_passed(condition: Json, tree_after: Json) -> bool:
-    """True if an ISR was waited for that had grown again when the step ended: a moment's state."""
-    return any(
-        sorted(tree_after[_state_path(tp)]["data"]["isr"]) != sorted(isr)
-        for tp, isr in condition.get("isr", {}).items()
-    )
-
-
-def _state_path(topic_partition: str) -> str:
-    topic, _, partition = topic_partition.rpartition("-")
-    return f"/brokers/topics/{topic}/partitions/{partition}/state"
+def _worded(error: ApiError) -> str:
+    return error.error.name + (f": {error.message}" if error.message else "")

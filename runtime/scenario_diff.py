@@ -15,7 +15,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.scenario import StepRecord, ToolResult
+from runtime.scenario_driver import ToolResult
+from runtime.scenario_recorded import StepRecord
 from runtime.scenario_rows import Json
 
 

@@ -1,6 +1,6 @@
-"""ScenarioDrivers of both worlds: how a recorded scenario acts on a klamm cluster.
+"""ScenarioDrivers of both worlds: how a scenario acts on a klamm cluster.
 
-A Kafka tool is handed in as a function, since tools belong to admin/ and to the command line.
+What a tool does is runtime/scenario_tools.py's business, what a step means runtime/scenario.py's.
 """
 
 from __future__ import annotations
@@ -11,15 +11,23 @@ from collections.abc import Callable, Sequence
 from cluster.errors import KlammError
 from cluster.journal import JournalRow
 from cluster.requests import Address, Message, Request, Response
+from runtime.checks import (
+    check_real_cluster,
+    check_simulated_world,
+    context_of_real_cluster,
+    context_of_simulated_world,
+)
 from runtime.journal import MemoryJournal
 from runtime.real_cluster import RealCluster
-from runtime.scenario import STEP_TIMEOUT_MS, ScenarioDriver, ToolResult
+from runtime.scenario_driver import ToolResult
+from runtime.scenario_steps import STEP_TIMEOUT_MS
+from runtime.scenario_tools import ScenarioTools
 from runtime.simulated_world import SimulatedWorld
 from runtime.transport import RoutedTransport
+from statemachines.context import ControllerContext
 from zk.store import Create, Delete, GetData, Store
 from zk.znodes import ControllerZNode
 
-Tool = Callable[[str, Sequence[str], ScenarioDriver], ToolResult]
 CLIENT = Address("client", 0)
 _POLL_S = 0.005
 _SETTLED_AFTER_S = 0.15
@@ -65,9 +73,9 @@ class Client:
 class SimulatedDriver:
     """Drives a SimulatedWorld."""
 
-    def __init__(self, world: SimulatedWorld, tool: Tool) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
-        self._tool = tool
+        self._tools = ScenarioTools(world.spec.seed)
         self.store: Store = world.open_store()
         self._client = Client(world.transport, self.store)
 
@@ -75,6 +83,11 @@ class SimulatedDriver:
     def rows(self) -> Sequence[JournalRow]:
         """The world's journal so far."""
         return self._world.journal.rows
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Virtual time since the world began."""
+        return self._world.clock.monotonic_ms()
 
     def add_tap(self, tap: Callable[[Message], None]) -> None:
         """Call ``tap`` with every message that is sent."""
@@ -92,6 +105,18 @@ class SimulatedDriver:
         """Begin a controlled shutdown."""
         self._world.shut_down(broker_id)
 
+    def pause(self, broker_id: int) -> None:
+        """Freeze a broker."""
+        self._world.pause(broker_id)
+
+    def resume(self, broker_id: int) -> None:
+        """Let a paused broker go on."""
+        self._world.resume(broker_id)
+
+    def fail_log_dir(self, broker_id: int, path: str) -> None:
+        """Let a log directory fail."""
+        self._world.fail_log_dir(broker_id, path)
+
     def bounce_registration(self, broker_id: int) -> None:
         """Delete a broker's znode and create it again."""
         bounce_registration(self.store, broker_id)
@@ -102,7 +127,7 @@ class SimulatedDriver:
 
     def run_tool(self, name: str, args: Sequence[str]) -> ToolResult:
         """Run a Kafka tool."""
-        return self._tool(name, args, self)
+        return self._tools(name, args, self)
 
     def ask(self, request: Request) -> Response:
         """Ask the controller."""
@@ -112,18 +137,31 @@ class SimulatedDriver:
         """Let simulated time pass until ``condition`` holds."""
         return self._world.run_until(condition, timeout_ms=timeout_ms)
 
+    def run_for(self, duration_ms: float) -> None:
+        """Let simulated time pass."""
+        self._world.run_for(duration_ms)
+
     def settle(self) -> None:
         """Let two simulated seconds pass: longer than any retry in the cluster."""
         self._world.run_for(2_000)
+
+    def controller_context(self) -> ControllerContext | None:
+        """The active controller's context."""
+        return context_of_simulated_world(self._world)
+
+    def disagreements(self) -> list[str]:
+        """Errors inside actors, and what the checks find."""
+        return [*self._world.errors, *check_simulated_world(self._world)]
 
 
 class RealDriver:
     """Drives a RealCluster whose journal is kept in memory."""
 
-    def __init__(self, cluster: RealCluster, journal: MemoryJournal, tool: Tool) -> None:
+    def __init__(self, cluster: RealCluster, journal: MemoryJournal) -> None:
         self._cluster = cluster
         self._journal = journal
-        self._tool = tool
+        self._tools = ScenarioTools(cluster.spec.seed)
+        self._began_s = time.monotonic()
         self.store: Store = cluster.store
         self._client = Client(cluster.transport, self.store)
 
@@ -131,6 +169,11 @@ class RealDriver:
     def rows(self) -> Sequence[JournalRow]:
         """The cluster's journal so far."""
         return self._journal.rows
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Real time since the driver was made."""
+        return (time.monotonic() - self._began_s) * 1000
 
     def add_tap(self, tap: Callable[[Message], None]) -> None:
         """Call ``tap`` with every message that is sent."""
@@ -148,6 +191,18 @@ class RealDriver:
         """Stop a broker."""
         self._cluster.stop(broker_id)
 
+    def pause(self, broker_id: int) -> None:
+        """Freeze a broker."""
+        self._cluster.pause(broker_id)
+
+    def resume(self, broker_id: int) -> None:
+        """Let a paused broker go on."""
+        self._cluster.resume(broker_id)
+
+    def fail_log_dir(self, broker_id: int, path: str) -> None:
+        """Let a log directory fail."""
+        self._cluster.fail_log_dir(broker_id, path)
+
     def bounce_registration(self, broker_id: int) -> None:
         """Delete a broker's znode and create it again."""
         bounce_registration(self.store, broker_id)
@@ -158,7 +213,7 @@ class RealDriver:
 
     def run_tool(self, name: str, args: Sequence[str]) -> ToolResult:
         """Run a Kafka tool."""
-        return self._tool(name, args, self)
+        return self._tools(name, args, self)
 
     def ask(self, request: Request) -> Response:
         """Ask the controller."""
@@ -172,6 +227,10 @@ class RealDriver:
                 return False
             time.sleep(_POLL_S)
         return True
+
+    def run_for(self, duration_ms: float) -> None:
+        """Sleep."""
+        time.sleep(duration_ms / 1000)
 
     def settle(self) -> None:
         """Wait until the cluster has been idle for a while."""
@@ -189,3 +248,11 @@ class RealDriver:
             time.sleep(_POLL_S)
             if len(self._journal.rows) != seen:
                 idle_since = None
+
+    def controller_context(self) -> ControllerContext | None:
+        """The active controller's context, which its thread may change meanwhile."""
+        return context_of_real_cluster(self._cluster)
+
+    def disagreements(self) -> list[str]:
+        """Errors inside brokers, and what the checks find."""
+        return [*self._cluster.errors, *check_real_cluster(self._cluster)]

@@ -12,8 +12,8 @@ from bench.kafka.locate import SKIP_REASON, kafka_libs, run_topic_command
 from runtime.journal import MemoryJournal
 from runtime.node import ClusterSpec, rack_map
 from runtime.real_cluster import RealCluster
+from runtime.scenario_drivers import RealDriver
 from statemachines.partition_state import PartitionState
-from tests.tools import topic_tool
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -84,7 +84,8 @@ def test_both_tools_describe_alike(cluster: RealCluster) -> None:
     for flags in ([], ["--under-replicated-partitions"], ["--topics-with-overrides"]):
         args = ["--describe", *flags]
         kafkas = kafka_topics(cluster, *args)
-        ours = topic_tool("TopicCommand", ["--zookeeper", "z", *args], cluster.store)
+        driver = RealDriver(cluster, MemoryJournal())
+        ours = driver.run_tool("topics", ["--zookeeper", "z", *args])
         assert ours.stdout == kafkas
         assert "t" in kafkas
 

@@ -1,0 +1,262 @@
+"""What a scenario may wait for or expect: for each kind of condition, how to look and to judge.
+
+A look gives what is seen in the shape of what is wanted, so that a failure can show both. It
+reads only, and waits for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from cluster.journal import JournalRow
+from cluster.types import TopicPartition
+from runtime.scenario_driver import ScenarioDriver, ToolResult
+from runtime.scenario_steps import Condition
+from zk.store import GetChildren, GetData, ReadResult, ResultCode
+
+Json = dict[str, Any]
+NONE: Final = "none"
+MOVED: Final = "moved"
+_DELETE_TOPICS: Final = "/admin/delete_topics"
+_TOPICS: Final = "/brokers/topics"
+
+
+class ClusterView:
+    """A scenario's cluster, to look at; remembers how the step found it."""
+
+    def __init__(self, driver: ScenarioDriver) -> None:
+        self.driver = driver
+        self.tool: ToolResult | None = None
+        self._epoch_before = 0
+        self._rows_before = 0
+
+    def begin_step(self) -> None:
+        """From now on ``has_moved`` and ``new_rows`` speak of the step that begins."""
+        self.tool = None
+        self._epoch_before = self.controller_epoch()
+        self._rows_before = len(self.driver.rows)
+
+    @property
+    def new_rows(self) -> Sequence[JournalRow]:
+        """The journal since the step began."""
+        return self.driver.rows[self._rows_before :]
+
+    def read(self, path: str) -> ReadResult:
+        """A znode, or why there is none."""
+        return self.driver.store.read([GetData(path)])[0]
+
+    def read_json(self, path: str) -> Json | None:
+        """A znode's JSON object; None if there is none."""
+        data = self.read(path).data
+        try:
+            value = json.loads(data) if data else None
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
+
+    def children(self, path: str) -> list[str]:
+        """The names of a znode's children, in order."""
+        return sorted(self.driver.store.read([GetChildren(path)])[0].children or ())
+
+    def exists(self, path: str) -> bool:
+        """True if there is such a znode."""
+        return self.read(path).code is ResultCode.OK
+
+    def controller_id(self) -> int | None:
+        """The broker whose /controller it is."""
+        node = self.read_json("/controller")
+        return None if node is None else int(node["brokerid"])
+
+    def controller_epoch(self) -> int:
+        """The epoch in ZooKeeper; 0 before the first election."""
+        data = self.read("/controller_epoch").data
+        return int(data) if data else 0
+
+    def has_moved(self) -> bool:
+        """True if a controller was elected since the step began, and is there."""
+        return self.controller_epoch() > self._epoch_before and self.exists("/controller")
+
+    def state(self, topic_partition: str) -> Json:
+        """A state znode's JSON; empty if there is none."""
+        return self.read_json(state_path(topic_partition)) or {}
+
+    def topic(self, topic: str) -> Json:
+        """A topic znode's JSON; empty if there is none."""
+        return self.read_json(f"{_TOPICS}/{topic}") or {}
+
+    def replicas(self, topic_partition: str) -> list[int] | None:
+        """The replicas of a partition as its topic's znode has them."""
+        topic, _, partition = topic_partition.rpartition("-")
+        replicas: list[int] | None = self.topic(topic).get("partitions", {}).get(partition)
+        return replicas
+
+    def reassigned(self, topics: Sequence[str]) -> list[str]:
+        """The partitions of these topics that are being reassigned, in order."""
+        found = []
+        for name in topics:
+            node = self.topic(name)
+            moving = {*node.get("adding_replicas", {}), *node.get("removing_replicas", {})}
+            found += [f"{name}-{partition}" for partition in sorted(moving, key=int)]
+        return found
+
+
+def state_path(topic_partition: str) -> str:
+    """The path of a partition's state znode."""
+    topic, _, partition = topic_partition.rpartition("-")
+    return f"{_TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def as_listed(value: Any) -> list[Any]:
+    """One value or several as a list."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+Look = Callable[[ClusterView, Any], Any]
+
+
+class Kind(NamedTuple):
+    """A kind of condition: what is seen for what is wanted, and whether that will do."""
+
+    look: Look
+    accepts: Callable[[Any, Any], Any] = operator.eq
+
+
+def look_at(condition: Condition, view: ClusterView) -> tuple[bool, Any]:
+    """Whether a condition holds right now, and what is seen."""
+    kind = CONDITIONS[condition.kind]
+    seen = kind.look(view, condition.wanted)
+    return bool(kind.accepts(seen, condition.wanted)), seen
+
+
+def _brokers(view: ClusterView, _: Any) -> list[int]:
+    return sorted(map(int, view.children("/brokers/ids")))
+
+
+def _for_each(look: Callable[[ClusterView, str], Any]) -> Look:
+    return lambda view, wanted: {tp: look(view, tp) for tp in wanted}
+
+
+def _isr(view: ClusterView, topic_partition: str) -> list[int] | None:
+    isr: list[int] | None = view.state(topic_partition).get("isr")
+    return None if isr is None else sorted(isr)
+
+
+def _same_isrs(seen: Mapping[str, list[int]], wanted: Mapping[str, Sequence[int]]) -> bool:
+    return all(seen[tp] == sorted(isr) for tp, isr in wanted.items())
+
+
+def _partition_state(view: ClusterView, topic_partition: str) -> str | None:
+    context = view.driver.controller_context()
+    topic, _, partition = topic_partition.rpartition("-")
+    if context is None:
+        return None
+    state = context.partition_states.get(TopicPartition(topic, int(partition)))
+    return None if state is None else str(state.value)
+
+
+def _offline_partitions(view: ClusterView, _: Any) -> int | None:
+    context = view.driver.controller_context()
+    return None if context is None else context.offline_partition_count
+
+
+def _controller(view: ClusterView, wanted: Any) -> int | str:
+    if wanted == MOVED:
+        return MOVED if view.has_moved() else "not moved"
+    controller_id = view.controller_id()
+    return NONE if controller_id is None else controller_id
+
+
+def _exists(view: ClusterView, wanted: Any) -> list[str]:
+    return [path for path in as_listed(wanted) if view.exists(path)]
+
+
+def _all_there(seen: list[str], wanted: Any) -> bool:
+    return seen == as_listed(wanted)
+
+
+def _znode(view: ClusterView, path: str) -> Any:
+    result = view.read(path)
+    if result.code is not ResultCode.OK:
+        return "no znode"
+    text = (result.data or b"").decode(errors="replace")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _deleted(view: ClusterView, wanted: Any) -> list[str]:
+    return [topic for topic in as_listed(wanted) if not _is_left(view, topic)]
+
+
+def _is_left(view: ClusterView, topic: str) -> bool:
+    return view.exists(f"{_TOPICS}/{topic}") or view.exists(f"{_DELETE_TOPICS}/{topic}")
+
+
+def _reassigning(view: ClusterView, _: Any) -> list[str]:
+    return view.reassigned(view.children(_TOPICS))
+
+
+def _not_reassigning(view: ClusterView, wanted: Any) -> list[str]:
+    return view.reassigned(as_listed(wanted))
+
+
+def _nothing(seen: Any, _: Any) -> bool:
+    return not seen
+
+
+def _exit_code(view: ClusterView, _: Any) -> int | None:
+    return None if view.tool is None else view.tool.rc
+
+
+def _output(view: ClusterView, _: Any) -> str:
+    return "" if view.tool is None else view.tool.stdout + view.tool.stderr
+
+
+def _contains(seen: str, wanted: Any) -> bool:
+    return all(str(text) in seen for text in as_listed(wanted))
+
+
+def _journal(view: ClusterView, wanted: Json) -> str:
+    rows = view.new_rows
+    found = sum(_is_such(row, wanted) for row in rows)
+    return f"{found} such of {len(rows)} new rows"
+
+
+def _is_such(row: JournalRow, wanted: Json) -> bool:
+    if row.kind != wanted.get("kind", row.kind):
+        return False
+    values: Json = msgspec.to_builtins(row)
+    return all(values.get(name) == value for name, value in wanted.items())
+
+
+def _some(seen: str, _: Any) -> bool:
+    return not seen.startswith("0 ")
+
+
+CONDITIONS: Final[Mapping[str, Kind]] = {
+    "brokers": Kind(_brokers, lambda seen, wanted: seen == sorted(map(int, wanted))),
+    "leader": Kind(_for_each(lambda view, tp: view.state(tp).get("leader"))),
+    "isr": Kind(_for_each(_isr), _same_isrs),
+    "leader_epoch": Kind(_for_each(lambda view, tp: view.state(tp).get("leader_epoch"))),
+    "replicas": Kind(_for_each(ClusterView.replicas)),
+    "partition_state": Kind(_for_each(_partition_state)),
+    "offline_partitions": Kind(_offline_partitions),
+    "controller": Kind(_controller),
+    "controller_epoch": Kind(lambda view, _: view.controller_epoch()),
+    "exists": Kind(_exists, _all_there),
+    "absent": Kind(_exists, _nothing),
+    "znode": Kind(_for_each(_znode)),
+    "deleted": Kind(_deleted, _all_there),
+    "reassigning": Kind(_reassigning, lambda seen, wanted: sorted(seen) == sorted(wanted)),
+    "not_reassigning": Kind(_not_reassigning, _nothing),
+    "exit_code": Kind(_exit_code),
+    "output": Kind(_output, _contains),
+    "journal": Kind(_journal, _some),
+}
+"""Every kind of condition by its name."""

@@ -1,0 +1,107 @@
+"""How a scenario acts on a cluster: the protocol that runtime/scenario_drivers.py implements.
+
+One implementation for each world; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from cluster.journal import JournalRow
+from cluster.requests import Message, Request, Response
+from statemachines.context import ControllerContext
+from zk.store import Store
+
+
+class ToolResult(msgspec.Struct, frozen=True):
+    """What a Kafka tool printed and returned."""
+
+    stdout: str
+    stderr: str
+    rc: int
+
+
+class ScenarioDriver(Protocol):
+    """A cluster to act on, and to look at."""
+
+    @property
+    def store(self) -> Store:
+        """A session of the scenario's own, to look at the tree with."""
+        ...
+
+    @property
+    def rows(self) -> Sequence[JournalRow]:
+        """The cluster's journal so far."""
+        ...
+
+    @property
+    def elapsed_ms(self) -> float:
+        """How long the cluster has been there: virtual time in the simulated world."""
+        ...
+
+    def add_tap(self, tap: Callable[[Message], None]) -> None:
+        """Call ``tap`` with every message that is sent from now on."""
+        ...
+
+    def start(self, broker_id: int) -> None:
+        """Start a broker."""
+        ...
+
+    def kill(self, broker_id: int) -> None:
+        """Kill a broker: its session goes when it times out."""
+        ...
+
+    def stop(self, broker_id: int) -> None:
+        """Begin a controlled shutdown of a broker."""
+        ...
+
+    def pause(self, broker_id: int) -> None:
+        """Freeze a broker and its controller; no heartbeat leaves them."""
+        ...
+
+    def resume(self, broker_id: int) -> None:
+        """Let a paused broker go on where it was."""
+        ...
+
+    def bounce_registration(self, broker_id: int) -> None:
+        """Delete a broker's znode and create it again with the same data, in one go."""
+        ...
+
+    def fail_log_dir(self, broker_id: int, path: str) -> None:
+        """Let a log directory of a broker fail."""
+        ...
+
+    def move_controller(self) -> None:
+        """Delete /controller."""
+        ...
+
+    def run_tool(self, name: str, args: Sequence[str]) -> ToolResult:
+        """Run a tool; ``{zk}`` in ``args`` stands for the cluster's ZooKeeper."""
+        ...
+
+    def ask(self, request: Request) -> Response:
+        """Send a request to the controller and let the cluster work until it is answered."""
+        ...
+
+    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
+        """Let the cluster work until ``condition`` holds; False if time is up first."""
+        ...
+
+    def run_for(self, duration_ms: float) -> None:
+        """Let the cluster work for this long."""
+        ...
+
+    def settle(self) -> None:
+        """Let the cluster work until nothing is left to do."""
+        ...
+
+    def controller_context(self) -> ControllerContext | None:
+        """What the active controller knows, to read only; None while there is none."""
+        ...
+
+    def disagreements(self) -> list[str]:
+        """What runtime/checks.py finds, and what went wrong inside brokers; a line each."""
+        ...

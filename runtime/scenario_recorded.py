@@ -1,0 +1,261 @@
+"""Recorded scenarios of real Kafka 2.8.2 brokers: from JSON to steps, and what klamm did in them.
+
+The JSON says step by step what was done to the brokers and what they did. ``run_recorded`` repeats
+the steps and returns the same observations; runtime/scenario_diff.py compares the two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from cluster.errors import UsageError
+from cluster.quirks import Quirks
+from cluster.requests import Message
+from runtime import scenario_steps as steps
+from runtime.node import ClusterSpec, rack_map
+from runtime.scenario import ScenarioRunner, StepResult
+from runtime.scenario_conditions import CONDITIONS, ClusterView, state_path
+from runtime.scenario_driver import ScenarioDriver, ToolResult
+from runtime.scenario_rows import Json, requests_of, transition_of
+from runtime.scenario_steps import Action, Check, Condition, Moment, Settle, Step
+from zk.store import ResultCode
+
+SESSION_TIMEOUT_MS: Final = 2_000
+WATCHED_ROOTS: Final = (
+    "/brokers/ids",
+    "/brokers/topics",
+    "/controller",
+    "/controller_epoch",
+    "/admin",
+    "/config/topics",
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+)
+_TOOLS: Final = {
+    "TopicCommand": "topics",
+    "ReassignPartitionsCommand": "reassign-partitions",
+    "PreferredReplicaLeaderElectionCommand": "preferred-replica-election",
+}
+_OF_A_BROKER: Final[Mapping[str, Callable[[int | str], Action]]] = {
+    "kill": steps.Kill,
+    "stop": steps.Stop,
+    "start": steps.Start,
+    "bounce_registration": steps.BounceRegistration,
+}
+
+
+class StepRecord(msgspec.Struct, frozen=True):
+    """What was seen in one step, in the shape of a recorded step."""
+
+    tree: Json
+    transitions: list[list[Any]]
+    requests: list[Json]
+    until_met: list[bool]
+    tool: ToolResult | None = None
+
+
+def load_scenario(path: Path) -> Json:
+    """A recorded scenario. Raises UsageError if the file is none."""
+    try:
+        scenario = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not a scenario: {error}") from error
+    if not isinstance(scenario, dict) or not {"steps", "brokers", "ignore"} <= scenario.keys():
+        raise UsageError(f"{path} is not a scenario: it has no steps that were recorded")
+    return scenario
+
+
+def recorded_spec(scenario: Json, quirks: Quirks, seed: int = 0) -> ClusterSpec:
+    """The cluster that a scenario was recorded on."""
+    broker_ids = tuple(range(scenario["brokers"]))
+    racks = [f"rack{broker_id}" for broker_id in broker_ids] if scenario["racks"] else []
+    return ClusterSpec(
+        broker_ids=broker_ids,
+        racks=rack_map(broker_ids, racks),
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        quirks=quirks,
+        config={"auto.leader.rebalance.enable": "false"}
+        | {name: str(value) for name, value in scenario["props"].items()},
+        seed=seed,
+    )
+
+
+def run_recorded(
+    scenario: Json, driver: ScenarioDriver, count: int | None = None
+) -> list[StepRecord]:
+    """Do the first ``count`` steps of a scenario (all by default); one record each.
+
+    Raises UsageError for a step or a condition that klamm does not know.
+    """
+    recorder = _Recorder(driver)
+    compiled = recorded_steps(scenario)[:count]
+    return [recorder.record(result) for result in ScenarioRunner(driver).run(compiled)]
+
+
+# -- from JSON to steps
+
+
+def recorded_steps(scenario: Json) -> list[Step]:
+    """The steps of a recorded scenario. Raises UsageError for what is not known."""
+    return [_step(recorded, scenario) for recorded in scenario["steps"]]
+
+
+def _step(recorded: Json, scenario: Json) -> Step:
+    step = recorded["step"]
+    parts = [previous["step"] for previous in recorded.get("with_previous_steps", ())] + [step]
+    met = recorded.get("until_met", ())
+    checks: list[Check | Settle] = [
+        _check(_condition(wanted), came_about and not _was_passed(wanted, recorded["tree"]))
+        for wanted, came_about in zip(step.get("until", ()), met, strict=True)
+    ]
+    # Sessions end in their own time: a step is over when those are gone that were gone then.
+    registered = Condition("brokers", _brokers_of(recorded["tree"]))
+    return Step(
+        name=step.get("name", step["op"]),
+        actions=tuple(_action(part, scenario) for part in parts),
+        checks=(*checks, _check(registered, True), Settle()),
+    )
+
+
+def _check(condition: Condition, is_waited_for: bool) -> Check:
+    moment = Moment.UNTIL if is_waited_for else Moment.EXPECT
+    return Check(moment, condition, is_required=False)
+
+
+def _condition(wanted: Json) -> Condition:
+    ((kind, value),) = wanted.items()
+    if kind not in CONDITIONS:
+        raise UsageError(f"scenario condition {kind} is not known")
+    return Condition(kind, value)
+
+
+def _action(step: Json, scenario: Json) -> Action:
+    op = step["op"]
+    if op in _OF_A_BROKER:
+        return _OF_A_BROKER[op](step["broker"])
+    match op:
+        case "up":
+            return steps.BringUp(_registrations(scenario))
+        case "tool":
+            files = {name: json.dumps(value) for name, value in step.get("files", {}).items()}
+            return steps.RunTool(_tool(step["cls"]), tuple(step["args"]), files)
+        case "create":
+            return steps.CreateZnode(step["path"], json.dumps(step["data"]).encode())
+        case "move_controller":
+            return steps.MoveController()
+        case "set_topic_partitions":
+            return steps.SetTopicPartitions(step["topic"], step["partitions"])
+        case unknown:
+            raise UsageError(f"scenario step {unknown} is not known")
+
+
+def _tool(kafka_class: str) -> str:
+    name = _TOOLS.get(kafka_class)
+    if name is None:
+        raise UsageError(f"there is no tool {kafka_class}")
+    return name
+
+
+def _registrations(scenario: Json) -> tuple[int, ...]:
+    """The brokers in the order in which they registered when this was recorded."""
+    prefix = "/brokers/ids/"
+    writes = scenario["steps"][0]["zk_writes"]
+    return tuple(
+        int(path.removeprefix(prefix))
+        for op, path, *_ in writes
+        if op == "create-ephemeral" and path.startswith(prefix)
+    )
+
+
+def _brokers_of(tree: Iterable[str]) -> list[int]:
+    prefix = "/brokers/ids/"
+    return [int(path.removeprefix(prefix)) for path in tree if path.startswith(prefix)]
+
+
+def _was_passed(condition: Json, tree_after: Json) -> bool:
+    """True if an ISR was waited for that had grown again when the step ended: a moment's state."""
+    return any(
+        sorted(tree_after[state_path(tp)]["data"]["isr"]) != sorted(isr)
+        for tp, isr in condition.get("isr", {}).items()
+    )
+
+
+# -- what was seen
+
+
+class _Recorder:
+    """Notes what a cluster does from now on."""
+
+    def __init__(self, driver: ScenarioDriver) -> None:
+        self._driver = driver
+        self._view = ClusterView(driver)
+        self._sent: list[Message] = []
+        self._rows_seen = 0
+        self._topic_ids: dict[str, str] = {}
+        driver.add_tap(self._sent.append)
+
+    def record(self, result: StepResult) -> StepRecord:
+        """What was seen since the last record."""
+        rows = self._driver.rows[self._rows_seen :]
+        self._rows_seen += len(rows)
+        sent, self._sent[:] = self._sent.copy(), []
+        *until, _registered = (check.is_met for check in result.checks)
+        return StepRecord(
+            tree=self._tree(),
+            transitions=[t for row in rows if (t := transition_of(row)) is not None],
+            requests=[r for message in sent for r in requests_of(message)],
+            until_met=until,
+            tool=result.tool,
+        )
+
+    def _tree(self) -> Json:
+        tree: Json = {}
+        for root in WATCHED_ROOTS:
+            self._add_to_tree(tree, root)
+        return tree
+
+    def _add_to_tree(self, tree: Json, path: str) -> None:
+        result = self._view.read(path)
+        if result.code is not ResultCode.OK or result.stat is None:
+            return
+        node: Json = {"data": self._normalised(path, result.data)}
+        if result.stat.ephemeral_owner:
+            node["ephemeral"] = True
+        if _has_recorded_version(path):
+            node["version"] = result.stat.version
+        tree[path] = node
+        for child in self._view.children(path):
+            self._add_to_tree(tree, f"{path}/{child}")
+
+    def _normalised(self, path: str, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        if path.startswith("/brokers/ids/"):
+            return "<registration>"
+        try:
+            value = json.loads(data)
+        except ValueError:
+            return data.decode(errors="replace")
+        if isinstance(value, dict):
+            value.pop("timestamp", None)
+            if path.startswith("/controller"):
+                value = {"brokerid": value["brokerid"]}
+            if "topic_id" in value:
+                topic_id = value["topic_id"]
+                value["topic_id"] = self._topic_ids.setdefault(
+                    topic_id, f"<id-{len(self._topic_ids) + 1}>"
+                )
+        return value
+
+
+def _has_recorded_version(path: str) -> bool:
+    return (
+        path == "/controller_epoch"
+        or path.endswith("/state")
+        or (path.startswith(("/brokers/topics/", "/config/topics/")) and path.count("/") == 3)
+    )
