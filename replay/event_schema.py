@@ -1,0 +1,204 @@
+"""The one event table: its columns in words (raw) and in whole numbers (coded), and every code.
+
+Each source of events is brought into raw rows, which speak the journal's vocabulary; coded rows are
+what is stored and asked, as comparing words costs a shuffle three times as much. Codes are
+published: a list may grow at its end, never change. Nothing is read or computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from cluster.journal import Kind
+from statemachines.election import (
+    ControlledShutdownElection,
+    OfflineElection,
+    PreferredReplicaElection,
+    ReassignElection,
+)
+from statemachines.partition_state import PartitionState
+from statemachines.replica_state import ReplicaState
+
+SCHEMA_VERSION: Final = 1
+
+JOURNAL: Final = "journal"
+STATE_CHANGE_LOG: Final = "state-change.log"
+CONTROLLER_LOG: Final = "controller.log"
+ZOOKEEPER_LOG: Final = "zookeeper"
+SOURCES: Final = (JOURNAL, STATE_CHANGE_LOG, CONTROLLER_LOG, ZOOKEEPER_LOG)
+
+LEADERSHIP_WRITTEN: Final = "leadership_written"
+"""A partition's state znode was written: in a ZooKeeper log, where no transition is named."""
+ASSIGNMENT_WRITTEN: Final = "assignment_written"
+"""A topic's znode was written: one row a partition, adding and removing replicas in ``detail``."""
+KINDS: Final = (
+    Kind.RUN_START,
+    Kind.CONTROLLER_ELECTED,
+    Kind.CONTROLLER_READY,
+    Kind.CONTROLLER_RESIGNED,
+    Kind.CONTROLLER_MOVED,
+    Kind.EVENT,
+    Kind.EVENT_FAILED,
+    Kind.PARTITION_SNAPSHOT,
+    Kind.PARTITION_TRANSITION,
+    Kind.PARTITION_FAILED,
+    Kind.REPLICA_TRANSITION,
+    Kind.REPLICA_FAILED,
+    Kind.ISR_REMOVED,
+    Kind.ISR_CHANGED,
+    Kind.ALTER_ISR_REFUSED,
+    Kind.LEADER_EPOCH_BUMPED,
+    Kind.REASSIGNMENT_PHASE,
+    Kind.REASSIGNMENT_FAILED,
+    Kind.BROKER_ONLINE,
+    Kind.BROKER_OFFLINE,
+    Kind.BROKER_MODIFIED,
+    Kind.TOPIC_CREATED,
+    Kind.TOPIC_DELETION_STARTED,
+    Kind.TOPIC_DELETION_HALTED,
+    Kind.TOPIC_DELETED,
+    Kind.PARTITIONS_ADDED,
+    Kind.ZNODE_MALFORMED,
+    Kind.REQUEST_SENT,
+    Kind.RESPONSE_RECEIVED,
+    LEADERSHIP_WRITTEN,
+    ASSIGNMENT_WRITTEN,
+)
+ELECTIONS: Final = tuple(
+    str(strategy)
+    for strategy in (
+        OfflineElection(allow_unclean=False),
+        OfflineElection(allow_unclean=True),
+        ReassignElection(),
+        PreferredReplicaElection(),
+        ControlledShutdownElection(),
+    )
+)
+STATE_CODES: Final[dict[str, int]] = {
+    PartitionState.NON_EXISTENT.value: 1,
+    PartitionState.NEW.value: 2,
+    PartitionState.ONLINE.value: 3,
+    PartitionState.OFFLINE.value: 4,
+    ReplicaState.NON_EXISTENT.value: 11,
+    ReplicaState.NEW.value: 12,
+    ReplicaState.ONLINE.value: 13,
+    ReplicaState.OFFLINE.value: 14,
+    ReplicaState.DELETION_STARTED.value: 15,
+    ReplicaState.DELETION_SUCCESSFUL.value: 16,
+    ReplicaState.DELETION_INELIGIBLE.value: 17,
+}
+"""A state's code; 0 stands for none, -1 for a word that is no state."""
+
+EPOCH_SHIFT: Final = 40
+"""place = epoch << 40 | seq in the logs of controllers."""
+ZK_EPOCH_SHIFT: Final = 44
+ZK_COUNTER_SHIFT: Final = 12
+"""place = ZooKeeper's epoch << 44 | counter << 12 | index in its multi, in transaction logs."""
+
+
+def code_of(word: object, published: Sequence[object]) -> int:
+    """A word's code in a published list, counted from 1."""
+    return published.index(word) + 1
+
+
+_KEY: Final = (("partition", IntegerType(), False), ("replica", IntegerType(), False))
+_PLACE: Final = (
+    ("line", LongType(), False),
+    ("place", LongType(), False),
+    ("t_ms", LongType(), False),
+    ("seq", LongType(), False),
+    ("controller", IntegerType(), False),
+    ("epoch", IntegerType(), False),
+)
+_LEADERSHIP: Final = (
+    ("since_ms", LongType(), True),
+    ("key_seq", LongType(), True),
+    ("leader", IntegerType(), True),
+    ("prev_leader", IntegerType(), True),
+    ("leader_epoch", IntegerType(), True),
+    ("isr", ArrayType(IntegerType(), containsNull=False), True),
+    ("prev_isr", ArrayType(IntegerType(), containsNull=False), True),
+)
+_REST: Final = (
+    ("zk_version", IntegerType(), True),
+    ("zxid", LongType(), True),
+    ("event_id", LongType(), False),
+    ("cause_id", LongType(), False),
+)
+_Column = tuple[str, DataType, bool]
+
+
+def _schema(*columns: _Column) -> StructType:
+    return StructType([StructField(name, kind, nullable) for name, kind, nullable in columns])
+
+
+RAW_SCHEMA: Final = _schema(
+    ("source", StringType(), False),
+    ("run", StringType(), False),
+    ("file", StringType(), False),
+    *_PLACE,
+    ("kind", StringType(), False),
+    ("topic", StringType(), True),
+    *_KEY,
+    ("from_state", StringType(), True),
+    ("to_state", StringType(), True),
+    *_LEADERSHIP,
+    ("election", StringType(), True),
+    ("reassignment", StringType(), True),
+    *_REST,
+    ("outcome", StringType(), True),
+    ("detail", StringType(), True),
+    ("has_predecessors", BooleanType(), False),
+)
+"""What a source yields. ``line`` counts from 1; in a transaction log it is the byte offset.
+
+``partition``, ``replica`` -1: not about one. What the source does not know is null;
+``has_predecessors`` false: since_ms, from_state and prev_* are still to be found.
+"""
+
+CODED_SCHEMA: Final = _schema(
+    ("source", ByteType(), False),
+    ("run", LongType(), False),
+    ("file", LongType(), False),
+    *_PLACE,
+    ("kind", ByteType(), False),
+    ("topic", LongType(), True),
+    *_KEY,
+    ("from_state", ByteType(), False),
+    ("to_state", ByteType(), False),
+    *_LEADERSHIP,
+    ("election", ByteType(), False),
+    ("reassignment", LongType(), True),
+    *_REST,
+    ("outcome", LongType(), True),
+    ("detail", StringType(), True),
+    ("has_predecessors", BooleanType(), False),
+)
+"""What is stored. Words of fixed lists are places in them, from 1, 0 for none; run, file, topic,
+reassignment and outcome are xxhash64 of the word, told again by the table of names."""
+
+NAMED: Final = ("run", "file", "topic", "reassignment", "outcome")
+NAMES_SCHEMA: Final = _schema(
+    ("domain", StringType(), False), ("code", LongType(), False), ("name", StringType(), False)
+)
+DAMAGED_SCHEMA: Final = _schema(
+    ("source", StringType(), False),
+    ("file", StringType(), False),
+    ("line", LongType(), False),
+    ("problem", StringType(), False),
+    ("text", StringType(), False),
+)
+"""Lines that could not be read: what is wrong in a word or two, and their beginning."""
