@@ -12,6 +12,8 @@ from cluster.requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ApiError,
+    DeleteTopicsResponse,
+    ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     Message,
@@ -26,6 +28,7 @@ from zk.kafka_zk_client import KafkaZkClient
 from zk.znodes import ReassignPartitionsZNode
 
 CLIENT = Address("client", 0)
+TRIES = 20
 Targets = Mapping[TopicPartition, tuple[int, ...]]
 Wanted = Mapping[TopicPartition, tuple[int, ...] | None]
 
@@ -130,29 +133,50 @@ def active_id(world: SimulatedWorld) -> int | None:
 
 def ask(world: SimulatedWorld, request: Request, timeout_ms: float = 2_000) -> object:
     """The controller's answer; None if none came, or there is nobody to ask."""
-    answers: list[Message] = []
-    world.transport.register(CLIENT, answers.append)
     asked = active_id(world)
     if asked is None:
         world.run_for(timeout_ms)
         return None
+    return _ask(world, request, asked, timeout_ms)
+
+
+def ask_until_answered(world: SimulatedWorld, request: Request) -> object:
+    """What a client is answered that knows who the controller was: where nobody answers, or not as
+    the controller, it asks the next broker."""
+    candidates = sorted(controllers(world))
+    first = active_id(world)
+    assert first is not None
+    for number in range(TRIES):
+        asked = candidates[(candidates.index(first) + number) % len(candidates)]
+        answer = _ask(world, request, asked, 2_000)
+        if answer is not None and Errors.NOT_CONTROLLER not in _errors(answer):
+            return answer
+    raise AssertionError("no controller has answered")
+
+
+def _ask(world: SimulatedWorld, request: Request, asked: int, timeout_ms: float) -> object:
+    answers: list[Message] = []
+    world.transport.register(CLIENT, answers.append)
     world.transport.send(Message(CLIENT, Address("controller", asked), 1, request))
     world.run_until(lambda: bool(answers), timeout_ms=timeout_ms)
     return answers[0].body if answers else None
 
 
+def _errors(answer: object) -> list[Errors]:
+    if isinstance(answer, DeleteTopicsResponse):
+        return [result.error for result in answer.topics]
+    if isinstance(answer, ElectLeadersResponse):
+        return [answer.error]
+    assert isinstance(answer, AlterPartitionReassignmentsResponse)
+    return [answer.error.error]
+
+
 def alter(world: SimulatedWorld, wanted: Wanted) -> Mapping[TopicPartition, ApiError]:
-    """AlterPartitionReassignments by a client that asks again when nobody answers, or another
-    than the controller."""
-    for _ in range(20):
-        answer = ask(world, AlterPartitionReassignmentsRequest(wanted))
-        if answer is None:
-            continue
-        assert isinstance(answer, AlterPartitionReassignmentsResponse)
-        if answer.error.error is not Errors.NOT_CONTROLLER:
-            assert answer.error.error is Errors.NONE
-            return answer.partitions
-    raise AssertionError("no controller has answered")
+    """AlterPartitionReassignments by a client that asks until it is answered."""
+    answer = ask_until_answered(world, AlterPartitionReassignmentsRequest(wanted))
+    assert isinstance(answer, AlterPartitionReassignmentsResponse)
+    assert answer.error.error is Errors.NONE
+    return answer.partitions
 
 
 def reassignments(world: SimulatedWorld) -> Mapping[TopicPartition, ReplicaAssignment]:

@@ -26,7 +26,7 @@ from tests.sim.crash_points import (
     stored_in,
 )
 from tests.sim.deletions import assert_gone, delete_topics, topic_id
-from tests.sim.reassignments import ask
+from tests.sim.reassignments import ask_until_answered
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.kafka_zk_client import KafkaZkClient
 from zk.znodes import TopicZNode
@@ -65,17 +65,13 @@ def by_znode(world: SimulatedWorld) -> None:
 
 
 def by_request(world: SimulatedWorld) -> None:
-    """As a client that asks again when nobody answers, or another than the controller. A topic
-    that an earlier try has deleted is unknown to a later one."""
-    for _ in range(20):
-        answer = ask(world, DeleteTopicsRequest(TOPICS, 1_000))
-        if isinstance(answer, DeleteTopicsResponse):
-            errors = [result.error for result in answer.topics]
-            if Errors.NOT_CONTROLLER not in errors:
-                assert all(error in ANSWERS for error in errors), errors
-                world.run_for(20_000)
-                return
-    raise AssertionError("no controller has answered")
+    """As a client that asks until it is answered. A topic that an earlier try has deleted is
+    unknown to a later one."""
+    answer = ask_until_answered(world, DeleteTopicsRequest(TOPICS, 1_000))
+    assert isinstance(answer, DeleteTopicsResponse)
+    errors = [result.error for result in answer.topics]
+    assert all(error in ANSWERS for error in errors), errors
+    world.run_for(20_000)
 
 
 CASES = {

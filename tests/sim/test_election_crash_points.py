@@ -20,7 +20,7 @@ from tests.sim.elections import (
     leaders_moved_away,
     request_is_there,
 )
-from tests.sim.reassignments import ask
+from tests.sim.reassignments import ask_until_answered
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 LED_ELSEWHERE = (T0, T1, U0)
@@ -29,7 +29,6 @@ CONFIG = {
     "auto.leader.rebalance.enable": "false",
     "controlled.shutdown.retry.backoff.ms": "1000",
 }
-TRIES = 20
 WELL = (Errors.NONE, Errors.ELECTION_NOT_NEEDED)
 
 
@@ -52,19 +51,27 @@ def preferred_by_request(world: SimulatedWorld) -> None:
     assert leaders(world, LED_ELSEWHERE) == [1, 1, 1]
 
 
+def with_rebalance(group_size: int | None) -> SimulatedWorld:
+    """The clock alone will move the leaders: 5 s after a failover, and every 10 s."""
+    config = {"leader.imbalance.check.interval.seconds": "10"}
+    return leaders_moved_away(config=config, **sizes(group_size))
+
+
+def rebalance(world: SimulatedWorld) -> None:
+    world.run_for(30_000)
+    assert leaders(world, LED_ELSEWHERE) == [1, 1, 1]
+
+
 def elect(
     world: SimulatedWorld, election_type: ElectionType, partitions: tuple[TopicPartition, ...]
 ) -> None:
-    """ElectLeaders by a client that asks again when nobody answers, or another than the
-    controller. What an earlier try has elected needs no election later."""
-    for _ in range(TRIES):
-        answer = ask(world, ElectLeadersRequest(election_type, partitions, 1_000))
-        if isinstance(answer, ElectLeadersResponse) and answer.error is not Errors.NOT_CONTROLLER:
-            assert answer.error is Errors.NONE
-            assert {error.error for error in answer.partitions.values()} <= set(WELL)
-            world.run_for(10_000)
-            return
-    raise AssertionError("no controller has answered")
+    """ElectLeaders by a client that asks until it is answered. What an earlier try has elected
+    needs no election later."""
+    answer = ask_until_answered(world, ElectLeadersRequest(election_type, partitions, 1_000))
+    assert isinstance(answer, ElectLeadersResponse)
+    assert answer.error is Errors.NONE
+    assert {error.error for error in answer.partitions.values()} <= set(WELL)
+    world.run_for(10_000)
 
 
 # Unclean leaders
@@ -116,6 +123,7 @@ def shutdown(world: SimulatedWorld) -> None:
 CASES = {
     "preferred election by znode": Case(moved_away, preferred_by_znode, 5),
     "preferred election by request": Case(moved_away, preferred_by_request, 1),
+    "automatic rebalance": Case(with_rebalance, rebalance, 1),
     # A failover takes dead replicas out of the ISRs, which raises the epoch though the last one
     # in sync stays.
     "unclean election by request": Case(
