@@ -13,6 +13,7 @@ from typing import Any
 from brokers.alter_isr_manager import AlterIsrManager
 from brokers.config import BrokerConfig
 from brokers.controlled_shutdown import ControlledShutdown
+from brokers.dynamic_config import DynamicConfigManager
 from brokers.fetchers import ReplicaFetcherManager
 from brokers.log_dirs import LogDirs
 from brokers.metadata_cache import MetadataCache
@@ -26,6 +27,7 @@ from brokers.status import broker_status
 from cluster.api_errors import Errors
 from cluster.errors import SessionExpired
 from cluster.protocols import Clock, Transport
+from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import (
     Address,
     AlterIsrResponse,
@@ -70,6 +72,7 @@ class Broker:
         clock: Clock,
         config: BrokerConfig | None = None,
         proposed_cluster_id: str | None = None,
+        quirks: Quirks = NO_QUIRKS,
     ) -> None:
         config = config or BrokerConfig()
         self.info = info
@@ -90,6 +93,9 @@ class Broker:
         )
         self._store = store
         self._zk = KafkaZkClient(store)
+        self.dynamic_config_manager = DynamicConfigManager(
+            info.id, self._zk, clock, config.unclean_leader_election_enable, quirks
+        )
         self._transport = transport
         self._clock = clock
         self._proposed_cluster_id = proposed_cluster_id
@@ -112,7 +118,10 @@ class Broker:
             self.cluster_id = self._zk.create_or_get_cluster_id(self._proposed_cluster_id)
         else:
             self.cluster_id = self._zk.get_cluster_id()
-        return self._register()
+        self.dynamic_config_manager.initialize()
+        broker_epoch = self._register()
+        self.dynamic_config_manager.process_notifications()
+        return broker_epoch
 
     def on_session_expired(self) -> int:
         """Begin a new session and register again; returns the new broker epoch.

@@ -32,6 +32,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     controlled_shutdown_max_retries: int = 3
     controlled_shutdown_retry_backoff_ms: int = 5000
     alter_isr_backoff_ms: int = 50
+    unclean_leader_election_enable: bool = False
     catch_up: CatchUp = "released"
 
 
@@ -62,6 +63,8 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
             raise InvalidConfig(f"Invalid value {retries} for configuration {_RETRIES}")
         values["controlled_shutdown_max_retries"] = int(retries)
     values["controlled_shutdown_enable"] = properties.get(_ENABLE, "true") == "true"
+    unclean = properties.get("unclean.leader.election.enable", "false")
+    values["unclean_leader_election_enable"] = unclean == "true"
     dirs = properties.get("log.dirs") or properties.get("log.dir")
     if dirs is not None:
         values["log_dirs"] = tuple(d for d in (part.strip() for part in dirs.split(",")) if d)

@@ -45,6 +45,7 @@ def broker_status(broker: Broker) -> dict[str, Any]:
             {"path": path, "online": manager.log_dirs.is_online(path), "logs": logs}
             for path, logs in manager.log_dirs.log_counts().items()
         ],
+        "malformed": dict(sorted(broker.dynamic_config_manager.malformed.items())),
         "metadata_cache": {
             "live_brokers": sorted(cache.alive_brokers),
             "topics": len(cache.topics()),

@@ -25,11 +25,13 @@ from placement.draws import JavaRandom
 from placement.pools import Pools
 from runtime.actors import Actor
 from zk.fenced_writes import GROUP_SIZE
-from zk.store import SessionEvent, SessionState, Store, StoreEvent
+from zk.store import SessionEvent, SessionState, Store, StoreEvent, WatchEvent
 from zk.znode_client import NodeExists
+from zk.znodes import ConfigEntityChangeNotificationZNode
 
 FIRST_PORT = 9092
 REGISTRATION_RETRY_MS = 200.0
+CONFIG_CHANGES_PATH = ConfigEntityChangeNotificationZNode.path
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,7 @@ def build_node(
         broker_config(spec.config),
         # A topic id and a cluster id are written alike: a random UUID in base64.
         spec.cluster_id or new_topic_id(JavaRandom(spec.seed)),
+        spec.quirks,
     )
     if not spec.is_candidate(broker_id):
         return Node(broker=broker, controller=None)
@@ -182,8 +185,17 @@ def build_node(
         spec.quirks,
         state_change_log,
         broker.on_registered,
+        broker.dynamic_config_manager.config,
+    )
+    broker.dynamic_config_manager.on_unclean_election_enabled = (
+        controller.enable_unclean_leader_election
     )
     return Node(broker=broker, controller=controller)
+
+
+@dataclass(frozen=True)
+class ConfigChanges:
+    """Event of a broker: the children of /config/changes changed, or may have."""
 
 
 @dataclass(frozen=True)
@@ -230,12 +242,27 @@ class BrokerActor(Actor):
         self._on_shut_down = on_shut_down
         self._on_halted = on_halted
         self._is_shutting_down = False
+        self._is_expired = False
         self._retry: tuple[float, StartUp] | None = None
 
+    @staticmethod
+    def wants(event: StoreEvent) -> bool:
+        """True if ``on_store_event`` is to be told; may be called from any thread."""
+        return isinstance(event, SessionEvent) or event.path == CONFIG_CHANGES_PATH
+
     def on_store_event(self, event: StoreEvent) -> None:
-        """Take what became of the session of a broker that has no controller to see to it."""
-        if isinstance(event, SessionEvent) and event.state is SessionState.EXPIRED:
-            self.inbox.append(ReRegister())
+        """Take that configs changed, or what became of the session: of a broker that has no
+        controller to see to it this registers again."""
+        if isinstance(event, WatchEvent):
+            if event.path == CONFIG_CHANGES_PATH:
+                self.inbox.append(ConfigChanges())
+        elif event.state is SessionState.EXPIRED:
+            self._is_expired = True
+            if self._node.controller is None:
+                self.inbox.append(ReRegister())
+        elif event.state is SessionState.CONNECTED and self._is_expired:
+            self._is_expired = False
+            self.inbox.append(ConfigChanges())
 
     def has_events(self) -> bool:
         """True if a message waits or a timer is due."""
@@ -267,6 +294,8 @@ class BrokerActor(Actor):
                 self._start_up(event)
             case ReRegister():
                 self._node.broker.on_session_expired()
+            case ConfigChanges():
+                self._node.broker.dynamic_config_manager.process_notifications()
             case ShutDown():
                 self._is_shutting_down = True
                 self._node.broker.begin_controlled_shutdown()

@@ -119,10 +119,11 @@ class RealCluster:
             self.transport.register(address, controller.receive)
             running.event_thread = EventThread(controller, self.clock)
             running.event_thread.start()
-        else:
-            running.session.add_listener(
-                lambda event: self._hub.soon(lambda: actor.on_store_event(event))
+        running.session.add_listener(
+            lambda event: (
+                self._hub.soon(lambda: actor.on_store_event(event)) if actor.wants(event) else None
             )
+        )
         self._hub.add(actor)
         patience_ms = (self.spec.session_timeout_ms + _START_MARGIN_MS) if wait_for_session else 0
         self._hub.post(actor.address, StartUp(self.clock.monotonic_ms() + patience_ms))

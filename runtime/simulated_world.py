@@ -166,9 +166,8 @@ class SimulatedWorld:
             node, self.clock, on_shut_down=self._on_shut_down, on_halted=self._on_halted
         )
         self._connect(broker)
-        if node.controller is None:
-            store.add_listener(broker.on_store_event)
-        else:
+        store.add_listener(broker.on_store_event)
+        if node.controller is not None:
             self._connect(ControllerActor(node.controller, self.clock))
         broker.inbox.append(StartUp(deadline_ms=math.inf))
 

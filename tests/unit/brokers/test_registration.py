@@ -131,6 +131,7 @@ def test_status_is_plain_values() -> None:
         "catching_up": 1,
         "pending_alter_isr": 1,
         "log_dirs": [{"path": "kafka-logs", "online": True, "logs": 2}],
+        "malformed": {},
         "metadata_cache": {"live_brokers": [0, 1, 2, 3], "topics": 1, "partitions": 1},
     }
 

@@ -1,0 +1,236 @@
+"""Configs that change while a broker runs: it follows /config/changes and takes over what it must.
+
+Whoever changes a config leaves a numbered notice; every broker reads those that it has not seen,
+reads the config each is about, and deletes notices that are older than a quarter of an hour. What
+is kept is this broker's own config; of topics nothing is kept, it is only told that one allows
+unclean elections. A notice or a config that cannot be read is logged and passed over. Mirrors
+kafka.common.ZkNodeChangeNotificationListener, kafka.server.{DynamicConfigManager, ConfigHandler}
+and DynamicLogConfig in kafka.server.DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from cluster.errors import SessionExpired, StoreError
+from cluster.protocols import Clock
+from cluster.quirks import NO_QUIRKS, Quirks
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import Delete, GetData, ReadResult
+from zk.znodes import (
+    DEFAULT_ENTITY,
+    ConfigChange,
+    ConfigEntityChangeNotificationSequenceZNode,
+    ConfigEntityChangeNotificationZNode,
+    ConfigEntityZNode,
+    MalformedZNode,
+)
+from zk.znodes.json_values import parse_int
+
+Config = Mapping[str, str]
+UNCLEAN: Final = "unclean.leader.election.enable"
+CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
+_PATH: Final = ConfigEntityChangeNotificationZNode.path
+_PREFIX: Final = ConfigEntityChangeNotificationSequenceZNode.sequence_number_prefix
+_NUMBERED: Final = re.compile(re.escape(_PREFIX) + r"\d+", re.ASCII)
+_FOLLOWED: Final = ("topics", "brokers")
+
+logger = logging.getLogger(__name__)
+
+
+class DynamicBrokerConfig:
+    """What a broker's config is now: its own override, else the cluster's default, else static.
+
+    ``overrides`` and ``defaults`` are what /config/brokers/N and /config/brokers/<default> hold.
+    """
+
+    def __init__(self, unclean_leader_election_enable: bool) -> None:
+        self.overrides: Config = {}
+        self.defaults: Config = {}
+        self._static_unclean = unclean_leader_election_enable
+
+    @property
+    def unclean_leader_election_enable(self) -> bool:
+        """Whether topics whose config does not say may have a leader out of sync.
+
+        A value that is no boolean is passed over.
+        """
+        for config in (self.overrides, self.defaults):
+            word = config.get(UNCLEAN, "").strip().lower()
+            if word in ("true", "false"):
+                return word == "true"
+        return self._static_unclean
+
+
+class DynamicConfigManager:
+    """Keeps one broker's ``config`` up to date.
+
+    ``on_unclean_election_enabled`` is called with a topic whose config was changed and allows
+    unclean elections, or with None once this broker's own config does. ``malformed``: notices and
+    configs that cannot be read, by path, and why.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        zk: KafkaZkClient,
+        clock: Clock,
+        unclean_leader_election_enable: bool = False,
+        quirks: Quirks = NO_QUIRKS,
+    ) -> None:
+        self.config = DynamicBrokerConfig(unclean_leader_election_enable)
+        self.on_unclean_election_enabled: Callable[[str | None], None] | None = None
+        self.malformed: dict[str, str] = {}
+        self._broker_id = broker_id
+        self._zk = zk
+        self._clock = clock
+        self._quirks = quirks
+        self._created_ms: dict[str, float] = {}
+
+    def initialize(self) -> None:
+        """Before the broker registers: read its own config. Raises SessionExpired."""
+        entities = [
+            ConfigChange("brokers", name) for name in (DEFAULT_ENTITY, str(self._broker_id))
+        ]
+        for entity, config in self._read_configs(entities).items():
+            self._handle(entity, config)
+
+    def process_notifications(self) -> None:
+        """Take over what changed since the last call, and watch for more.
+
+        What goes wrong is logged: the next notice, or session, is another chance.
+        """
+        try:
+            names = self._zk.get_children(_PATH, watch=True)
+            if names:
+                logger.info("Processing notification(s) to %s", _PATH)
+                self._process(names)
+        except SessionExpired:
+            logger.info("broker %d: the session ended before %s was read", self._broker_id, _PATH)
+        except (StoreError, MalformedZNode) as error:
+            logger.error(
+                "Error while processing notification change for path = %s: %s", _PATH, error
+            )
+
+    # -- notices
+
+    def _process(self, names: Sequence[str]) -> None:
+        """Handle the notices that are new, in their order, and delete the old ones.
+
+        With hazard C2 a znode that has no number ends it, now and ever after.
+        """
+        odd = [name for name in names if _NUMBERED.fullmatch(name) is None]
+        is_blocked = bool(odd) and self._quirks.hazard_c2
+        if is_blocked:
+            names = names[: names.index(odd[0])]
+        self._forget_all_but(names)
+        unseen = [name for name in names if name not in self._created_ms]
+        changes: dict[str, ConfigChange] = {}
+        for name, result in zip(unseen, self._read(unseen), strict=True):
+            if result.stat is None:
+                continue
+            never = result.data is None and self._quirks.hazard_c2
+            self._created_ms[name] = math.inf if never else result.stat.ctime_ms
+            change = None if name in odd else self._decode(name, result.data)
+            if change is not None:
+                changes[name] = change
+            elif name in odd:
+                self._set_apart(f"{_PATH}/{name}", "not a notification")
+        configs = self._read_configs(changes.values())
+        for name, change in changes.items():
+            if change in configs:
+                self._handle_notification(name, change, configs[change])
+        if is_blocked:
+            raise MalformedZNode(f'For input string: "{odd[0][len(_PREFIX) :]}"')
+        self._purge_obsolete_notifications()
+
+    def _forget_all_but(self, names: Sequence[str]) -> None:
+        """Notices that are gone are no news any more."""
+        self._created_ms = {n: self._created_ms[n] for n in names if n in self._created_ms}
+        for path in list(self.malformed):
+            parent, _, name = path.rpartition("/")
+            if parent == _PATH and name not in self._created_ms:
+                del self.malformed[path]
+
+    def _read(self, names: Sequence[str]) -> list[ReadResult]:
+        return self._zk.read([GetData(f"{_PATH}/{name}") for name in names])
+
+    def _decode(self, name: str, data: bytes | None) -> ConfigChange | None:
+        """The entity that changed; None if it cannot be read or is no business of a broker here."""
+        path = f"{_PATH}/{name}"
+        try:
+            change = ConfigEntityChangeNotificationSequenceZNode.decode(data)
+        except MalformedZNode as error:
+            self._set_apart(path, error.reason)
+            return None
+        if change is None:
+            self._set_apart(path, "not JSON")
+        return change if change is not None and change.entity_type in _FOLLOWED else None
+
+    def _handle_notification(self, name: str, change: ConfigChange, config: Config) -> None:
+        logger.info(
+            "Processing override for entityPath: %s/%s with config: Map(%s)",
+            change.entity_type,
+            change.entity_name,
+            ", ".join(f"{key} -> {value}" for key, value in config.items()),
+        )
+        try:
+            self._handle(change, config)
+        except MalformedZNode as error:
+            self._set_apart(f"{_PATH}/{name}", error.reason)
+
+    def _purge_obsolete_notifications(self) -> None:
+        """Delete notices that everybody has had time to see."""
+        before_ms = self._clock.now_ms() - CHANGE_EXPIRATION_MS
+        obsolete = [
+            f"{_PATH}/{name}" for name, created in self._created_ms.items() if created < before_ms
+        ]
+        if obsolete:
+            logger.debug("Purging change notifications %s", ", ".join(obsolete))
+            self._zk.store.write([[Delete(path)] for path in obsolete])
+
+    # -- configs
+
+    def _read_configs(self, entities: Iterable[ConfigChange]) -> dict[ConfigChange, Config]:
+        """The overrides of entities; those that cannot be read are left out."""
+        paths = {entity: ConfigEntityZNode.path(*entity) for entity in entities}
+        results = self._zk.read([GetData(path) for path in paths.values()])
+        configs: dict[ConfigChange, Config] = {}
+        for (entity, path), result in zip(paths.items(), results, strict=True):
+            try:
+                configs[entity] = (
+                    {} if result.stat is None else ConfigEntityZNode.decode(result.data)
+                )
+            except MalformedZNode as error:
+                self._set_apart(path, error.reason)
+            else:
+                self.malformed.pop(path, None)
+        return configs
+
+    def _handle(self, entity: ConfigChange, config: Config) -> None:
+        """Take over what an entity's config is now. Raises MalformedZNode for a broker without a
+        number."""
+        name = entity.entity_name
+        if entity.entity_type == "topics":
+            if config.get(UNCLEAN, "").lower() == "true":
+                self._tell(name)
+            return
+        was_enabled = self.config.unclean_leader_election_enable
+        if name == DEFAULT_ENTITY:
+            self.config.defaults = config
+        elif parse_int(name.strip()) == self._broker_id:
+            self.config.overrides = config
+        if self.config.unclean_leader_election_enable and not was_enabled:
+            self._tell(None)
+
+    def _tell(self, topic: str | None) -> None:
+        if self.on_unclean_election_enabled is not None:
+            self.on_unclean_election_enabled(topic)
+
+    def _set_apart(self, path: str, reason: str) -> None:
+        self.malformed[path] = reason
+        logger.warning("Ignoring the malformed znode %s: %s", path, reason)
