@@ -6,10 +6,9 @@ server.properties that klamm's parts read (kafka.server.KafkaConfig).
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ from cluster.errors import UsageError
 from cluster.quirks import NO_QUIRKS, Quirks
 from placement.pool_rules import check_brokers_exist
 from placement.pools import Pools
+from runtime.broker_configs import check_broker_configs
 from runtime.node import FIRST_PORT, ClusterSpec, rack_map
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -30,44 +30,6 @@ MAX_BROKERS: Final = 10_000
 _SESSION_TIMEOUTS_MS: Final = range(1_000, 60_001)
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
-
-def _whole_number(least: int) -> Callable[[str], bool]:
-    return lambda word: word.isdecimal() and int(word) >= least
-
-
-def _boolean(word: str) -> bool:
-    return word in ("true", "false")
-
-
-def _anything(word: str) -> bool:
-    return bool(word.strip())
-
-
-BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
-    "auto.leader.rebalance.enable": ("true or false", _boolean),
-    "controlled.shutdown.enable": ("true or false", _boolean),
-    "controlled.shutdown.max.retries": ("a whole number", _whole_number(0)),
-    "controlled.shutdown.retry.backoff.ms": ("a whole number", _whole_number(0)),
-    "controller.socket.timeout.ms": ("a whole number of at least 1", _whole_number(1)),
-    "default.replication.factor": ("a whole number of at least 1", _whole_number(1)),
-    "delete.topic.enable": ("true or false", _boolean),
-    "leader.imbalance.check.interval.seconds": (
-        "a whole number of at least 1",
-        _whole_number(1),
-    ),
-    "leader.imbalance.per.broker.percentage": ("a whole number", _whole_number(0)),
-    "log.dir": ("a path", _anything),
-    "log.dirs": ("paths with commas between them", _anything),
-    "min.insync.replicas": ("a whole number of at least 1", _whole_number(1)),
-    "num.partitions": ("a whole number of at least 1", _whole_number(1)),
-    "replica.fetch.backoff.ms": ("a whole number", _whole_number(0)),
-    "replica.fetch.wait.max.ms": ("a whole number", _whole_number(0)),
-    "replica.socket.timeout.ms": ("a whole number", _whole_number(0)),
-    "request.timeout.ms": ("a whole number", _whole_number(0)),
-    "unclean.leader.election.enable": ("true or false", _boolean),
-    "zookeeper.connection.timeout.ms": ("a whole number of at least 1", _whole_number(1)),
-}
-"""Kafka's names that klamm knows: what a value must be, and whether one is."""
 
 TOPIC_DEFAULTS: Final = ("min.insync.replicas", "unclean.leader.election.enable")
 """Those that are the defaults of the topic configs of the same name."""
@@ -173,18 +135,6 @@ class ServerConfig:
         own = () if _is_any(self.host) else (self.host,)
         names = (*_LOOPBACK_NAMES, *own, *self.allowed_hosts)
         return frozenset(name.strip("[]").lower() for name in names)
-
-
-def check_broker_configs(config: Mapping[str, str]) -> None:
-    """Raise UsageError for a name that klamm does not know or a value that does not fit."""
-    for name, value in config.items():
-        if name not in BROKER_CONFIGS:
-            close = difflib.get_close_matches(name, BROKER_CONFIGS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(BROKER_CONFIGS)}"
-            raise UsageError(f"unknown config {name}", hint=hint)
-        wanted, fits = BROKER_CONFIGS[name]
-        if not fits(value):
-            raise UsageError(f"invalid value {value!r} for config {name}", hint=wanted)
 
 
 def check_broker_id(broker_id: int) -> None:
