@@ -1,4 +1,4 @@
-"""What the figures must show: ratios to Kafka, to a tenth of the size, and bytes a partition.
+"""What the figures must show: ratios to Kafka, to a tenth of the size, waves, bytes a partition.
 
 Pure: results in, verdicts out. It must not measure or print.
 """
@@ -16,27 +16,42 @@ KAFKA = "kafka-2.8.2"
 RAW_STORE = "raw store"
 SCALE_FACTOR = 10
 MAX_CPU_FACTOR = 13.0
+REASSIGNED = (1_000, 5_000)
+# Those of one plan to those of another five times as large: when an answer comes may add one.
+MAX_WAVES_FACTOR = 1.2
+MAX_COST_FACTOR = 1.0
 MAX_CONTEXT_BYTES = 1_500
 MAX_KLAMM_BYTES = 3_000
+
+
+CONTROLLER_CPU = "cpu_controller_s"
+PROCESSES = (CONTROLLER_CPU, "cpu_zookeeper_s")
 
 
 class Job(NamedTuple):
     """A step that is compared: the seconds that count, and how many times klamm must be faster.
 
-    ``raw_step``: what the raw store does of it.
+    ``raw_step``: what the raw store does of it, None if nothing compares. ``grows``: the work grows
+    with the partitions of the cluster, so that ten times as many are compared.
     """
 
     step: str
     seconds: str
     min_ratio: float
-    raw_step: str
+    raw_step: str | None = None
+    grows: bool = False
 
 
 JOBS = (
-    Job("create", "wall_s", 1.5, "create"),
-    Job("failover", "load_s", 2.0, "read"),
-    Job("broker_failure", "wall_s", 2.0, "set"),
+    Job("create", "wall_s", 1.5, "create", grows=True),
+    Job("failover", "load_s", 2.0, "read", grows=True),
+    Job("broker_failure", "wall_s", 2.0, "set", grows=True),
+    Job("controlled_shutdown", "wall_s", 2.0),
+    Job("preferred_election", "wall_s", 1.5),
+    Job("reassign_znode", "wall_s", 5.0),
+    Job("delete_topics", "wall_s", 3.0),
 )
+REASSIGNMENT = next(job for job in JOBS if job.step == "reassign_znode")
 
 
 class Layout(NamedTuple):
@@ -74,30 +89,68 @@ def layouts_in(results: Sequence[Result]) -> list[Layout]:
     return list(dict.fromkeys(layout_of(result) for result in timed))
 
 
-def steps_of(results: Sequence[Result], product: str, layout: Layout, step: str) -> list[Result]:
-    """The last of ``step`` in every run, whose code is the warmest."""
+def plan_sizes(layout: Layout) -> tuple[int, ...]:
+    """Of the reassignments of a run: partitions, ascending."""
+    return tuple(dict.fromkeys(min(size, layout.partitions // 2) for size in REASSIGNED))
+
+
+def steps_of(
+    results: Sequence[Result], product: str, layout: Layout, step: str, n: int | None = None
+) -> list[Result]:
+    """The last of ``step`` in every run, whose code is the warmest; with ``n`` only of that size.
+
+    Of reassignments those of the smaller size, unless ``n`` says otherwise.
+    """
+    if step == REASSIGNMENT.step and n is None:
+        n = plan_sizes(layout)[0]
     found: list[Result] = []
     for result in results:
-        if (result["product"], layout_of(result), result["step"]) == (product, layout, step):
+        if (result["product"], layout_of(result), result["step"]) == (product, layout, step) and (
+            n is None or result["n"] == n
+        ):
             if found and found[-1]["run"] == result["run"]:
                 found.pop()
             found.append(result)
     return found
 
 
-def seconds(results: Sequence[Result], product: str, layout: Layout, job: Job) -> float | None:
+def seconds(
+    results: Sequence[Result], product: str, layout: Layout, job: Job, n: int | None = None
+) -> float | None:
     """The median of the seconds that count; None if it was not done."""
-    found = [float(r[job.seconds]) for r in steps_of(results, product, layout, job.step)]
+    found = [float(r[job.seconds]) for r in steps_of(results, product, layout, job.step, n)]
     return median(found) if found else None
 
 
-def cpu_seconds(results: Sequence[Result], product: str, layout: Layout, job: Job) -> float | None:
+def cpu_seconds(
+    results: Sequence[Result],
+    product: str,
+    layout: Layout,
+    job: Job,
+    processes: Sequence[str] = PROCESSES,
+) -> float | None:
     """The median of the CPU seconds of controller and ZooKeeper; klamm's with its brokers'."""
     found = [
-        float(r["cpu_controller_s"] + r["cpu_zookeeper_s"])
+        sum(float(r[process]) for process in processes)
         for r in steps_of(results, product, layout, job.step)
     ]
     return median(found) if found else None
+
+
+def waves_of_plan(results: Sequence[Result], layout: Layout, n: int) -> dict[str, int] | None:
+    """ZooKeeper requests, and waves of them, of klamm's last reassignment of ``n`` partitions that
+    was held back and then released; None if there was none."""
+    halves = [
+        steps_of(results, KLAMM, layout, step, n) for step in ("reassign_held", "reassign_released")
+    ]
+    if not all(halves):
+        return None
+    stores = [half[-1]["store"] for half in halves]
+    return {
+        "events": sum(store["events"] for store in stores),
+        "waves": sum(store["read_waves"] + store["write_waves"] for store in stores),
+        "requests": sum(store["store_requests"] for store in stores),
+    }
 
 
 def busy_share(results: Sequence[Result], processors: int) -> float:
@@ -117,6 +170,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
             if klamm and kafka:
                 what = f"{layout}, {job.step}: times as fast as Kafka"
                 found.append(Verdict(what, kafka / klamm, job.min_ratio, True))
+        found += _large_plan(results, layout)
     found += _scale(results)
     for result in results:
         if result["step"] == "memory":
@@ -136,15 +190,34 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     return found
 
 
+def _large_plan(results: Sequence[Result], layout: Layout) -> Iterator[Verdict]:
+    """What a reassignment of five times the partitions costs."""
+    few, many = plan_sizes(layout)[0], plan_sizes(layout)[-1]
+    if few == many:
+        return
+    name = f"{layout}, reassignment of {many:,} to one of {few:,}"
+    took = [seconds(results, KLAMM, layout, REASSIGNMENT, n) for n in (few, many)]
+    if took[0] and took[1]:
+        cost = (took[1] / many) / (took[0] / few)
+        yield Verdict(f"{name}: times the seconds a partition", cost, MAX_COST_FACTOR, False)
+    waves = [waves_of_plan(results, layout, n) for n in (few, many)]
+    if waves[0] and waves[1]:
+        factor = waves[1]["waves"] / waves[0]["waves"]
+        yield Verdict(f"{name}: times the waves", factor, MAX_WAVES_FACTOR, False)
+
+
 def _scale(results: Sequence[Result]) -> Iterator[Verdict]:
-    """What ten times the partitions cost, in CPU seconds of controller and ZooKeeper."""
+    """What ten times the partitions cost, in CPU seconds: with ZooKeeper's, and klamm's alone."""
     layouts = layouts_in(results)
     for small in layouts:
         large = Layout(small.partitions * SCALE_FACTOR, small.partitions_per_topic)
         if large not in layouts:
             continue
-        for job in JOBS:
-            few, many = (cpu_seconds(results, KLAMM, layout, job) for layout in (small, large))
-            if few and many:
-                what = f"{large} to {small}, {job.step}: times the CPU"
-                yield Verdict(what, many / few, MAX_CPU_FACTOR, False)
+        for job in (job for job in JOBS if job.grows):
+            for whose, processes in (("", PROCESSES), ("klamm's ", (CONTROLLER_CPU,))):
+                few, many = (
+                    cpu_seconds(results, KLAMM, layout, job, processes) for layout in (small, large)
+                )
+                if few and many:
+                    what = f"{large} to {small}, {job.step}: times {whose or 'the '}CPU"
+                    yield Verdict(what, many / few, MAX_CPU_FACTOR, False)

@@ -1,4 +1,4 @@
-"""The tables that follow the results: beside Kafka, beside the raw store, what is required.
+"""The tables that follow the results: beside Kafka, the raw store, in waves, what is required.
 
 Markdown. It must not measure; what is computed is in figures.py.
 """
@@ -12,12 +12,16 @@ from bench.figures import (
     KAFKA,
     KLAMM,
     RAW_STORE,
+    Job,
+    Layout,
     Result,
     cpu_seconds,
     layouts_in,
+    plan_sizes,
     seconds,
     steps_of,
     verdicts,
+    waves_of_plan,
 )
 
 Row = Sequence[object]
@@ -25,7 +29,13 @@ Row = Sequence[object]
 
 def tables(results: Sequence[Result]) -> str:
     """Every table there are results for."""
-    parts = [_beside_kafka(results), _beside_the_store(results), _required(results)]
+    parts = [
+        _beside_kafka(results),
+        _beside_the_store(results),
+        _waves(results),
+        _plans(results),
+        _required(results),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -51,46 +61,78 @@ def _beside_kafka(results: Sequence[Result]) -> str:
 
 
 def _beside_the_store(results: Sequence[Result]) -> str:
-    """What klamm reaches of the store's own rate, and what it asks of the store."""
+    """What klamm reaches of the store's own rate."""
     rows: list[Row] = []
     for layout in layouts_in(results):
         for job in JOBS:
             klamm = steps_of(results, KLAMM, layout, job.step)
-            raw = steps_of(results, RAW_STORE, layout, job.raw_step)
+            raw = job.raw_step and steps_of(results, RAW_STORE, layout, job.raw_step)
             took_s = seconds(results, KLAMM, layout, job)
             if not klamm or not raw or not took_s:
                 continue
+            rate, raw_rate = klamm[-1]["n"] / took_s, raw[-1]["per_s"]
+            share = f"{rate / raw_rate:.0%}"
+            rows.append((layout, job.step, f"{rate:,.0f}", f"{raw_rate:,.0f}", share))
+    return _table(("layout", "job", "klamm n/s", "raw store n/s", "share"), rows)
+
+
+def _waves(results: Sequence[Result]) -> str:
+    """What klamm asks of the store: waves, and the requests in them."""
+    rows: list[Row] = []
+    for layout in layouts_in(results):
+        for job in JOBS:
+            klamm = steps_of(results, KLAMM, layout, job.step)
+            if not klamm:
+                continue
             last = klamm[-1]
-            rate, raw_rate = last["n"] / took_s, raw[-1]["per_s"]
             store = last["store"]
             rows.append(
                 (
                     layout,
                     job.step,
-                    f"{rate:,.0f}",
-                    f"{raw_rate:,.0f}",
-                    f"{rate / raw_rate:.0%}",
+                    f"{last['n']:,}",
                     store["events"],
                     store["read_waves"],
                     store["write_waves"],
                     store["store_requests"],
-                    last["zookeeper_packets"],
+                    f"{store['store_requests'] / max(1, last['n']):.4f}",
+                    f"{last['zookeeper_packets']:,}",
+                    _kafka_packets(results, layout, job),
                     last["resident_controller_mb"],
                 )
             )
     titles = (
         "layout",
         "job",
-        "klamm n/s",
-        "raw store n/s",
-        "share",
+        "n",
         "events",
         "waves that read",
         "that write",
         "requests in them",
-        "ZooKeeper packets, all clients",
+        "requests a partition",
+        "packets of all clients",
+        "Kafka's",
         "resident MB",
     )
+    return _table(titles, rows)
+
+
+def _kafka_packets(results: Sequence[Result], layout: Layout, job: Job) -> str:
+    kafka = steps_of(results, KAFKA, layout, job.step)
+    return f"{kafka[-1]['zookeeper_packets']:,}" if kafka else ""
+
+
+def _plans(results: Sequence[Result]) -> str:
+    """Reassignments, held back until all could catch up at once."""
+    rows: list[Row] = []
+    for layout in layouts_in(results):
+        for n in plan_sizes(layout):
+            found = waves_of_plan(results, layout, n)
+            if found:
+                a_partition = f"{found['requests'] / n:.4f}"
+                row = (found["events"], found["waves"], found["requests"], a_partition)
+                rows.append((layout, f"{n:,}", *row))
+    titles = ("layout", "plan of", "events", "waves", "requests in them", "requests a partition")
     return _table(titles, rows)
 
 
@@ -108,7 +150,7 @@ def _required(results: Sequence[Result]) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if value < 2 else f"{value:.1f}"
 
 
 def _table(titles: Sequence[str], rows: Iterable[Row]) -> str:

@@ -1,4 +1,4 @@
-"""``make bench``: klamm's creation, failover, broker failure, beside Kafka's and the store's own.
+"""``make bench``: what klamm's controller does, beside Kafka's and the store's own rates.
 
 Every run has a ZooKeeper of its own, on disk, with fsync; klamm and Kafka take turns. Exit 1 if
 anything required does not hold or came out wrong. docs/benchmarks.md says what the figures mean.
@@ -11,18 +11,18 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.figures import KAFKA, KLAMM, Layout, Result, busy_share, verdicts
+from bench.figures import KAFKA, KLAMM, RAW_STORE, Layout, Result, busy_share, verdicts
 from bench.kafka.locate import SKIP_REASON, kafka_libs
 from bench.kafka.run import problems, run_kafka
 from bench.kafka.table import HEADER, row
 from bench.klamm import run_klamm
 from bench.machine import machine
 from bench.memory import bytes_per_partition
+from bench.parts import GROWING, PARTS, steps_for
 from bench.report import tables
 from cluster.errors import KlammError, UsageError
 
@@ -32,36 +32,43 @@ FULL = (Layout(10_000, 100), Layout(10_000, 1), Layout(100_000, 100))
 # Whose CPU is compared is done three times, for a median.
 ROUNDS = 3
 REPEATED_PER_TOPIC = 100
-WARM_UP_PARTITIONS = 1_000
 MEMORY_PARTITIONS = 10_000
 MEMORY_PER_TOPIC = 100
 MAX_BUSY_SHARE = 0.1
 
 
 class Run(NamedTuple):
-    """One cluster from its start to its end."""
+    """One cluster from its start to its end, and the parts that are done to it."""
 
     product: str
     layout: Layout
+    parts: tuple[str, ...]
     is_first: bool = True
 
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Its steps, by name and count."""
+        return steps_for(self.layout, self.product, self.parts)
 
-def plan(layouts: Sequence[Layout], with_kafka: bool, rounds: int) -> Iterator[Run]:
-    """klamm and Kafka in turn, layout by layout; then klamm again."""
+
+def plan(
+    layouts: Sequence[Layout], with_kafka: bool, rounds: int, parts: Sequence[str] = PARTS
+) -> Iterator[Run]:
+    """klamm and Kafka in turn, layout by layout; then klamm again.
+
+    Only topics of many partitions get every part: one partition a topic costs too much of the time.
+    """
+    growing = tuple(part for part in parts if part in GROWING)
     for number in range(rounds):
         for layout in layouts:
-            if number == 0:
-                yield Run(KLAMM, layout)
+            is_repeated = layout.partitions_per_topic == REPEATED_PER_TOPIC
+            taken = tuple(parts) if is_repeated or len(layouts) == 1 else growing
+            if number == 0 and taken:
+                yield Run(KLAMM, layout, taken)
                 if with_kafka:
-                    yield Run(KAFKA, layout)
-            elif layout.partitions_per_topic == REPEATED_PER_TOPIC:
-                yield Run(KLAMM, layout, is_first=False)
-
-
-def steps_for(layout: Layout) -> tuple[str, ...]:
-    """A small creation and a first failover warm the code up; the last of each kind counts."""
-    warm_up = max(layout.partitions_per_topic, min(WARM_UP_PARTITIONS, layout.partitions // 10))
-    return (f"create:{warm_up}", "create", "failover", "failover", "broker_failure")
+                    yield Run(KAFKA, layout, taken)
+            elif number > 0 and is_repeated and growing:
+                yield Run(KLAMM, layout, growing, is_first=False)
 
 
 class Report:
@@ -95,24 +102,33 @@ class Report:
                 file.write(json.dumps(result) + "\n")
 
 
-def bench(layouts: Sequence[Layout], with_kafka: bool, rounds: int, report: Report) -> None:
-    """Do every run of the plan, and measure the memory."""
-    numbers = count()
-    for run in plan(layouts, with_kafka, rounds):
-        number, layout = next(numbers), run.layout
-        steps = steps_for(layout)
+def bench(runs: Sequence[Run], report: Report, with_memory: bool) -> None:
+    """Do every run, and measure the memory."""
+    started_s = time.monotonic()
+    for number, run in enumerate(runs):
+        layout = run.layout
         size = (layout.partitions, layout.partitions_per_topic, BROKERS)
+        left = iter((*run.steps, "the end"))
 
-        def show(result: Result, number: int = number) -> None:
+        def tell(number: int = number, run: Run = run, left: Iterator[str] = left) -> None:
+            at_s = time.monotonic() - started_s
+            of = f"{number + 1} of {len(runs)}, {run.product}, {run.layout}"
+            print(f"{at_s:4.0f} s: {of}: {next(left, RAW_STORE)}", file=sys.stderr, flush=True)
+
+        def show(result: Result, number: int = number, tell: Callable[[], None] = tell) -> None:
             report.add(number, result)
+            tell()
 
+        tell()
         if run.product == KAFKA:
-            run_kafka(*size, steps, on_result=show)
+            run_kafka(*size, run.steps, on_result=show)
         else:
-            run_klamm(*size, steps, raw_store=run.is_first, on_result=show)
-    partitions = min(MEMORY_PARTITIONS, max(layout.partitions for layout in layouts))
-    per_topic = min(MEMORY_PER_TOPIC, partitions)
-    report.add_memory(bytes_per_partition(partitions, per_topic, BROKERS))
+            run_klamm(*size, run.steps, raw_store=run.is_first, on_result=show)
+    if with_memory:
+        print("memory", file=sys.stderr, flush=True)
+        partitions = min(MEMORY_PARTITIONS, max(run.layout.partitions for run in runs))
+        per_topic = min(MEMORY_PER_TOPIC, partitions)
+        report.add_memory(bytes_per_partition(partitions, per_topic, BROKERS))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -120,13 +136,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         layouts = _layouts(options)
+        parts = _parts(options)
         with_kafka = not (options.no_kafka or options.quick)
         missing = with_kafka and kafka_libs() is None
         on = machine()
         started_s = time.monotonic()
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {on}\n", flush=True)
         report = Report(options.json)
-        bench(layouts, with_kafka and not missing, 1 if options.quick else options.rounds, report)
+        rounds = 1 if options.quick else options.rounds
+        runs = list(plan(layouts, with_kafka and not missing, rounds, parts))
+        bench(runs, report, with_memory=options.only is None)
     except KlammError as error:
         print(f"error: {error}" + (f" ({error.hint})" if error.hint else ""), file=sys.stderr)
         return error.exit_code
@@ -151,6 +170,9 @@ def _parser() -> argparse.ArgumentParser:
         "--partitions-per-topic", type=int, metavar="P", help="with --partitions: only this layout"
     )
     parser.add_argument("--no-kafka", action="store_true", help="klamm and the store alone")
+    parser.add_argument(
+        "--only", action="append", choices=PARTS, help="this part (and what it needs); repeatable"
+    )
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="for the medians (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append results, one a line")
     return parser
@@ -173,6 +195,11 @@ def _layouts(options: argparse.Namespace) -> Sequence[Layout]:
                 hint="see --partitions and --partitions-per-topic",
             )
     return [Layout(partitions, size) for size in sizes]
+
+
+def _parts(options: argparse.Namespace) -> tuple[str, ...]:
+    """Raises UsageError for nothing to do."""
+    return tuple(part for part in PARTS if options.only is None or part in options.only)
 
 
 if __name__ == "__main__":

@@ -201,11 +201,8 @@ def preferred_election(peer: Peer, _: int | None) -> Result:
 
 def reassign_znode(peer: Peer, count: int | None) -> Result:
     """Move one replica of each of the first ``count`` partitions, by /admin."""
-    plan = scenarios.moves(peer.partitions[: count or 1000], peer.options.brokers)
-    data = scenarios.reassignment_payload(plan)
-    _require(len(data) <= MAX_ZNODE_BYTES, "reassign_znode", f"{len(data)} bytes in one znode")
+    plan, data = _moves(peer, "reassign_znode", count)
     peer.brokers.ask("catchup on")
-    peer.moved(plan)
     job = Job(
         "reassign_znode",
         lambda: _ask_by_znode(peer, REASSIGNMENT, data),
@@ -214,6 +211,44 @@ def reassign_znode(peer: Peer, count: int | None) -> Result:
         n=len(plan),
     )
     return _reassigned(peer, measure(peer, job))
+
+
+def reassign_held(peer: Peer, count: int | None) -> Result:
+    """The same, but no new replica catches up: the reassignments begin, none can end."""
+    plan, data = _moves(peer, "reassign_held", count)
+    peer.brokers.ask("catchup off")
+    job = Job(
+        "reassign_held",
+        lambda: _ask_by_znode(peer, REASSIGNMENT, data),
+        is_sent=_leader_and_isr_sent(len(plan) * (REPLICATION_FACTOR + 1)),
+        n=len(plan),
+        catch_up_held=True,
+    )
+    return measure(peer, job)
+
+
+def reassign_released(peer: Peer, _: int | None) -> Result:
+    """All of them catch up at once, after reassign_held."""
+    found = peer.client.read([REASSIGNMENT])[0]
+    if found is None:
+        raise UsageError("step reassign_released: reassign_held comes before")
+    job = Job(
+        "reassign_released",
+        lambda: Started(peer.brokers.ask("catchup on")["at"]),
+        gone=znode_gone(peer.client, REASSIGNMENT),
+        is_right=_is_on_replicas,
+        n=len(json.loads(found[0])["partitions"]),
+    )
+    return _reassigned(peer, measure(peer, job))
+
+
+def _moves(peer: Peer, step: str, count: int | None) -> tuple[list[Partition], bytes]:
+    """The moves of the first ``count`` partitions and the znode that asks for them."""
+    plan = scenarios.moves(peer.partitions[: count or 1000], peer.options.brokers)
+    data = scenarios.reassignment_payload(plan)
+    _require(len(data) <= MAX_ZNODE_BYTES, step, f"{len(data)} bytes in one znode")
+    peer.moved(plan)
+    return plan, data
 
 
 def reassign_api(peer: Peer, count: int | None) -> Result:
@@ -324,6 +359,8 @@ STEPS: dict[str, Callable[[Peer, int | None], Result]] = {
         isr_rejoin,
         preferred_election,
         reassign_znode,
+        reassign_held,
+        reassign_released,
         reassign_api,
         delete_topics,
     )
