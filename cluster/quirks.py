@@ -15,7 +15,8 @@ from cluster.errors import UsageError
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
-    """Which bugs of 2.8.2 are present. Field ``kafka_NNNNN`` is the switch of KAFKA-NNNNN.
+    """Which bugs of 2.8.2 are present. Field ``kafka_NNNNN`` is the switch of KAFKA-NNNNN, and
+    ``cmak_NNN`` that of a bug in which CMAK has a part.
 
     Of each docstring the first paragraph says what Kafka 2.8.2 does, the second what klamm does
     without the quirk; docs/deviations.md shows them.
@@ -84,6 +85,12 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     The leader is moved first; if it cannot be, the override is refused with
     INVALID_REPLICA_ASSIGNMENT."""
+    cmak_878: bool = False
+    """A tool that knows no topic ids writes a topic znode without it: nobody notices, and the next
+    controller gives the topic another id, which is not that of its logs.
+
+    The id is written back at once. A topic that loses it while there is no controller gets another
+    one."""
     hazard_c1: bool = False
     """A request for the preferred leader of a partition that never had one fails the event or the
     failover, and stays: every later controller fails too.
@@ -124,6 +131,11 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     it drops leaves them in the ISR, or leading, for ever.
 
     The next controller takes them out."""
+    hazard_c10: bool = False
+    """A notice of a failed log directory puts replicas online that are not: all of a broker that
+    died since, and those of a directory that failed before.
+
+    They stay offline; the broker is asked for the others."""
 
 
 NO_QUIRKS: Final = Quirks()

@@ -11,21 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.errors import ControllerMoved
 from cluster.journal import Kind
-from controller import loader
+from controller import loader, on_isr_change, on_log_dir_event
 from controller.events import AutoPreferredReplicaLeaderElection, RequestTimeout
-from controller.on_isr_change import delete_isr_change_notifications
+from controller.notices import delete_notices, names_of
 from controller.on_leader_election import resume_preferred_replica_elections
 from controller.on_reassignment import initialize_partition_reassignments
 from controller.on_topic_deletion import load_topic_deletions
 from zk.store import Create, ResultCode, SetData
 from zk.znode_client import store_error
-from zk.znodes import (
-    ControllerZNode,
-    FeatureZNode,
-    FeatureZNodeStatus,
-    IsrChangeNotificationZNode,
-    MalformedZNode,
-)
+from zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus, MalformedZNode
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -95,12 +89,11 @@ def fail_over(controller: KafkaController) -> None:
     log.info("Registering handlers")
     controller.watches.activate()
     log.info("Deleting log dir event notifications")
-    controller.controller_zk.delete_log_dir_event_notifications(
-        controller.zk.get_all_log_dir_event_notifications(), context.epoch_zk_version
+    delete_notices(
+        controller, on_log_dir_event.NOTICES, names_of(controller, on_log_dir_event.NOTICES)
     )
     log.info("Deleting isr change notifications")
-    notices = controller.zk.get_children(IsrChangeNotificationZNode.path, watch=True)
-    delete_isr_change_notifications(controller, notices)
+    delete_notices(controller, on_isr_change.NOTICES, names_of(controller, on_isr_change.NOTICES))
     log.info("Initializing controller context")
     loader.initialize_controller_context(controller)
     load_topic_deletions(controller)

@@ -43,6 +43,7 @@ class ControllerState(Enum):
     CONTROLLED_SHUTDOWN = (8, "ControlledShutdownRateAndTimeMs")
     ISR_CHANGE = (9, "IsrChangeRateAndTimeMs")
     LEADER_AND_ISR_RESPONSE_RECEIVED = (10, "LeaderAndIsrResponseReceivedRateAndTimeMs")
+    LOG_DIR_CHANGE = (11, "LogDirChangeRateAndTimeMs")
     CONTROLLER_SHUTDOWN = (12, "ControllerShutdownRateAndTimeMs")
     UNCLEAN_LEADER_ELECTION_ENABLE = (13, "UncleanLeaderElectionEnableRateAndTimeMs")
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = (14, "TopicUncleanLeaderElectionEnableRateAndTimeMs")
@@ -129,6 +130,12 @@ class IsrChangeNotification(ControllerEvent, frozen=True):
     """The children of /isr_change_notification changed."""
 
     state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
+
+
+class LogDirEventNotification(ControllerEvent, frozen=True):
+    """The children of /log_dir_event_notification changed."""
+
+    state: ClassVar[ControllerState] = ControllerState.LOG_DIR_CHANGE
 
 
 class PartitionStateModifications(ControllerEvent, frozen=True):

@@ -34,6 +34,7 @@ from controller import (
     on_elect_leaders,
     on_isr_change,
     on_leader_election,
+    on_log_dir_event,
     on_malformed_state,
     on_partition_modifications,
     on_reassignment,
@@ -64,6 +65,7 @@ from controller.events import (
     IsrChangeNotification,
     LeaderAndIsrResponseReceived,
     ListPartitionReassignments,
+    LogDirEventNotification,
     PartitionModifications,
     PartitionReassignmentIsrChange,
     PartitionStateModifications,
@@ -270,6 +272,8 @@ class KafkaController:
                 on_alter_isr.process_alter_isr(self, message, request)
             case IsrChangeNotification():
                 on_isr_change.process_isr_change_notification(self)
+            case LogDirEventNotification():
+                on_log_dir_event.process_log_dir_event_notification(self)
             case PartitionStateModifications(tp):
                 on_malformed_state.process_partition_state_modifications(self, tp)
             case UncleanLeaderElectionEnable():

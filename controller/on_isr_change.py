@@ -1,8 +1,7 @@
 """ISRs that leaders wrote themselves, as they do before the inter-broker protocol 2.7.
 
-A leader that changed a state znode leaves a notice in /isr_change_notification. Which notices there
-are is asked when the event is processed, and exactly those are deleted (KAFKA-5879): one that comes
-meanwhile fires the watch again. Mirrors processIsrChangeNotification and updateLeaderAndIsrCache of
+A leader that changed a state znode leaves a notice in /isr_change_notification. Mirrors
+processIsrChangeNotification and updateLeaderAndIsrCache of
 kafka/controller/KafkaController.scala.
 """
 
@@ -12,18 +11,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from cluster.types import TopicPartition
+from controller.notices import Notices, delete_notices, names_of, numbers_of
 from controller.on_reassignment import maybe_complete_reassignments
-from zk.znodes import (
-    IsrChangeNotificationSequenceZNode,
-    IsrChangeNotificationZNode,
-    MalformedZNode,
-)
+from zk.znodes import IsrChangeNotificationSequenceZNode, IsrChangeNotificationZNode
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
 
-_PATH: Final = IsrChangeNotificationZNode.path
-_PREFIX: Final = IsrChangeNotificationSequenceZNode.sequence_number_prefix
+NOTICES: Final = Notices(
+    IsrChangeNotificationZNode.path, IsrChangeNotificationSequenceZNode.sequence_number_prefix
+)
 
 
 def process_isr_change_notification(controller: KafkaController) -> None:
@@ -34,37 +31,18 @@ def process_isr_change_notification(controller: KafkaController) -> None:
     """
     if not controller.is_active:
         return
-    names = controller.zk.get_children(_PATH, watch=True)
+    names = names_of(controller, NOTICES)
     try:
         partitions = _changed_partitions(controller, names)
         if partitions:
             _take_over(controller, partitions)
     finally:
-        delete_isr_change_notifications(controller, names)
-
-
-def delete_isr_change_notifications(controller: KafkaController, names: Sequence[str]) -> None:
-    """Delete notices by their names, whatever they hold.
-
-    With hazard C2 a znode that no broker made stays.
-    """
-    if controller.quirks.hazard_c2:
-        names = [name for name in names if name.startswith(_PREFIX)]
-    paths = [f"{_PATH}/{name}" for name in names]
-    controller.controller_zk.delete_notifications(paths, controller.context.epoch_zk_version)
-    for path in paths:
-        controller.malformed.pop(path, None)
+        delete_notices(controller, NOTICES, names)
 
 
 def _changed_partitions(controller: KafkaController, names: Sequence[str]) -> list[TopicPartition]:
     """The partitions that notices name, each once."""
-    if not controller.quirks.hazard_c2:
-        controller.set_malformed_apart(
-            MalformedZNode("not a notification", None).at(f"{_PATH}/{name}")
-            for name in names
-            if not name.startswith(_PREFIX)
-        )
-    numbers = [name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)]
+    numbers = numbers_of(controller, NOTICES, names)
     found = controller.zk.get_partitions_from_isr_change_notifications(numbers)
     controller.set_malformed_apart(found.malformed)
     return list(dict.fromkeys(tp for named in found.values.values() for tp in named))

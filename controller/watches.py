@@ -17,6 +17,7 @@ from controller.events import (
     ControllerChange,
     ControllerEvent,
     IsrChangeNotification,
+    LogDirEventNotification,
     PartitionModifications,
     PartitionReassignmentIsrChange,
     PartitionStateModifications,
@@ -34,6 +35,7 @@ BROKER_IDS_PATH = "/brokers/ids"
 TOPICS_PATH = "/brokers/topics"
 DELETE_TOPICS_PATH = "/admin/delete_topics"
 ISR_CHANGE_NOTIFICATION_PATH = "/isr_change_notification"
+LOG_DIR_EVENT_NOTIFICATION_PATH = "/log_dir_event_notification"
 REASSIGN_PARTITIONS_PATH = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION_PATH = "/admin/preferred_replica_election"
 _CHILD_CHANGES: Final[Mapping[str, ControllerEvent]] = {
@@ -41,6 +43,7 @@ _CHILD_CHANGES: Final[Mapping[str, ControllerEvent]] = {
     TOPICS_PATH: TopicChange(),
     DELETE_TOPICS_PATH: TopicDeletion(),
     ISR_CHANGE_NOTIFICATION_PATH: IsrChangeNotification(),
+    LOG_DIR_EVENT_NOTIFICATION_PATH: LogDirEventNotification(),
 }
 
 

@@ -76,6 +76,7 @@ def find_disagreements(
         *(line for broker in brokers.values() for line in _cache_differs(stored, broker)),
         *_replicas_that_differ(stored, brokers),
         *_context_differs(stored, context),
+        *_failed_log_dirs_differ(stored, brokers, context),
     ]
 
 
@@ -164,6 +165,10 @@ def _replicas_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) 
             broker = brokers.get(broker_id)
             if broker is None:
                 continue
+            if tp in broker.replica_manager.offline_partitions:
+                if broker_id in expected.isr:
+                    yield f"{tp}: broker {broker_id} is in sync, but its log directory failed"
+                continue
             replica = broker.replica_manager.partitions.get(tp)
             applied = None if replica is None else replica.leader_and_isr
             if applied is None:
@@ -180,6 +185,26 @@ def _is_as_told(applied: LeaderAndIsr, expected: LeaderAndIsr, *, leads: bool) -
 
 def _leader_and_isr(state: UpdateMetadataPartitionState) -> LeaderAndIsr:
     return LeaderAndIsr(state.leader, state.leader_epoch, state.isr, state.zk_version)
+
+
+def _failed_log_dirs_differ(
+    stored: StoredCluster, brokers: Mapping[int, Broker], context: ControllerContext | None
+) -> Iterator[str]:
+    if context is None:
+        return
+    for broker_id, broker in brokers.items():
+        lost = broker.replica_manager.offline_partitions
+        known = context.replicas_on_offline_dirs.get(broker_id, frozenset())
+        for tp in sorted({*lost, *known}):
+            assignment = stored.assignments.get(tp)
+            if assignment is None or broker_id not in assignment.replicas:
+                continue
+            if (tp in lost) != (tp in known):
+                here, there = ("failed", "online") if tp in lost else ("online", "failed")
+                yield (
+                    f"{tp}: the log directory of broker {broker_id} is {here}, "
+                    f"the controller takes it for {there}"
+                )
 
 
 # The controller

@@ -26,6 +26,7 @@ from runtime.scenario_steps import Action, Check, Condition, Moment, Settle, Ste
 from zk.store import ResultCode
 
 SESSION_TIMEOUT_MS: Final = 2_000
+LOG_DIRS: Final = ("d0", "d1")
 WATCHED_ROOTS: Final = (
     "/brokers/ids",
     "/brokers/topics",
@@ -79,7 +80,7 @@ def recorded_spec(scenario: Json, quirks: Quirks, seed: int = 0) -> ClusterSpec:
         racks=rack_map(broker_ids, racks),
         session_timeout_ms=SESSION_TIMEOUT_MS,
         quirks=quirks,
-        config={"auto.leader.rebalance.enable": "false"}
+        config={"auto.leader.rebalance.enable": "false", "log.dirs": ",".join(LOG_DIRS)}
         | {name: str(value) for name, value in scenario["props"].items()},
         seed=seed,
     )
@@ -150,6 +151,8 @@ def _action(step: Json, scenario: Json) -> Action:
             return steps.MoveController()
         case "set_topic_partitions":
             return steps.SetTopicPartitions(step["topic"], step["partitions"])
+        case "fail_log_dir":
+            return steps.FailLogDir(step["broker"], LOG_DIRS[step["dir"]])
         case unknown:
             raise UsageError(f"scenario step {unknown} is not known")
 

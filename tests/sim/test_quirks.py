@@ -6,6 +6,7 @@ So each switch does what it says, and each drill is proven able to fail.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -13,7 +14,7 @@ import pytest
 
 from cluster.api_errors import Errors
 from cluster.errors import KlammError
-from cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks
+from cluster.quirks import KAFKA_2_8_2, NAMES, NO_QUIRKS, Quirks
 from cluster.requests import (
     Address,
     AlterIsrRequest,
@@ -27,6 +28,7 @@ from cluster.types import LeaderAndIsr, TopicPartition
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.deletion_drills import DELETION_DRILLS
 from tests.sim.elections import ask_for_preferred, leaders_moved_away, request_is_there
+from tests.sim.log_dirs import LOG_DIR_DRILLS
 from tests.sim.reassignment_drills import REASSIGNMENT_DRILLS
 from tests.sim.worlds import active_controller, controllers, create_topic, state_of, three_brokers
 from zk.kafka_zk_client import KafkaZkClient
@@ -286,6 +288,14 @@ class Drill(NamedTuple):
     complaint: str
 
 
+# Of Kafka's controller and what it says to brokers and tools; 2.8.2 has all of them.
+KNOWN_BUGS = (
+    *("KAFKA-8249", "KAFKA-9478", "KAFKA-10149", "KAFKA-10548", "KAFKA-12315", "KAFKA-12493"),
+    *("KAFKA-13225", "KAFKA-13461", "KAFKA-13572", "KAFKA-13972", "KAFKA-14140", "KAFKA-14154"),
+    *("KAFKA-14424", "KAFKA-14808", "KAFKA-14845", "CMAK-878"),
+    *(f"C{number}" for number in range(1, 9)),
+)
+DEVIATIONS = Path(__file__).parents[2] / "docs" / "deviations.md"
 NEVER_TOLD = "broker 2 was never told of its replica"
 DRILLS = {
     "kafka_10149": Drill(
@@ -310,11 +320,19 @@ DRILLS = {
     "hazard_c7": Drill(broker_is_told_to_stop_following, "the broker goes on following"),
     **{quirk: Drill(*drill) for quirk, drill in DELETION_DRILLS.items()},
     **{quirk: Drill(*drill) for quirk, drill in REASSIGNMENT_DRILLS.items()},
+    **{quirk: Drill(*drill) for quirk, drill in LOG_DIR_DRILLS.items()},
 }
 
 
 def test_every_quirk_has_a_drill() -> None:
     assert sorted(DRILLS) == sorted(Quirks.__struct_fields__)
+
+
+@pytest.mark.parametrize("name", KNOWN_BUGS)
+def test_every_known_bug_has_a_switch_or_a_reason_for_none(name: str) -> None:
+    reasons = DEVIATIONS.read_text(encoding="utf-8").split("## Known bugs without a switch")[1]
+    has_reason = f"\n- **{name}: " in reasons.split("\n## ")[0]
+    assert (name in NAMES) is not has_reason
 
 
 @pytest.mark.parametrize("quirk", DRILLS)

@@ -1,0 +1,63 @@
+"""Log directories that brokers lost.
+
+A broker that lost one leaves a notice in /log_dir_event_notification. Which replicas were there is
+not known here: the broker is sent every replica that it hosts, and those that it answers with
+KAFKA_STORAGE_ERROR are taken offline by on_responses.py. Mirrors processLogDirEventNotification and
+onBrokerLogDirFailure of kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from controller.notices import Notices, delete_notices, names_of, numbers_of
+from controller.state_change_log import id_list
+from statemachines.replica_state import ReplicaState
+from zk.znodes import LogDirEventNotificationSequenceZNode, LogDirEventNotificationZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+NOTICES: Final = Notices(
+    LogDirEventNotificationZNode.path, LogDirEventNotificationSequenceZNode.sequence_number_prefix
+)
+
+
+def process_log_dir_event_notification(controller: KafkaController) -> None:
+    """Ask the brokers that notices name for their replicas, and delete the notices.
+
+    A notice that cannot be read is set apart and deleted like the others. With hazard C2 it fails
+    the event, and all are deleted unread.
+    """
+    if not controller.is_active:
+        return
+    names = names_of(controller, NOTICES)
+    try:
+        on_broker_log_dir_failure(controller, _broker_ids(controller, names))
+    finally:
+        delete_notices(controller, NOTICES, names)
+
+
+def _broker_ids(controller: KafkaController, names: Sequence[str]) -> list[int]:
+    """The brokers that notices name, in their order."""
+    found = controller.zk.get_broker_ids_from_log_dir_events(numbers_of(controller, NOTICES, names))
+    controller.set_malformed_apart(found.malformed)
+    return list(found.values.values())
+
+
+def on_broker_log_dir_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
+    """Send the brokers their replicas, to learn which are on a failed directory.
+
+    Those known to be offline are left out. Kafka 2.8.2 puts them online all the same (hazard C10).
+    """
+    context = controller.context
+    controller.log.info(f"Handling log directory failure for brokers {id_list(broker_ids)}")
+    replicas = context.replicas_on_brokers(dict.fromkeys(broker_ids))
+    if not controller.quirks.hazard_c10:
+        replicas = {
+            broker_id: online
+            for broker_id, tps in replicas.items()
+            if (online := [tp for tp in tps if context.is_replica_online(broker_id, tp, True)])
+        }
+    controller.replica_state_machine.handle_state_changes(replicas, ReplicaState.ONLINE)
