@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from cli.errors import INTERRUPTED, print_error
 from cluster.errors import UsageError
 from server.cluster_server import klamm_version
 from zk.dump import dump
-from zk.dump_load import Interrupted, LoadPlan, load, plan_load, undo
+from zk.dump_load import LoadPlan, apart, cut_short, load, plan_load, undo
 from zk.dump_text import read_dump
 from zk.kazoo_store import KazooStore
 from zk.store import Create, WriteOp
@@ -97,26 +97,36 @@ def load_command(
     left out: their sessions are elsewhere. A load that is cut short goes on when it is repeated."""
     if mark and undo_:
         raise UsageError("--mark and --undo together", hint="give one of them")
-    plan = plan_load(read_dump(file), frozenset([MARKER_PATH]) if mark else frozenset())
+    znodes = read_dump(file)
+    whole, without_mark = plan_load(znodes), plan_load(znodes, frozenset([MARKER_PATH]))
+    plan = without_mark if mark else whole
     for path in plan.unreadable:
         typer.echo(f"warning: {path} is left out: it could not be read for the dump", err=True)
     last: list[WriteOp] = []
     if mark:
         now_ms = round(time.time() * 1000)
         last.append(Create(MARKER_PATH, marker(RunInfo("zk load", now_ms, klamm_version()))))
-    progress = _progress()
+    progress = _Progress()
     session = open_session(zookeeper)
     store = KazooStore(session)
     try:
         if undo_:
-            _tell_undone(undo(store, plan, progress), zookeeper, as_json)
+            count = apart(lambda: undo(store, (whole, without_mark), progress), session.close)
+            _tell_undone(count, zookeeper, as_json)
             return
-        result = load(store, plan, last=last, prepare=session.create_chroot, on_progress=progress)
-    except Interrupted as error:
-        if isinstance(error.__cause__, KeyboardInterrupt):
+        result = apart(
+            lambda: load(
+                store, plan, last=last, prepare=session.create_chroot, on_progress=progress
+            ),
+            session.close,
+        )
+    except KeyboardInterrupt:
+        if undo_:
+            print_error("interrupted: some of it is still there", "the same command goes on")
+        else:
+            error = cut_short("interrupted", progress.done, len(plan.creates))
             print_error(error.message, error.hint)
-            raise typer.Exit(INTERRUPTED) from None
-        raise
+        raise typer.Exit(INTERRUPTED) from None
     finally:
         store.close()
     _tell_loaded(plan, result.found, zookeeper, mark, as_json)
@@ -160,15 +170,17 @@ def _some(paths: Sequence[str]) -> str:
     return ", ".join(paths[:_TELL_PATHS]) + more
 
 
-def _progress() -> Callable[[int, int], None]:
+class _Progress:
     """Says on standard error, at most every second, how far it is."""
-    told_s = time.monotonic()
 
-    def tell(done: int, total: int) -> None:
-        nonlocal told_s
+    def __init__(self) -> None:
+        self.done = 0
+        self._told_s = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        """So much is done."""
+        self.done = done
         now_s = time.monotonic()
-        if now_s - told_s >= _TELL_EVERY_S:
-            told_s = now_s
+        if now_s - self._told_s >= _TELL_EVERY_S:
+            self._told_s = now_s
             print(f"{done} of {total} znodes", file=sys.stderr, flush=True)
-
-    return tell

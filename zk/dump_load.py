@@ -9,8 +9,10 @@ must not know what a znode holds. Kafka has nothing like it.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from concurrent.futures import Future
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -36,6 +38,8 @@ ZNODES_A_WAVE: Final = 5_000
 OPS_A_TRANSACTION: Final = 100
 _ZOOKEEPERS_OWN: Final = "/zookeeper"
 _TO_BE_SETTLED: Final = (ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS)
+
+T = TypeVar("T")
 
 OnProgress = Callable[[int, int], None]
 """Called with how many znodes are written, and how many there are to write."""
@@ -146,25 +150,56 @@ def load(
             on_progress(done, len(plan.creates))
         _set_root(store, plan)
         _end(store, last)
-    except (StoreError, KeyboardInterrupt) as error:
-        why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-        raise Interrupted(
-            f"{why}: at least {done} of {len(plan.creates)} znodes are written, and {LOADING_PATH}",
-            hint="the same command goes on where it ended; klamm zk load DUMP --undo takes them "
-            "away",
-        ) from error
+    except StoreError as error:
+        raise cut_short(str(error), done, len(plan.creates)) from error
     return LoadResult(len(plan.creates), 0 if found is None else there)
 
 
-def undo(store: Store, plan: LoadPlan, on_progress: OnProgress = lambda done, total: None) -> int:
-    """Delete what a load of this plan, that did not end, has written; how many znodes.
+def cut_short(why: str, done: int, total: int) -> Interrupted:
+    """The error that says what a load has left behind that ended half-way."""
+    return Interrupted(
+        f"{why}: at least {done} of {total} znodes are written, and {LOADING_PATH}",
+        hint="the same command goes on where it ended; klamm zk load DUMP --undo takes them away",
+    )
+
+
+def apart(work: Callable[[], T], stop: Callable[[], None]) -> T:
+    """What ``work`` gives, on a thread of its own: kazoo swallows an exception of a signal that
+    comes while it is called.
+
+    If a signal ends the wait ``stop`` is called, which must make ``work`` end, and that is awaited.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, name="dump-load")
+    thread.start()
+    try:
+        return future.result()
+    finally:
+        if not future.done():
+            stop()
+        thread.join()
+
+
+def undo(
+    store: Store, plans: Sequence[LoadPlan], on_progress: OnProgress = lambda done, total: None
+) -> int:
+    """Delete what a load of one of these plans, that did not end, has written; how many znodes.
 
     Raises NotEmpty if no such load was here, StoreError if somebody else wrote below one of them.
     """
-    if _loading(store) != plan.digest:
+    digest = _loading(store)
+    plan = next((plan for plan in plans if plan.digest == digest), None)
+    if plan is None:
         raise NotEmpty(
             f"no load of this dump was cut short here: nothing is deleted (no {LOADING_PATH})"
-            if _loading(store) is None
+            if digest is None
             else "another dump was being loaded here: nothing is deleted",
             hint="give the dump that was being loaded",
         )

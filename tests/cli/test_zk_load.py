@@ -143,7 +143,7 @@ def test_ctrl_c_says_what_is_left_and_the_same_command_ends_it(
         if process.poll() is None:
             process.kill()
             process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     error, hint = [line for line in err.splitlines() if not line.endswith(" znodes")]
     assert error.startswith("error: interrupted: at least ")
     assert error.endswith(" of 100100 znodes are written, and /klamm-loading")
