@@ -30,6 +30,7 @@ from zk.znode_client import NodeExists
 from zk.znodes import ConfigEntityChangeNotificationZNode
 
 FIRST_PORT = 9092
+MAX_PORT = 65_535
 REGISTRATION_RETRY_MS = 200.0
 CONFIG_CHANGES_PATH = ConfigEntityChangeNotificationZNode.path
 
@@ -40,6 +41,13 @@ class StartUp:
 
     deadline_ms: float
     """Until when another session may hold the broker's id, in monotonic milliseconds."""
+    holds_controller: bool = False
+    """The controller is no candidate before a BeginCandidacy."""
+
+
+@dataclass(frozen=True)
+class BeginCandidacy:
+    """Event of a broker that is registered: let its controller begin to be a candidate."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +57,17 @@ class ReRegister:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSpec:
-    """What a cluster is made of. ``racks`` by broker id; times in milliseconds.
+    """What a cluster is made of. ``racks`` and ``end_points`` by broker id; times in milliseconds.
 
     ``candidates`` None: every broker is a controller candidate. ``config``: Kafka's property names.
+    A broker without ``end_points`` has a port made from its id; nothing listens on any of them.
     ``write_group_size``: writes of a controller in one transaction, at most.
     ``pools``: where topics may be placed; None: anywhere.
     """
 
     broker_ids: tuple[int, ...]
     racks: Mapping[int, str] = field(default_factory=dict)
+    end_points: Mapping[int, tuple[types.EndPoint, ...]] = field(default_factory=dict)
     candidates: tuple[int, ...] | None = None
     session_timeout_ms: int = 6000
     quirks: Quirks = NO_QUIRKS
@@ -75,8 +85,8 @@ class ClusterSpec:
 
     def broker_info(self, broker_id: int) -> types.Broker:
         """What the broker registers in ZooKeeper."""
-        end_point = types.EndPoint("localhost", FIRST_PORT + broker_id)
-        return types.Broker(broker_id, (end_point,), self.racks.get(broker_id))
+        end_points = self.end_points.get(broker_id) or (_end_point(broker_id),)
+        return types.Broker(broker_id, end_points, self.racks.get(broker_id))
 
     def controller_config(self, broker_id: int) -> ControllerConfig:
         """What the broker's controller is told."""
@@ -110,6 +120,11 @@ class ClusterSpec:
         candidates = self.broker_ids if self.candidates is None else self.candidates
         broker_ids = (*self.broker_ids, broker_id)
         return replace(self, broker_ids=broker_ids, racks=racks, candidates=candidates)
+
+
+def _end_point(broker_id: int) -> types.EndPoint:
+    port = FIRST_PORT + broker_id
+    return types.EndPoint("localhost", port if port <= MAX_PORT else FIRST_PORT)
 
 
 def _is_alter_isr_enabled(config: Mapping[str, str]) -> bool:
@@ -292,6 +307,8 @@ class BrokerActor(Actor):
         match event:
             case StartUp():
                 self._start_up(event)
+            case BeginCandidacy():
+                self._begin_candidacy()
             case ReRegister():
                 self._node.broker.on_session_expired()
             case ConfigChanges():
@@ -325,9 +342,13 @@ class BrokerActor(Actor):
         except KlammError as error:
             self._tell_started(error)
         else:
-            if self._node.controller is not None:
-                self._node.controller.startup(self._node.broker.cluster_id)
+            if not event.holds_controller:
+                self._begin_candidacy()
             self._tell_started(None)
+
+    def _begin_candidacy(self) -> None:
+        if self._node.controller is not None:
+            self._node.controller.startup(self._node.broker.cluster_id)
 
     def _tell_started(self, error: Exception | None) -> None:
         if self._on_started is not None:
