@@ -25,8 +25,9 @@ def process_partition_modifications(controller: KafkaController, topic: str) -> 
 
     Changes of other topics that wait right behind share the read: a reassignment writes many topic
     znodes at once, each of which is watched. Replicas of known partitions that somebody else has
-    changed are written back: only a reassignment changes them. Kafka 2.8.2 takes no notice until
-    the next failover (KAFKA-12493). Partitions that are missing are not looked at.
+    changed are written back, since only a reassignment changes them, and so is a topic id that an
+    older tool has left out. Kafka 2.8.2 takes no notice of either until the next failover
+    (KAFKA-12493, CMAK-878). Partitions that are missing are not looked at.
     """
     if not controller.is_active:
         return
@@ -72,11 +73,7 @@ def _take_over(
     ]
     for tp, assignment in added.items():
         context.update_partition_full_replica_assignment(tp, assignment)
-    if changed and not controller.quirks.kafka_12493:
-        controller.log.warn(
-            f"The assignment of partitions {','.join(map(str, changed))} was changed by others: "
-            "only a reassignment can do that"
-        )
+    if _is_to_be_restored(controller, topic, read, changed):
         _restore_assignment(controller, topic)
     if not added:
         return
@@ -86,6 +83,28 @@ def _take_over(
         Kind.PARTITIONS_ADDED, topic=topic, detail=f"{len(added)} partitions"
     )
     on_new_partition_creation(controller, list(added))
+
+
+def _is_to_be_restored(
+    controller: KafkaController,
+    topic: str,
+    read: TopicIdReplicaAssignment | None,
+    changed: Sequence[TopicPartition],
+) -> bool:
+    quirks, log = controller.quirks, controller.log
+    is_changed = bool(changed) and not quirks.kafka_12493
+    if is_changed:
+        log.warn(
+            f"The assignment of partitions {','.join(map(str, changed))} was changed by others: "
+            "only a reassignment can do that"
+        )
+    topic_id = controller.context.topic_ids.get(topic)
+    is_id_lost = (
+        topic_id is not None and read is not None and read.topic_id is None and not quirks.cmak_878
+    )
+    if is_id_lost:
+        log.warn(f"The id {topic_id} of topic {topic} was taken out of its znode by others")
+    return is_changed or is_id_lost
 
 
 def _refuse_partitions(

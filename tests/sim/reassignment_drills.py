@@ -9,7 +9,9 @@ from typing import Final
 
 from cluster.quirks import Quirks
 from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
+from runtime.checks import check_simulated_world
 from runtime.simulated_world import SimulatedWorld
+from tests.sim.deletions import topic_id
 from tests.sim.reassignments import (
     alter,
     brokers_up,
@@ -102,7 +104,7 @@ def topic_znode_is_edited(quirks: Quirks) -> None:
     it: those that hold the data."""
     world = brokers_up(5, quirks=quirks)
     with_topic(world, (1, 2))
-    data = TopicZNode.encode(None, {T0: ReplicaAssignment((3, 4))})
+    data = TopicZNode.encode(topic_id(world, "t"), {T0: ReplicaAssignment((3, 4))})
     world.open_store().write([[SetData(TopicZNode.path("t"), data)]])
     world.run_for(2_000)
     assert active_controller(world).context.partition_replica_assignment(T0) == (1, 2)
@@ -110,6 +112,22 @@ def topic_znode_is_edited(quirks: Quirks) -> None:
     world.run_for(5_000)
     replicas = active_controller(world).context.partition_replica_assignment(T0)
     assert replicas == (1, 2), "the edit was taken over by a failover"
+
+
+def topic_znode_is_written_by_an_old_tool(quirks: Quirks) -> None:
+    """A topic keeps its id, though a tool that adds a partition knows nothing of ids."""
+    world = brokers_up(3, quirks=quirks)
+    with_topic(world, (1, 2))
+    before = topic_id(world, "t")
+    data = TopicZNode.encode(None, {T0: ReplicaAssignment((1, 2)), T1: ReplicaAssignment((2, 1))})
+    world.open_store().write([[SetData(TopicZNode.path("t"), data)]])
+    world.run_for(2_000)
+    assert stored(world, T1).state.leader == 2
+    world.stop(0)
+    world.run_for(5_000)
+    assert topic_id(world, "t") == before, "the topic has another id"
+    assert stored(world, T1).assignment.replicas == (2, 1)
+    assert check_simulated_world(world) == []
 
 
 def cancel_is_cut_short(quirks: Quirks) -> None:
@@ -138,5 +156,6 @@ REASSIGNMENT_DRILLS: Final[Drills] = {
     "kafka_13972": (replica_that_was_added_is_dropped, "a replica is left behind"),
     "kafka_14424": (cancel_goes_back_to_dead_replicas, "nobody leads"),
     "kafka_14808": (override_drops_the_leader, "nobody leads"),
+    "cmak_878": (topic_znode_is_written_by_an_old_tool, "the topic has another id"),
     "hazard_c9": (cancel_is_cut_short, "a replica without a place is in sync"),
 }
