@@ -22,6 +22,7 @@ from runtime.clock import WallClock
 from runtime.event_thread import EventThread
 from runtime.lifeline import MortalJournal, MortalTransport
 from runtime.node import (
+    BeginCandidacy,
     BrokerActor,
     ClusterSpec,
     FailLogDir,
@@ -98,10 +99,13 @@ class RealCluster:
         """
         self.begin_start(broker_id, wait_for_session=wait_for_session).result()
 
-    def begin_start(self, broker_id: int, *, wait_for_session: bool = True) -> Future[None]:
+    def begin_start(
+        self, broker_id: int, *, wait_for_session: bool = True, holds_controller: bool = False
+    ) -> Future[None]:
         """Start a broker without waiting: the future ends when it is registered.
 
-        A broker that could not register is freed before its future fails.
+        With ``holds_controller`` its controller waits for ``begin_candidacy``. A broker that could
+        not register is freed before its future fails.
         """
         if broker_id in self.nodes:
             raise UsageError(f"broker {broker_id} runs already")
@@ -126,8 +130,13 @@ class RealCluster:
         )
         self._hub.add(actor)
         patience_ms = (self.spec.session_timeout_ms + _START_MARGIN_MS) if wait_for_session else 0
-        self._hub.post(actor.address, StartUp(self.clock.monotonic_ms() + patience_ms))
+        deadline_ms = self.clock.monotonic_ms() + patience_ms
+        self._hub.post(actor.address, StartUp(deadline_ms, holds_controller))
         return started
+
+    def begin_candidacy(self, broker_id: int) -> None:
+        """Let a controller that was held be a candidate. Raises UsageError if it does not run."""
+        self._hub.post(self._running(broker_id).node.broker.address, BeginCandidacy())
 
     def _build(self, broker_id: int) -> RunningNode:
         session, is_pooled = self._pool.session_of(broker_id)
@@ -322,12 +331,7 @@ class RealCluster:
     @property
     def is_idle(self) -> bool:
         """True if no event waits, nothing is in flight to a live broker and no broker works."""
-        return self._hub.is_idle and all(
-            (c := running.node.controller) is None
-            or running.is_paused
-            or (not c.events.has_work() and c.events.current is None and c.channels.is_idle())
-            for running in tuple(self.nodes.values())
-        )
+        return self._hub.is_idle and all(r.is_idle for r in tuple(self.nodes.values()))
 
     @property
     def active_controller(self) -> int | None:

@@ -26,6 +26,16 @@ class RunningNode:
     event_thread: EventThread | None
     is_paused: bool = False
 
+    @property
+    def is_idle(self) -> bool:
+        """True if its controller, where there is one and it is not paused, has nothing to do."""
+        c = self.node.controller
+        return (
+            c is None
+            or self.is_paused
+            or (not c.events.has_work() and c.events.current is None and c.channels.is_idle())
+        )
+
     def silence(self) -> None:
         """From now on nothing is sent or journalled: the node is dead to everybody."""
         self.transport.is_dead = self.journal.is_dead = True

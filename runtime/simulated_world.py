@@ -20,6 +20,7 @@ from runtime.actors import Actor, Scheduler
 from runtime.clock import VirtualClock
 from runtime.journal import MemoryJournal
 from runtime.node import (
+    BeginCandidacy,
     BrokerActor,
     ClusterSpec,
     ControllerActor,
@@ -142,10 +143,11 @@ class SimulatedWorld:
 
     # -- nodes and their faults
 
-    def start(self, broker_id: int) -> None:
+    def start(self, broker_id: int, *, holds_controller: bool = False) -> None:
         """Start a broker, and its controller if it is a candidate.
 
-        Registration waits while a former session of the broker lives.
+        Registration waits while a former session of the broker lives. With ``holds_controller``
+        its controller waits for ``begin_candidacy``.
         """
         if broker_id in self.nodes:
             raise UsageError(f"broker {broker_id} runs already")
@@ -169,7 +171,12 @@ class SimulatedWorld:
         store.add_listener(broker.on_store_event)
         if node.controller is not None:
             self._connect(ControllerActor(node.controller, self.clock))
-        broker.inbox.append(StartUp(deadline_ms=math.inf))
+        broker.inbox.append(StartUp(math.inf, holds_controller))
+
+    def begin_candidacy(self, broker_id: int) -> None:
+        """Let a controller that was held be a candidate."""
+        self._node(broker_id)
+        self.scheduler.actors[Address("broker", broker_id)].inbox.append(BeginCandidacy())
 
     def open_store(self) -> MemoryStore:
         """A session of the world's ZooKeeper. Outside of an actor its calls are done at once."""
