@@ -362,10 +362,7 @@ class RealCluster:
         """Brokers and controllers as plain values."""
         nodes = sorted(self.nodes.items())
         with self._hub.held():
-            brokers = [
-                {**running.node.broker.status(), "paused": running.is_paused}
-                for _, running in nodes
-            ]
+            brokers = [{**r.node.broker.status(), "paused": r.is_paused} for _, r in nodes]
         return {
             "zookeeper": self.connect_string,
             "active_controller": self.active_controller,
