@@ -56,8 +56,13 @@ class AlterIsrManager:
         """Proposals without an answer, those in flight among them."""
         return len(self._unsent)
 
-    def submit(self, partition: TopicPartition, proposed: LeaderAndIsr) -> None:
-        """Queue a proposal; ``maybe_propagate`` sends it. A partition has at most one."""
+    def submit(
+        self, partition: TopicPartition, proposed: LeaderAndIsr, controller_epoch: int
+    ) -> None:
+        """Queue a proposal; ``maybe_propagate`` sends it. A partition has at most one.
+
+        The controller writes its own epoch: ``controller_epoch`` is for ZkIsrManager.
+        """
         assert partition not in self._unsent, f"{partition} has a proposal already"
         self._unsent[partition] = proposed
 
@@ -65,10 +70,11 @@ class AlterIsrManager:
         """Forget the proposal of a partition; an answer on its way to it will be ignored."""
         self._unsent.pop(partition, None)
 
-    def maybe_propagate(self, broker_epoch: int, now_ms: float) -> None:
+    def maybe_propagate(self, broker_epoch: int, now_ms: float) -> list[AlterIsrResult]:
         """Send everything queued to the controller, unless a request is in flight or backing off.
 
         A request to a controller that is one no longer is given up: its answer may never come.
+        The answers come later, to ``on_response``; none are returned.
         """
         cache = self._metadata_cache
         controller_id = cache.controller_id
@@ -79,9 +85,9 @@ class AlterIsrManager:
         ):
             self._in_flight = self._retry_at_ms = None
         if not self._unsent or self._in_flight is not None or controller_id is None:
-            return
+            return []
         if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
-            return
+            return []
         self._retry_at_ms = None
         items = dict(self._unsent)
         request = AlterIsrRequest(self._broker_id, broker_epoch, items)
@@ -93,6 +99,7 @@ class AlterIsrManager:
             items,
             now_ms + self._config.request_timeout_ms,
         )
+        return []
 
     def on_response(
         self, correlation_id: int, response: AlterIsrResponse, now_ms: float

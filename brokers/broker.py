@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from brokers.alter_isr_manager import AlterIsrManager
+from brokers.alter_isr_manager import AlterIsrManager, AlterIsrResult
 from brokers.config import BrokerConfig
 from brokers.controlled_shutdown import ControlledShutdown
 from brokers.dynamic_config import DynamicConfigManager
@@ -24,6 +24,7 @@ from brokers.replica_log_dirs import (
 )
 from brokers.replica_manager import ReplicaManager
 from brokers.status import broker_status
+from brokers.zk_isr_manager import IsrManager, ZkIsrManager
 from cluster.api_errors import Errors
 from cluster.errors import SessionExpired
 from cluster.protocols import Clock, Transport
@@ -82,7 +83,12 @@ class Broker:
         self.cluster_id: str | None = None
         self.is_halted = False
         self.metadata_cache = MetadataCache()
-        self.alter_isr_manager = AlterIsrManager(info.id, config, self.metadata_cache, self._send)
+        self._zk = KafkaZkClient(store)
+        self.alter_isr_manager: IsrManager = (
+            AlterIsrManager(info.id, config, self.metadata_cache, self._send)
+            if config.is_alter_isr_enabled
+            else ZkIsrManager(self._zk, clock.monotonic_ms())
+        )
         self.fetchers = ReplicaFetcherManager(info.id, config, self._send)
         self.replica_manager = ReplicaManager(
             info.id,
@@ -92,7 +98,6 @@ class Broker:
             self.alter_isr_manager,
         )
         self._store = store
-        self._zk = KafkaZkClient(store)
         self.dynamic_config_manager = DynamicConfigManager(
             info.id, self._zk, clock, config.unclean_leader_election_enable, quirks
         )
@@ -281,7 +286,13 @@ class Broker:
 
     def _on_alter_isr_response(self, message: Message, response: AlterIsrResponse) -> None:
         now_ms = self._clock.monotonic_ms()
-        for result in self.alter_isr_manager.on_response(message.correlation_id, response, now_ms):
+        self._take_isr_results(
+            self.alter_isr_manager.on_response(message.correlation_id, response, now_ms)
+        )
+
+    def _take_isr_results(self, results: list[AlterIsrResult]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for result in results:
             self.replica_manager.on_alter_isr_result(result)
         if self._propose_at_ms is None and self.replica_manager.has_waiting:
             # A replica that was refused comes again, as with its next fetch in Kafka.
@@ -292,7 +303,8 @@ class Broker:
     def _send_what_is_due(self) -> None:
         now_ms = self._clock.monotonic_ms()
         self.fetchers.maybe_fetch(self.metadata_cache.alive_brokers, now_ms)
-        self.alter_isr_manager.maybe_propagate(self.broker_epoch, now_ms)
+        while results := self.alter_isr_manager.maybe_propagate(self.broker_epoch, now_ms):
+            self._take_isr_results(results)
 
     def _send(self, destination: Address, body: Request) -> int:
         self._correlation_id += 1

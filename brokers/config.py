@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from cluster.api_version import inter_broker_protocol
 from cluster.errors import InvalidConfig
 
 CatchUp = Literal["released", "held"]
@@ -19,7 +20,9 @@ CatchUp = Literal["released", "held"]
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one broker; times in milliseconds.
 
-    ``alter_isr_backoff_ms`` is fixed in Kafka (DefaultAlterIsrManager). ``catch_up`` "held" keeps
+    ``alter_isr_backoff_ms`` is fixed in Kafka (DefaultAlterIsrManager).
+    ``is_alter_isr_enabled`` False: leaders write ISRs themselves, as before the inter-broker
+    protocol 2.7-IV2. ``catch_up`` "held" keeps
     followers from fetching until ``Broker.release_catch_up``.
     """
 
@@ -32,6 +35,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     controlled_shutdown_max_retries: int = 3
     controlled_shutdown_retry_backoff_ms: int = 5000
     alter_isr_backoff_ms: int = 50
+    is_alter_isr_enabled: bool = True
     unclean_leader_election_enable: bool = False
     catch_up: CatchUp = "released"
 
@@ -65,6 +69,7 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     values["controlled_shutdown_enable"] = properties.get(_ENABLE, "true") == "true"
     unclean = properties.get("unclean.leader.election.enable", "false")
     values["unclean_leader_election_enable"] = unclean == "true"
+    values["is_alter_isr_enabled"] = inter_broker_protocol(properties).is_alter_isr_supported
     dirs = properties.get("log.dirs") or properties.get("log.dir")
     if dirs is not None:
         values["log_dirs"] = tuple(d for d in (part.strip() for part in dirs.split(",")) if d)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from brokers.alter_isr_manager import AlterIsrManager, AlterIsrResult
+from brokers.alter_isr_manager import AlterIsrResult
 from brokers.fetchers import ReplicaFetcherManager
 from brokers.log_dirs import LogDirs
 from brokers.metadata_cache import MetadataCache
 from brokers.partition import Partition
+from brokers.zk_isr_manager import IsrManager
 from cluster.api_errors import Errors
 from cluster.requests import (
     FetchRequest,
@@ -53,7 +54,7 @@ class ReplicaManager:
         log_dirs: LogDirs,
         metadata_cache: MetadataCache,
         fetchers: ReplicaFetcherManager,
-        alter_isr_manager: AlterIsrManager,
+        alter_isr_manager: IsrManager,
     ) -> None:
         self.broker_id = broker_id
         self.log_dirs = log_dirs
@@ -243,7 +244,9 @@ class ReplicaManager:
 
     def _propose(self, tp: TopicPartition, partition: Partition, replica_id: int) -> None:
         self._waiting.pop(tp, None)
-        self._alter_isr.submit(tp, partition.propose_expansion(replica_id))
+        assert partition.state is not None, "only a leader proposes"
+        proposed = partition.propose_expansion(replica_id)
+        self._alter_isr.submit(tp, proposed, partition.state.controller_epoch)
 
     def on_alter_isr_result(self, result: AlterIsrResult) -> None:
         """Take over what the controller wrote, or what it refused.

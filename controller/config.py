@@ -25,6 +25,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``is_alter_isr_enabled``: leaders propose ISRs to the controller; otherwise (before the
     inter-broker protocol 2.7) they write them, and the controller watches what it reassigns.
     ``pools``: where topics may be placed; None: anywhere.
+    ``is_feature_versioning_supported`` False (before 2.7): /feature is disabled.
+    ``uses_topic_ids`` False (before 2.8): new topics get no id.
     ``journal_messages``: also journal every request sent and response received.
     """
 
@@ -40,6 +42,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     leader_imbalance_per_broker_percentage: int = 10
     controller_socket_timeout_ms: int = 30_000
     is_alter_isr_enabled: bool = True
+    is_feature_versioning_supported: bool = True
+    uses_topic_ids: bool = True
     pools: Pools | None = None
     journal_messages: bool = False
     write_group_size: int = GROUP_SIZE

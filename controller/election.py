@@ -85,7 +85,7 @@ def _register(controller: KafkaController) -> None:
 def fail_over(controller: KafkaController) -> None:
     """Load the cluster and bring it to what its brokers' liveness allows."""
     context, log = controller.context, controller.log
-    enable_feature_versioning(controller)
+    set_up_feature_versioning(controller)
     log.info("Registering handlers")
     controller.watches.activate()
     log.info("Deleting log dir event notifications")
@@ -112,14 +112,15 @@ def fail_over(controller: KafkaController) -> None:
     controller.recorder.occurrence(Kind.CONTROLLER_READY)
 
 
-def enable_feature_versioning(controller: KafkaController) -> None:
-    """Create /feature or enable it, as a controller of 2.7 or newer does."""
+def set_up_feature_versioning(controller: KafkaController) -> None:
+    """Create /feature, or enable it; before the inter-broker protocol 2.7 disable it."""
+    is_enabled = controller.config.is_feature_versioning_supported
     found = controller.zk.get_data_and_stat(FeatureZNode.path)
-    if found is None:
-        enabled = FeatureZNode(FeatureZNodeStatus.ENABLED, {})
-        op: Create | SetData = Create(FeatureZNode.path, enabled.encode())
-        doing = "Creating"
-    else:
+    wanted = FeatureZNode(
+        FeatureZNodeStatus.ENABLED if is_enabled else FeatureZNodeStatus.DISABLED, {}
+    )
+    op: Create | SetData = Create(FeatureZNode.path, wanted.encode())
+    if found is not None:
         try:
             existing = FeatureZNode.decode(found[0])
         except MalformedZNode as error:
@@ -127,18 +128,31 @@ def enable_feature_versioning(controller: KafkaController) -> None:
                 raise
             controller.set_malformed_apart([error.at(FeatureZNode.path)])
             return
-        if existing.status is FeatureZNodeStatus.ENABLED:
+        if existing.status is FeatureZNodeStatus.DISABLED and existing.features:
+            controller.log.warn(
+                f"FeatureZNode at path: {FeatureZNode.path} with disabled status contains "
+                f"non-empty features: {_features_text(existing)}"
+            )
+        if existing == wanted or (is_enabled and existing.status is wanted.status):
             return
-        enabled = FeatureZNode(FeatureZNodeStatus.ENABLED, {})
-        op, doing = SetData(FeatureZNode.path, enabled.encode()), "Updating"
+        op = SetData(FeatureZNode.path, wanted.encode())
     controller.log.info(
-        f"{doing} FeatureZNode at path: {FeatureZNode.path} with contents: "
-        "FeatureZNode(Enabled,Features{})"
+        f"{'Creating' if found is None else 'Updating'} FeatureZNode at path: {FeatureZNode.path} "
+        f"with contents: FeatureZNode({'Enabled' if is_enabled else 'Disabled'},Features{{}})"
     )
     result = controller.controller_zk.fenced_write([op], controller.context.epoch_zk_version)[0]
     # A creation that is found done may be this one, its reply lost: the content is the same.
     if result.code not in (ResultCode.OK, ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS):
         raise store_error(result.code, FeatureZNode.path)
+
+
+def _features_text(node: FeatureZNode) -> str:
+    features = ", ".join(
+        f"({name} -> FinalizedVersionRange[min_version_level:{levels.min}, "
+        f"max_version_level:{levels.max}])"
+        for name, levels in node.features.items()
+    )
+    return f"Features{{{features}}}"
 
 
 def read_controller_id(controller: KafkaController) -> None:

@@ -121,7 +121,7 @@ def _with_topic_ids(
 ) -> list[TopicIdReplicaAssignment]:
     """The topics, each with an id; new ids are in their znodes when this returns."""
     without = [topic for topic in topics if topic.topic_id is None]
-    if not without:
+    if not without or not controller.config.uses_topic_ids:
         return topics
     with_new_ids = {
         topic.topic: TopicIdReplicaAssignment(

@@ -168,7 +168,8 @@ def _validate(
             continue
         existing.add(name)
         assignments[name] = assignment
-        topic_id = None if request.validate_only else new_topic_id(controller.random)
+        gets_id = controller.config.uses_topic_ids and not request.validate_only
+        topic_id = new_topic_id(controller.random) if gets_id else None
         replication_factor = len(assignment[min(assignment)])
         results.append(
             CreatableTopicResult(

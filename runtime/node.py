@@ -14,7 +14,8 @@ from admin.topics import new_topic_id
 from brokers.broker import Broker
 from brokers.config import broker_config
 from cluster import types
-from cluster.errors import InvalidConfig, KlammError, UsageError
+from cluster.api_version import inter_broker_protocol
+from cluster.errors import KlammError, UsageError
 from cluster.protocols import Clock, Journal, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import Address, Message
@@ -90,7 +91,7 @@ class ClusterSpec:
 
     def controller_config(self, broker_id: int) -> ControllerConfig:
         """What the broker's controller is told."""
-        config = self.config
+        config, protocol = self.config, inter_broker_protocol(self.config)
         return ControllerConfig(
             broker_id=broker_id,
             run_id=self.run_id,
@@ -108,7 +109,9 @@ class ClusterSpec:
                 config.get("leader.imbalance.per.broker.percentage", "10")
             ),
             controller_socket_timeout_ms=int(config.get("controller.socket.timeout.ms", "30000")),
-            is_alter_isr_enabled=_is_alter_isr_enabled(config),
+            is_alter_isr_enabled=protocol.is_alter_isr_supported,
+            is_feature_versioning_supported=protocol.is_feature_versioning_supported,
+            uses_topic_ids=protocol.uses_topic_ids,
             pools=self.pools,
             journal_messages=self.journal_messages,
             write_group_size=self.write_group_size,
@@ -125,17 +128,6 @@ class ClusterSpec:
 def _end_point(broker_id: int) -> types.EndPoint:
     port = FIRST_PORT + broker_id
     return types.EndPoint("localhost", port if port <= MAX_PORT else FIRST_PORT)
-
-
-def _is_alter_isr_enabled(config: Mapping[str, str]) -> bool:
-    """False for an inter.broker.protocol.version before 2.7. Raises InvalidConfig."""
-    name = "inter.broker.protocol.version"
-    version = config.get(name, "2.8")
-    try:
-        major, minor = map(int, version.partition("-")[0].split(".")[:2])
-    except ValueError:
-        raise InvalidConfig(f"Version `{version}` is not a valid version") from None
-    return (major, minor) >= (2, 7)
 
 
 def rack_map(broker_ids: Sequence[int], racks: Sequence[str]) -> dict[int, str]:
