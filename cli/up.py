@@ -25,7 +25,9 @@ from server.config import (
     ServerConfig,
 )
 from server.data_dir import default_data_dir
+from server.dumped_cluster import DumpedCluster, read_dumped_cluster
 from server.serve import serve
+from zk.dump_text import read_dump
 
 EXAMPLES = """
 \b
@@ -34,11 +36,18 @@ Examples:
   klamm up --brokers 6 --racks a,b,c --controllers 3 --data-dir ./rehearsal
   klamm up --brokers 3 --zookeeper localhost:2181/klamm --session-timeout-ms 6000
   klamm up --brokers 9 --pools pools.yaml
+  klamm up --from-dump kafka.json --data-dir ./rehearsal
   klamm up --brokers 3 --quirks 2.8.2 --config num.partitions=3 --port 0
 """
 
 
-Brokers = Annotated[int, typer.Option(help="How many brokers; their ids are 0, 1, ...")]
+Brokers = Annotated[int | None, typer.Option(help="How many brokers; their ids are 0, 1, ...")]
+FromDump = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DUMP", help="Rehearse on the cluster that klamm zk dump saw, instead of --brokers."
+    ),
+]
 Racks = Annotated[str | None, typer.Option(help="Racks a,b,c, dealt to the brokers in turn.")]
 Controllers = Annotated[
     int | None,
@@ -88,7 +97,8 @@ Seed = Annotated[
 
 
 def up(
-    brokers: Brokers,
+    brokers: Brokers = None,
+    from_dump: FromDump = None,
     racks: Racks = None,
     controllers: Controllers = None,
     zookeeper: ZooKeeper = None,
@@ -108,6 +118,7 @@ def up(
     foreground, until Ctrl-C. Its HTTP API is for this machine alone unless --host says so."""
     server_config = ServerConfig(
         brokers=brokers,
+        dump=None if from_dump is None else _read_cluster(from_dump),
         racks=tuple(_words(racks)),
         controllers=controllers,
         zookeeper=zookeeper,
@@ -132,6 +143,10 @@ def up(
     progress.stop()
     typer.echo("klamm has ended")
     raise typer.Exit(code)
+
+
+def _read_cluster(path: Path) -> DumpedCluster:
+    return read_dumped_cluster(read_dump(path), str(path))
 
 
 def parse_configs(words: Iterable[str]) -> dict[str, str]:

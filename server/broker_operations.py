@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any, Final
 
 from cluster.errors import KlammError, UsageError
@@ -27,6 +28,7 @@ PAUSED: Final = "paused"
 KILLED: Final = "killed"
 STOPPED: Final = "stopped"
 ADDED: Final = "added"
+NOT_STARTED: Final = "not started"
 FAILED: Final = "failed to start"
 MOVE_TIMEOUT_S: Final = 30.0
 
@@ -34,10 +36,12 @@ MOVE_TIMEOUT_S: Final = 30.0
 class BrokerOperations:
     """For any thread; two operations on one broker come one after the other."""
 
-    def __init__(self, cluster: RealCluster, closing: Closing) -> None:
+    def __init__(
+        self, cluster: RealCluster, closing: Closing, not_started: Iterable[int] = ()
+    ) -> None:
         self._cluster = cluster
         self._closing = closing
-        self._ended: dict[int, str] = {}
+        self._ended = dict.fromkeys(not_started, NOT_STARTED)
         self._adding = threading.Lock()
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from admin.guard import RunInfo, check_may_run_in, create_marker
+from admin.guard import MARKER_PATH, RunInfo, check_may_run_in, create_marker, marker
 from admin.topics import new_topic_id
-from cluster.errors import EnvironmentProblem, RequestTimedOut
+from cluster.errors import EnvironmentProblem, KlammError, RequestTimedOut
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from cluster.quirks import NAMES
 from placement.draws import JavaRandom
@@ -32,13 +32,14 @@ from server.closing import Closing
 from server.cluster_admin import RunningClusterAdmin
 from server.config import ServerConfig
 from server.data_dir import DataDir, ServerAddress
+from server.dumped_cluster import DumpedCluster
 from server.status import cluster_status
-from zk.dump_load import check_no_load_is_open
+from zk.dump_load import NotEmpty, apart, check_no_load_is_open, cut_short, load
 from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
-from zk.store import Exists
+from zk.store import Create, Exists
 from zk.znodes import BrokerIdZNode
 
 ELECTION_TIMEOUT_S = 30.0
@@ -54,6 +55,22 @@ def klamm_version() -> str:
         return version("klamm")
     except PackageNotFoundError:
         return "unknown"
+
+
+class LoadProgress:
+    """Says how far a load is, some ten times where there is much to do."""
+
+    def __init__(self, say: Say) -> None:
+        self.done = 0
+        self._say = say
+        self._told = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many znodes are written."""
+        self.done = done
+        if done - self._told >= max(total // 10, 10_000):
+            self._told = done
+            self._say(f"Znodes loaded: {done}/{total}")
 
 
 class ClusterServer:
@@ -116,6 +133,10 @@ class ClusterServer:
         connect_string = self._open_zookeeper()
         started_ms = WallClock().now_ms()
         run_id = _new_run_id(started_ms)
+        if self.config.dump is not None:
+            self._load(
+                self.config.dump, connect_string, RunInfo(run_id, started_ms, klamm_version())
+            )
         cluster_id = self._claim(connect_string, run_id, started_ms)
         journal = FileJournal(self.data_dir.journal)
         self._stack.callback(journal.close)
@@ -127,7 +148,8 @@ class ClusterServer:
         self.cluster = RealCluster(spec, connect_string, journal, logs.open)
         self._stack.callback(self.cluster.close)
         self._stack.callback(self.begin_close)
-        self.operations = BrokerOperations(self.cluster, self.closing)
+        dead = () if self.config.dump is None else self.config.dump.dead
+        self.operations = BrokerOperations(self.cluster, self.closing, dead)
         self.admin = RunningClusterAdmin(self.cluster, self.closing)
         self._start_brokers()
         self._await_controller()
@@ -141,6 +163,41 @@ class ClusterServer:
         zookeeper.start()
         self._say(f"ZooKeeper started: {zookeeper.connect_string}")
         return zookeeper.connect_string
+
+    def _load(self, dump: DumpedCluster, connect_string: str, run: RunInfo) -> None:
+        """Write the dump into ZooKeeper, which must be empty, and mark it as klamm's."""
+        for note in dump.notes:
+            self._say(f"Dump: {note}")
+        session = KazooSession(
+            connect_string, self.config.session_timeout_ms, self.config.connection_timeout_ms
+        )
+        progress = LoadProgress(self._say)
+        try:
+            apart(
+                lambda: load(
+                    KazooStore(session),
+                    dump.plan,
+                    last=[Create(MARKER_PATH, marker(run))],
+                    prepare=session.create_chroot,
+                    on_progress=progress,
+                ),
+                session.close,
+            )
+        except NotEmpty as error:
+            raise NotEmpty(
+                f"a dump is loaded into an empty ZooKeeper only: {error.message}",
+                hint="choose another --data-dir" if self.is_embedded else error.hint,
+            ) from None
+        except KlammError:
+            raise
+        except BaseException:
+            self._say(cut_short("Interrupted", progress.done, len(dump.plan.creates)).message)
+            raise
+        finally:
+            session.close()
+        self._say(f"Dump loaded: {len(dump.plan.creates)} znodes of {dump.source}")
+        if dump.dead:
+            self._say(f"Dead in the dump, not started: brokers {_joined(dump.dead)}")
 
     def _claim(self, connect_string: str, run_id: str, started_ms: int) -> str:
         """Make the chroot klamm's, if it may be, and give the cluster's id."""
@@ -182,13 +239,22 @@ class ClusterServer:
             ) from None
 
     def _start_brokers(self) -> None:
-        broker_ids = self.cluster.spec.broker_ids
-        started = [self.cluster.begin_start(broker_id) for broker_id in broker_ids]
+        """Let every broker register.
+
+        After a dump was loaded no controller is a candidate before all have: the first would take
+        the others for dead, and ISRs would not be those of the dump.
+        """
+        is_held = self.config.dump is not None
+        broker_ids = self.config.started_broker_ids
+        started = [self.cluster.begin_start(id_, holds_controller=is_held) for id_ in broker_ids]
         total = len(started)
         for count, future in enumerate(started, 1):
             self.closing.result_of(future, None)
             if total <= 10 or count % (total // 10) == 0 or count == total:
                 self._say(f"Brokers registered: {count}/{total}")
+        if is_held:
+            for broker_id in self.cluster.spec.candidates or broker_ids:
+                self.cluster.begin_candidacy(broker_id)
 
     def _await_controller(self) -> None:
         elected = self.closing.wait_until(
@@ -202,7 +268,8 @@ class ClusterServer:
         config = self.config
         detail = {
             "klamm_version": klamm_version(),
-            "brokers": config.brokers,
+            "brokers": len(config.broker_ids),
+            "from_dump": None if config.dump is None else config.dump.source,
             "racks": config.racks,
             "controllers": config.controllers,
             "session_timeout_ms": config.session_timeout_ms,

@@ -18,14 +18,14 @@ from cluster.quirks import NO_QUIRKS, Quirks
 from placement.pool_rules import check_brokers_exist
 from placement.pools import Pools
 from runtime.broker_configs import check_broker_configs
-from runtime.node import FIRST_PORT, ClusterSpec, rack_map
+from runtime.node import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
+from server.dumped_cluster import DumpedCluster
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8282
 DEFAULT_CANDIDATES: Final = 5
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6_000
 STATE_CHANGE_LEVELS: Final = ("TRACE", "INFO")
-MAX_PORT: Final = 65_535
 MAX_BROKERS: Final = 10_000
 _SESSION_TIMEOUTS_MS: Final = range(1_000, 60_001)
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
@@ -41,10 +41,11 @@ class ServerConfig:
 
     ``data_dir`` None: a temporary one. ``zookeeper`` None: the embedded one. ``port`` 0: a free
     one. ``controllers`` None: all brokers, but at most five. ``seed`` None: drawn. ``pools``: where
-    the cluster may place topics.
+    the cluster may place topics. The brokers are 0 to ``brokers`` - 1, or those of ``dump``.
     """
 
-    brokers: int
+    brokers: int | None = None
+    dump: DumpedCluster | None = None
     racks: tuple[str, ...] = ()
     controllers: int | None = None
     zookeeper: str | None = None
@@ -63,7 +64,7 @@ class ServerConfig:
     def __post_init__(self) -> None:
         self._check_cluster()
         if self.pools is not None:
-            check_brokers_exist(self.pools, range(self.brokers))
+            check_brokers_exist(self.pools, self.broker_ids)
         check_broker_configs(self.config)
         if self.port not in range(MAX_PORT + 1):
             raise UsageError(f"{self.port} is no port", hint="ports are 0 (any) to 65535")
@@ -74,18 +75,26 @@ class ServerConfig:
         self._check_exposure()
 
     def _check_cluster(self) -> None:
-        if self.brokers not in range(1, MAX_BROKERS + 1):
-            raise UsageError(f"{self.brokers} brokers", hint=f"1 to {MAX_BROKERS} are possible")
-        if self.controllers is not None and self.controllers not in range(1, self.brokers + 1):
+        if self.dump is not None and (self.brokers is not None or self.racks):
             raise UsageError(
-                f"{self.controllers} controller candidates among {self.brokers} brokers",
-                hint=f"1 to {self.brokers} are possible",
+                f"--from-dump and {'--racks' if self.brokers is None else '--brokers'} together",
+                hint="brokers and their racks are those of the dump",
+            )
+        if self.dump is None and self.brokers is None:
+            raise UsageError("Missing option '--brokers'", hint="or go up --from-dump DUMP")
+        count, running = len(self.broker_ids), len(self.started_broker_ids)
+        if count not in range(1, MAX_BROKERS + 1):
+            raise UsageError(f"{count} brokers", hint=f"1 to {MAX_BROKERS} are possible")
+        if self.controllers is not None and self.controllers not in range(1, running + 1):
+            raise UsageError(
+                f"{self.controllers} controller candidates among {running} brokers",
+                hint=f"1 to {running} are possible",
             )
         if not all(rack.strip() for rack in self.racks):
             raise UsageError("a rack has no name", hint="write racks as a,b,c")
-        if len(self.racks) > self.brokers:
+        if len(self.racks) > count:
             raise UsageError(
-                f"{len(self.racks)} racks for {self.brokers} brokers",
+                f"{len(self.racks)} racks for {count} brokers",
                 hint="racks are dealt to the brokers in turn",
             )
         if self.session_timeout_ms not in _SESSION_TIMEOUTS_MS:
@@ -107,14 +116,25 @@ class ServerConfig:
                 hint="name them with --allowed-host",
             )
 
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """All brokers of the cluster."""
+        return self.dump.broker_ids if self.dump is not None else tuple(range(self.brokers or 0))
+
+    @property
+    def started_broker_ids(self) -> tuple[int, ...]:
+        """Those that run at once; the others of a dump are dead in it."""
+        return self.dump.running if self.dump is not None else self.broker_ids
+
     def spec(self, run_id: str, cluster_id: str | None) -> ClusterSpec:
-        """The cluster: brokers 0 to N-1, the first of them controller candidates."""
-        broker_ids = tuple(range(self.brokers))
-        candidates = self.controllers or min(self.brokers, DEFAULT_CANDIDATES)
+        """The cluster; its controller candidates are the first brokers, of a dump who led it."""
+        dump, broker_ids = self.dump, self.broker_ids
+        count = self.controllers or min(len(self.started_broker_ids), DEFAULT_CANDIDATES)
         return ClusterSpec(
             broker_ids=broker_ids,
-            racks=rack_map(broker_ids, self.racks),
-            candidates=broker_ids[:candidates],
+            racks=rack_map(broker_ids, self.racks) if dump is None else dump.racks,
+            end_points={} if dump is None else dump.end_points,
+            candidates=broker_ids[:count] if dump is None else dump.candidates(count),
             session_timeout_ms=self.session_timeout_ms,
             quirks=self.quirks,
             config=self.config,
