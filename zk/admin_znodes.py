@@ -168,10 +168,14 @@ class AdminZNodeClient(DecodingClient):
     ) -> Decoded[str, int]:
         """Brokers with a failed directory, by the notice's sequence number."""
         return self.read_each(
-            sequence_numbers,
-            LogDirEventNotificationSequenceZNode.path,
-            lambda _, result: LogDirEventNotificationSequenceZNode.decode(result.data),
+            sequence_numbers, LogDirEventNotificationSequenceZNode.path, self._decode_log_dir_event
         )
+
+    def _decode_log_dir_event(self, _: str, result: ReadResult) -> int | None:
+        broker_id = LogDirEventNotificationSequenceZNode.decode(result.data)
+        if broker_id is None:
+            self.not_json()
+        return broker_id
 
     def propagate_log_dir_event(self, broker_id: int) -> None:
         """Tell the controller that one of the broker's directories failed."""
