@@ -1,0 +1,292 @@
+"""What a broker answers about its log directories, and what it does when one fails.
+
+Sources: ReplicaManager.{alterReplicaLogDirs, describeLogDirs, handleLogDirFailure},
+LogManager.{isLogDirOnline, maybeUpdatePreferredLogDir, getOrCreateLog, asyncDelete,
+replaceCurrentWithFutureLog}.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers.broker import Broker
+from brokers.config import BrokerConfig
+from brokers.status import replica_status
+from cluster.api_errors import Errors
+from cluster.requests import (
+    Address,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    LogDirResult,
+    ReplicaLog,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+)
+from cluster.types import EPOCH_DURING_DELETE, TopicPartition
+from tests.unit.brokers.network import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    T0,
+    T1,
+    TOPIC_ID,
+    Network,
+    cached,
+    leader_and_isr,
+    state,
+    update_metadata,
+)
+from zk.kafka_zk_client import KafkaZkClient
+
+CLIENT = Address("client", 0)
+A, B, C = "/a", "/b", "/c"
+KNOWN = TopicPartition("t", 7)
+UNKNOWN = TopicPartition("t", 8)
+NONE = Errors.NONE
+STORAGE = Errors.KAFKA_STORAGE_ERROR
+
+
+@pytest.fixture
+def network() -> Network:
+    """Broker 1, registered: t-0, which it leads, is in /a, t-1, which it follows, in /b."""
+    network = Network()
+    network.add(1, BrokerConfig(log_dirs=(A, B, C))).startup()
+    network.request(1, update_metadata(cached(T0), cached(KNOWN)))
+    first = leader_and_isr(state(T0), state(T1, leader=2))
+    network.request(1, first)
+    network.request(1, first)
+    return network
+
+
+def broker(network: Network) -> Broker:
+    return network.brokers[1]
+
+
+def alter(network: Network, tp: TopicPartition, path: str) -> Errors:
+    """The answer for one replica."""
+    answer = network.request(1, AlterReplicaLogDirsRequest({tp: path}), CLIENT)
+    assert isinstance(answer, AlterReplicaLogDirsResponse) and list(answer.results) == [tp]
+    return answer.results[tp]
+
+
+def logs(network: Network, *partitions: TopicPartition) -> dict[str, list[tuple[str, bool]]]:
+    """(partition, is future) by directory; a directory that failed is left out."""
+    request = DescribeLogDirsRequest(partitions or None)
+    answer = network.request(1, request, CLIENT)
+    assert isinstance(answer, DescribeLogDirsResponse)
+    return {
+        found.path: [(str(log.topic_partition), log.is_future) for log in found.logs]
+        for found in answer.log_dirs
+        if found.error is NONE
+    }
+
+
+def host(network: Network, tp: TopicPartition, *, is_new: bool = True) -> Errors:
+    """Make the broker lead a partition; what it answers."""
+    answer = network.request(1, leader_and_isr(state(tp, is_new=is_new)))
+    errors: dict[TopicPartition, Errors] = answer.partition_errors  # type: ignore[union-attr]
+    return errors[tp]
+
+
+def delete(network: Network, tp: TopicPartition) -> None:
+    named = StopReplicaPartitionState(tp, EPOCH_DURING_DELETE, True)
+    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+
+
+# Moves
+
+
+def test_a_replica_moves_once_the_broker_has_time(network: Network) -> None:
+    assert alter(network, T0, C) is NONE
+    assert logs(network) == {A: [("t-0", False)], B: [("t-1", False)], C: [("t-0", True)]}
+    assert broker(network).next_due_ms() == network.clock.time_ms
+    network.pass_time(0)
+    assert logs(network) == {A: [], B: [("t-1", False)], C: [("t-0", False)]}
+    assert broker(network).replica_manager.log_dirs.log_counts() == {A: 0, B: 1, C: 1}
+    assert broker(network).next_due_ms() != network.clock.time_ms
+
+
+def test_nothing_moves_while_catch_up_is_held(network: Network) -> None:
+    broker(network).hold_catch_up()
+    assert alter(network, T0, C) is NONE
+    network.pass_time(60_000)
+    status = replica_status(broker(network), T0)
+    assert status is not None and (status["log_dir"], status["future_log_dir"]) == (A, C)
+    broker(network).release_catch_up()
+    network.pass_time(0)
+    assert logs(network, T0) == {A: [], B: [], C: [("t-0", False)]}
+
+
+def test_a_log_that_has_moved_gets_its_topic_id_again(network: Network) -> None:
+    alter(network, T0, C)
+    network.pass_time(0)
+    partition = broker(network).replica_manager.partitions[T0]
+    assert partition.topic_id is None
+    network.request(1, leader_and_isr(state(T0)))
+    assert partition.topic_id == TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    ("tp", "path", "expected"),
+    [
+        (T0, "/nowhere", Errors.LOG_DIR_NOT_FOUND),
+        (UNKNOWN, "/nowhere", Errors.LOG_DIR_NOT_FOUND),
+        (T0, A, NONE),
+        (T0, C, NONE),
+        (KNOWN, C, Errors.REPLICA_NOT_AVAILABLE),
+        (UNKNOWN, C, Errors.UNKNOWN_TOPIC_OR_PARTITION),
+        (TopicPartition("t" * 213, 0), C, Errors.UNKNOWN_TOPIC_OR_PARTITION),
+        (TopicPartition("t" * 214, 0), C, Errors.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_answers_with_every_directory_online(
+    network: Network, tp: TopicPartition, path: str, expected: Errors
+) -> None:
+    assert alter(network, tp, path) is expected
+    if path != C or expected is not NONE:
+        assert (str(tp), True) not in logs(network)[C]
+
+
+@pytest.mark.parametrize(
+    ("tp", "path", "expected"),
+    [
+        pytest.param(T0, B, STORAGE, id="the replica is lost"),
+        pytest.param(T1, A, STORAGE, id="the directory is lost"),
+        pytest.param(T1, B, NONE, id="it is there already"),
+        pytest.param(T1, C, STORAGE, id="no future log beside a failed directory"),
+        pytest.param(KNOWN, A, STORAGE, id="nothing is made in a failed directory"),
+        pytest.param(KNOWN, C, Errors.REPLICA_NOT_AVAILABLE, id="remembered all the same"),
+    ],
+)
+def test_answers_beside_a_failed_directory(
+    network: Network, tp: TopicPartition, path: str, expected: Errors
+) -> None:
+    broker(network).fail_log_dir(A)
+    assert alter(network, tp, path) is expected
+    assert logs(network) == {B: [("t-1", False)], C: []}
+
+
+@pytest.mark.parametrize("tp", [KNOWN, UNKNOWN])
+def test_a_replica_that_is_made_later_goes_where_it_was_told(
+    network: Network, tp: TopicPartition
+) -> None:
+    alter(network, tp, A)
+    assert host(network, tp) is NONE
+    assert logs(network, tp) == {A: [(str(tp), False)], B: [], C: []}
+
+
+def test_a_replica_is_not_made_where_it_was_told_once_that_failed(network: Network) -> None:
+    alter(network, KNOWN, C)
+    broker(network).fail_log_dir(C)
+    assert host(network, KNOWN) is STORAGE
+
+
+def test_another_target_ends_the_move_to_the_first(network: Network) -> None:
+    broker(network).hold_catch_up()
+    alter(network, T0, B)
+    alter(network, T0, C)
+    assert logs(network, T0) == {A: [("t-0", False)], B: [], C: [("t-0", True)]}
+    alter(network, T0, A)
+    assert logs(network, T0) == {A: [("t-0", False)], B: [], C: []}
+    broker(network).release_catch_up()
+    network.pass_time(1_000)
+    assert logs(network, T0) == {A: [("t-0", False)], B: [], C: []}
+
+
+def test_a_move_stops_with_its_replica_and_goes_on_with_it(network: Network) -> None:
+    broker(network).hold_catch_up()
+    alter(network, T0, C)
+    named = StopReplicaPartitionState(T0, 4, False)
+    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    broker(network).release_catch_up()
+    network.pass_time(1_000)
+    assert logs(network, T0)[C] == [("t-0", True)]
+    network.request(1, leader_and_isr(state(T0, leader_epoch=5)))
+    network.pass_time(0)
+    assert logs(network, T0) == {A: [], B: [], C: [("t-0", False)]}
+
+
+def test_a_replica_that_is_deleted_takes_its_future_log_with_it(network: Network) -> None:
+    broker(network).hold_catch_up()
+    alter(network, T0, C)
+    delete(network, T0)
+    assert logs(network) == {A: [], B: [("t-1", False)], C: []}
+    broker(network).release_catch_up()
+    network.pass_time(1_000)
+    assert broker(network).replica_manager.log_dirs.log_counts() == {A: 0, B: 1, C: 0}
+
+
+# Failures
+
+
+def test_what_is_in_a_failed_directory_is_not_described(network: Network) -> None:
+    broker(network).fail_log_dir(A)
+    answer = network.request(1, DescribeLogDirsRequest((T0, T1, UNKNOWN)), CLIENT)
+    assert answer == DescribeLogDirsResponse(
+        (
+            LogDirResult(A, STORAGE),
+            LogDirResult(B, NONE, (ReplicaLog(T1, 0, 0, False),)),
+            LogDirResult(C, NONE),
+        )
+    )
+
+
+def test_the_target_of_a_move_fails(network: Network) -> None:
+    broker(network).hold_catch_up()
+    alter(network, T0, C)
+    broker(network).fail_log_dir(C)
+    broker(network).release_catch_up()
+    network.pass_time(1_000)
+    assert logs(network) == {A: [("t-0", False)], B: [("t-1", False)]}
+
+
+def test_the_source_of_a_move_fails(network: Network) -> None:
+    """What was copied stays, behind by nobody knows how much, and is of no use."""
+    broker(network).hold_catch_up()
+    alter(network, T0, C)
+    broker(network).fail_log_dir(A)
+    broker(network).release_catch_up()
+    network.pass_time(1_000)
+    answer = network.request(1, DescribeLogDirsRequest((T0,)), CLIENT)
+    assert isinstance(answer, DescribeLogDirsResponse)
+    assert answer.log_dirs[2] == LogDirResult(C, NONE, (ReplicaLog(T0, 0, -1, True),))
+    assert replica_status(broker(network), T0) == {"topic": "t", "partition": 0, "role": "offline"}
+
+
+def test_a_failure_is_told_once(network: Network) -> None:
+    zk = KafkaZkClient(network.stores[1])
+    broker(network).fail_log_dir(A)
+    broker(network).fail_log_dir(A)
+    (number,) = zk.get_all_log_dir_event_notifications()
+    assert zk.get_broker_ids_from_log_dir_events([number]).values == {number: 1}
+    path = f"/log_dir_event_notification/log_dir_event_{number}"
+    found = zk.get_data_and_stat(path)
+    assert found is not None and found[0] == b'{"version":1,"broker":1,"event":1}'
+
+
+def test_the_last_failure_halts_the_broker(network: Network) -> None:
+    for path in (A, B):
+        broker(network).fail_log_dir(path)
+        assert not broker(network).is_halted
+    broker(network).fail_log_dir(C)
+    assert broker(network).is_halted
+    assert len(KafkaZkClient(network.stores[1]).get_all_log_dir_event_notifications()) == 2
+
+
+def test_a_failure_in_an_expired_session_is_told_by_the_next_registration(
+    network: Network,
+) -> None:
+    network.zookeeper.expire_session(network.stores[1].session_id)
+    broker(network).fail_log_dir(A)
+    assert host(network, T0) is STORAGE
+    broker(network).on_session_expired()
+    assert host(network, T0) is STORAGE
+    assert KafkaZkClient(network.stores[1]).get_all_log_dir_event_notifications() == []
+
+
+def test_a_follower_in_a_failed_directory_fetches_no_more(network: Network) -> None:
+    network.request(1, leader_and_isr(state(T1, leader=2, leader_epoch=4, isr=(2,))))
+    assert broker(network).fetchers.partition_count == 1
+    broker(network).fail_log_dir(B)
+    assert broker(network).fetchers.partition_count == 0
