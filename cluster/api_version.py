@@ -25,6 +25,11 @@ _ORDER: Final = {name.partition("-")[0]: n for n, name in enumerate(_NAMES)} | {
 LATEST: Final = _NAMES[-1]
 
 
+def is_api_version(version: str) -> bool:
+    """True if ``version`` names one."""
+    return _key(version) in _ORDER
+
+
 def inter_broker_protocol(properties: Mapping[str, str]) -> ApiVersion:
     """The version that a broker's properties name. Raises InvalidConfig."""
     return ApiVersion(properties.get("inter.broker.protocol.version", LATEST))
@@ -34,11 +39,9 @@ class ApiVersion:
     """One version, from e.g. ``2.8``, ``2.7-IV1`` or ``2.6.2``. Raises InvalidConfig."""
 
     def __init__(self, version: str = LATEST) -> None:
-        segments = version.split(".")
-        key = ".".join(segments[: 3 if version.startswith("0.") else 2])
-        if key not in _ORDER:
+        if not is_api_version(version):
             raise InvalidConfig(f"Version `{version}` is not a valid version")
-        self._number = _ORDER[key]
+        self._number = _ORDER[_key(version)]
 
     @property
     def is_alter_isr_supported(self) -> bool:
@@ -54,3 +57,8 @@ class ApiVersion:
     def uses_topic_ids(self) -> bool:
         """Topics get ids, from 2.8-IV0 on."""
         return self._number >= _ORDER["2.8-IV0"]
+
+
+def _key(version: str) -> str:
+    """What of a version says which one it is: the rest does not matter."""
+    return ".".join(version.split(".")[: 3 if version.startswith("0.") else 2])

@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from cluster.api_version import is_api_version
 from cluster.errors import UsageError
 
 
@@ -33,6 +34,7 @@ BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "controller.socket.timeout.ms": ("a whole number of at least 1", _whole_number(1)),
     "default.replication.factor": ("a whole number of at least 1", _whole_number(1)),
     "delete.topic.enable": ("true or false", _boolean),
+    "inter.broker.protocol.version": ("a version of Kafka, at most 2.8", is_api_version),
     "leader.imbalance.check.interval.seconds": (
         "a whole number of at least 1",
         _whole_number(1),
