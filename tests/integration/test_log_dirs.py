@@ -1,0 +1,70 @@
+"""Log directories that fail, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from admin.topics import TopicAdmin
+from cluster.errors import UsageError
+from cluster.types import LeaderAndIsr, TopicPartition
+from placement.draws import JavaRandom
+from runtime.checks import check_real_cluster
+from runtime.journal import MemoryJournal
+from runtime.node import ClusterSpec
+from runtime.real_cluster import RealCluster
+from tests.waiting import wait_until
+from zk.kafka_zk_client import KafkaZkClient
+
+pytestmark = pytest.mark.slow
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def cluster(chroot: str) -> Iterator[RealCluster]:
+    """Brokers 0 to 2; of 1, which leads both, t-0 is in d0 and t-1 in d1."""
+    config = {"log.dirs": "d0,d1", "auto.leader.rebalance.enable": "false"}
+    spec = ClusterSpec(broker_ids=(0, 1, 2), session_timeout_ms=2000, config=config)
+    with RealCluster(spec, chroot, MemoryJournal()) as cluster:
+        for broker_id in spec.broker_ids:
+            cluster.start(broker_id)
+        wait_until(lambda: cluster.active_controller == 0)
+        admin = TopicAdmin(KafkaZkClient(cluster.store), JavaRandom(0))
+        admin.create_topic_with_assignment("t", {}, {0: (1, 0), 1: (1, 2)})
+        wait_until(lambda: len(states(cluster)) == 2 and cluster.is_idle)
+        yield cluster
+
+
+def states(cluster: RealCluster) -> dict[TopicPartition, LeaderAndIsr]:
+    """What the state znodes hold."""
+    found = KafkaZkClient(cluster.store).get_partition_states([T0, T1]).values
+    return {tp: state.leader_and_isr for tp, state in found.items()}
+
+
+def leaders(cluster: RealCluster) -> list[int]:
+    """The leaders of t-0 and t-1."""
+    return [states(cluster)[tp].leader for tp in (T0, T1)]
+
+
+def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
+    cluster.fail_log_dir(1, "d0")
+    wait_until(lambda: leaders(cluster) == [0, 1])
+    wait_until(lambda: cluster.is_idle and check_real_cluster(cluster) == [])
+    assert KafkaZkClient(cluster.store).get_all_log_dir_event_notifications() == []
+    cluster.fail_log_dir(1, "d1")
+    wait_until(lambda: 1 not in cluster.nodes)
+    wait_until(lambda: leaders(cluster) == [0, 2])
+    assert cluster.errors == []
+    cluster.start(1)
+    wait_until(lambda: all(1 in state.isr for state in states(cluster).values()))
+    wait_until(lambda: cluster.is_idle and check_real_cluster(cluster) == [])
+
+
+def test_a_directory_or_a_broker_that_is_not_there(cluster: RealCluster) -> None:
+    with pytest.raises(UsageError, match="broker 1 has no log directory d2") as refused:
+        cluster.fail_log_dir(1, "d2")
+    assert refused.value.hint == "it has d0, d1"
+    with pytest.raises(UsageError, match="broker 9 does not run"):
+        cluster.fail_log_dir(9, "d0")
