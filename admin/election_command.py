@@ -114,9 +114,6 @@ def _elect(
     except AdminCommandFailed as error:
         output.println(error.message)
         raise
-    except AdminError:
-        output.println("Error while making request")
-        raise
     return show_elected(results, texts, output)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from admin.failures import Failure, admin_error
+from admin.failures import ExecutionException, Failure, admin_error, as_futures
 from admin.scala_sets import duplicates, mutable_order, topic_partition_hash
 from admin.tool_json import decoding, parse_json
 from admin.tool_output import ToolOutput
@@ -75,11 +75,13 @@ def elect_leaders(
     partitions: Collection[TopicPartition] | None,
     timeout_ms: int,
 ) -> Mapping[TopicPartition, Failure | None]:
-    """Ask for elections. Raises AdminCommandFailed when the time is over."""
+    """Ask for elections. Raises AdminCommandFailed when the time is over, ExecutionException."""
     try:
-        return admin.elect_leaders(election_type, partitions, timeout_ms)
-    except RequestTimedOut as error:
-        raise AdminCommandFailed("Timeout waiting for election results") from error
+        return as_futures(admin).elect_leaders(election_type, partitions, timeout_ms)
+    except ExecutionException as error:
+        if not isinstance(error.cause, RequestTimedOut):
+            raise
+        raise AdminCommandFailed("Timeout waiting for election results") from error.cause
 
 
 def show_elected(

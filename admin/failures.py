@@ -17,6 +17,7 @@ from cluster.api_errors import Errors
 from cluster.errors import (
     AdminError,
     BrokerNotAvailable,
+    InvalidConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -30,10 +31,9 @@ T = TypeVar("T")
 _PACKAGE: Final = "org.apache.kafka.common.errors"
 
 
-class InvalidConfiguration(AdminError):
-    """Kafka's InvalidConfigurationException: what a broker says of configs that it cannot take."""
+class InvalidConfiguration(InvalidConfig):
+    """Kafka's InvalidConfigurationException: a config that nobody knows, or two that conflict."""
 
-    code = Errors.INVALID_CONFIG
     kafka_class = f"{_PACKAGE}.InvalidConfigurationException"
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from admin.failures import as_futures
 from admin.jopt import (
     VERSION_TEXT,
     OptionParser,
@@ -93,10 +94,10 @@ def run_log_dirs_command(args: Sequence[str], open_cluster: OpenCluster) -> Comm
         return CommandResult("", uncaught_text(error), 1, report)
     with open_cluster(server) as admin:
         try:
-            _describe(admin, brokers, topics, output)
+            _describe(as_futures(admin), brokers, topics, output)
         except AdminError as error:
             report = _report(output, error, error.exit_code)
-            return CommandResult(output.text, uncaught_text(error), 1, report)
+            return CommandResult(output.text, uncaught_text(error), 1, report, error.hint)
     return CommandResult(output.text, "", 0, _report(output, None, 0))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from admin.failures import Failure, admin_error
+from admin.failures import ExecutionException, Failure, admin_error
 from admin.java_maps import string_hash
 from admin.reassign_admin import ReassignAdmin
 from admin.reassign_common import (
@@ -54,7 +54,10 @@ REQUEST_TIMEOUT_MS = 30_000
 
 
 class ClusterReassignment:
-    """The five actions on a running cluster. ``moves`` starts and watches directory moves."""
+    """The five actions on a running cluster. ``moves`` starts and watches directory moves.
+
+    ``admin`` fails as futures do: with ExecutionException.
+    """
 
     def __init__(
         self, admin: ReassignAdmin, output: ToolOutput, own: OwnOptions, moves: LogDirMoves
@@ -191,8 +194,9 @@ class ClusterReassignment:
         for topic in dict.fromkeys(tp.topic for tp, _ in targets if tp not in reassignments):
             try:
                 current |= self._assignments([topic])
-            except UnknownTopicOrPartition:
-                continue
+            except ExecutionException as error:
+                if not isinstance(error.cause, UnknownTopicOrPartition):
+                    raise
         moving = [item for item in targets if item[0] in reassignments]
         others = [item for item in targets if item[0] not in reassignments]
         return {

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from admin.failures import as_futures
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
 from admin.reassign_admin import ReassignAdmin
 from admin.reassign_cluster import ClusterReassignment
@@ -124,8 +125,9 @@ def _open(
             yield lambda: _change_znodes(command, tool, client, services)
         return
     with services.open_cluster(address) as admin:
-        moves = LogDirMoves(admin, output, services.now_ms, services.sleep_ms)
-        cluster = ClusterReassignment(admin, output, own, moves)
+        futures = as_futures(admin)
+        moves = LogDirMoves(futures, output, services.now_ms, services.sleep_ms)
+        cluster = ClusterReassignment(futures, output, own, moves)
         yield lambda: _ask_cluster(command, cluster, services.source)
 
 

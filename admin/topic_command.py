@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from admin.cluster_topics import ClusterAdmin, ClusterTopics
+from admin.failures import ExecutionException
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
 from admin.topic_options import PARSER, TopicCommandOptions
 from admin.topic_service import Output, TopicService
@@ -149,7 +150,12 @@ def _report(
 
 
 def describe_error(error: KlammError) -> dict[str, Any]:
-    """An error for machines: what, which, whether it is certain and worth another try."""
+    """An error for machines: what, which, whether it is certain and worth another try.
+
+    Of a Java future's exception, the error that it names.
+    """
+    if isinstance(error, ExecutionException):
+        error = error.cause
     return {
         "error": type(error).__name__,
         "code": error.code.name if isinstance(error, AdminError) else None,

@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from admin.failures import InvalidConfiguration
 from cluster.errors import InvalidConfig
 
 _INT: Final = (-(2**31), 2**31 - 1)
 _LONG: Final = (-(2**63), 2**63 - 1)
 _MESSAGE_FORMATS: Final = re.compile(r"(0\.(8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8])\b.*")
-_THROTTLED: Final = re.compile(r"(\*|none|[0-9]+:[0-9]+)")
+_THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
 _RECORD_OVERHEAD_V0: Final = 14
 _COMPRESSION: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
@@ -28,6 +29,13 @@ class TopicConfig(NamedTuple):
     parse: Callable[[str, str], Any]
     default: str
     check: Check | None = None
+
+    def text_of(self, name: str, text: str) -> str:
+        """``text`` as Kafka writes the value that it stands for. Raises InvalidConfig."""
+        value = self.parse(name, text)
+        if isinstance(value, list):
+            return ",".join(value)
+        return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _invalid(name: str, value: object, why: str) -> InvalidConfig:
@@ -101,13 +109,11 @@ def _all_of(*words: str) -> Check:
 
 
 def _throttled_replicas(name: str, values: list[str]) -> None:
-    if not all(_THROTTLED.fullmatch(value) for value in values) or (
-        len(values) > 1 and {"*", "none"} & set(values)
-    ):
+    if not all(_THROTTLED.fullmatch(value) for value in values) and values != ["*"]:
         raise _invalid(
             name,
             f"[{', '.join(values)}]",
-            "Must be the literal '*' or a list of replicas in the following format: "
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
             "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
         )
 
@@ -157,14 +163,15 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
 
 
 def validate_names(names: Iterable[str]) -> None:
-    """Raise InvalidConfig for a name that is no topic config."""
+    """Raise InvalidConfiguration for a name that is no topic config."""
     for name in names:
         if name not in TOPIC_CONFIGS:
-            raise InvalidConfig(f"Unknown topic config name: {name}")
+            raise InvalidConfiguration(f"Unknown topic config name: {name}")
 
 
 def validate_configs(configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig unless every name is known and every value fits."""
+    """Raise InvalidConfig for a value that does not fit, InvalidConfiguration for a name that is no
+    config and for values that conflict."""
     validate_names(configs)
     values = {}
     for name, config in TOPIC_CONFIGS.items():
@@ -173,7 +180,7 @@ def validate_configs(configs: Mapping[str, str]) -> None:
             config.check(name, values[name])
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if least > most:
-        raise InvalidConfig(
+        raise InvalidConfiguration(
             f"conflict topic config setting min.compaction.lag.ms ({least}) > "
             f"max.compaction.lag.ms ({most})"
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -17,13 +17,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from admin.cluster_topics import NewPartitions
 from admin.failures import Failure, admin_error
-from admin.topic_text import TopicDescription
+from cli.client_calls import ClusterClient
 from cluster import errors
 from cluster.api_errors import Errors
 from cluster.errors import EnvironmentProblem, KlammError, UsageError
-from cluster.requests import CreateTopicsRequest, CreateTopicsResponse
 from server.data_dir import (
     ADDRESS_FILE,
     DATA_DIR_VARIABLE,
@@ -60,24 +58,8 @@ class _ErrorAnswer(msgspec.Struct):
     error: _ErrorBody
 
 
-class _TopicNames(msgspec.Struct):
-    topics: list[str]
-
-
-class _Descriptions(msgspec.Struct):
-    topics: list[TopicDescription]
-
-
-class _LiveBrokers(msgspec.Struct):
-    live: list[int]
-
-
-class _Failures(msgspec.Struct):
-    failures: dict[str, Failure]
-
-
-class ServerClient:
-    """One server's API; implements admin.cluster_topics.ClusterAdmin. One connection a request.
+class ServerClient(ClusterClient):
+    """One server's API: everything that Kafka's tools ask of a cluster. One connection a request.
 
     Every call raises ServerUnavailable if no klamm answers there, and the error that the server
     answered with.
@@ -119,40 +101,6 @@ class ServerClient:
         if response.status >= http.client.BAD_REQUEST:
             raise self._error_of(answer)
         return answer
-
-    # -- ClusterAdmin
-
-    def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """Create topics through the controller."""
-        answer = self.request("POST", "/topics", request)
-        return msgspec.json.decode(answer, type=CreateTopicsResponse)
-
-    def list_topics(self) -> Sequence[str]:
-        """Names of all topics."""
-        return msgspec.json.decode(self.request("GET", "/topics"), type=_TopicNames).topics
-
-    def describe_topics(self, topics: Sequence[str]) -> Sequence[TopicDescription]:
-        """Topics and their partitions. Raises UnknownTopicOrPartition."""
-        answer = self.request("POST", "/topics/describe", {"topics": topics})
-        return msgspec.json.decode(answer, type=_Descriptions).topics
-
-    def live_broker_ids(self) -> Sequence[int]:
-        """The brokers that live."""
-        return msgspec.json.decode(self.request("GET", "/brokers"), type=_LiveBrokers).live
-
-    def create_partitions(
-        self, topics: Mapping[str, NewPartitions], timeout_ms: int
-    ) -> Mapping[str, Failure]:
-        """Add partitions; gives the topics that were refused."""
-        body = {"topics": topics, "timeout_ms": timeout_ms}
-        answer = self.request("POST", "/topics/partitions", body)
-        return msgspec.json.decode(answer, type=_Failures).failures
-
-    def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, Failure]:
-        """Delete topics; gives those that were refused."""
-        body = {"topics": topics, "timeout_ms": timeout_ms}
-        answer = self.request("POST", "/topics/delete", body)
-        return msgspec.json.decode(answer, type=_Failures).failures
 
     # -- helpers
 

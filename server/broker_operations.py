@@ -140,6 +140,12 @@ class BrokerOperations:
             self._cluster.resume(broker_id)
         return {"id": broker_id, "state": RUNNING}
 
+    def fail_log_dir(self, broker_id: int, path: str) -> dict[str, Any]:
+        """Let a log directory of a broker fail; a broker that loses its last one is killed."""
+        self._check_known(broker_id)
+        self._cluster.fail_log_dir(broker_id, path)
+        return {"id": broker_id, "log_dir": path}
+
     def add(self, broker_id: int | None, rack: str | None) -> dict[str, Any]:
         """Add a broker, by default with the next id, and start it."""
         with self._adding:

@@ -106,5 +106,9 @@ def test_no_answer_in_time() -> None:
         "Caused by: org.apache.kafka.common.errors.TimeoutException: Late.\n"
     )
     refused = run_election_command(ELECT, Answers(BrokerNotAvailable("gone")).open_cluster)
-    assert refused.stdout == "Error while making request\n"
-    assert refused.exit_code == 1
+    assert (refused.stdout, refused.exit_code) == ("", 1)
+    gone = "org.apache.kafka.common.errors.BrokerNotAvailableException: gone"
+    assert refused.stderr == (
+        f'Exception in thread "main" java.util.concurrent.ExecutionException: {gone}\n'
+        f"Caused by: {gone}\n"
+    )

@@ -1,0 +1,61 @@
+"""Changes of configs that a running cluster is asked for: checked, written, and told to brokers.
+
+Each entity is changed by itself, so one that is refused keeps no other from being changed. Mirrors
+incrementalAlterConfigs of kafka.server.ZkAdminManager and its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from admin.broker_configs import validate_broker_configs
+from admin.entity_configs import ZooKeeperConfigs
+from admin.failures import InvalidConfiguration, InvalidRequest
+from admin.reassign_admin import TOPICS, ConfigResource
+from admin.topic_configs import validate_configs
+from cluster.errors import InvalidConfig, UnknownTopicOrPartition
+from zk.kafka_zk_client import KafkaZkClient
+from zk.znodes import DEFAULT_ENTITY
+
+
+class ConfigChanges:
+    """Changes in one chroot. ``topic_exists`` is what a broker's metadata say."""
+
+    def __init__(self, client: KafkaZkClient, topic_exists: Callable[[str], bool]) -> None:
+        self._configs = ZooKeeperConfigs(client)
+        self._topic_exists = topic_exists
+
+    def alter(self, resource: ConfigResource, wanted: Mapping[str, str | None]) -> None:
+        """Set configs of one entity; None removes one. Writes even if nothing is different.
+
+        Raises UnknownTopicOrPartition, InvalidConfiguration, InvalidRequest, and UsageError for
+        what klamm leaves out.
+        """
+        try:
+            self._alter(resource, wanted)
+        except InvalidConfiguration:
+            raise
+        except InvalidConfig as error:
+            raise InvalidRequest(
+                f"Invalid config value for resource {_shown(resource)}: {error.message}"
+            ) from error
+
+    def _alter(self, resource: ConfigResource, wanted: Mapping[str, str | None]) -> None:
+        added = {name: value for name, value in wanted.items() if value is not None}
+        configs = self._configs.overrides([resource])[resource] | added
+        for name in wanted:
+            if name not in added:
+                configs.pop(name, None)
+        if resource.entity_type == TOPICS:
+            if not self._topic_exists(resource.name):
+                raise UnknownTopicOrPartition(f"The topic '{resource.name}' does not exist.")
+            validate_configs(configs)
+        else:
+            validate_broker_configs(configs, added)
+        self._configs.change(resource, configs)
+
+
+def _shown(resource: ConfigResource) -> str:
+    kind = resource.entity_type[:-1].upper()
+    name = "" if resource.name == DEFAULT_ENTITY else resource.name
+    return f"ConfigResource(type={kind}, name='{name}')"

@@ -1,0 +1,177 @@
+"""What the API answers about the cluster, its brokers and its topics.
+
+A handler gets the server, the request and its body, runs on a thread of its own, and only calls
+what does the work; its first line is what docs/http-api.md says. Which path it has is in api.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster.errors import UsageError
+from cluster.requests import CreateTopicsRequest, CreateTopicsResponse
+from server.bodies import CreatePartitions, TopicDescriptions, TopicFailures, TopicNames, Topics
+from server.cluster_server import ClusterServer
+from server.journal_tail import last_rows, rows_after
+from server.log_dir_bodies import FailLogDir
+from server.metrics import CONTENT_TYPE, metrics_text
+
+MAX_ROWS: Final = 10_000
+
+Handler = Callable[[ClusterServer, Request, bytes], Any]
+T = TypeVar("T")
+
+
+class StartBroker(msgspec.Struct, frozen=True):
+    """Body of POST /brokers/N/start. ``wait``: until the former session has expired."""
+
+    wait: bool = True
+
+
+class AddBroker(msgspec.Struct, frozen=True):
+    """Body of POST /brokers. ``id`` None: the next one."""
+
+    id: int | None = None
+    rack: str | None = None
+
+
+class JournalPage(msgspec.Struct, frozen=True):
+    """Answer of GET /journal: rows as they are in the file, and where to go on."""
+
+    rows: list[msgspec.Raw]
+    next: int
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """A request's body. Raises UsageError if it is not of its kind."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"malformed request: {error}") from error
+
+
+# The cluster
+
+
+def status(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+    """What `klamm status` shows."""
+    return server.status()
+
+
+def metrics(server: ClusterServer, request: Request, body: bytes) -> Response:
+    """The controller's metrics under Kafka's names, as Prometheus reads them."""
+    return Response(metrics_text(server.cluster), headers={"Content-Type": CONTENT_TYPE})
+
+
+def journal(server: ClusterServer, request: Request, body: bytes) -> JournalPage:
+    """Rows of the journal: the last (`?last=20`), or those after a place (`?after=`, an answer's
+    `next`)."""
+    path, params = server.data_dir.journal, request.query_params
+    if "after" in params:
+        part = rows_after(path, _number(params, "after", 0, None))
+    else:
+        part = last_rows(path, _number({"last": "20", **params}, "last", 0, MAX_ROWS))
+    return JournalPage([msgspec.Raw(line) for line in part.lines], part.next)
+
+
+def move_controller(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+    """Delete /controller and wait for another controller."""
+    return server.operations.move_controller()
+
+
+# Brokers
+
+
+def list_brokers(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+    """All brokers, and those that a broker knows to live."""
+    live = server.admin.live_broker_ids()
+    return {"brokers": server.status()["brokers"], "live": live}
+
+
+def describe_broker(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+    """One broker."""
+    return server.operations.describe(request.path_params["id"])
+
+
+def add_broker(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+    """Add a broker and start it."""
+    wanted = decode(body, AddBroker)
+    return server.operations.add(wanted.id, wanted.rack)
+
+
+def start_broker(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+    """Start a broker."""
+    wait = decode(body, StartBroker).wait
+    return server.operations.start(request.path_params["id"], wait)
+
+
+def fail_log_dir(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+    """Let a log directory of a broker fail."""
+    return server.operations.fail_log_dir(
+        request.path_params["id"], decode(body, FailLogDir).log_dir
+    )
+
+
+def act_on_broker(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+    """`kill`, `stop`, `pause` or `resume` a broker."""
+    operations = server.operations
+    actions: dict[str, Callable[[int], dict[str, Any]]] = {
+        "kill": operations.kill,
+        "stop": operations.stop,
+        "pause": operations.pause,
+        "resume": operations.resume,
+    }
+    action = actions.get(request.path_params["action"])
+    if action is None:
+        raise HTTPException(404)
+    return action(request.path_params["id"])
+
+
+# Topics
+
+
+def list_topics(server: ClusterServer, request: Request, body: bytes) -> TopicNames:
+    """Names of all topics."""
+    return TopicNames(list(server.admin.list_topics()))
+
+
+def create_topics(server: ClusterServer, request: Request, body: bytes) -> CreateTopicsResponse:
+    """Create topics; the body is a CreateTopicsRequest, the answer its response."""
+    return server.admin.create_topics(decode(body, CreateTopicsRequest))
+
+
+def describe_topics(server: ClusterServer, request: Request, body: bytes) -> TopicDescriptions:
+    """Describe the topics of the body."""
+    return TopicDescriptions(list(server.admin.describe_topics(decode(body, Topics).topics)))
+
+
+def describe_topic(server: ClusterServer, request: Request, body: bytes) -> object:
+    """Describe one topic."""
+    return server.admin.describe_topics([request.path_params["topic"]])[0]
+
+
+def create_partitions(server: ClusterServer, request: Request, body: bytes) -> TopicFailures:
+    """Add partitions; the answer names the topics that were refused."""
+    wanted = decode(body, CreatePartitions)
+    return TopicFailures(dict(server.admin.create_partitions(wanted.topics, wanted.timeout_ms)))
+
+
+def delete_topics(server: ClusterServer, request: Request, body: bytes) -> TopicFailures:
+    """Delete topics; the answer names those that were refused."""
+    wanted = decode(body, Topics)
+    return TopicFailures(dict(server.admin.delete_topics(wanted.topics, wanted.timeout_ms)))
+
+
+def _number(params: Mapping[str, str], name: str, least: int, most: int | None) -> int:
+    word = params[name]
+    value = int(word) if word.isdecimal() else -1
+    if value < least or (most is not None and value > most):
+        above = "" if most is None else f" to {most}"
+        raise UsageError(f"{name}={word}", hint=f"a whole number from {least}{above}")
+    return value
