@@ -15,6 +15,7 @@ from cli import (
     configs,
     controller,
     demo,
+    explain,
     journal,
     placement,
     pools,
@@ -59,6 +60,7 @@ app.command("status", epilog=status.EXAMPLES)(status.status)
 app.add_typer(broker.app, name="broker")
 app.add_typer(controller.app, name="controller")
 app.add_typer(journal.app, name="journal")
+app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("watch", epilog=watch.EXAMPLES)(watch.watch)
 
 

@@ -91,6 +91,10 @@ PoolsFile = Annotated[
     Path | None,
     typer.Option("--pools", metavar="FILE", help="Place topics only inside these pools."),
 ]
+JournalMessages = Annotated[
+    bool,
+    typer.Option("--journal-messages", help="Also journal every control request and its answer."),
+]
 Seed = Annotated[
     int | None, typer.Option(help="Seed of placements and topic ids. [default: drawn]")
 ]
@@ -112,6 +116,7 @@ def up(
     state_change_level: StateChangeLevel = "TRACE",
     quirks: QuirkNames = None,
     pools: PoolsFile = None,
+    journal_messages: JournalMessages = False,
     seed: Seed = None,
 ) -> None:
     """Run a cluster of simulated brokers with real controllers over a real ZooKeeper, in the
@@ -133,6 +138,7 @@ def up(
         quirks=parse_quirks(_words(quirks)),
         seed=seed,
         pools=None if pools is None else read_pools(pools),
+        journal_messages=journal_messages,
     )
     progress = Progress(Console(file=sys.stdout, highlight=False))
     try:

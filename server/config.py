@@ -60,6 +60,7 @@ class ServerConfig:
     quirks: Quirks = NO_QUIRKS
     seed: int | None = None
     pools: Pools | None = None
+    journal_messages: bool = False
 
     def __post_init__(self) -> None:
         self._check_cluster()
@@ -139,6 +140,7 @@ class ServerConfig:
             quirks=self.quirks,
             config=self.config,
             pools=self.pools,
+            journal_messages=self.journal_messages,
             run_id=run_id,
             cluster_id=cluster_id,
             seed=secrets.randbits(31) if self.seed is None else self.seed,

@@ -1,0 +1,198 @@
+"""What single journal rows mean: the rule applied, the znodes written, where a partition stands.
+
+Works on rows alone. The journal has no row for a write to ZooKeeper: which ones a row stands for is
+said here, and a version only where the row has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import controller.events
+from cluster.journal import JournalRow, Kind
+from cluster.types import TopicPartition
+from statemachines.explanations import (
+    ELECTION_RULES,
+    KIND_RULES,
+    PARTITION_RULES,
+    PHASE_RULES,
+    REPLICA_RULES,
+    Rule,
+)
+from statemachines.partition_state import PartitionState
+from statemachines.reassignment import Phase
+from statemachines.replica_state import ReplicaState
+from zk.znodes import (
+    BrokerIdsZNode,
+    ConfigEntityZNode,
+    ControllerEpochZNode,
+    ControllerZNode,
+    DeleteTopicsTopicZNode,
+    ReassignPartitionsZNode,
+    TopicPartitionStateZNode,
+    TopicZNode,
+)
+
+NOT_IN_THE_JOURNAL = Rule("This klamm does not know such a row.", "a journal of another version")
+_LEADERSHIPS = frozenset(
+    {
+        Kind.PARTITION_SNAPSHOT,
+        Kind.PARTITION_TRANSITION,
+        Kind.ISR_REMOVED,
+        Kind.ISR_CHANGED,
+        Kind.LEADER_EPOCH_BUMPED,
+    }
+)
+
+
+class ZNodeWrite(NamedTuple):
+    """A write that a row stands for. ``version`` is the znode's after it; None: not recorded."""
+
+    path: str
+    action: str
+    version: int | None = None
+
+
+class Standing(NamedTuple):
+    """Where a partition stands after its last row. ``None``: the journal does not say."""
+
+    state: str | None
+    leader: int | None
+    isr: tuple[int, ...] | None
+    leader_epoch: int | None
+    zk_version: int | None
+    replicas: dict[int, str]
+
+
+def event_name(row: JournalRow) -> str:
+    """The event's name without what it is about: ``BrokerChange``."""
+    return (row.detail or "").partition("(")[0]
+
+
+def event_meaning(name: str) -> str | None:
+    """What an event of this name tells the controller; None for a name that is not known."""
+    found = getattr(controller.events, name, None)
+    text = found.__doc__ if isinstance(found, type) else None
+    return " ".join(text.split()).partition(";")[0].rstrip(".") + "." if text else None
+
+
+def rules_of(row: JournalRow) -> tuple[Rule, ...]:
+    """The rules that a row shows at work, the most special one first."""
+    rules: list[Rule] = []
+    if row.election is not None and row.election in ELECTION_RULES:
+        rules.append(ELECTION_RULES[row.election])
+    try:
+        kind = Kind(row.kind)
+        match kind:
+            case Kind.PARTITION_TRANSITION:
+                rules.append(PARTITION_RULES[PartitionState(row.from_), PartitionState(row.to)])
+            case Kind.REPLICA_TRANSITION:
+                rules.append(REPLICA_RULES[ReplicaState(row.to)])
+            case Kind.REASSIGNMENT_PHASE:
+                rules.append(PHASE_RULES[Phase(str(row.to))])
+            case _:
+                rules.append(KIND_RULES[kind])
+    except (KeyError, ValueError):
+        rules.append(NOT_IN_THE_JOURNAL)
+    return tuple(rules)
+
+
+def is_unclean(row: JournalRow) -> bool:
+    """True if a leader was elected that had not been in sync."""
+    return (
+        row.election is not None
+        and row.prev_isr is not None
+        and row.leader is not None
+        and row.leader >= 0
+        and row.leader not in row.prev_isr
+    )
+
+
+def znodes_of(row: JournalRow) -> tuple[ZNodeWrite, ...]:
+    """The writes to ZooKeeper that a row stands for."""
+    match row.kind:
+        case Kind.PARTITION_TRANSITION | Kind.ISR_REMOVED if _is_written(row):
+            action = "created" if row.from_ == PartitionState.NEW.value else "set"
+            return (_state_write(row, action),)
+        case Kind.ISR_CHANGED | Kind.LEADER_EPOCH_BUMPED:
+            return (_state_write(row, "set"),)
+        case Kind.REASSIGNMENT_PHASE if row.to in (Phase.U1, Phase.B6):
+            return (ZNodeWrite(TopicZNode.path(row.topic or ""), "set"),)
+        case Kind.REASSIGNMENT_PHASE if row.to == Phase.B7:
+            return (ZNodeWrite(ReassignPartitionsZNode.path, "entry removed, if there was one"),)
+        case Kind.CONTROLLER_ELECTED:
+            return (
+                ZNodeWrite(ControllerZNode.path, f"created for broker {row.controller}"),
+                ZNodeWrite(ControllerEpochZNode.path, f"set to {row.epoch}"),
+            )
+        case Kind.TOPIC_DELETED:
+            topic = row.topic or ""
+            return (
+                ZNodeWrite(TopicZNode.path(topic), "deleted with all below it"),
+                ZNodeWrite(ConfigEntityZNode.path("topics", topic), "deleted"),
+                ZNodeWrite(DeleteTopicsTopicZNode.path(topic), "deleted"),
+            )
+    return ()
+
+
+def trigger_of(row: JournalRow) -> str | None:
+    """What a row tells of the world outside the controller; None if it tells nothing of it."""
+    match row.kind:
+        case Kind.BROKER_ONLINE:
+            return f"broker {row.replica} registered in {BrokerIdsZNode.path}"
+        case Kind.BROKER_OFFLINE:
+            return f"broker {row.replica} is gone from {BrokerIdsZNode.path}"
+        case Kind.BROKER_MODIFIED:
+            return f"broker {row.replica} changed what it registers: {row.detail}"
+        case Kind.TOPIC_CREATED:
+            return f"topic {row.topic} is new in ZooKeeper, {row.detail}"
+        case Kind.PARTITIONS_ADDED:
+            return f"topic {row.topic} gained {row.detail}"
+        case Kind.TOPIC_DELETION_STARTED:
+            return f"topic {row.topic} is to be deleted"
+        case Kind.CONTROLLER_ELECTED:
+            return f"broker {row.controller} became the controller, epoch {row.epoch}"
+    return None
+
+
+def standing(rows: Iterable[JournalRow]) -> Standing:
+    """Where a partition stands after its rows, in the journal's order."""
+    state, at, replicas = None, None, dict[int, str]()
+    for row in rows:
+        if row.kind in (Kind.PARTITION_SNAPSHOT, Kind.PARTITION_TRANSITION):
+            state = row.to
+        if row.kind == Kind.PARTITION_SNAPSHOT:
+            replicas.clear()
+        if row.kind in _LEADERSHIPS and row.leader is not None:
+            at = row
+        if row.kind == Kind.REPLICA_TRANSITION and row.to is not None:
+            replicas[row.replica] = row.to
+    if state == PartitionState.NON_EXISTENT.value:
+        at = None
+    gone = ReplicaState.NON_EXISTENT.value
+    return Standing(
+        state,
+        None if at is None else at.leader,
+        None if at is None else at.isr,
+        None if at is None else at.leader_epoch,
+        None if at is None else at.zk_version,
+        {id_: replicas[id_] for id_ in sorted(replicas) if replicas[id_] != gone},
+    )
+
+
+def _is_written(row: JournalRow) -> bool:
+    """True if the row's leadership was stored by what the row tells.
+
+    An election always stores one, since the leader epoch rises; a replica that goes offline is
+    journalled also where it was not in the ISR any more.
+    """
+    if row.kind == Kind.ISR_REMOVED:
+        return row.prev_isr is not None and row.prev_isr != row.isr
+    is_first = row.from_ == PartitionState.NEW.value and row.leader is not None
+    return is_first or row.prev_isr is not None
+
+
+def _state_write(row: JournalRow, action: str) -> ZNodeWrite:
+    path = TopicPartitionStateZNode.path(TopicPartition(row.topic or "", row.partition))
+    return ZNodeWrite(path, action, row.zk_version)
