@@ -1,4 +1,4 @@
-"""Inter-broker protocol versions are read as Kafka reads them, and decide what they decide there."""
+"""Inter-broker protocol versions are read as Kafka reads them, and decide the same."""
 
 from __future__ import annotations
 

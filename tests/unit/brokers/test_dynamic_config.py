@@ -1,4 +1,4 @@
-"""Brokers follow /config/changes: what is new is handled, what is old deleted, the rest set apart."""
+"""Brokers follow /config/changes: new notices are handled, old ones deleted, odd ones set apart."""
 
 from __future__ import annotations
 
