@@ -37,6 +37,7 @@ from runtime.transport import RoutedTransport
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
+from zk.kazoo_waves import Wait
 from zk.store import ANY_VERSION, Delete, SessionEvent, SessionState, StoreEvent
 
 OpenLogs = Callable[[int], StateChangeLog | None]
@@ -81,9 +82,13 @@ class RealCluster:
     @property
     def store(self) -> KazooStore:
         """A session of the cluster's own, for commands and checks; a new one if it expired."""
+        return self.store_that_waits(None)
+
+    def store_that_waits(self, wait: Wait | None) -> KazooStore:
+        """The same, whose calls wait for ZooKeeper in their own way."""
         if self.session_state is SessionState.EXPIRED:
             self._session.reopen()
-        return KazooStore(self._session)
+        return KazooStore(self._session, wait)
 
     def _on_own_session(self, event: StoreEvent) -> None:
         if isinstance(event, SessionEvent):
@@ -191,12 +196,10 @@ class RealCluster:
         """End a node as it is: it neither resigns nor takes back what it registered in a pool."""
         running.silence()
         self._detach(broker_id)
-        if running.event_thread is not None:
-            running.event_thread.end()
+        running.end_controller()
         if not running.is_pooled:
             running.session.close()
-        if running.event_thread is not None:
-            running.event_thread.kill()
+        running.kill_controller()
 
     def kill(self, broker_id: int) -> None:
         """Kill a broker: no session is closed, ZooKeeper expires it after its timeout.
@@ -210,8 +213,7 @@ class RealCluster:
             self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
         else:
             running.session.abandon()
-        if running.event_thread is not None:
-            running.event_thread.kill()
+        running.kill_controller()
 
     def relieve(self, broker_id: int) -> None:
         """Let the controller move away what a broker leads, as before its end; returns when it has
@@ -263,13 +265,12 @@ class RealCluster:
         self._hub.post(Address("broker", broker_id), FailLogDir(path))
 
     def _on_halted(self, broker_id: int) -> None:
-        # Killing it waits for the thread that this is called on.
-        name = f"broker-{broker_id}-halt"
-        threading.Thread(target=self._end_halted, args=(broker_id,), name=name).start()
+        def kill() -> None:
+            with contextlib.suppress(UsageError):  # ended otherwise meanwhile
+                self.kill(broker_id)
 
-    def _end_halted(self, broker_id: int) -> None:
-        with contextlib.suppress(UsageError):  # ended otherwise meanwhile
-            self.kill(broker_id)
+        # Killing it waits for the thread that this is called on.
+        threading.Thread(target=kill, name=f"broker-{broker_id}-halt").start()
 
     def pause(self, broker_id: int) -> None:
         """Freeze a broker and its controller: nothing is processed, no heartbeat is sent."""
@@ -307,8 +308,7 @@ class RealCluster:
             return
         self._is_closed = True
         for running in list(self.nodes.values()):
-            if running.event_thread is not None:
-                running.event_thread.end()
+            running.end_controller()
         with contextlib.ExitStack() as stack:
             stack.callback(self._hub.close)
             stack.callback(self._session.close)
@@ -340,11 +340,9 @@ class RealCluster:
         Of two, one of which has not learnt yet that it was deposed, the one of the higher epoch.
         """
         active = [
-            (controller.context.epoch, broker_id)
+            (epoch, broker_id)
             for broker_id, running in sorted(self.nodes.items())
-            if (controller := running.node.controller) is not None
-            and controller.is_active
-            and not running.is_paused
+            if (epoch := running.active_epoch) is not None
         ]
         return max(active)[1] if active else None
 

@@ -36,6 +36,14 @@ class RunningNode:
             or (not c.events.has_work() and c.events.current is None and c.channels.is_idle())
         )
 
+    @property
+    def active_epoch(self) -> int | None:
+        """The epoch of its controller if that is active, and not paused."""
+        controller = self.node.controller
+        if controller is None or not controller.is_active or self.is_paused:
+            return None
+        return controller.context.epoch
+
     def silence(self) -> None:
         """From now on nothing is sent or journalled: the node is dead to everybody."""
         self.transport.is_dead = self.journal.is_dead = True
@@ -53,3 +61,13 @@ class RunningNode:
         self.session.resume()
         if self.event_thread is not None:
             self.event_thread.resume()
+
+    def end_controller(self) -> None:
+        """Let the controller begin no further event; it does not resign."""
+        if self.event_thread is not None:
+            self.event_thread.end()
+
+    def kill_controller(self) -> None:
+        """End the controller after its event, whose ZooKeeper operations fail by now."""
+        if self.event_thread is not None:
+            self.event_thread.kill()

@@ -144,6 +144,8 @@ class BrokerOperations:
         """Let a log directory of a broker fail; a broker that loses its last one is killed."""
         self._check_known(broker_id)
         self._cluster.fail_log_dir(broker_id, path)
+        # What it is from now on if it does not run any more.
+        self._ended[broker_id] = KILLED
         return {"id": broker_id, "log_dir": path}
 
     def add(self, broker_id: int | None, rack: str | None) -> dict[str, Any]:

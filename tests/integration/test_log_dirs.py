@@ -14,6 +14,8 @@ from runtime.checks import check_real_cluster
 from runtime.journal import MemoryJournal
 from runtime.node import ClusterSpec
 from runtime.real_cluster import RealCluster
+from server.broker_operations import KILLED, RUNNING, BrokerOperations
+from server.closing import Closing
 from tests.waiting import wait_until
 from zk.kafka_zk_client import KafkaZkClient
 
@@ -49,15 +51,18 @@ def leaders(cluster: RealCluster) -> list[int]:
 
 
 def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
-    cluster.fail_log_dir(1, "d0")
+    operations = BrokerOperations(cluster, Closing())
+    operations.fail_log_dir(1, "d0")
     wait_until(lambda: leaders(cluster) == [0, 1])
     wait_until(lambda: cluster.is_idle and check_real_cluster(cluster) == [])
     assert KafkaZkClient(cluster.store).get_all_log_dir_event_notifications() == []
-    cluster.fail_log_dir(1, "d1")
-    wait_until(lambda: 1 not in cluster.nodes)
+    assert operations.state_of(1) == RUNNING
+    operations.fail_log_dir(1, "d1")
+    wait_until(lambda: operations.state_of(1) == KILLED)
     wait_until(lambda: leaders(cluster) == [0, 2])
     assert cluster.errors == []
-    cluster.start(1)
+    operations.start(1, wait=True)
+    assert operations.state_of(1) == RUNNING
     wait_until(lambda: all(1 in state.isr for state in states(cluster).values()))
     wait_until(lambda: cluster.is_idle and check_real_cluster(cluster) == [])
 
