@@ -1,0 +1,106 @@
+"""Reads ZooKeeper's snapshots (version-2/snapshot.*): the tree as it was about a zxid.
+
+A snapshot is fuzzy: changes after its zxid may be in it, so transactions after that zxid are to be
+applied again, whether they find their znodes or not. Mirrors
+org.apache.zookeeper.server.persistence.FileSnap and server.DataTree.deserialize.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cluster.errors import EnvironmentProblem
+from zk.jute import JuteError, JuteReader
+
+MAGIC: Final = b"ZKSN"
+VERSION: Final = 2
+PREFIX: Final = "snapshot."
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_END: Final = "/"
+_CONTAINER: Final = -(1 << 63)
+_TTL_SHIFT: Final = 56
+
+
+class SnapshotNode(NamedTuple):
+    """A znode. ``ephemeral_owner``: a session, or 0; times in ms."""
+
+    data: bytes | None
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    ephemeral_owner: int
+
+
+class Snapshot(NamedTuple):
+    """``zxid``: of the file's name; ``sessions``: timeout in ms by id; ``nodes``: by path."""
+
+    zxid: int
+    sessions: dict[int, int]
+    nodes: dict[str, SnapshotNode]
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """A whole snapshot. Raises EnvironmentProblem if it is none, or damaged."""
+    data = path.read_bytes()
+    if data.startswith(_GZIP_MAGIC):
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, OSError) as error:
+            raise EnvironmentProblem(f"{path} is a damaged gzip file: {error}") from error
+    if not data.startswith(MAGIC):
+        raise EnvironmentProblem(
+            f"{path} is no ZooKeeper snapshot", hint="plain and gzip snapshots are read"
+        )
+    try:
+        return _parse(data, _zxid_of(path))
+    except (JuteError, UnicodeDecodeError) as error:
+        raise EnvironmentProblem(f"{path} is a damaged snapshot: {error}") from error
+
+
+def _parse(data: bytes, zxid: int) -> Snapshot:
+    reader = JuteReader(data, len(MAGIC))
+    version = reader.int32()
+    if version != VERSION:
+        raise JuteError(f"version {version}, where {VERSION} is known")
+    reader.int64()
+    sessions = {reader.int64(): reader.int32() for _ in range(reader.count())}
+    for _ in range(reader.count()):
+        reader.int64()
+        for _ in range(reader.count()):
+            reader.int32()
+            reader.buffer()
+            reader.buffer()
+    nodes = {}
+    while (name := reader.text()) != _END:
+        nodes[name or "/"] = _node(reader)
+    sealed = zlib.adler32(memoryview(data)[: reader.position])
+    seal = reader.int64()
+    if seal != sealed:
+        raise JuteError(f"checksum {seal:x}, not {sealed:x}")
+    return Snapshot(zxid, sessions, nodes)
+
+
+def _node(reader: JuteReader) -> SnapshotNode:
+    data = reader.buffer()
+    reader.int64()
+    czxid, mzxid, ctime_ms, mtime_ms = (reader.int64() for _ in range(4))
+    version, _, _ = reader.int32(), reader.int32(), reader.int32()
+    owner = reader.int64()
+    reader.int64()
+    # A container and a znode with a time to live are marked here; clients see 0.
+    is_session = owner != _CONTAINER and owner >> _TTL_SHIFT != -1
+    return SnapshotNode(data, czxid, mzxid, ctime_ms, mtime_ms, version, owner if is_session else 0)
+
+
+def _zxid_of(path: Path) -> int:
+    """The zxid in a name such as snapshot.4e61 or snapshot.4e61.gz; -1 if there is none."""
+    word = path.name.removeprefix(PREFIX).partition(".")[0]
+    try:
+        return int(word, 16)
+    except ValueError:
+        return -1

@@ -1,0 +1,230 @@
+"""Reads ZooKeeper's transaction logs (version-2/log.*): every change, in order, checksummed.
+
+Reads and says what is damaged; applies nothing. Layouts of 3.5 to 3.9, told apart by what is left
+of a record and not by a version, as each part can be switched off. Mirrors
+org.apache.zookeeper.server.persistence.FileTxnLog and server.util.SerializeUtils.
+"""
+
+from __future__ import annotations
+
+import mmap
+import zlib
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple
+
+from cluster.errors import EnvironmentProblem
+from zk.jute import JuteError, JuteReader
+
+MAGIC: Final = b"ZKLG"
+VERSION: Final = 2
+_FILE_HEADER: Final = Struct(">4siq")
+_FRAME: Final = Struct(">qi")
+_TXN_HEADER: Final = Struct(">qiqqi")
+_END_OF_RECORD: Final = 0x42
+_DIGEST_BYTES: Final = 12
+_DIGEST_VERSION: Final = 2
+
+
+class TxnType(IntEnum):
+    """What a transaction does: org.apache.zookeeper.ZooDefs.OpCode."""
+
+    ERROR = -1
+    CREATE_SESSION = -10
+    CLOSE_SESSION = -11
+    CREATE = 1
+    DELETE = 2
+    SET_DATA = 5
+    SET_ACL = 7
+    CHECK = 13
+    MULTI = 14
+    CREATE2 = 15
+    RECONFIG = 16
+    CREATE_CONTAINER = 19
+    DELETE_CONTAINER = 20
+    CREATE_TTL = 21
+
+
+class TxnOp(NamedTuple):
+    """One change.
+
+    ``type``: CREATE, DELETE, SET_DATA, SET_ACL, CHECK, CREATE_SESSION, CLOSE_SESSION or ERROR; the
+    others' variants are told as these. ``version``: the new one of SET_DATA and SET_ACL, of CHECK
+    the one asked for and one more. ``paths``: the ephemerals that a closed session leaves, None
+    where the log (before 3.6) does not say. ``number``: session timeout in ms, or error code.
+    """
+
+    type: TxnType
+    path: str = ""
+    data: bytes | None = None
+    version: int = -1
+    is_ephemeral: bool = False
+    number: int = 0
+    paths: tuple[str, ...] | None = None
+
+
+class Txn(NamedTuple):
+    """A transaction: ``offset`` in the file in bytes, ``t_ms`` of the leader's clock.
+
+    ``ops`` has one change, or those of a multi; a multi that was rejected holds only errors.
+    """
+
+    offset: int
+    session_id: int
+    cxid: int
+    zxid: int
+    t_ms: int
+    is_multi: bool
+    ops: tuple[TxnOp, ...]
+
+    @property
+    def is_rejected(self) -> bool:
+        """True if nothing of it took place: the request was logged, and refused."""
+        return any(op.type is TxnType.ERROR for op in self.ops)
+
+
+class TxnDamage(NamedTuple):
+    """A place that cannot be read. ``problem``: "torn", "crc" or "record"."""
+
+    offset: int
+    problem: str
+    text: str
+
+
+def read_txn_log(path: Path) -> Iterator[Txn | TxnDamage]:
+    """The transactions of a file, and what is damaged in it.
+
+    A torn tail ends the reading, as ZooKeeper's own does; a transaction with a wrong checksum is
+    left out and the next one read. Raises EnvironmentProblem if it is no transaction log.
+    """
+    with path.open("rb") as file:
+        header = file.read(_FILE_HEADER.size)
+        if not header.strip(b"\0"):
+            return
+        if len(header) < _FILE_HEADER.size or header[:4] != MAGIC:
+            raise EnvironmentProblem(f"{path} is no ZooKeeper transaction log")
+        version = _FILE_HEADER.unpack(header)[1]
+        if version != VERSION:
+            raise EnvironmentProblem(
+                f"{path} is a transaction log of version {version}", hint="version 2 is known"
+            )
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield from _transactions(data)
+
+
+def _transactions(data: mmap.mmap) -> Iterator[Txn | TxnDamage]:
+    offset, size = _FILE_HEADER.size, len(data)
+    while offset + _FRAME.size <= size:
+        checksum, length = _FRAME.unpack_from(data, offset)
+        start = offset + _FRAME.size
+        if length == 0 and checksum == 0:
+            return
+        if length <= 0 or start + length >= size or data[start + length] != _END_OF_RECORD:
+            yield TxnDamage(offset, "torn", f"a transaction of {length} bytes does not end")
+            return
+        payload = data[start : start + length]
+        if zlib.adler32(payload) != checksum:
+            yield TxnDamage(offset, "crc", f"checksum {checksum:x}, not {zlib.adler32(payload):x}")
+        else:
+            yield _parse(offset, payload)
+        offset = start + length + 1
+    if data[offset:].strip(b"\0"):
+        yield TxnDamage(offset, "torn", f"{size - offset} bytes of a transaction")
+
+
+def _parse(offset: int, payload: bytes) -> Txn | TxnDamage:
+    try:
+        session_id, cxid, zxid, t_ms, number = _TXN_HEADER.unpack_from(payload)
+        kind = TxnType(number)
+        reader = JuteReader(payload, _TXN_HEADER.size)
+        ops = _multi(reader) if kind is TxnType.MULTI else (_op(kind, reader),)
+    except (JuteError, ValueError) as error:
+        return TxnDamage(offset, "record", str(error))
+    return Txn(offset, session_id, cxid, zxid, t_ms, kind is TxnType.MULTI, ops)
+
+
+def _multi(reader: JuteReader) -> tuple[TxnOp, ...]:
+    ops = []
+    for _ in range(reader.count()):
+        kind = TxnType(reader.int32())
+        ops.append(_op(kind, JuteReader(reader.buffer() or b"")))
+    return tuple(ops)
+
+
+def _op(kind: TxnType, reader: JuteReader) -> TxnOp:
+    return _READERS[kind](reader)
+
+
+def _create(reader: JuteReader) -> TxnOp:
+    path, data = reader.text(), reader.buffer()
+    _skip_acls(reader)
+    return TxnOp(TxnType.CREATE, path, data, is_ephemeral=reader.boolean())
+
+
+def _create_lasting(reader: JuteReader) -> TxnOp:
+    """A container, or a znode with a time to live."""
+    return TxnOp(TxnType.CREATE, reader.text(), reader.buffer())
+
+
+def _delete(reader: JuteReader) -> TxnOp:
+    return TxnOp(TxnType.DELETE, reader.text())
+
+
+def _set_data(reader: JuteReader) -> TxnOp:
+    return TxnOp(TxnType.SET_DATA, reader.text(), reader.buffer(), reader.int32())
+
+
+def _set_acl(reader: JuteReader) -> TxnOp:
+    path = reader.text()
+    _skip_acls(reader)
+    return TxnOp(TxnType.SET_ACL, path, version=reader.int32())
+
+
+def _check(reader: JuteReader) -> TxnOp:
+    return TxnOp(TxnType.CHECK, reader.text(), version=reader.int32())
+
+
+def _create_session(reader: JuteReader) -> TxnOp:
+    return TxnOp(TxnType.CREATE_SESSION, number=reader.int32())
+
+
+def _close_session(reader: JuteReader) -> TxnOp:
+    # 3.5 writes nothing here; 3.6 with the paths switched off writes at most the digest, which
+    # begins with its version: two paths would not fit into its bytes.
+    only_digest = reader.remaining == _DIGEST_BYTES
+    if not reader.remaining:
+        return TxnOp(TxnType.CLOSE_SESSION)
+    count = reader.count()
+    if only_digest and count == _DIGEST_VERSION:
+        return TxnOp(TxnType.CLOSE_SESSION)
+    return TxnOp(TxnType.CLOSE_SESSION, paths=tuple(reader.text() for _ in range(count)))
+
+
+def _error(reader: JuteReader) -> TxnOp:
+    return TxnOp(TxnType.ERROR, number=reader.int32())
+
+
+def _skip_acls(reader: JuteReader) -> None:
+    for _ in range(reader.count()):
+        reader.int32()
+        reader.buffer()
+        reader.buffer()
+
+
+_READERS: Final[dict[TxnType, Callable[[JuteReader], TxnOp]]] = {
+    TxnType.CREATE: _create,
+    TxnType.CREATE2: _create,
+    TxnType.CREATE_CONTAINER: _create_lasting,
+    TxnType.CREATE_TTL: _create_lasting,
+    TxnType.DELETE: _delete,
+    TxnType.DELETE_CONTAINER: _delete,
+    TxnType.SET_DATA: _set_data,
+    TxnType.RECONFIG: _set_data,
+    TxnType.SET_ACL: _set_acl,
+    TxnType.CHECK: _check,
+    TxnType.CREATE_SESSION: _create_session,
+    TxnType.CLOSE_SESSION: _close_session,
+    TxnType.ERROR: _error,
+}
