@@ -139,4 +139,4 @@ CASES = {
 def test_the_next_controller_comes_to_the_same_end(
     name: str, group_size: int | None, before: bool, record_property: Record
 ) -> None:
-    count_cases(CASES[name], group_size, before, record_property, name)
+    assert count_cases(CASES[name], group_size, before, record_property, name) > 0
