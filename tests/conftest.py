@@ -14,8 +14,8 @@ from kazoo.client import KazooClient
 
 from zk.embedded import EmbeddedZooKeeper
 
-CRASH_POINTS = "crash points: "
-"""How tests name the property that counts them."""
+COUNTED = ("crash points:", "lost connections:")
+"""How the names of the properties begin with which tests count."""
 _chroot_numbers = itertools.count(1)
 
 
@@ -26,16 +26,17 @@ def pytest_configure() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many crash points were tried, by what was crashed."""
-    counts: Counter[str] = Counter()
-    for report in terminalreporter.getreports("passed"):
-        for name, value in report.user_properties:
-            if name.startswith(CRASH_POINTS):
-                counts[name.removeprefix(CRASH_POINTS)] += value
-    for what, count in counts.items():
-        terminalreporter.write_line(f"{CRASH_POINTS}{what}: {count}")
-    if counts:
-        terminalreporter.write_line(f"{CRASH_POINTS}{counts.total()} in all")
+    """Print how many crash points and lost connections were tried, by what was disturbed."""
+    for kind in COUNTED:
+        counts: Counter[str] = Counter()
+        for report in terminalreporter.getreports("passed"):
+            for name, value in report.user_properties:
+                if name.startswith(kind):
+                    counts[name] += value
+        for name, count in counts.items():
+            terminalreporter.write_line(f"{name}: {count}")
+        if counts:
+            terminalreporter.write_line(f"{kind} {counts.total()} in all")
 
 
 @pytest.fixture(scope="session")

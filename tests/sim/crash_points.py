@@ -19,7 +19,7 @@ from runtime.checks import check_simulated_world
 from runtime.simulated_world import SimulatedWorld, Snapshot
 from tests.sim.worlds import active_controller
 from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import Crashed
+from zk.memory_store import Crashed, LostReply
 from zk.store import GetChildren, GetData, ReadOp, ReadResult, Store, Transaction, TxnResult
 
 GROUP_SIZES = (1, None)
@@ -30,15 +30,23 @@ _OF_SESSIONS = ("/controller", "/controller_epoch", "/brokers/ids")
 
 class Crash:
     """Hooks that crash broker 0's controller before or after its n-th operation; the broker stays
-    up, unless ``with_broker``. ``at`` None only counts."""
+    up, unless ``with_broker``. ``at`` None only counts. ``error`` LostReply takes the connection
+    away instead, so that the request or its answer is lost."""
 
     def __init__(
-        self, world: SimulatedWorld, at: int | None, before: bool, *, with_broker: bool = False
+        self,
+        world: SimulatedWorld,
+        at: int | None,
+        before: bool,
+        *,
+        with_broker: bool = False,
+        error: type[Crashed | LostReply] = Crashed,
     ) -> None:
         self.count = 0
         self.happened = False
         self._at = at
         self._before = before
+        self._error = error
         self._scheduler = world.scheduler
         self._address = Address("controller", 0)
         world.on_crash = world.kill if with_broker else world.crash_controller
@@ -58,7 +66,7 @@ class Crash:
             return
         if self.count == self._at:
             self.happened = True
-            raise Crashed
+            raise self._error
         self.count += 1
 
 
@@ -112,6 +120,26 @@ def crash_everywhere(
         assert_agreement(world)
         assert_same_end(world, expected, case.more, where)
         yield world, start
+
+
+def lose_everywhere(case: Case, group_size: int | None, before: bool) -> int:
+    """Lose the request or the reply of each operation once; gives how many there were.
+
+    The controller stays, and comes to exactly the same end.
+    """
+    snapshot = case.begin(group_size).snapshot()
+    undisturbed, counted = _run(snapshot, case, None, before)
+    expected = stored_in(undisturbed)
+    for number in range(counted.count):
+        world = snapshot.restore()
+        lost = Crash(world, number, before, error=LostReply)
+        case.act(world)
+        where = f"loss {'before' if before else 'after'} operation {number}"
+        assert lost.happened, f"{where} never came"
+        assert active_controller(world).config.broker_id == 0, where
+        assert_agreement(world)
+        assert_same_end(world, expected, NO_MORE, where)
+    return counted.count
 
 
 def count_cases(case: Case, group_size: int | None, before: bool, record: Record, what: str) -> int:
