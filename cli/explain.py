@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from datetime import time as dt_time
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -20,7 +21,7 @@ from cli.options import AsJson, DataDirectory, Server, print_json
 from cluster.errors import UsageError
 from cluster.journal import JournalRow
 from cluster.types import TopicPartition
-from runtime.explain import Explained, explain_event, explain_partition
+from runtime.explain import Chosen, Explained, explain_event, explain_partition
 
 EXAMPLES = """
 \b
@@ -33,6 +34,7 @@ Examples:
   klamm explain '2#17' --json --journal ./rehearsal/journal.jsonl
 """
 _EVENT: Final = re.compile(r"(?:([0-9]+)?#)?([0-9]+)")
+_CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
 _LEADER_EPOCH: Final = re.compile(r"epoch:([0-9]+)")
 
 
@@ -108,28 +110,32 @@ def _source(journal: Path | None, server: str | None, data_dir: Path | None) -> 
     return FileSource(journal)
 
 
-def _chosen(at: str) -> Callable[[Sequence[JournalRow]], bool]:
-    """Picks the changes that --at means; of several the last one counts."""
+def _chosen(at: str) -> Chosen:
+    """Picks the change that --at means."""
     epoch = _LEADER_EPOCH.fullmatch(at)
     if epoch is not None:
         wanted = int(epoch[1])
-        return lambda rows: any(row.leader_epoch == wanted for row in rows)
-    clock = re.fullmatch(r"([0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?)", at)
+        return lambda changes: next(
+            (n for n, rows in enumerate(changes) if any(r.leader_epoch == wanted for r in rows)),
+            None,
+        )
+    until: datetime | dt_time
     try:
-        if clock is None:
-            until_ms = datetime.fromisoformat(at).timestamp() * 1000
-            return lambda rows: rows[0].t_ms <= until_ms
-        time_of_day = datetime.strptime(at, _clock_format(at)).time()
+        until = _time_of_day(at) if _CLOCK.fullmatch(at) else datetime.fromisoformat(at)
     except ValueError:
         raise UsageError(
             f"--at {at} is no time", hint="write 12:30:05, 2026-01-31T12:30:05 or epoch:4"
         ) from None
 
-    def is_before(rows: Sequence[JournalRow]) -> bool:
-        return datetime.fromtimestamp(rows[0].t_ms / 1000).time() <= time_of_day
+    def is_before(row: JournalRow) -> bool:
+        if isinstance(until, dt_time):
+            return datetime.fromtimestamp(row.t_ms / 1000).time() <= until
+        return row.t_ms <= until.timestamp() * 1000
 
-    return is_before
+    return lambda changes: max(
+        (n for n, rows in enumerate(changes) if is_before(rows[0])), default=None
+    )
 
 
-def _clock_format(text: str) -> str:
-    return "%H:%M" if text.count(":") == 1 else "%H:%M:%S.%f" if "." in text else "%H:%M:%S"
+def _time_of_day(text: str) -> dt_time:
+    return dt_time.fromisoformat(text if text.index(":") == 2 else f"0{text}")

@@ -31,6 +31,8 @@ from statemachines.replica_state import ReplicaState
 
 Lines = Callable[[], Iterable[bytes]]
 """Gives the journal from its first row, as often as it is called."""
+Chosen = Callable[[Sequence[Sequence[JournalRow]]], int | None]
+"""Picks one of a partition's changes, given the rows of each; None if there is no such one."""
 
 _DELETION_STATES: Final = frozenset(
     state.value
@@ -103,14 +105,14 @@ class Explained(msgspec.Struct, frozen=True):
 def explain_partition(
     lines: Lines,
     partition: TopicPartition,
-    chosen: Callable[[Sequence[JournalRow]], bool] | None = None,
+    chosen: Chosen | None = None,
     show_all: bool = False,
 ) -> Explained:
     """Why a partition is as it is: its last change, or all of them.
 
-    ``chosen`` is asked of each change's rows; the last one it picks is explained, and where the
-    partition stood after it. Raises UnknownTopicOrPartition if the journal does not know the
-    partition, UsageError if nothing is picked.
+    With ``chosen`` the change that it picks is explained, those before it with ``show_all``, and
+    where the partition stood after it. Raises UnknownTopicOrPartition if the journal does not know
+    the partition, UsageError if nothing is picked.
     """
     wanted = f'"topic":"{partition.topic}"'.encode()
     found = _Found(lines, lambda line: b'"topic":' not in line or wanted in line)
@@ -121,17 +123,17 @@ def explain_partition(
     ]
     if not groups:
         raise _unknown(lines, partition)
+    own = [[r for r in group if (r.topic, r.partition) == tuple(partition)] for group in groups]
     if chosen is not None:
-        last = max((n for n, group in enumerate(groups) if chosen(group)), default=None)
+        last = chosen(own)
         if last is None:
             raise UsageError(
                 f"the journal has no such change of {partition}",
                 hint=f"klamm explain {partition} --all lists them",
             )
-        groups = groups[: last + 1]
-    own = [[r for r in group if (r.topic, r.partition) == tuple(partition)] for group in groups]
+        del own[last + 1 :]
     stands = standing(row for rows in own for row in rows)
-    picked = range(len(groups)) if show_all else [_last_change(own)]
+    picked = range(len(own)) if show_all else [_last_change(own)]
     changes = tuple(found.change(groups[n], own[n]) for n in picked)
     return Explained(str(partition), stands, changes)
 
@@ -355,8 +357,8 @@ def _unknown(lines: Lines, partition: TopicPartition) -> UnknownTopicOrPartition
     of_topic = sorted(tp.partition for tp in known if tp.topic == partition.topic)
     if of_topic:
         hint = f"of {partition.topic} it has partitions {of_topic[0]} to {of_topic[-1]}"
-    elif near := difflib.get_close_matches(str(partition), map(str, sorted(known)), n=3):
-        hint = f"did you mean {' or '.join(near)}?"
+    elif near := difflib.get_close_matches(partition.topic, {tp.topic for tp in known}, n=3):
+        hint = f"did you mean {' or '.join(f'{topic}-{partition.partition}' for topic in near)}?"
     else:
         topics = sorted({tp.topic for tp in known})
         more = f" and {len(topics) - 5} more" if len(topics) > 5 else ""

@@ -1,0 +1,129 @@
+"""`klamm explain`: its arguments, where it reads, what it prints."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from cluster.types import TopicPartition
+from tests.serving import klamm_up
+from tests.sim.reassignments import brokers_up, reassign, with_topic
+from tests.waiting import wait_until
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal with messages: a creation, a broker's death, a reassignment."""
+    world = brokers_up(journal_messages=True)
+    with_topic(world, (0, 1), (1, 2), topic="orders-eu")
+    world.kill(1)
+    world.run_for(10_000)
+    reassign(world, {TopicPartition("orders-eu", 1): (3, 2)})
+    world.run_for(10_000)
+    path = tmp_path_factory.mktemp("explain") / "journal.jsonl"
+    path.write_bytes(world.journal.to_bytes())
+    return path
+
+
+def explain(journal: Path, capsys: Capture, *args: str) -> str:
+    assert main(["explain", *args, "--journal", str(journal)]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    return printed.out
+
+
+def test_a_partition_as_text(journal: Path, capsys: Capture) -> None:
+    text = explain(journal, capsys, "orders-eu-0")
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines[0].startswith("orders-eu-0: OnlinePartition, leader 0, leader epoch 1, isr 0,")
+    assert "because broker 1 is gone from /brokers/ids" in lines
+    assert "/brokers/topics/orders-eu/partitions/0/state: set, version 1" in lines
+    sections = [line for line in lines if line in ("Why", "What it did", "Rules", "Znodes written")]
+    assert sections == ["Why", "What it did", "Rules", "Znodes written"]
+    assert any(line.startswith("LEADER_AND_ISR for 1 partition to broker") for line in lines)
+    assert any("[kafka/controller/ReplicaStateMachine.scala" in line for line in lines)
+
+
+def test_all_changes_and_one_of_them(journal: Path, capsys: Capture) -> None:
+    every = json.loads(explain(journal, capsys, "orders-eu-1", "--all", "--json"))
+    names = [change["event"] for change in every["changes"]]
+    assert names[:3] == ["TopicChange", "BrokerChange", "ZkPartitionReassignment"]
+    assert every["standing"]["leader"] == 2
+    first = every["changes"][0]
+    at = datetime.fromtimestamp(first["t_ms"] / 1000)
+    for word in (at.isoformat(), at.strftime("%H:%M:%S"), "epoch:0"):
+        shown = json.loads(explain(journal, capsys, "orders-eu-1", "--at", word, "--json"))
+        (change,) = shown["changes"]
+        assert (change["event_id"], change["event"]) == (first["event_id"], "TopicChange")
+        assert shown["standing"]["leader"] == 1
+
+
+def test_an_event_by_number_and_by_epoch(journal: Path, capsys: Capture) -> None:
+    last = json.loads(explain(journal, capsys, "orders-eu-0", "--json"))["changes"][0]
+    number = last["event_id"]
+    asked = (str(number), f"#{number}", f"1#{number}")
+    answers = [explain(journal, capsys, word, "--json") for word in asked]
+    assert len(set(answers)) == 1
+    (change,) = json.loads(answers[0])["changes"]
+    assert change["event"] == "BrokerChange"
+    assert {step["row"]["kind"] for step in change["steps"]} >= {"broker_offline", "isr_removed"}
+    assert all(request["event_id"] == number for request in change["requests"])
+    assert change["led_to"]
+    text = explain(journal, capsys, f"#{number}")
+    assert "broker offline broker 1" in text
+    assert "Led to" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said", "hint"),
+    [
+        (["orders-eu-9"], 1, "the journal has no partition orders-eu-9", "partitions 0 to 1"),
+        (["orders-0"], 1, "the journal has no partition orders-0", "did you mean orders-eu-0?"),
+        (["#9999"], 2, "the journal has no event 9999", "it has events 1 to"),
+        (["7#5"], 2, "the journal has no event 5 of controller epoch 7", "it has none"),
+        (["orders"], 2, "'orders' is neither a partition nor an event", "orders-3"),
+        (["5", "--all"], 2, "--all and --at go with a partition", ""),
+        (["orders-eu-0", "--at", "noon"], 2, "--at noon is no time", "12:30:05"),
+        (["orders-eu-0", "--at", "25:00"], 2, "--at 25:00 is no time", "12:30:05"),
+        (["orders-eu-0", "--at", "epoch:99"], 2, "the journal has no such change", "--all"),
+        (["orders-eu-0", "--server", "h:1"], 2, "--journal together with --server", "one of them"),
+    ],
+)
+def test_bad_input_is_one_line(
+    journal: Path, capsys: Capture, args: list[str], code: int, said: str, hint: str
+) -> None:
+    assert main(["explain", *args, "--journal", str(journal)]) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"error: {said}")
+    assert hint in printed.err
+    assert printed.err.count("\n") <= 2
+
+
+def test_no_journal(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["explain", "t-0", "--journal", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.startswith(f"error: there is no journal {tmp_path}/none\n")
+    assert main(["explain", "t-0", "--data-dir", str(tmp_path)]) != 0
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.slow
+def test_of_a_running_cluster_and_after_its_end(tmp_path: Path) -> None:
+    with klamm_up(tmp_path, "--brokers", "2", "--journal-messages") as up:
+        server = up.url.removeprefix("http://")
+        new = ["--partitions", "1", "--replication-factor", "2"]
+        up.ok("topics", "--bootstrap-server", server, "--create", "--topic", "t", *new)
+        wait_until(lambda: "answer of" in up.ok("explain", "t-0"), 20, "the brokers' answers")
+        by_server = up.ok("explain", "t-0", "--server", server)
+        assert by_server == up.ok("explain", "t-0")
+        assert "asked for by" in by_server
+        assert "/brokers/topics/t/partitions/0/state: created, version 0" in by_server
+        assert "LEADER_AND_ISR for 1 partition to brokers 0,1" in by_server.replace("1,0", "0,1")
+        up.end()
+        assert "asked for by" in up.ok("explain", "t-0")

@@ -1,0 +1,258 @@
+"""klamm explain on journals of the simulated world: the chain of causes, the rules, the writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.errors import UnknownTopicOrPartition, UsageError
+from cluster.journal import Kind
+from cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+from cluster.types import TopicPartition
+from runtime.explain import Change, Explained, explain_event, explain_partition
+from runtime.explained_rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean
+from runtime.simulated_world import SimulatedWorld
+from statemachines.election import OfflineElection, ReassignElection
+from statemachines.explanations import ELECTION_RULES, KIND_RULES, PARTITION_RULES, PHASE_RULES
+from statemachines.partition_state import PartitionState
+from statemachines.reassignment import Phase
+from tests.sim.reassignments import ask, brokers_up, reassign, stored, with_topic
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+STATE = "/brokers/topics/t/partitions/{}/state"
+BROKERS_CHANGED = "BrokerChange: The children of /brokers/ids changed."
+
+
+def lines(world: SimulatedWorld) -> Iterator[bytes]:
+    yield from world.journal.to_bytes().splitlines()
+
+
+def why(world: SimulatedWorld, tp: TopicPartition) -> tuple[Explained, Change]:
+    explained = explain_partition(lambda: lines(world), tp)
+    (change,) = explained.changes
+    return explained, change
+
+
+def history(world: SimulatedWorld, tp: TopicPartition) -> list[str]:
+    explained = explain_partition(lambda: lines(world), tp, show_all=True)
+    return [change.name.partition("(")[0] for change in explained.changes]
+
+
+def causes(change: Change) -> list[tuple[str, str]]:
+    return [(cause.relation, cause.text) for cause in change.causes]
+
+
+def writes(change: Change) -> list[ZNodeWrite]:
+    return [write for step in change.steps for write in step.znodes]
+
+
+def rules(change: Change) -> set[str]:
+    return {rule.text for step in change.steps for rule in step.rules}
+
+
+@pytest.fixture
+def world() -> SimulatedWorld:
+    """Four brokers; t-0 is on 0 and 1, t-1 on 1 and 2."""
+    world = brokers_up()
+    with_topic(world, (0, 1), (1, 2))
+    return world
+
+
+def test_the_loss_of_a_leader(world: SimulatedWorld) -> None:
+    world.kill(1)
+    world.run_for(10_000)
+    explained, change = why(world, T1)
+    assert causes(change) == [
+        ("done by", BROKERS_CHANGED),
+        ("because", "broker 1 is gone from /brokers/ids"),
+    ]
+    assert explained.standing is not None
+    assert explained.standing[:3] == ("OnlinePartition", 2, (2,))
+    assert explained.standing.zk_version == stored(world, T1).state.zk_version
+    assert writes(change) == [ZNodeWrite(STATE.format(1), "set", 1)]
+    assert ELECTION_RULES[str(OfflineElection())].text in rules(change)
+    assert KIND_RULES[Kind.ISR_REMOVED].text in rules(change)
+    assert change.requests is None
+    _, follower = why(world, T0)
+    assert causes(follower) == causes(change)
+    assert writes(follower) == [ZNodeWrite(STATE.format(0), "set", 1)]
+
+
+def test_a_creation_by_znode_and_by_request(world: SimulatedWorld) -> None:
+    _, change = why(world, T0)
+    assert causes(change) == [
+        ("done by", "TopicChange: The children of /brokers/topics changed."),
+        ("because", "topic t is new in ZooKeeper, 2 partitions"),
+    ]
+    assert writes(change) == [ZNodeWrite(STATE.format(0), "created", 0)]
+    new_online = PARTITION_RULES[PartitionState.NEW, PartitionState.ONLINE]
+    assert new_online.text in rules(change)
+    ask(world, CreateTopicsRequest((CreatableTopic("u", 1, 2), CreatableTopic("v", 1, 2)), 5_000))
+    _, asked = why(world, TopicPartition("v", 0))
+    assert [relation for relation, _ in causes(asked)] == ["done by", "because", "asked for by"]
+    assert causes(asked)[2][1].startswith("CreateTopicsReceived(u,v): A client asks")
+
+
+def test_a_reassignment_goes_back_to_who_asked(world: SimulatedWorld) -> None:
+    reassign(world, {T0: (2, 3)})
+    world.run_for(10_000)
+    explained, change = why(world, T0)
+    assert causes(change)[0][1].startswith("AlterIsrReceived(")
+    assert causes(change)[1] == (
+        "goes on with the reassignment t-0->2,3 of",
+        "ZkPartitionReassignment: /admin/reassign_partitions was created, or may have changed.",
+    )
+    assert len(causes(change)) == 2
+    assert explained.standing is not None
+    assert explained.standing.replicas == {2: "OnlineReplica", 3: "OnlineReplica"}
+    assert ELECTION_RULES[str(ReassignElection())].text in rules(change)
+    assert {PHASE_RULES[phase].text for phase in Phase if phase.startswith("B")} <= rules(change)
+    found = writes(change)
+    assert ZNodeWrite("/brokers/topics/t", "set") in found
+    assert found[-1].path == "/admin/reassign_partitions"
+    versions = [write.version for write in found if write.path == STATE.format(0)]
+    assert versions == list(range(versions[0] or 0, stored(world, T0).state.zk_version + 1))
+    assert dict.fromkeys(history(world, T0)[-3:]) == {
+        "ZkPartitionReassignment": None,
+        "AlterIsrReceived": None,
+    }
+
+
+def test_a_deletion_ends_with_an_answer_and_began_with_a_request(world: SimulatedWorld) -> None:
+    ask(world, DeleteTopicsRequest(("t",), 20_000), timeout_ms=20_000)
+    world.run_for(5_000)
+    explained, change = why(world, T1)
+    assert explained.standing is not None
+    assert explained.standing == ("NonExistentPartition", None, None, None, None, {})
+    shown = causes(change)
+    assert shown[0] == ("done by", "answer of a broker")
+    assert shown[1][0] == "goes on with the deletion of topic t of"
+    assert shown[1][1].startswith("TopicDeletion: The children of /admin/delete_topics")
+    assert shown[2] == ("because", "topic t is to be deleted")
+    assert shown[3][0] == "asked for by"
+    assert shown[3][1].startswith("DeleteTopicsReceived(t)")
+    event = explain_event(lambda: lines(world), change.key.event_id).changes[0]
+    deleted = [write.path for write in writes(event)]
+    assert deleted == ["/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"]
+
+
+def test_work_on_a_topic_of_the_same_name_is_not_linked_to_the_old_ones_deletion(
+    world: SimulatedWorld,
+) -> None:
+    ask(world, DeleteTopicsRequest(("t",), 20_000), timeout_ms=20_000)
+    world.run_for(5_000)
+    with_topic(world, (0, 1))
+    reassign(world, {T0: (2, 3)})
+    world.run_for(10_000)
+    _, change = why(world, T0)
+    assert not any("deletion" in relation for relation, _ in causes(change))
+
+
+def test_a_failover_reads_and_changes_what_the_dead_controller_led(world: SimulatedWorld) -> None:
+    world.kill(0)
+    world.run_for(20_000)
+    explained, change = why(world, T0)
+    assert change.key.epoch == 2
+    assert ("because", f"broker {change.key.controller} became the controller, epoch 2") in causes(
+        change
+    )
+    assert explained.standing is not None
+    assert explained.standing[:3] == ("OnlinePartition", 1, (1,))
+    elected = explain_event(lambda: lines(world), change.key.event_id, epoch=2).changes[0]
+    assert ZNodeWrite("/controller_epoch", "set to 2") in writes(elected)
+    # t-1 was only read: its last change is older than the failover.
+    _, untouched = why(world, T1)
+    assert untouched.key.epoch == 1
+
+
+def test_an_unclean_election_is_told() -> None:
+    world = brokers_up(
+        config={
+            "auto.leader.rebalance.enable": "false",
+            "unclean.leader.election.enable": "true",
+        }
+    )
+    with_topic(world, (1, 2))
+    world.kill(2)
+    world.run_for(10_000)
+    world.kill(1)
+    world.run_for(10_000)
+    world.start(2)
+    world.run_for(5_000)
+    explained, _ = why(world, T0)
+    assert explained.standing is not None
+    assert explained.standing.leader == 2
+    told = explain_partition(lambda: lines(world), T0, show_all=True)
+    unclean = [s.row.leader for c in told.changes for s in c.steps if is_unclean(s.row)]
+    assert unclean == [2]
+
+
+def test_an_event_tells_what_it_did_sent_and_led_to() -> None:
+    world = brokers_up(journal_messages=True)
+    with_topic(world, (0, 1), (1, 2))
+    world.kill(1)
+    world.run_for(10_000)
+    _, of_partition = why(world, T1)
+    explained = explain_event(lambda: lines(world), of_partition.key.event_id)
+    (change,) = explained.changes
+    assert change.name == "BrokerChange"
+    assert {write.path for write in writes(change)} == {STATE.format(0), STATE.format(1)}
+    assert change.requests is not None
+    assert {(row.replica, row.detail) for row in change.requests} >= {
+        (2, "LEADER_AND_ISR for 1"),
+        (0, "LEADER_AND_ISR for 1"),
+    }
+    assert all(cause.text.startswith("answer of broker") for cause in change.followed)
+    assert len(change.followed) == len(change.requests)
+    answer = explain_event(lambda: lines(world), change.followed[0].event_id).changes[0]
+    assert causes(answer)[1:] == [
+        ("caused by", BROKERS_CHANGED),
+        ("because", "broker 1 is gone from /brokers/ids"),
+    ]
+
+
+def test_one_change_is_picked(world: SimulatedWorld) -> None:
+    world.kill(1)
+    world.run_for(10_000)
+
+    assert len(history(world, T1)) == 2
+    explained = explain_partition(lambda: lines(world), T1, lambda changes: 0)
+    assert [change.name for change in explained.changes] == ["TopicChange"]
+    assert explained.standing is not None
+    assert explained.standing.leader == 1
+    with pytest.raises(UsageError, match="no such change of t-1"):
+        explain_partition(lambda: lines(world), T1, lambda changes: None)
+
+
+@pytest.mark.parametrize(
+    ("tp", "hint"),
+    [
+        (TopicPartition("t", 7), "of t it has partitions 0 to 1"),
+        (TopicPartition("tt", 0), "did you mean t-0?"),
+        (TopicPartition("other", 0), "its topics: t"),
+    ],
+)
+def test_a_partition_that_is_not_there(
+    world: SimulatedWorld, tp: TopicPartition, hint: str
+) -> None:
+    with pytest.raises(UnknownTopicOrPartition) as refused:
+        explain_partition(lambda: lines(world), tp)
+    assert refused.value.hint == hint
+
+
+def test_an_event_that_is_not_there(world: SimulatedWorld) -> None:
+    with pytest.raises(UsageError, match=r"the journal has no event 99999$"):
+        explain_event(lambda: lines(world), 99_999)
+    with pytest.raises(UsageError, match="no event 2 of controller epoch 9") as refused:
+        explain_event(lambda: lines(world), 2, 9)
+    assert refused.value.hint == "it has none"
+
+
+def test_rows_of_another_version_and_lines_that_are_none(world: SimulatedWorld) -> None:
+    later = b'{"v":9,"run_id":"run","t_ms":1,"seq":9999,"controller":0,"epoch":1,"event_id":900'
+    later += b',"kind":"something_new","topic":"t","partition":0,"unheard_of":1}'
+    explained = explain_partition(lambda: [*lines(world), later], T0)
+    assert explained.changes[0].steps[-1].rules == (NOT_IN_THE_JOURNAL,)
+    with pytest.raises(UsageError, match="line 1 is no row of a journal"):
+        explain_partition(lambda: [b"not a row"], T0)
