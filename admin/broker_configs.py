@@ -19,7 +19,6 @@ _DYNAMIC_IN_KAFKA: Final = ("min.insync.replicas",)
 _AT_START: Final = frozenset(
     {
         *BROKER_DEFAULTS,
-        "broker.id",
         "broker.rack",
         "log.dir",
         "log.dirs",

@@ -1,17 +1,20 @@
 """The whole of kafka-configs for topics and brokers: arguments in, output and exit code out.
 
-It changes znodes by ``--zookeeper``; quotas of clients and users klamm has none. It opens no
+By ``--zookeeper`` it changes znodes itself; quotas of clients and users klamm has none. It opens no
 connection by itself. Mirrors ConfigCommand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 import msgspec
 
+from admin.broker_configs import validate_broker_configs
+from admin.configs_admin import ConfigsAdmin
+from admin.configs_cluster import ClusterConfigs
 from admin.configs_options import (
     BROKERS,
     PARSER,
@@ -20,16 +23,16 @@ from admin.configs_options import (
     illegal_argument,
 )
 from admin.entity_configs import ZooKeeperConfigs
+from admin.failures import InvalidConfiguration
 from admin.java_maps import hash_map_order, string_hash
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
 from admin.reassign_admin import ConfigResource
 from admin.reassign_moves import BROKER_THROTTLES
 from admin.scala_sets import mutable_order
-from admin.tool_output import ToolOutput, java_class
+from admin.tool_output import ToolOutput, check_properties_file, java_class
 from admin.topic_command import CommandResult, describe_error
 from cluster.errors import (
     EnvironmentProblem,
-    InvalidConfig,
     KlammError,
     NotKlamm,
     UsageError,
@@ -39,8 +42,7 @@ from zk.store import Store
 from zk.znodes import DEFAULT_ENTITY
 from zk.znodes.json_values import ILLEGAL_ARGUMENT
 
-_UNCLEAN: Final = "unclean.leader.election.enable"
-_LONG_MAX: Final = 2**63 - 1
+_INVALID_CONFIGURATION: Final = InvalidConfiguration.kafka_class
 _ZOOKEEPER_WARNING: Final = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.",
     "Use --bootstrap-server instead to specify a broker to connect to.",
@@ -48,9 +50,10 @@ _ZOOKEEPER_WARNING: Final = (
 
 
 class ConfigServices(msgspec.Struct, frozen=True):
-    """What the command needs of the world: a connection, and a word before it writes."""
+    """What the command needs of the world: connections, and a word before it writes znodes."""
 
     open_store: Callable[[str], AbstractContextManager[Store]]
+    open_cluster: Callable[[str], AbstractContextManager[ConfigsAdmin]]
     before_write: Callable[[KafkaZkClient], None]
 
 
@@ -58,7 +61,7 @@ def run_configs_command(args: Sequence[str], services: ConfigServices) -> Comman
     """Run kafka-configs with ``args``.
 
     Raises what opening the connection raises, NotKlamm if a write is refused, and UsageError for
-    what klamm leaves out. Every other error becomes the tool's own text and exit code.
+    entities that klamm leaves out. Every other error becomes the tool's own text and exit code.
     """
     output = ToolOutput()
     try:
@@ -71,12 +74,33 @@ def run_configs_command(args: Sequence[str], services: ConfigServices) -> Comman
     except UncaughtException as error:
         report = _report(None, output, error, UsageError.exit_code)
         return CommandResult("", f"{error.message}\n", 1, report)
-    if command.zookeeper is None:
-        raise UsageError("klamm answers kafka-configs by --zookeeper alone")
     if command.entity_types[0] not in (TOPICS, BROKERS):
         raise UsageError(
             f"klamm has no configs of {command.entity_types[0]}", hint="topics and brokers have"
         )
+    try:
+        with _open(command, services, output) as act:
+            act()
+    except (EnvironmentProblem, NotKlamm):
+        raise
+    except KlammError as error:
+        report = _report(command.action, output, error, error.exit_code)
+        return CommandResult(output.text, _error_text(error, args), 1, report, error.hint)
+    return CommandResult(output.text, "", 0, _report(command.action, output, None, 0))
+
+
+@contextmanager
+def _open(
+    command: ConfigOptions, services: ConfigServices, output: ToolOutput
+) -> Iterator[Callable[[], None]]:
+    """Connect to what the command names, and give what is to be done there."""
+    tool: _ZooKeeperTool | ClusterConfigs
+    if command.zookeeper is None:
+        check_properties_file(command.options.text("command-config"))
+        with services.open_cluster(command.bootstrap_server or "") as admin:
+            tool = ClusterConfigs(admin, output)
+            yield lambda: _act(command, tool)
+        return
     for line in _ZOOKEEPER_WARNING:
         output.println(line)
     with services.open_store(command.zookeeper) as store:
@@ -84,14 +108,14 @@ def run_configs_command(args: Sequence[str], services: ConfigServices) -> Comman
         if command.action == "alter":
             services.before_write(client)
         tool = _ZooKeeperTool(client, output)
-        try:
-            tool.alter(command) if command.action == "alter" else tool.describe(command)
-        except (EnvironmentProblem, NotKlamm):
-            raise
-        except KlammError as error:
-            report = _report(command.action, output, error, error.exit_code)
-            return CommandResult(output.text, _error_text(error, args), 1, report, error.hint)
-    return CommandResult(output.text, "", 0, _report(command.action, output, None, 0))
+        yield lambda: _act(command, tool)
+
+
+def _act(command: ConfigOptions, tool: _ZooKeeperTool | ClusterConfigs) -> None:
+    if command.action == "alter":
+        tool.alter(command)
+    else:
+        tool.describe(command)
 
 
 class _ZooKeeperTool:
@@ -112,15 +136,12 @@ class _ZooKeeperTool:
         configs = self._client.get_entity_configs(*entity)
         absent = [name for name in deleted if name not in configs]
         if absent:
-            raise UncaughtException(
-                "org.apache.kafka.common.errors.InvalidConfigurationException",
-                f"Invalid config(s): {','.join(absent)}",
-            )
+            raise InvalidConfiguration(f"Invalid config(s): {','.join(absent)}")
         configs |= added
         for name in deleted:
             configs.pop(name, None)
         if entity.entity_type == BROKERS:
-            _validate_broker_configs(configs, added)
+            validate_broker_configs(configs, added)
         self._configs.change(entity, configs)
         self._output.println(f"Completed updating config for entity: {_shown(entity)}.")
         self._output.report["entities"] = [_entity_report(entity, configs)]
@@ -161,36 +182,6 @@ class _ZooKeeperTool:
             raise illegal_argument(f"{refused} when broker {name} is running. {why}")
 
 
-def _validate_broker_configs(configs: Mapping[str, str], added: Mapping[str, str]) -> None:
-    unknown = [name for name in added if name not in (*BROKER_THROTTLES, _UNCLEAN)]
-    if unknown:
-        raise UsageError(
-            f"klamm's brokers have no config {unknown[0]}",
-            hint=f"they have {', '.join((*BROKER_THROTTLES, _UNCLEAN))}",
-        )
-    for name in BROKER_THROTTLES:
-        if name in configs:
-            _validate_rate(name, configs[name].strip())
-    word = configs.get(_UNCLEAN, "true").strip()
-    if word.lower() not in ("true", "false"):
-        raise InvalidConfig(
-            f"Invalid value {word} for configuration {_UNCLEAN}: Expected value to be either true "
-            "or false"
-        )
-
-
-def _validate_rate(name: str, word: str) -> None:
-    digits = word[1:] if word[:1] in ("+", "-") else word
-    if not (digits.isascii() and digits.isdigit()) or abs(int(word)) > _LONG_MAX:
-        raise InvalidConfig(
-            f"Invalid value {word} for configuration {name}: Not a number of type LONG"
-        )
-    if int(word) < 0:
-        raise InvalidConfig(
-            f"Invalid value {int(word)} for configuration {name}: Value must be at least 0"
-        )
-
-
 def _shown(entity: ConfigResource) -> str:
     kind = "topic" if entity.entity_type == TOPICS else entity.entity_type
     return f"default {kind}" if entity.name == DEFAULT_ENTITY else f"{kind} '{entity.name}'"
@@ -198,14 +189,10 @@ def _shown(entity: ConfigResource) -> str:
 
 def _error_text(error: KlammError, args: Sequence[str]) -> str:
     java = java_class(error)
-    is_terse = java in (
-        ILLEGAL_ARGUMENT,
-        "org.apache.kafka.common.errors.InvalidConfigurationException",
-    ) or error.message.startswith(("Unknown topic config name", "conflict topic config"))
-    if is_terse:
+    if java in (ILLEGAL_ARGUMENT, _INVALID_CONFIGURATION):
         return f"{error.message}\n"
     head = f"Error while executing config command with args '{' '.join(args)}'"
-    return f"{head}\n{java}: {error.message}\n"
+    return f"{head}\n{java}{': ' if error.message else ''}{error.message}\n"
 
 
 def _entity_report(entity: ConfigResource, configs: Mapping[str, str]) -> dict[str, Any]:

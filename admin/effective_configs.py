@@ -21,6 +21,7 @@ DYNAMIC_BROKER_CONFIGS: Final = (*BROKER_THROTTLES, UNCLEAN)
 
 BROKER_DEFAULTS: Final[Mapping[str, str]] = {
     "auto.leader.rebalance.enable": "true",
+    "broker.id": "-1",
     "controlled.shutdown.enable": "true",
     "controlled.shutdown.max.retries": "3",
     "controlled.shutdown.retry.backoff.ms": "5000",

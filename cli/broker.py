@@ -20,6 +20,7 @@ Examples:
   klamm broker kill 1
   klamm broker start 1 --no-wait
   klamm broker add --rack a
+  klamm broker fail-log-dir 1 kafka-logs
 """,
 )
 
@@ -124,6 +125,20 @@ def resume(
     """Let a paused broker go on where it was."""
     answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/resume")
     _say(json, answer, f"broker {broker_id} goes on")
+
+
+@app.command("fail-log-dir")
+def fail_log_dir(
+    broker_id: BrokerId,
+    log_dir: Annotated[str, typer.Argument(metavar="DIR", help="One of its log.dirs.")],
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: AsJson = False,
+) -> None:
+    """Let a log directory of a broker fail. A broker that loses its last one ends at once."""
+    client = find_server(server, data_dir)
+    answer = client.post(f"/brokers/{broker_id}/fail-log-dir", {"log_dir": log_dir})
+    _say(json, answer, f"log directory {log_dir} of broker {broker_id} has failed")
 
 
 def _announce_wait(client: ServerClient, broker_id: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from admin.configs_command import ConfigServices, run_configs_command
-from cli.connect import open_store
+from cli.connect import open_cluster, open_store
 from cli.kafka_tools import OwnArguments, finish
 
 _OWN_HELP = """
@@ -18,13 +18,16 @@ klamm's own:
 --yes    do not ask before writing to a ZooKeeper that klamm did not set up
 --json   print JSON, and end with klamm's exit codes
 
-klamm answers by --zookeeper alone, for topics and brokers; of a broker's configs it has the three
-replication throttles and unclean.leader.election.enable.
+klamm has configs of topics and brokers; while a broker runs, its three replication throttles and
+unclean.leader.election.enable can be changed. --bootstrap-server is the HTTP address that klamm up
+prints.
 
 Examples:
+  klamm configs --bootstrap-server localhost:8282 --describe --topic t --all
+  klamm configs --bootstrap-server localhost:8282 --alter --topic t --add-config retention.ms=1000
+  klamm configs --bootstrap-server localhost:8282 --alter --broker-defaults \\
+      --add-config unclean.leader.election.enable=true
   klamm configs --zookeeper localhost:2181 --describe --entity-type topics
-  klamm configs --zookeeper localhost:2181 --alter --topic t --add-config retention.ms=1000
-  klamm configs --zookeeper localhost:2181 --alter --topic t --delete-config retention.ms
 """
 
 
@@ -38,5 +41,5 @@ def configs(context: typer.Context) -> None:
 def run(args: Sequence[str]) -> int:
     """Run the tool with klamm's own flags among ``args``; the exit code."""
     own = OwnArguments(args)
-    services = ConfigServices(open_store, own.before_write)
+    services = ConfigServices(open_store, open_cluster, own.before_write)
     return finish(own, lambda: run_configs_command(own.rest, services), _OWN_HELP)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from admin.cluster_topics import ClusterAdmin
-from cli.client import find_server
+from cli.client import ServerClient, find_server
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.store import Store
@@ -34,7 +33,7 @@ def open_store(connect_string: str) -> Iterator[Store]:
 
 
 @contextmanager
-def open_cluster(address: str) -> Iterator[ClusterAdmin]:
+def open_cluster(address: str) -> Iterator[ServerClient]:
     """The running klamm at ``--bootstrap-server``, whose address is its HTTP one.
 
     Raises UsageError for a malformed address; its calls raise ServerUnavailable if none answers.

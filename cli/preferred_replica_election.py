@@ -7,32 +7,29 @@ admin/preferred_election_command.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
 import typer
 
-from admin.elections import ElectionAdmin
 from admin.preferred_election_command import ElectionServices, run_preferred_election_command
-from cli.connect import open_store
+from cli.connect import open_cluster, open_store
 from cli.kafka_tools import OwnArguments, finish
-from cluster.errors import UsageError
 
 _OWN_HELP = """
 klamm's own:
 --yes    do not ask before writing to a ZooKeeper that klamm did not set up
 --json   print JSON, and end with klamm's exit codes
 
-klamm has no answer to --bootstrap-server here yet: use --zookeeper.
-The tool asks for elections; a controller carries them out.
+--bootstrap-server is the HTTP address that klamm up prints. By --zookeeper the tool writes a znode;
+a controller carries the elections out.
 
 Examples:
-  klamm preferred-replica-election --zookeeper localhost:2181
+  klamm preferred-replica-election --bootstrap-server localhost:8282
   klamm preferred-replica-election --zookeeper localhost:2181 --path-to-json-file partitions.json
 """
 
 
 def preferred_replica_election(context: typer.Context) -> None:
-    """kafka-preferred-replica-election of Kafka 2.8.2: ask for preferred leaders by --zookeeper."""
+    """kafka-preferred-replica-election of Kafka 2.8.2: ask for preferred leaders."""
     code = run(context.args)
     if code:
         raise typer.Exit(code)
@@ -41,12 +38,5 @@ def preferred_replica_election(context: typer.Context) -> None:
 def run(args: Sequence[str]) -> int:
     """Run the tool with klamm's own flags among ``args``; the exit code."""
     own = OwnArguments(args)
-    services = ElectionServices(open_store, _open_cluster, own.before_write)
+    services = ElectionServices(open_store, open_cluster, own.before_write)
     return finish(own, lambda: run_preferred_election_command(own.rest, services), _OWN_HELP)
-
-
-def _open_cluster(address: str) -> AbstractContextManager[ElectionAdmin]:
-    raise UsageError(
-        f"klamm at {address} does not answer kafka-preferred-replica-election",
-        hint="use --zookeeper",
-    )

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import typer
 
 from admin.pools import read_pools
-from admin.reassign_admin import ReassignAdmin
 from admin.reassign_command import ReassignServices, run_reassign_command
 from admin.reassign_common import OwnOptions
-from cli.connect import open_store
+from cli.connect import open_cluster, open_store
 from cli.kafka_tools import OwnArguments, finish
 from cli.topics import SystemSource
 from cluster.errors import UsageError
@@ -29,28 +27,31 @@ klamm's own:
 --pools FILE               with --generate: place each topic inside its pool; with --execute:
                            refuse a plan by which a partition leaves its pool
 --save-throttles FILE      with --execute --throttle: keep in FILE what the throttles were before
---restore-throttles FILE   with --verify: once nothing moves, put back what FILE holds and remove
-                           FILE, where Kafka removes every throttle
---show-throttles           with --verify: print the throttles that are set now
+--restore-throttles FILE   with --verify or --cancel: once nothing moves, put back what FILE holds
+                           and remove FILE, where Kafka removes every throttle
+--show-throttles           with --verify, --cancel or --list: print the throttles that are set now
 --yes                      do not ask before writing to a ZooKeeper that klamm did not set up
 --json                     print JSON, and end with klamm's exit codes; --verify: 0 complete,
                            12 still in progress, 1 the replicas are others
 
-klamm has no answer to --bootstrap-server here yet: use --zookeeper.
---execute asks for the reassignment; a controller carries it out.
+--bootstrap-server is the HTTP address that klamm up prints. By --zookeeper, --execute writes a
+znode; a controller carries it out.
 
 Examples:
-  klamm reassign-partitions --zookeeper localhost:2181 --generate --broker-list 1,2,3 \\
+  klamm reassign-partitions --bootstrap-server localhost:8282 --generate --broker-list 1,2,3 \\
       --topics-to-move-json-file topics.json --seed 7 --pools pools.yaml
-  klamm reassign-partitions --zookeeper localhost:2181 --execute --throttle 1000000 \\
+  klamm reassign-partitions --bootstrap-server localhost:8282 --execute --throttle 1000000 \\
       --reassignment-json-file plan.json --save-throttles before.json
   klamm reassign-partitions --zookeeper localhost:2181 --verify \\
       --reassignment-json-file plan.json --restore-throttles before.json
+  klamm reassign-partitions --bootstrap-server localhost:8282 --cancel \\
+      --reassignment-json-file plan.json
+  klamm reassign-partitions --bootstrap-server localhost:8282 --list
 """
 
 
 def reassign_partitions(context: typer.Context) -> None:
-    """kafka-reassign-partitions of Kafka 2.8.2: generate, execute, verify plans by --zookeeper."""
+    """kafka-reassign-partitions of Kafka 2.8.2: generate, execute, verify, cancel plans."""
     code = run(context.args)
     if code:
         raise typer.Exit(code)
@@ -68,7 +69,7 @@ def run(args: Sequence[str]) -> int:
     )
     services = ReassignServices(
         open_store=open_store,
-        open_cluster=_open_cluster,
+        open_cluster=open_cluster,
         source=source,
         before_write=own.before_write,
         now_ms=lambda: time.monotonic() * 1000,
@@ -92,10 +93,3 @@ def _pools(name: str | None) -> Pools | None:
 
 def _path(name: str | None) -> Path | None:
     return None if name is None else Path(name)
-
-
-def _open_cluster(address: str) -> AbstractContextManager[ReassignAdmin]:
-    raise UsageError(
-        f"klamm at {address} does not answer kafka-reassign-partitions",
-        hint="use --zookeeper, which generates, executes and verifies",
-    )

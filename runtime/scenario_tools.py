@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from admin.cluster_topics import ClusterAdmin
+from admin.configs_admin import ConfigsAdmin
 from admin.configs_command import ConfigServices, run_configs_command
 from admin.election_command import run_election_command
 from admin.entity_configs import ZooKeeperConfigs
@@ -84,7 +85,11 @@ def _elect(args: Sequence[str], driver: ScenarioDriver, _: JavaRandom) -> Comman
 
 
 def _configs(args: Sequence[str], driver: ScenarioDriver, _: JavaRandom) -> CommandResult:
-    return run_configs_command(args, ConfigServices(_opener(driver.store), _nothing))
+    def open_cluster(address: str) -> AbstractContextManager[ConfigsAdmin]:
+        raise UsageError(f"a scenario's configs are changed by ZooKeeper, not by {address}")
+
+    services = ConfigServices(_opener(driver.store), open_cluster, _nothing)
+    return run_configs_command(args, services)
 
 
 _TOOLS: Final[

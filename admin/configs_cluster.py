@@ -1,0 +1,142 @@
+"""kafka-configs with ``--bootstrap-server``: asks a running cluster.
+
+The cluster is whatever implements ConfigsAdmin. Mirrors ConfigCommand.alterConfig, describeConfig
+and getResourceConfig, for topics and brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from admin.configs_admin import ConfigEntry, ConfigsAdmin, ConfigSource
+from admin.configs_options import BROKERS, TOPICS, ConfigOptions, illegal_argument
+from admin.failures import ExecutionException, InvalidConfiguration, InvalidRequest, as_futures
+from admin.java_maps import hash_map_order, string_hash
+from admin.reassign_admin import ConfigResource
+from admin.scala_sets import immutable_order, mutable_order
+from admin.tool_output import ToolOutput
+from admin.topic_names import validate_topic_name
+from cluster.errors import AdminError, RequestTimedOut
+from zk.znodes import DEFAULT_ENTITY
+
+_BROKER_CONFIG_COUNT: Final = 234
+"""How many configs a broker of 2.8.2 has: the order of a part of them follows from it."""
+
+
+class TimeoutException(AdminError):
+    """The tool waits half as long as its client, and Java has no words for that."""
+
+    kafka_class = "java.util.concurrent.TimeoutException"
+
+
+class ClusterConfigs:
+    """Alter and describe on a running cluster."""
+
+    def __init__(self, admin: ConfigsAdmin, output: ToolOutput) -> None:
+        self._admin = as_futures(admin)
+        self._output = output
+
+    def alter(self, command: ConfigOptions) -> None:
+        """Add and remove configs of one entity."""
+        types, names = command.entity_types, command.entity_names
+        if len(types) != len(names):
+            raise illegal_argument("An entity name must be specified for every entity type")
+        entity_type, name = types[0], names[0]
+        added = command.configs_to_add(self._output)
+        deleted = command.configs_to_delete()
+        found = {entry.name for entry in self._entries(entity_type, name, describe_all=False)}
+        _check_there(deleted, found)
+        if entity_type == TOPICS:
+            _check_different(added, deleted)
+        resource = _resource(entity_type, name)
+        self._admin.incremental_alter_configs({resource: {**added, **dict.fromkeys(deleted)}})
+        if name:
+            self._output.println(f"Completed updating config for {entity_type[:-1]} {name}.")
+        else:
+            self._output.println(
+                f"Completed updating default config for {entity_type} in the cluster."
+            )
+        self._output.report["entities"] = [
+            _report(resource, self._entries(entity_type, name, describe_all=False))
+        ]
+
+    def describe(self, command: ConfigOptions) -> None:
+        """Print configs with what they come from, of one entity or of all."""
+        entity_type = command.entity_types[0]
+        describe_all = command.options.has("all")
+        entities: list[dict[str, Any]] = []
+        self._output.report["entities"] = entities
+        for name in command.entity_names[:1] or self._all_names(entity_type):
+            if name:
+                which = "All" if describe_all else "Dynamic"
+                self._output.println(f"{which} configs for {entity_type[:-1]} {name} are:")
+            else:
+                self._output.println(f"Default configs for {entity_type} in the cluster are:")
+            entries = self._entries(entity_type, name, describe_all)
+            for entry in entries:
+                self._output.println(f"  {_shown(entry)}")
+            entities.append(_report(_resource(entity_type, name), entries))
+
+    def _all_names(self, entity_type: str) -> list[str]:
+        if entity_type == TOPICS:
+            return hash_map_order(self._admin.list_topics())
+        return [*map(str, self._admin.live_broker_ids()), ""]
+
+    def _entries(self, entity_type: str, name: str, describe_all: bool) -> list[ConfigEntry]:
+        """An entity's configs in the order of the Java map that holds them."""
+        if entity_type == TOPICS and name:
+            validate_topic_name(name)
+        try:
+            found = self._admin.describe_configs(_resource(entity_type, name))
+        except ExecutionException as error:
+            if isinstance(error.cause, RequestTimedOut):
+                raise TimeoutException("", hint=error.hint) from error
+            raise
+        entries = {entry.name: entry for entry in found}
+        count = max(len(entries), _BROKER_CONFIG_COUNT) if entity_type == BROKERS and name else None
+        order = hash_map_order(mutable_order(entries, string_hash), entries=count)
+        source = _source(entity_type, name)
+        return [entries[name] for name in order if describe_all or entries[name].source is source]
+
+
+def _source(entity_type: str, name: str) -> ConfigSource:
+    if entity_type == TOPICS:
+        return ConfigSource.DYNAMIC_TOPIC_CONFIG
+    return (
+        ConfigSource.DYNAMIC_BROKER_CONFIG if name else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    )
+
+
+def _resource(entity_type: str, name: str) -> ConfigResource:
+    return ConfigResource(entity_type, name or DEFAULT_ENTITY)
+
+
+def _check_there(deleted: Sequence[str], found: Collection[str]) -> None:
+    absent = [name for name in deleted if name not in found]
+    if absent:
+        raise InvalidConfiguration(f"Invalid config(s): {','.join(absent)}")
+
+
+def _check_different(added: Collection[str], deleted: Collection[str]) -> None:
+    """A broker refuses a config that is named twice; here nothing is sent."""
+    twice = [name for name in immutable_order(added, string_hash) if name in deleted]
+    if twice:
+        raise ExecutionException(
+            InvalidRequest(f"Error due to duplicate config keys : {','.join(twice)}")
+        )
+
+
+def _shown(entry: ConfigEntry) -> str:
+    value = "null" if entry.value is None else entry.value
+    synonyms = ", ".join(f"{one.source.value}:{one.name}={one.value}" for one in entry.synonyms)
+    return f"{entry.name}={value} sensitive=false synonyms={{{synonyms}}}"
+
+
+def _report(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> dict[str, Any]:
+    return {
+        "type": resource.entity_type,
+        "name": resource.name,
+        "configs": {entry.name: entry.value for entry in entries},
+        "sources": {entry.name: entry.source.value for entry in entries},
+    }
