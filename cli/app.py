@@ -15,6 +15,7 @@ from cli import (
     configs,
     controller,
     demo,
+    drill,
     explain,
     journal,
     placement,
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 app.command("up", epilog=up.EXAMPLES)(up.up)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+app.add_typer(drill.app, name="drill")
 app.add_typer(placement.app, name="placement")
 app.add_typer(zk.app, name="zk")
 app.add_typer(pools.app, name="pools")

@@ -7,14 +7,9 @@ ZooKeeper has.
 from __future__ import annotations
 
 import contextlib
-import logging
-import signal
-import sys
-import tempfile
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -23,11 +18,10 @@ from rich.status import Status
 
 from cli.errors import FAILED
 from cli.options import AsJson, print_json
-from cluster.errors import EnvironmentProblem, UsageError
+from cli.running import ending_signals_raise, own_log, work_folder
 from runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, tell
 from runtime.demo_stage import DemoOptions
 from server.cluster_server import klamm_version
-from server.data_dir import OWN_LOG_FILE
 
 MAX_BROKERS = 40
 SPARK_TITLE = "Rebuild the final states from the journal with Spark"
@@ -59,7 +53,7 @@ def demo(
 ) -> None:
     """Start a ZooKeeper and a cluster, create topics, lose a broker and the controller, start
     both again, and check that everybody agrees. Exit code 1 if anybody does not."""
-    with _ending_signals_raise(), _folder(data_dir) as folder, _own_log(folder):
+    with ending_signals_raise(), work_folder(data_dir, "klamm-demo-") as folder, own_log(folder):
         options = DemoOptions(
             data_dir=folder, klamm_version=klamm_version(), brokers=brokers, seed=seed
         )
@@ -173,57 +167,3 @@ class Teller:
         if self._console.is_terminal and not self._console.quiet:
             self._status = self._console.status(title)
             self._status.start()
-
-
-@contextlib.contextmanager
-def _own_log(folder: Path) -> Iterator[None]:
-    """What libraries complain of goes into a file, as it would tear the story apart."""
-    handler = logging.FileHandler(folder / OWN_LOG_FILE, delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        handler.close()
-
-
-@contextlib.contextmanager
-def _ending_signals_raise() -> Iterator[None]:
-    """What ends a process ends the block instead, as Ctrl-C does, so that everything is closed."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, _raise_exit) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _raise_exit(number: int, _: FrameType | None) -> None:
-    sys.exit(128 + number)
-
-
-@contextlib.contextmanager
-def _folder(data_dir: Path | None) -> Iterator[Path]:
-    """The directory to work in; a temporary one is removed at the end.
-
-    Raises UsageError if ``data_dir`` holds something, EnvironmentProblem if it cannot be made.
-    """
-    if data_dir is None:
-        with tempfile.TemporaryDirectory(prefix="klamm-demo-") as folder:
-            yield Path(folder)
-        return
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        is_empty = not any(data_dir.iterdir())
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"--data-dir {data_dir} cannot be used: {error.strerror}", hint="choose another"
-        ) from error
-    if not is_empty:
-        raise UsageError(
-            f"--data-dir {data_dir} is not empty", hint="name a new directory, or leave it out"
-        )
-    yield data_dir

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +55,11 @@ class ScenarioRunner:
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
         self._view = ClusterView(driver)
+        self._dead: set[int] = set()
+        self._paused: set[int] = set()
 
-    def run(self, scenario: Iterable[Step]) -> Iterator[StepResult]:
-        """Do step after step. Raises KlammError for a step that cannot be done."""
-        for step in scenario:
-            yield self._run_step(step)
-
-    def _run_step(self, step: Step) -> StepResult:
+    def run_step(self, step: Step) -> StepResult:
+        """Do one step. Raises KlammError if it cannot be done."""
         driver, view = self._driver, self._view
         began_ms = driver.elapsed_ms
         view.begin_step()
@@ -75,7 +72,7 @@ class ScenarioRunner:
                 continue
             result = self._check(check)
             results.append(result)
-            if check.is_required and check.moment is steps.Moment.UNTIL and not result.is_met:
+            if check.is_required and not result.is_met:
                 break
         return StepResult(step, began_ms, driver.elapsed_ms, tuple(results), view.tool)
 
@@ -113,41 +110,56 @@ class ScenarioRunner:
             case steps.SetTopicPartitions(topic, partitions):
                 self._set_topic_partitions(topic, partitions)
             case _:
-                self._act_on_broker(action)
+                self._act_on_brokers(action)
         return None
 
-    def _act_on_broker(self, action: Action) -> None:
+    def _act_on_brokers(self, action: steps.BrokerAction) -> None:
+        for broker_id in self._broker_ids(action.broker):
+            self._act_on_broker(action, broker_id)
+
+    def _act_on_broker(self, action: steps.BrokerAction, broker_id: int) -> None:
         driver = self._driver
         match action:
-            case steps.Start(broker):
-                driver.start(self._broker_id(broker))
-            case steps.Kill(broker):
-                driver.kill(self._broker_id(broker))
-            case steps.Stop(broker):
-                driver.stop(self._broker_id(broker))
-            case steps.Pause(broker):
-                driver.pause(self._broker_id(broker))
-            case steps.Resume(broker):
-                driver.resume(self._broker_id(broker))
-            case steps.BounceRegistration(broker):
-                driver.bounce_registration(self._broker_id(broker))
-            case steps.FailLogDir(broker, path):
-                driver.fail_log_dir(self._broker_id(broker), path)
-            case _:
-                raise AssertionError(f"no such action: {action}")
+            case steps.Start():
+                driver.start(broker_id)
+                self._dead.discard(broker_id)
+            case steps.Kill():
+                driver.kill(broker_id)
+                self._dead.add(broker_id)
+                self._paused.discard(broker_id)
+            case steps.Stop():
+                driver.stop(broker_id)
+                self._dead.add(broker_id)
+                self._paused.discard(broker_id)
+            case steps.Pause():
+                driver.pause(broker_id)
+                self._paused.add(broker_id)
+            case steps.Resume():
+                driver.resume(broker_id)
+                self._paused.discard(broker_id)
+            case steps.BounceRegistration():
+                driver.bounce_registration(broker_id)
+            case steps.FailLogDir():
+                driver.fail_log_dir(broker_id, action.path)
 
-    def _broker_id(self, broker: BrokerRef) -> int:
+    def _broker_ids(self, broker: BrokerRef) -> list[int]:
+        """The brokers that are meant. Raises KlammError if there is none."""
         if isinstance(broker, int):
-            return broker
+            return [broker]
         if isinstance(broker, TopicPartition):
             leader: int | None = self._view.state(str(broker)).get("leader")
             if leader is None or leader < 0:
                 raise KlammError(f"{broker} has no leader to act on")
-            return leader
+            return [leader]
+        if broker in (steps.DEAD, steps.PAUSED):
+            found = sorted(self._dead if broker == steps.DEAD else self._paused)
+            if not found:
+                raise KlammError(f"no broker is {broker}")
+            return found
         controller_id = self._view.controller_id()
         if controller_id is None:
             raise KlammError("there is no controller to act on")
-        return controller_id
+        return [controller_id]
 
     def _bring_up(self, broker_ids: tuple[int, ...]) -> None:
         for count, broker_id in enumerate(broker_ids, 1):

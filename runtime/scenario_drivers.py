@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from cluster.errors import KlammError
+from cluster.errors import KlammError, ZooKeeperUnavailable
 from cluster.journal import JournalRow
 from cluster.requests import Address, Message, Request, Response
 from runtime.checks import (
@@ -25,6 +25,7 @@ from runtime.scenario_tools import ScenarioTools
 from runtime.simulated_world import SimulatedWorld
 from runtime.transport import RoutedTransport
 from statemachines.context import ControllerContext
+from zk.kazoo_waves import Completion
 from zk.store import Create, Delete, GetData, Store
 from zk.znodes import ControllerZNode
 
@@ -32,6 +33,7 @@ CLIENT = Address("client", 0)
 _POLL_S = 0.005
 _SETTLED_AFTER_S = 0.15
 _SETTLE_TIMEOUT_S = 20.0
+_ZOOKEEPER_TIMEOUT_S = 30.0
 
 
 def bounce_registration(store: Store, broker_id: int) -> None:
@@ -39,6 +41,11 @@ def bounce_registration(store: Store, broker_id: int) -> None:
     path = f"/brokers/ids/{broker_id}"
     data = store.read([GetData(path)])[0].data
     store.write([[Delete(path)], [Create(path, data, ephemeral=True)]])
+
+
+def _wait_for_zookeeper(completion: Completion) -> None:
+    if not completion.wait(_ZOOKEEPER_TIMEOUT_S):
+        raise ZooKeeperUnavailable(f"ZooKeeper did not answer within {_ZOOKEEPER_TIMEOUT_S:g} s")
 
 
 class Client:
@@ -162,8 +169,12 @@ class RealDriver:
         self._journal = journal
         self._tools = ScenarioTools(cluster.spec.seed)
         self._began_s = time.monotonic()
-        self.store: Store = cluster.store
         self._client = Client(cluster.transport, self.store)
+
+    @property
+    def store(self) -> Store:
+        """The cluster's own session. Its calls raise ZooKeeperUnavailable if none answers."""
+        return self._cluster.store_that_waits(_wait_for_zookeeper)
 
     @property
     def rows(self) -> Sequence[JournalRow]:

@@ -93,9 +93,9 @@ def run_recorded(
 
     Raises UsageError for a step or a condition that klamm does not know.
     """
-    recorder = _Recorder(driver)
+    recorder, runner = Recorder(driver), ScenarioRunner(driver)
     compiled = recorded_steps(scenario)[:count]
-    return [recorder.record(result) for result in ScenarioRunner(driver).run(compiled)]
+    return [recorder.record(runner.run_step(step)) for step in compiled]
 
 
 # -- from JSON to steps
@@ -191,7 +191,7 @@ def _was_passed(condition: Json, tree_after: Json) -> bool:
 # -- what was seen
 
 
-class _Recorder:
+class Recorder:
     """Notes what a cluster does from now on."""
 
     def __init__(self, driver: ScenarioDriver) -> None:

@@ -16,8 +16,11 @@ from cluster.types import ElectionType, TopicPartition
 
 STEP_TIMEOUT_MS: Final = 30_000.0
 CONTROLLER: Final = "controller"
+DEAD: Final = "dead"
+PAUSED: Final = "paused"
 BrokerRef = int | str | TopicPartition
-"""Which broker: its id, CONTROLLER, or the partition that it leads."""
+"""Which brokers: an id, CONTROLLER, all that steps ended (DEAD) or froze (PAUSED), or the leader of a
+partition."""
 
 
 class BringUp(msgspec.Struct, frozen=True):
@@ -128,6 +131,7 @@ class Wait(msgspec.Struct, frozen=True):
     duration_ms: float
 
 
+BrokerAction = Start | Kill | Stop | Pause | Resume | BounceRegistration | FailLogDir
 Action = (
     BringUp
     | RunTool
@@ -135,13 +139,7 @@ Action = (
     | SetZnode
     | DeleteZnode
     | SetTopicPartitions
-    | Start
-    | Kill
-    | Stop
-    | Pause
-    | Resume
-    | BounceRegistration
-    | FailLogDir
+    | BrokerAction
     | MoveController
     | Reassign
     | ElectLeaders
@@ -171,8 +169,7 @@ class Moment(Enum):
 class Check(msgspec.Struct, frozen=True):
     """A condition, and when it is judged. ``place``: where it is written, FILE:LINE:COLUMN.
 
-    Of the checks of a step those after an ``is_required`` one that was waited for in vain are
-    not made.
+    Of the checks of a step those after an ``is_required`` one that does not hold are not made.
     """
 
     moment: Moment

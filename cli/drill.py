@@ -1,0 +1,203 @@
+"""`klamm drill`: runs scripted failures, shows those that ship with klamm, checks files.
+
+Parses and prints only. The language is drills/language.py, how a drill is judged drills/run.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from cli.options import AsJson, print_json
+from cli.running import ending_signals_raise, own_log, work_folder
+from cluster.errors import UsageError
+from cluster.quirks import NAMES as QUIRK_NAMES
+from cluster.quirks import Quirks, parse_quirks
+from drills import library, text
+from drills.language import read_drill
+from drills.recordings import Recording, compare, is_recording, read_recording
+from drills.run import Outcome, Verdict, play, worst
+from drills.values import Drill
+from drills.worlds import Worlds
+from server.cluster_server import klamm_version
+
+_RUN_EXAMPLES: Final = """
+\b
+Examples:
+  klamm drill run leader-loss
+  klamm drill run leader-loss controller-loss --seed 7 --quirks 2.8.2
+  klamm drill run mine.yaml --real --data-dir ./drill
+  klamm drill run mine.yaml --real --zookeeper localhost:2181/drills --json
+
+\b
+Exit codes: 0 all passed, 1 something did not work out as expected, 10 somebody does not agree with
+ZooKeeper at the end, 11 a wait was in vain, 12 inconclusive, 2 a file or an option is wrong.
+"""
+_EXAMPLES: Final = """
+\b
+Examples:
+  klamm drill list
+  klamm drill run leader-loss
+  klamm drill show leader-loss > mine.yaml
+  klamm drill check mine.yaml
+"""
+
+app = typer.Typer(
+    help="Scripted failures: run them in a simulated world or for real.",
+    epilog=_EXAMPLES,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("run", epilog=_RUN_EXAMPLES)
+def run(
+    drills: Annotated[
+        list[str],
+        typer.Argument(metavar="DRILL..", help="A drill's file, or the name of one that ships."),
+    ],
+    real: Annotated[
+        bool,
+        typer.Option(help="Run on a real ZooKeeper, in real time; else in a simulated world."),
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the simulated world's choices. [default: 0]")
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT/CHROOT",
+            help="With --real: a ZooKeeper that is there. [default: one of its own]",
+        ),
+    ] = None,
+    quirks: Annotated[
+        str | None,
+        typer.Option(metavar="2.8.2|KAFKA-N,..", help="Be wrong where Kafka 2.8.2 is wrong."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Keep each drill's journal, and ZooKeeper's data, in this directory."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Run drills one after the other. The same drill with the same seed does the same again, to
+    the byte; recordings of real Kafka brokers (.json) are run and compared."""
+    if real and seed is not None:
+        raise UsageError("--seed is for the simulated world", hint="leave out --real or --seed")
+    if zookeeper is not None and not real:
+        raise UsageError("--zookeeper is for --real", hint="add --real, or leave it out")
+    parsed = parse_quirks([] if quirks is None else [q.strip() for q in quirks.split(",")])
+    found = [_find(word) for word in drills]
+    with (
+        ending_signals_raise(),
+        work_folder(data_dir, "klamm-drill-") as folder,
+        own_log(folder),
+        Worlds(folder, klamm_version(), is_real=real, zookeeper=zookeeper) as worlds,
+    ):
+        runs = _Runs(worlds, parsed, seed or 0, quiet=json)
+        outcomes = [runs.run(drill, word) for drill, word in zip(found, drills, strict=True)]
+    code = worst(outcomes)
+    if json:
+        print_json({"exit_code": int(code), "drills": runs.reports})
+    elif len(outcomes) > 1:
+        passed = outcomes.count(Outcome.PASSED)
+        typer.echo(f"{passed} of {len(outcomes)} drills passed")
+    if data_dir is not None and not json:
+        typer.echo(f"Journals: {data_dir}")
+    raise typer.Exit(int(code))
+
+
+@app.command("list")
+def list_drills(json: AsJson = False) -> None:
+    """The drills that ship with klamm."""
+    drills = [library.named_drill(name) for name in library.NAMES]
+    if json:
+        print_json([{"name": drill.name, "about": drill.about} for drill in drills])
+        return
+    width = max(len(drill.name) for drill in drills)
+    for drill in drills:
+        typer.echo(f"{drill.name:{width}}  {drill.about}")
+
+
+@app.command("show")
+def show(name: Annotated[str, typer.Argument(help="A drill that ships.")]) -> None:
+    """Print a drill that ships, to read or to begin one's own with."""
+    typer.echo(library.named_text(name), nl=False)
+
+
+@app.command("check")
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE..", help="Drills.")],
+) -> None:
+    """Read drills without running them. Exit code 2 at the first that is wrong."""
+    for path in files:
+        drill = read_drill(path)
+        typer.echo(f"{path}: {drill.name} is well-formed")
+
+
+def _find(word: str) -> Drill | Recording:
+    path = Path(word)
+    return read_recording(path) if is_recording(path) else library.find_drill(word)
+
+
+class _Runs:
+    """Runs drills and prints what happens, or keeps it for JSON."""
+
+    def __init__(self, worlds: Worlds, quirks: Quirks, seed: int, *, quiet: bool) -> None:
+        self._worlds = worlds
+        self._quirks = quirks
+        self._seed = seed
+        self._quiet = quiet
+        self.reports: list[dict[str, Any]] = []
+
+    def run(self, drill: Drill | Recording, word: str) -> Outcome:
+        """Run one; how it ended."""
+        world = "real" if self._worlds.is_real else f"simulated, seed {self._seed}"
+        self._say(text.heading(drill.name, world, drill.about))
+        spec = drill.spec(self._quirks, self._seed)
+        steps: list[dict[str, Any]] = []
+        verdict: Verdict | None = None
+        with self._worlds.open(spec, drill.name) as driver:
+            played = compare(drill, driver) if isinstance(drill, Recording) else play(drill, driver)
+            with contextlib.closing(played):
+                for part in played:
+                    if isinstance(part, Verdict):
+                        verdict = part
+                        break
+                    steps.append(text.step_values(part))
+                    self._say(*text.step_lines(part))
+        assert verdict is not None, "a drill ends with a verdict"
+        repeat = self._command(word)
+        self._say(*text.verdict_lines(drill.name, verdict))
+        if verdict.outcome is not Outcome.PASSED:
+            self._say(f"repeat it: {repeat}")
+        self.reports.append(
+            {
+                "drill": drill.name,
+                "world": "real" if self._worlds.is_real else "simulated",
+                "seed": None if self._worlds.is_real else self._seed,
+                **text.verdict_values(verdict),
+                "repeat": repeat,
+                "steps": steps,
+            }
+        )
+        return verdict.outcome
+
+    def _command(self, word: str) -> str:
+        """The command that does it again."""
+        words = ["klamm", "drill", "run", word]
+        words += ["--real"] if self._worlds.is_real else ["--seed", str(self._seed)]
+        chosen = [name for name, field in QUIRK_NAMES.items() if getattr(self._quirks, field)]
+        if chosen:
+            every = len(chosen) == len(QUIRK_NAMES)
+            words += ["--quirks", "2.8.2" if every else ",".join(chosen)]
+        return shlex.join(words)
+
+    def _say(self, *lines: str) -> None:
+        if not self._quiet:
+            for line in lines:
+                typer.echo(line)

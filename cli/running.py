@@ -1,0 +1,71 @@
+"""What commands share that run a cluster of their own in the foreground: a directory to work in,
+a log for what libraries say, and an end that closes everything whatever signal asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from cluster.errors import EnvironmentProblem, UsageError
+from server.data_dir import OWN_LOG_FILE
+
+
+@contextlib.contextmanager
+def own_log(folder: Path) -> Iterator[None]:
+    """What libraries complain of goes into a file, as it would tear the output apart."""
+    handler = logging.FileHandler(folder / OWN_LOG_FILE, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+@contextlib.contextmanager
+def ending_signals_raise() -> Iterator[None]:
+    """What ends a process ends the block instead, as Ctrl-C does, so that everything is closed."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, _raise_exit) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise_exit(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+@contextlib.contextmanager
+def work_folder(data_dir: Path | None, prefix: str) -> Iterator[Path]:
+    """The directory to work in; a temporary one, named after ``prefix``, is removed at the end.
+
+    Raises UsageError if ``data_dir`` holds something, EnvironmentProblem if it cannot be made.
+    """
+    if data_dir is None:
+        with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+            yield Path(folder)
+        return
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(data_dir.iterdir())
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"--data-dir {data_dir} cannot be used: {error.strerror}", hint="choose another"
+        ) from error
+    if not is_empty:
+        raise UsageError(
+            f"--data-dir {data_dir} is not empty", hint="name a new directory, or leave it out"
+        )
+    yield data_dir

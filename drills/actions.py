@@ -1,0 +1,214 @@
+"""What a step of a drill may do: one entry an action, with its words for the docs.
+
+An entry reads the action's value into a step of runtime/scenario_steps.py; it does nothing itself.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import yaml
+
+from cluster.types import ElectionType
+from drills.reading import is_null
+from drills.shapes import DrillReader
+from runtime import scenario_steps as steps
+from runtime.scenario_steps import Action, BrokerRef
+from runtime.scenario_tools import TOOL_NAMES
+
+Actions = tuple[Action, ...]
+Read = Callable[[DrillReader, yaml.Node], Actions]
+ANSWERED: Final = (steps.RunTool, steps.Reassign, steps.ElectLeaders)
+"""Actions with an exit code and an output."""
+
+
+class ActionKind(NamedTuple):
+    """How an action is read, and how it is explained."""
+
+    read: Read
+    example: str
+    about: str
+
+
+def _on_brokers(make: Callable[[BrokerRef], Action]) -> Read:
+    def read(reader: DrillReader, node: yaml.Node) -> Actions:
+        refs = [reader.broker_ref(item) for item in reader.one_or_more(node)]
+        if not refs:
+            raise reader.error(node, "no broker is named")
+        return tuple(make(ref) for ref in refs)
+
+    return read
+
+
+def _move_controller(reader: DrillReader, node: yaml.Node) -> Actions:
+    if not is_null(node):
+        raise reader.error(node, "move_controller takes no value")
+    return (steps.MoveController(),)
+
+
+def _fail_log_dir(reader: DrillReader, node: yaml.Node) -> Actions:
+    fields = reader.fields(node, "fail_log_dir", ("broker", "dir"))
+    for needed in ("broker", "dir"):
+        if needed not in fields:
+            raise reader.error(node, f"fail_log_dir needs '{needed}'")
+    broker = reader.broker_ref(fields["broker"].value)
+    return (steps.FailLogDir(broker, reader.text(fields["dir"].value, "a directory")),)
+
+
+def _run(reader: DrillReader, node: yaml.Node) -> Actions:
+    if isinstance(node, yaml.SequenceNode):
+        words = [reader.text(item, "a word of the command") for item in node.value]
+    else:
+        try:
+            words = shlex.split(reader.text(node, "a command"))
+        except ValueError as error:
+            raise reader.error(node, f"not a command: {error}") from None
+    if not words:
+        raise reader.error(node, "no tool is named")
+    name, *args = words
+    if name not in TOOL_NAMES:
+        raise reader.unknown(node, "tool", name, TOOL_NAMES)
+    return (steps.RunTool(name, tuple(args)),)
+
+
+def _reassign(reader: DrillReader, node: yaml.Node) -> Actions:
+    targets = reader.by_partition(node, reader.replicas)
+    return (steps.Reassign({tp: tuple(replicas) for tp, replicas in targets.items()}),)
+
+
+def _cancel(reader: DrillReader, node: yaml.Node) -> Actions:
+    partitions = reader.partitions(node)
+    if not partitions:
+        raise reader.error(node, "no partition is named")
+    return (steps.Reassign(dict.fromkeys(partitions)),)
+
+
+def _elect(election_type: ElectionType) -> Read:
+    def read(reader: DrillReader, node: yaml.Node) -> Actions:
+        if isinstance(node, yaml.ScalarNode) and node.value == "all":
+            return (steps.ElectLeaders(election_type, None),)
+        partitions = reader.partitions(node)
+        if not partitions:
+            raise reader.error(node, "no partition is named", "use partitions, or all")
+        return (steps.ElectLeaders(election_type, tuple(partitions)),)
+
+    return read
+
+
+def _znodes(make: Callable[[str, bytes | None], Action]) -> Read:
+    def read(reader: DrillReader, node: yaml.Node) -> Actions:
+        return tuple(
+            make(reader.path(entry.key, "a key"), reader.znode_data(entry.value))
+            for entry in reader.entries(node, "znodes with their data").values()
+        )
+
+    return read
+
+
+def _delete(reader: DrillReader, node: yaml.Node) -> Actions:
+    paths = [reader.path(item, "a znode") for item in reader.one_or_more(node)]
+    if not paths:
+        raise reader.error(node, "no znode is named")
+    return tuple(steps.DeleteZnode(path) for path in paths)
+
+
+def _set_topic_partitions(reader: DrillReader, node: yaml.Node) -> Actions:
+    added: dict[str, dict[str, list[int]]] = {}
+    for tp, replicas in reader.by_partition(node, reader.replicas).items():
+        added.setdefault(tp.topic, {})[str(tp.partition)] = replicas
+    return tuple(steps.SetTopicPartitions(topic, values) for topic, values in added.items())
+
+
+def _wait(reader: DrillReader, node: yaml.Node) -> Actions:
+    return (steps.Wait(reader.duration_ms(node, "a wait")),)
+
+
+ACTIONS: Final[Mapping[str, ActionKind]] = {
+    "kill": ActionKind(
+        _on_brokers(steps.Kill),
+        "kill: 1",
+        "Kill brokers. Their sessions, and with them their registrations, go when they time out.",
+    ),
+    "start": ActionKind(
+        _on_brokers(steps.Start),
+        "start: [1, 2]",
+        "Start brokers. Each registers as soon as its former session is gone.",
+    ),
+    "stop": ActionKind(
+        _on_brokers(steps.Stop),
+        "stop: leader of t-0",
+        "Shut brokers down in a controlled way: the controller moves their leaderships first.",
+    ),
+    "pause": ActionKind(
+        _on_brokers(steps.Pause),
+        "pause: controller",
+        "Freeze brokers and their controllers as a long garbage collection does; no heartbeat "
+        "leaves them.",
+    ),
+    "resume": ActionKind(
+        _on_brokers(steps.Resume), "resume: 0", "Let paused brokers go on where they were."
+    ),
+    "bounce_registration": ActionKind(
+        _on_brokers(steps.BounceRegistration),
+        "bounce_registration: 2",
+        "Delete a broker's znode and create it again with the same data, in one go. Its owner is "
+        "then the drill's session, which stays.",
+    ),
+    "fail_log_dir": ActionKind(
+        _fail_log_dir,
+        "fail_log_dir: {broker: 1, dir: d1}",
+        "Let a log directory of a broker fail; the directories are those of log.dirs in the "
+        "cluster's config.",
+    ),
+    "move_controller": ActionKind(
+        _move_controller, "move_controller", "Delete /controller, so that another is elected."
+    ),
+    "run": ActionKind(
+        _run,
+        "run: topics --zookeeper {zk} --delete --topic t",
+        "Run one of the tools as klamm's command line has it: "
+        + ", ".join(TOOL_NAMES)
+        + ". `{zk}` and `{bootstrap}` stand for the drill's cluster, `{file:NAME}` for a file of "
+        "the step's `files`.",
+    ),
+    "reassign": ActionKind(
+        _reassign,
+        "reassign: {t-0: [2, 3]}",
+        "Ask the controller to move partitions to other replicas.",
+    ),
+    "cancel_reassignment": ActionKind(
+        _cancel, "cancel_reassignment: [t-0]", "Ask the controller to go back on it."
+    ),
+    "elect_preferred": ActionKind(
+        _elect(ElectionType.PREFERRED),
+        "elect_preferred: all",
+        "Ask the controller to make the first replicas of partitions their leaders.",
+    ),
+    "elect_unclean": ActionKind(
+        _elect(ElectionType.UNCLEAN),
+        "elect_unclean: [t-0]",
+        "Ask the controller to make any live replica the leader of partitions without one.",
+    ),
+    "create_znode": ActionKind(
+        _znodes(steps.CreateZnode),
+        "create_znode: {/admin/delete_topics/t: null}",
+        "Create znodes by hand: text as it stands, null as no data, anything else as JSON.",
+    ),
+    "set_znode": ActionKind(
+        _znodes(steps.SetZnode),
+        "set_znode: {/admin/reassign_partitions: 'not JSON'}",
+        "Overwrite znodes by hand, whatever their versions.",
+    ),
+    "delete_znode": ActionKind(
+        _delete, "delete_znode: /controller", "Delete znodes by hand, whatever their versions."
+    ),
+    "set_topic_partitions": ActionKind(
+        _set_topic_partitions,
+        "set_topic_partitions: {t-1: [0, 2]}",
+        "Put partitions into a topic's znode by hand.",
+    ),
+    "wait": ActionKind(_wait, "wait: 5s", "Let time pass, in ms, s or min."),
+}
+"""Every action by its word."""

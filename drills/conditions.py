@@ -1,0 +1,186 @@
+"""What a drill may wait for and expect: one entry a condition, with its words for the docs.
+
+An entry reads the condition's value; how it is looked at is runtime/scenario_conditions.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import yaml
+
+from cluster.journal import JournalRow, Kind
+from drills.shapes import NONE, DrillReader
+from runtime.scenario_conditions import MOVED
+from statemachines.partition_state import PartitionState
+
+Read = Callable[[DrillReader, yaml.Node], Any]
+_ROW_FIELDS: Final = tuple(field.encode_name for field in msgspec.structs.fields(JournalRow))
+_STATES: Final = tuple(state.value for state in PartitionState)
+
+
+class ConditionKind(NamedTuple):
+    """How a condition is read, and how it is explained.
+
+    ``is_of_tool``: it is known as soon as the step's tool has ended, so nobody waits for it.
+    """
+
+    read: Read
+    example: str
+    about: str
+    is_of_tool: bool = False
+
+
+def _brokers(reader: DrillReader, node: yaml.Node) -> list[int]:
+    return sorted(reader.brokers(node))
+
+
+def _leaders(reader: DrillReader, node: yaml.Node) -> Any:
+    return reader.by_partition_text(node, reader.leader)
+
+
+def _isrs(reader: DrillReader, node: yaml.Node) -> Any:
+    return reader.by_partition_text(node, reader.brokers)
+
+
+def _replicas(reader: DrillReader, node: yaml.Node) -> Any:
+    return reader.by_partition_text(node, reader.replicas)
+
+
+def _epochs(reader: DrillReader, node: yaml.Node) -> Any:
+    return reader.by_partition_text(node, lambda item: reader.integer(item, "a leader epoch"))
+
+
+def _states(reader: DrillReader, node: yaml.Node) -> Any:
+    def state(item: yaml.Node) -> str:
+        name = reader.text(item, "a state")
+        if name not in _STATES:
+            raise reader.unknown(item, "partition state", name, _STATES)
+        return name
+
+    return reader.by_partition_text(node, state)
+
+
+def _count(what: str) -> Read:
+    return lambda reader, node: reader.integer(node, what)
+
+
+def _controller(reader: DrillReader, node: yaml.Node) -> int | str:
+    text = reader.text(node, "a controller")
+    if text in (MOVED, NONE):
+        return text
+    if not text.isdecimal():
+        raise reader.error(node, f"'{text}' is no controller", "use an id, moved, or none")
+    return reader.broker(node)
+
+
+def _paths(reader: DrillReader, node: yaml.Node) -> list[str]:
+    paths = [reader.path(item, "a znode") for item in reader.one_or_more(node)]
+    if not paths:
+        raise reader.error(node, "no znode is named")
+    return paths
+
+
+def _znodes(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
+    return {
+        reader.path(entry.key, "a key"): reader.plain(entry.value)
+        for entry in reader.entries(node, "znodes with their data").values()
+    }
+
+
+def _topics(reader: DrillReader, node: yaml.Node) -> list[str]:
+    topics = [reader.text(item, "a topic") for item in reader.one_or_more(node)]
+    if not topics:
+        raise reader.error(node, "no topic is named")
+    return topics
+
+
+def _partitions(reader: DrillReader, node: yaml.Node) -> list[str]:
+    return sorted(map(str, reader.partitions(node)))
+
+
+def _texts(reader: DrillReader, node: yaml.Node) -> list[str]:
+    return [reader.text(item, "a text") for item in reader.one_or_more(node)]
+
+
+def _journal(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
+    fields = reader.fields(node, "a journal row", _ROW_FIELDS)
+    values = {name: reader.plain(entry.value) for name, entry in fields.items()}
+    kinds = [str(kind) for kind in Kind]
+    if "kind" in fields and values["kind"] not in kinds:
+        raise reader.unknown(fields["kind"].value, "kind of row", str(values["kind"]), kinds)
+    return values
+
+
+CONDITIONS: Final[Mapping[str, ConditionKind]] = {
+    "brokers": ConditionKind(
+        _brokers, "brokers: [0, 2]", "Exactly these brokers are registered in /brokers/ids."
+    ),
+    "leader": ConditionKind(
+        _leaders, "leader: {t-0: 2, t-1: none}", "The leaders, as the state znodes have them."
+    ),
+    "isr": ConditionKind(_isrs, "isr: {t-0: [0, 2]}", "The ISRs, in any order."),
+    "leader_epoch": ConditionKind(_epochs, "leader_epoch: {t-0: 3}", "The leader epochs."),
+    "replicas": ConditionKind(
+        _replicas, "replicas: {t-0: [2, 3]}", "The replicas of the topic znode, in this order."
+    ),
+    "partition_state": ConditionKind(
+        _states,
+        "partition_state: {t-0: OnlinePartition}",
+        "The states of partitions in the active controller.",
+    ),
+    "offline_partitions": ConditionKind(
+        _count("a count"),
+        "offline_partitions: 0",
+        "How many partitions the active controller counts as without a leader.",
+    ),
+    "controller": ConditionKind(
+        _controller,
+        "controller: moved",
+        "Who owns /controller: a broker, none, or moved: one that was elected since the step "
+        "began.",
+    ),
+    "controller_epoch": ConditionKind(
+        _count("an epoch"), "controller_epoch: 2", "The number in /controller_epoch."
+    ),
+    "exists": ConditionKind(_paths, "exists: /controller", "There are such znodes."),
+    "absent": ConditionKind(
+        _paths, "absent: [/admin/reassign_partitions]", "There are no such znodes."
+    ),
+    "znode": ConditionKind(
+        _znodes,
+        "znode: {/controller_epoch: 2}",
+        "Znodes hold this: JSON that is equal, or else this very text.",
+    ),
+    "deleted": ConditionKind(
+        _topics, "deleted: t", "Topics are gone, and so are the requests to delete them."
+    ),
+    "reassigning": ConditionKind(
+        _partitions,
+        "reassigning: [t-0]",
+        "Exactly these partitions are being reassigned; `[]`: none is.",
+    ),
+    "not_reassigning": ConditionKind(
+        _topics, "not_reassigning: t", "No partition of these topics is being reassigned."
+    ),
+    "journal": ConditionKind(
+        _journal,
+        "journal: {kind: partition_transition, topic: t, to: OfflinePartition}",
+        "A row of the journal with these values was written since the step began.",
+    ),
+    "exit_code": ConditionKind(
+        _count("an exit code"),
+        "exit_code: 1",
+        "How the step's tool ended, or 1 if the controller refused anything. 0 unless said.",
+        is_of_tool=True,
+    ),
+    "output": ConditionKind(
+        _texts,
+        "output: 'Error: topic'",
+        "Texts that the step's tool printed, or the controller's refusal has.",
+        is_of_tool=True,
+    ),
+}
+"""Every condition by its word."""

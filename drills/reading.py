@@ -1,0 +1,224 @@
+"""Reads the YAML of a drill: nodes in, plain values out, every error with FILE:LINE:COLUMN.
+
+Scalars are taken as written, by JSON's rules: YAML's dates, octal numbers and yes/no are words
+here. It knows no word of the drill language.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+from cluster.errors import UsageError
+from cluster.types import TopicPartition
+
+HINT: Final = "docs/drills.md shows the language, klamm drill show NAME a whole drill"
+MAX_BYTES: Final = 1_000_000
+_INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
+_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(ms|s|min)")
+_UNIT_MS: Final = {"ms": 1.0, "s": 1_000.0, "min": 60_000.0}
+_PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
+_WORDS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
+
+
+class Entry(NamedTuple):
+    """One entry of a mapping: the node of its key, and that of its value."""
+
+    key: yaml.Node
+    value: yaml.Node
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises UsageError."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", hint=HINT) from error
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"{path}: a drill has at most {MAX_BYTES} bytes", hint=HINT)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 text: {error.reason}", hint=HINT) from error
+
+
+class Reader:
+    """The nodes of one file, which is called ``name`` in errors."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def compose(self, text: str) -> yaml.Node:
+        """The file's one document. Raises UsageError."""
+        try:
+            # An alias may stand for any amount of text, or for what it is part of.
+            for token in yaml.scan(text, Loader=yaml.SafeLoader):
+                if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
+                    raise self.error_at(token.start_mark, "anchors and aliases are not allowed")
+            root = yaml.compose(text, Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            problem = error.problem or error.context or "not YAML"
+            raise self.error_at(error.problem_mark or error.context_mark, problem) from None
+        except yaml.YAMLError as error:
+            raise self.error_at(None, f"not YAML: {' '.join(str(error).split())}") from None
+        except RecursionError:
+            raise self.error_at(None, "nested too deeply") from None
+        if root is None:
+            raise self.error_at(None, "the file is empty")
+        return root
+
+    # -- errors
+
+    def error(self, node: yaml.Node, problem: str, hint: str | None = None) -> UsageError:
+        """The error of what stands at ``node``."""
+        return self.error_at(node.start_mark, problem, hint)
+
+    def error_at(self, mark: Any, problem: str, hint: str | None = None) -> UsageError:
+        """The error of what stands at ``mark``; None: of the whole file."""
+        return UsageError(f"{self._place(mark)}: {problem}", hint=hint or HINT)
+
+    def place(self, node: yaml.Node) -> str:
+        """FILE:LINE:COLUMN of a node, both counted from 1."""
+        return self._place(node.start_mark)
+
+    def _place(self, mark: Any) -> str:
+        return self.name if mark is None else f"{self.name}:{mark.line + 1}:{mark.column + 1}"
+
+    def unknown(self, node: yaml.Node, what: str, word: str, known: Iterable[str]) -> UsageError:
+        """The error of a word that is none of ``known``."""
+        names = list(known)
+        close = difflib.get_close_matches(word, names, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
+        return self.error(node, f"unknown {what} '{word}'", hint)
+
+    # -- collections
+
+    def entries(self, node: yaml.Node, what: str) -> dict[str, Entry]:
+        """The entries of a mapping, by their keys."""
+        if not isinstance(node, yaml.MappingNode) or not node.value:
+            raise self.error(node, f"{what} must be 'name: value' lines")
+        found: dict[str, Entry] = {}
+        for key_node, value in node.value:
+            key = self.text(key_node, f"a name in {what}")
+            if key in found:
+                raise self.error(key_node, f"'{key}' is given twice in {what}")
+            found[key] = Entry(key_node, value)
+        return found
+
+    def fields(self, node: yaml.Node, what: str, known: Iterable[str]) -> dict[str, Entry]:
+        """The entries of a mapping that has only ``known`` keys."""
+        found = self.entries(node, what)
+        names = tuple(known)
+        for key, entry in found.items():
+            if key not in names:
+                raise self.unknown(entry.key, f"word in {what}", key, names)
+        return found
+
+    def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
+        """The items of a list."""
+        if not isinstance(node, yaml.SequenceNode):
+            raise self.error(node, f"{what} must be a list")
+        return list(node.value)
+
+    def one_or_more(self, node: yaml.Node) -> list[yaml.Node]:
+        """The items of a list, or one node alone."""
+        return list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
+
+    # -- scalars
+
+    def text(self, node: yaml.Node, what: str) -> str:
+        """A word or a line of text that is not empty."""
+        if not isinstance(node, yaml.ScalarNode):
+            raise self.error(node, f"{what} must be a single word")
+        if not node.value.strip():
+            raise self.error(node, f"{what} is empty")
+        return str(node.value)
+
+    def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = 2**31 - 1) -> int:
+        """A whole number."""
+        text = self.text(node, what)
+        if not _INTEGER.fullmatch(text):
+            raise self.error(node, f"{what} must be a whole number, not '{text}'")
+        if not least <= (number := int(text)) <= most:
+            raise self.error(node, f"{what} must be from {least} to {most}, not {number}")
+        return number
+
+    def boolean(self, node: yaml.Node, what: str) -> bool:
+        """true or false."""
+        text = self.text(node, what)
+        if text not in ("true", "false"):
+            raise self.error(node, f"{what} must be true or false, not '{text}'")
+        return text == "true"
+
+    def duration_ms(self, node: yaml.Node, what: str) -> float:
+        """A duration such as 500ms, 2s, 1.5min; in milliseconds."""
+        text = self.text(node, what)
+        match = _DURATION.fullmatch(text)
+        if match is None:
+            raise self.error(node, f"{what} must be a duration, not '{text}'", "as in 500ms, 2s")
+        return float(match[1]) * _UNIT_MS[match[2]]
+
+    def partition(self, node: yaml.Node, what: str) -> TopicPartition:
+        """A partition such as t-0."""
+        text = self.text(node, what)
+        match = _PARTITION.fullmatch(text)
+        if match is None:
+            raise self.error(node, f"{what} must be a partition, not '{text}'", "as in t-0")
+        return TopicPartition(match[1], int(match[2]))
+
+    def path(self, node: yaml.Node, what: str) -> str:
+        """The path of a znode."""
+        text = self.text(node, what)
+        if not text.startswith("/") or text.endswith("/") or "//" in text:
+            raise self.error(node, f"{what} must be the path of a znode, not '{text}'")
+        return text
+
+    def plain(self, node: yaml.Node) -> Any:
+        """Any value: mappings, lists, and scalars by JSON's rules."""
+        if isinstance(node, yaml.MappingNode):
+            if not node.value:
+                return {}
+            return {key: self.plain(e.value) for key, e in self.entries(node, "a value").items()}
+        if isinstance(node, yaml.SequenceNode):
+            return [self.plain(item) for item in node.value]
+        return self._scalar(node)
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        text = str(node.value)
+        if node.style is not None:
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _NUMBER.fullmatch(text):
+            number = float(text)
+            if not math.isfinite(number):
+                raise self.error(node, f"the number {text} is too large")
+            return number
+        return text
+
+    def znode_data(self, node: yaml.Node) -> bytes | None:
+        """What is put into a znode: text as it is, anything else as JSON, null as no data."""
+        value = self.plain(node)
+        if value is None or isinstance(value, str):
+            return None if value is None else value.encode()
+        return json.dumps(value).encode()
+
+
+def is_null(node: yaml.Node) -> bool:
+    """True for a value that was left out."""
+    return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in ("", "null")
+
+
+def with_text_keys(values: Mapping[TopicPartition, Any]) -> dict[str, Any]:
+    """Partitions as they are printed."""
+    return {str(tp): value for tp, value in values.items()}

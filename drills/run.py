@@ -1,0 +1,125 @@
+"""Plays a drill on a cluster and judges it: step by step, then whether everybody agrees.
+
+It acts and looks through runtime/scenario.py alone, in either world; it prints nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from cluster.errors import EnvironmentProblem, KlammError, StoreError
+from drills.values import Drill
+from runtime.scenario import CheckResult, ScenarioRunner, StepResult
+from runtime.scenario_driver import ScenarioDriver
+from runtime.scenario_steps import Moment, Step, plain_text
+
+AGREEMENT_TIMEOUT_MS: Final = 10_000.0
+AGREEMENT: Final = "everybody agrees with ZooKeeper"
+
+
+class Outcome(IntEnum):
+    """How a drill ended; the number is klamm's exit code."""
+
+    PASSED = 0
+    FAILED = 1
+    """Something was done or expected that did not work out."""
+    UNSAFE = 10
+    """At the end somebody does not agree with ZooKeeper."""
+    STUCK = 11
+    """What was waited for did not come about in time."""
+    INCONCLUSIVE = 12
+    """ZooKeeper was lost, so nothing can be said of the cluster."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What did not hold: where that is written, what was expected, and what was seen."""
+
+    place: str
+    expected: str
+    seen: str
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """How a drill ended, when, and why. ``agreement``: what was found to hold of all of it."""
+
+    outcome: Outcome
+    at_ms: float
+    failures: tuple[Failure, ...] = ()
+    agreement: str = ""
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcome of several drills: a violation before a wait in vain before the others."""
+    order = (
+        Outcome.UNSAFE,
+        Outcome.STUCK,
+        Outcome.FAILED,
+        Outcome.INCONCLUSIVE,
+        Outcome.PASSED,
+    )
+    return min(outcomes, key=order.index, default=Outcome.PASSED)
+
+
+def play(drill: Drill, driver: ScenarioDriver) -> Generator[StepResult | Verdict]:
+    """Each step as it is over, and at last the verdict. The first failure ends the drill."""
+    for part in play_steps(drill.steps, driver):
+        yield part
+        if isinstance(part, Verdict):
+            return
+        failed = [check for check in part.checks if not check.is_met]
+        if failed:
+            in_vain = any(check.check.moment is Moment.UNTIL for check in failed)
+            outcome = Outcome.STUCK if in_vain else Outcome.FAILED
+            failures = tuple(_failure(check, part) for check in failed)
+            yield Verdict(outcome, driver.elapsed_ms, failures)
+            return
+    yield _last_judgement(drill, driver)
+
+
+def play_steps(steps: Iterable[Step], driver: ScenarioDriver) -> Generator[StepResult | Verdict]:
+    """Each step as it is over; a verdict only if one cannot be done, which ends it."""
+    runner = ScenarioRunner(driver)
+    for step in steps:
+        try:
+            result = runner.run_step(step)
+        except KlammError as error:
+            yield _not_done(step, error, driver.elapsed_ms)
+            return
+        yield result
+
+
+def _not_done(step: Step, error: KlammError, at_ms: float) -> Verdict:
+    lost = isinstance(error, StoreError | EnvironmentProblem)
+    failure = Failure(step.place, step.name, error.message)
+    return Verdict(Outcome.INCONCLUSIVE if lost else Outcome.FAILED, at_ms, (failure,))
+
+
+def _failure(result: CheckResult, step: StepResult) -> Failure:
+    check = result.check
+    seen = plain_text(result.seen)
+    if check.condition.kind == "exit_code" and step.tool is not None:
+        seen = f"{seen}: {' '.join((step.tool.stderr or step.tool.stdout).split())}"
+    if check.moment is Moment.UNTIL:
+        seen = f"{seen} after {check.timeout_ms / 1000:g} s"
+    return Failure(check.place, str(check.condition), seen)
+
+
+def _last_judgement(drill: Drill, driver: ScenarioDriver) -> Verdict:
+    """Everybody agrees with ZooKeeper once the cluster is at rest, unless the drill says not."""
+    if not drill.is_checked:
+        return Verdict(Outcome.PASSED, driver.elapsed_ms)
+    try:
+        driver.settle()
+        driver.run_until(lambda: not driver.disagreements(), AGREEMENT_TIMEOUT_MS)
+        lines = driver.disagreements()
+    except (StoreError, EnvironmentProblem) as error:
+        failure = Failure(drill.source, AGREEMENT, error.message)
+        return Verdict(Outcome.INCONCLUSIVE, driver.elapsed_ms, (failure,))
+    if lines:
+        failures = tuple(Failure(drill.source, AGREEMENT, line) for line in lines)
+        return Verdict(Outcome.UNSAFE, driver.elapsed_ms, failures)
+    return Verdict(Outcome.PASSED, driver.elapsed_ms, agreement=AGREEMENT)

@@ -1,0 +1,86 @@
+"""What a drill's run looks like in lines of text, and as plain values for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from drills.run import Outcome, Verdict
+from runtime.scenario import CheckResult, StepResult
+from runtime.scenario_steps import Moment
+
+_WORDS: Final = {
+    Outcome.PASSED: "passed",
+    Outcome.FAILED: "failed",
+    Outcome.UNSAFE: "failed: safety violated",
+    Outcome.STUCK: "failed: waited in vain",
+    Outcome.INCONCLUSIVE: "inconclusive",
+}
+_INDENT: Final = " " * 12
+
+
+def heading(name: str, world: str, about: str) -> str:
+    """The first line of a run; ``world`` says where it is, and how it can be had again."""
+    return f"{name} ({world}): {about}"
+
+
+def step_lines(result: StepResult) -> Iterator[str]:
+    """A step with the time at which it began, and its conditions."""
+    yield f"{_clock(result.began_ms)}  {result.step.name}"
+    for check in result.checks:
+        yield _INDENT + _check_line(check, result)
+
+
+def _check_line(result: CheckResult, step: StepResult) -> str:
+    check = result.check
+    word = "held" if result.is_met else "NOT HELD"
+    waited = f" after {(result.at_ms - step.began_ms) / 1000:.3f} s"
+    after = waited if check.moment is Moment.UNTIL else ""
+    return f"{word}{after}: {check.moment.value} {check.condition}"
+
+
+def verdict_lines(name: str, verdict: Verdict) -> Iterator[str]:
+    """What did not hold, with what was seen instead, and how the drill ended."""
+    for failure in verdict.failures:
+        yield f"{failure.place}: expected {failure.expected}"
+        yield f"{_INDENT}seen {failure.seen}"
+    if verdict.agreement:
+        yield f"{_clock(verdict.at_ms)}  {verdict.agreement}"
+    yield f"{name} {_WORDS[verdict.outcome]} after {verdict.at_ms / 1000:.3f} s"
+
+
+def _clock(at_ms: float) -> str:
+    return f"{at_ms / 1000:8.3f} s"
+
+
+def step_values(result: StepResult) -> dict[str, Any]:
+    """A step as plain values; times in milliseconds since the cluster began."""
+    return {
+        "step": result.step.name,
+        "place": result.step.place,
+        "began_ms": round(result.began_ms, 3),
+        "ended_ms": round(result.ended_ms, 3),
+        "checks": [
+            {
+                "moment": check.check.moment.value,
+                "condition": {check.check.condition.kind: check.check.condition.wanted},
+                "place": check.check.place,
+                "held": check.is_met,
+                "seen": check.seen,
+                "at_ms": round(check.at_ms, 3),
+            }
+            for check in result.checks
+        ],
+    }
+
+
+def verdict_values(verdict: Verdict) -> dict[str, Any]:
+    """How a drill ended, as plain values."""
+    return {
+        "outcome": verdict.outcome.name.lower(),
+        "exit_code": int(verdict.outcome),
+        "at_ms": round(verdict.at_ms, 3),
+        "failures": [
+            {"place": f.place, "expected": f.expected, "seen": f.seen} for f in verdict.failures
+        ],
+    }

@@ -1,0 +1,60 @@
+"""A drill as a value: what the language compiles to.
+
+Steps and checks are runtime/scenario_steps.py's. Conditions that hold over the whole drill, or
+that must come about once, are further fields here; a trigger other than "when the step before is
+over" is a further field of Step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from cluster.quirks import Quirks
+from runtime.node import ClusterSpec, rack_map
+from runtime.scenario_steps import Step
+
+SESSION_TIMEOUT_MS: Final = 2_000
+AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
+
+
+class DrillCluster(msgspec.Struct, frozen=True):
+    """The brokers of a drill. ``controllers`` None: any may become the controller. ``config``:
+    Kafka's names, over klamm's defaults."""
+
+    broker_ids: tuple[int, ...] = (0, 1, 2)
+    controllers: tuple[int, ...] | None = None
+    racks: tuple[str, ...] = ()
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    config: Mapping[str, str] = {}
+
+
+class Drill(msgspec.Struct, frozen=True):
+    """One drill. ``source`` is the file's name, for messages; ``steps`` begin with the start of the
+    brokers. ``is_checked``: at the end everybody must agree with ZooKeeper."""
+
+    name: str
+    about: str
+    cluster: DrillCluster
+    steps: tuple[Step, ...]
+    is_checked: bool
+    source: str
+
+    def spec(self, quirks: Quirks, seed: int) -> ClusterSpec:
+        """The cluster to run it on.
+
+        Leaders are not rebalanced by themselves unless the drill says so: it would come in between.
+        """
+        cluster = self.cluster
+        return ClusterSpec(
+            broker_ids=cluster.broker_ids,
+            racks=rack_map(cluster.broker_ids, cluster.racks),
+            candidates=cluster.controllers,
+            session_timeout_ms=cluster.session_timeout_ms,
+            quirks=quirks,
+            config={AUTO_REBALANCE: "false", **cluster.config},
+            run_id=self.name,
+            seed=seed,
+        )

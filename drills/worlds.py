@@ -1,0 +1,118 @@
+"""Where a drill is played: a simulated world, or brokers of threads on a real ZooKeeper.
+
+Opens and closes; decides nothing. In a real ZooKeeper every drill has a chroot of its own, which is
+removed at the end; a place that is a Kafka cluster's is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+from admin.guard import RunInfo, check_may_run_in, create_marker
+from runtime.journal import FileJournal, MemoryJournal
+from runtime.node import ClusterSpec
+from runtime.real_cluster import RealCluster
+from runtime.scenario_driver import ScenarioDriver
+from runtime.scenario_drivers import RealDriver, SimulatedDriver
+from runtime.simulated_world import SimulatedWorld
+from zk.embedded import EmbeddedZooKeeper
+from zk.kafka_zk_client import KafkaZkClient
+from zk.kazoo_session import KazooSession
+from zk.kazoo_store import KazooStore
+from zk.store import SessionEvent, SessionState
+
+JOURNAL_FILE: Final = "journal.jsonl"
+ZOOKEEPER_FOLDER: Final = "zookeeper"
+_SESSION_TIMEOUT_MS: Final = 30_000
+
+
+class Worlds:
+    """Where drills are run, one after the other; ``with Worlds(...) as worlds``.
+
+    ``folder`` gets a directory a drill, with its journal, and the embedded ZooKeeper's data.
+    ``zookeeper``: ``host:port/chroot`` of one that is there. Entering raises NotKlamm if that is a
+    Kafka cluster's, ZooKeeperUnavailable, UsageError.
+    """
+
+    def __init__(
+        self, folder: Path, klamm_version: str, *, is_real: bool, zookeeper: str | None = None
+    ) -> None:
+        self.is_real = is_real
+        self._folder = folder
+        self._version = klamm_version
+        self._zookeeper = zookeeper
+        self._connect_string = ""
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with self._stack:
+            if not self.is_real:
+                pass
+            elif self._zookeeper is None:
+                server = EmbeddedZooKeeper(self._folder / ZOOKEEPER_FOLDER)
+                self._connect_string = self._stack.enter_context(server.start()).connect_string
+            else:
+                _check_place(self._zookeeper)
+                self._connect_string = self._zookeeper
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @contextlib.contextmanager
+    def open(self, spec: ClusterSpec, name: str) -> Iterator[ScenarioDriver]:
+        """A world for one drill; its journal is written when the block ends."""
+        out = self._folder / name
+        out.mkdir()
+        with contextlib.ExitStack() as stack:
+            if self.is_real:
+                chroot = stack.enter_context(_own_chroot(self._connect_string, self._version))
+                journal = MemoryJournal()
+                stack.callback(_write_journal, journal, out)
+                cluster = stack.enter_context(RealCluster(spec, chroot, journal))
+                yield RealDriver(cluster, journal)
+            else:
+                world = SimulatedWorld(spec)
+                stack.callback(_write_journal, world.journal, out)
+                yield SimulatedDriver(world)
+
+
+def _write_journal(kept: MemoryJournal, out: Path) -> None:
+    with contextlib.closing(FileJournal(out / JOURNAL_FILE)) as journal:
+        journal.append(kept.rows)
+
+
+def _check_place(address: str) -> None:
+    """Raises NotKlamm if a Kafka cluster is there."""
+    with contextlib.closing(KazooSession(address, _SESSION_TIMEOUT_MS)) as session:
+        session.create_chroot()
+        check_may_run_in(KafkaZkClient(KazooStore(session)))
+
+
+@contextlib.contextmanager
+def _own_chroot(connect_string: str, klamm_version: str) -> Iterator[str]:
+    """A chroot below ``connect_string`` that is new, marked as klamm's, and removed at the end,
+    unless the connection is lost by then."""
+    name = f"drill-{secrets.token_hex(6)}"
+    run = RunInfo(name, time.time_ns() // 1_000_000, klamm_version)
+    with contextlib.closing(KazooSession(connect_string, _SESSION_TIMEOUT_MS)) as session:
+        states = [SessionState.CONNECTED]
+        session.add_listener(
+            lambda event: states.append(event.state) if isinstance(event, SessionEvent) else None
+        )
+        client = KafkaZkClient(KazooStore(session))
+        client.create(f"/{name}")
+        try:
+            chroot = f"{connect_string.rstrip('/')}/{name}"
+            with contextlib.closing(KazooSession(chroot, _SESSION_TIMEOUT_MS)) as inner:
+                create_marker(KafkaZkClient(KazooStore(inner)), run)
+            yield chroot
+        finally:
+            if states[-1] is SessionState.CONNECTED:
+                client.delete_recursive(f"/{name}")
