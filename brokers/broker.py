@@ -211,7 +211,7 @@ class Broker:
         if not dirs.is_online(path):
             return
         self.replica_manager.handle_log_dir_failure(path)
-        if len(dirs.offline) == len(dirs.paths):
+        if self.config.halts_on_log_dir_failure or len(dirs.offline) == len(dirs.paths):
             self.is_halted = True
             return
         # A broker that registers again is asked for all of its replicas anyway.

@@ -22,7 +22,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     ``alter_isr_backoff_ms`` is fixed in Kafka (DefaultAlterIsrManager).
     ``is_alter_isr_enabled`` False: leaders write ISRs themselves, as before the inter-broker
-    protocol 2.7-IV2. ``catch_up`` "held" keeps
+    protocol 2.7-IV2. ``halts_on_log_dir_failure``: the first failed log directory ends the broker,
+    as before 1.0. ``catch_up`` "held" keeps
     followers from fetching until ``Broker.release_catch_up``.
     """
 
@@ -36,6 +37,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     controlled_shutdown_retry_backoff_ms: int = 5000
     alter_isr_backoff_ms: int = 50
     is_alter_isr_enabled: bool = True
+    halts_on_log_dir_failure: bool = False
     unclean_leader_election_enable: bool = False
     catch_up: CatchUp = "released"
 
@@ -69,15 +71,22 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     values["controlled_shutdown_enable"] = properties.get(_ENABLE, "true") == "true"
     unclean = properties.get("unclean.leader.election.enable", "false")
     values["unclean_leader_election_enable"] = unclean == "true"
-    values["is_alter_isr_enabled"] = inter_broker_protocol(properties).is_alter_isr_supported
+    protocol = inter_broker_protocol(properties)
+    values["is_alter_isr_enabled"] = protocol.is_alter_isr_supported
+    values["halts_on_log_dir_failure"] = not protocol.tells_new_replicas
     dirs = properties.get("log.dirs") or properties.get("log.dir")
     if dirs is not None:
-        values["log_dirs"] = tuple(d for d in (part.strip() for part in dirs.split(",")) if d)
-        if not values["log_dirs"]:
-            raise InvalidConfig(
-                "At least one log directory must be defined via log.dirs or log.dir."
-            )
+        values["log_dirs"] = _log_dirs(dirs)
     return msgspec.convert(values, BrokerConfig)
+
+
+def _log_dirs(word: str) -> tuple[str, ...]:
+    paths = tuple(path for path in (part.strip() for part in word.split(",")) if path)
+    if not paths:
+        raise InvalidConfig("At least one log directory must be defined via log.dirs or log.dir.")
+    if len(set(paths)) < len(paths):
+        raise InvalidConfig(f"Duplicate log directory found: {', '.join(paths)}")
+    return paths
 
 
 def _milliseconds(name: str, word: str) -> int:

@@ -54,6 +54,12 @@ class ApiVersion:
         return self._number >= _ORDER["2.7-IV0"]
 
     @property
+    def tells_new_replicas(self) -> bool:
+        """LeaderAndIsr says which replicas are new; before 1.0 a broker that lost a log directory
+        cannot know what may be made elsewhere."""
+        return self._number >= _ORDER["1.0-IV0"]
+
+    @property
     def uses_topic_ids(self) -> bool:
         """Topics get ids, from 2.8-IV0 on."""
         return self._number >= _ORDER["2.8-IV0"]

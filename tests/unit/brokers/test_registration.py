@@ -96,6 +96,7 @@ def test_configuration_by_kafkas_names() -> None:
         {"replica.fetch.backoff.ms": "soon"},
         {"request.timeout.ms": "-1"},
         {"log.dirs": " , "},
+        {"log.dirs": "a,b,a"},
     ],
     ids=str,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from brokers.broker import Broker
-from brokers.config import BrokerConfig
+from brokers.config import BrokerConfig, broker_config
 from brokers.status import replica_status
 from cluster.api_errors import Errors
 from cluster.requests import (
@@ -272,6 +272,17 @@ def test_the_last_failure_halts_the_broker(network: Network) -> None:
     broker(network).fail_log_dir(C)
     assert broker(network).is_halted
     assert len(KafkaZkClient(network.stores[1]).get_all_log_dir_event_notifications()) == 2
+
+
+@pytest.mark.parametrize(("version", "halts"), [("0.11.0", True), ("1.0", False)])
+def test_before_1_0_the_first_failure_halts_the_broker(version: str, halts: bool) -> None:
+    network = Network()
+    config = broker_config({"log.dirs": "a,b", "inter.broker.protocol.version": version})
+    network.add(1, config).startup()
+    broker(network).fail_log_dir("a")
+    assert broker(network).is_halted is halts
+    told = KafkaZkClient(network.stores[1]).get_all_log_dir_event_notifications()
+    assert bool(told) is not halts
 
 
 def test_a_failure_in_an_expired_session_is_told_by_the_next_registration(
