@@ -152,7 +152,10 @@ class ClusterServer:
         self.operations = BrokerOperations(self.cluster, self.closing, dead)
         self.admin = RunningClusterAdmin(self.cluster, self.closing)
         self._start_brokers()
-        self._await_controller()
+        if self.config.dump is None:
+            self._await_controller()
+        else:
+            self._elect_the_former()
 
     def _open_zookeeper(self) -> str:
         if self.config.zookeeper is not None:
@@ -252,9 +255,6 @@ class ClusterServer:
             self.closing.result_of(future, None)
             if total <= 10 or count % (total // 10) == 0 or count == total:
                 self._say(f"Brokers registered: {count}/{total}")
-        if is_held:
-            for broker_id in self.cluster.spec.candidates or broker_ids:
-                self.cluster.begin_candidacy(broker_id)
 
     def _await_controller(self) -> None:
         elected = self.closing.wait_until(
@@ -263,6 +263,14 @@ class ClusterServer:
             f"no controller took over all brokers within {ELECTION_TIMEOUT_S:g} s",
         )
         self._say(f"Controller elected: broker {elected['id']}, epoch {elected['epoch']}")
+
+    def _elect_the_former(self) -> None:
+        """Let the controller of the dump be elected, if it runs, and then others be candidates."""
+        first, *others = self.cluster.spec.candidates or ()
+        self.cluster.begin_candidacy(first)
+        self._await_controller()
+        for broker_id in others:
+            self.cluster.begin_candidacy(broker_id)
 
     def _run_start(self, run_id: str, cluster_id: str, started_ms: int) -> JournalRow:
         config = self.config

@@ -17,6 +17,7 @@ from zk.dump import ZNode
 from zk.dump_load import LoadPlan, plan_load
 from zk.dump_store import DumpStore
 from zk.kafka_zk_client import KafkaZkClient
+from zk.znode_client import parent_path
 from zk.znodes import BrokerIdsZNode, ControllerZNode, MalformedZNode, TopicsZNode
 
 _HINT: Final = "klamm zk dump --zookeeper host:port/chroot makes one of a whole cluster"
@@ -45,9 +46,7 @@ class DumpedCluster:
 
     def candidates(self, count: int) -> tuple[int, ...]:
         """``count`` brokers that run: the controller of the dump first, then by id."""
-        first = [self.controller_id] if self.controller_id in self.running else []
-        ordered = dict.fromkeys((*filter(None.__ne__, first), *self.running))
-        return tuple(ordered)[:count]
+        return tuple(sorted(self.running, key=lambda id_: id_ != self.controller_id)[:count])
 
 
 def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
@@ -55,7 +54,7 @@ def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
 
     Raises UsageError if they hold none, or one in which no controller could be elected.
     """
-    client = KafkaZkClient(DumpStore(znodes))
+    client = KafkaZkClient(DumpStore(_with_parents(znodes)))
     _check_is_cluster(client, znodes, source)
     notes: list[str] = []
     registered = client.get_all_brokers_and_epochs_in_cluster()
@@ -81,6 +80,16 @@ def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
         controller_id=_controller(client),
         notes=tuple(notes),
     )
+
+
+def _with_parents(znodes: Sequence[ZNode]) -> list[ZNode]:
+    """These znodes and those above them, which a dump of a part does not have."""
+    known = {znode.path for znode in znodes}
+    above: dict[str, ZNode] = {}
+    for path in known:
+        while (path := parent_path(path)) not in known and path not in above:
+            above[path] = ZNode(path, None)
+    return [*above.values(), *znodes]
 
 
 def _check_is_cluster(client: KafkaZkClient, znodes: Sequence[ZNode], source: str) -> None:

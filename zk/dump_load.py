@@ -9,6 +9,7 @@ must not know what a znode holds. Kafka has nothing like it.
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -37,6 +38,8 @@ LOADING_PATH: Final = "/klamm-loading"
 ZNODES_A_WAVE: Final = 5_000
 OPS_A_TRANSACTION: Final = 100
 _ZOOKEEPERS_OWN: Final = "/zookeeper"
+ADVANCE_AT_MOST: Final = 100_000
+_NUMBERED: Final = re.compile(r"(?<=[^/\d])(\d{10})$", re.ASCII)
 _TO_BE_SETTLED: Final = (ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS)
 
 T = TypeVar("T")
@@ -60,6 +63,8 @@ class LoadPlan(NamedTuple):
 
     ``creates``: parents before their children. ``root``: what the chroot itself held; UNSET where
     the dump is of a part. ``added``: znodes that are above one of the dump and not in it.
+    ``counters``: how many more children than it has a znode must have had, so that the next
+    numbered one comes after those that are there.
     """
 
     creates: tuple[Create, ...]
@@ -67,6 +72,7 @@ class LoadPlan(NamedTuple):
     ephemeral: tuple[str, ...]
     unreadable: tuple[str, ...]
     added: tuple[str, ...]
+    counters: tuple[tuple[str, int], ...]
     digest: str
 
 
@@ -118,7 +124,13 @@ def plan_load(znodes: Sequence[ZNode], without: frozenset[str] = frozenset()) ->
         size = -1 if op.data is None else len(op.data)
         digest.update(b"%b\0%d\0%b" % (op.path.encode(), size, op.data or b""))
     return LoadPlan(
-        ordered, root, tuple(ephemeral), tuple(unreadable), tuple(added), digest.hexdigest()
+        ordered,
+        root,
+        tuple(ephemeral),
+        tuple(unreadable),
+        tuple(added),
+        _counters(ordered),
+        digest.hexdigest(),
     )
 
 
@@ -148,6 +160,8 @@ def load(
             there += _create_all(store, wave)
             done += len(wave)
             on_progress(done, len(plan.creates))
+        for path, count in plan.counters:
+            _advance(store, path, count)
         _set_root(store, plan)
         _end(store, last)
     except StoreError as error:
@@ -239,6 +253,31 @@ def _create(path: str, data: bytes | None) -> Create:
             f"{path} holds {len(data or b'')} bytes, more than ZooKeeper takes in a request"
         )
     return op
+
+
+def _counters(creates: Sequence[Create]) -> tuple[tuple[str, int], ...]:
+    children: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    for op in creates:
+        above = parent_path(op.path)
+        children[above] = children.get(above, 0) + 1
+        if (found := _NUMBERED.search(op.path)) is not None:
+            numbers[above] = max(numbers.get(above, 0), int(found[1]))
+    ahead = {path: number + 1 - children[path] for path, number in numbers.items()}
+    return tuple((path, count) for path, count in ahead.items() if 0 < count <= ADVANCE_AT_MOST)
+
+
+def _advance(store: Store, path: str, count: int) -> None:
+    """Raise the number of the next sequential child by ``count``; more, if a reply is lost."""
+    child = f"{'' if path == '/' else path}{LOADING_PATH}"
+    pair: list[WriteOp] = [Create(child, None), Delete(child)]
+    while count:
+        group = min(count, OPS_A_TRANSACTION // 2)
+        result = store.write([pair * group])[0]
+        if result.code is ResultCode.OK:
+            count -= group
+        elif result.code is not ResultCode.CONNECTIONLOSS:
+            raise store_error(result.code, child)
 
 
 def _loading(store: Store) -> str | None:

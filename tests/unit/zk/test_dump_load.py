@@ -231,3 +231,13 @@ def test_every_lost_reply_is_settled(when: str) -> None:
     load(whole, plan(), last=[Create("/end", None)])
     assert tree_of(store) == tree_of(whole)
     assert seen > 30
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 1234])
+def test_the_next_numbered_znode_comes_after_those_of_the_dump(number: int) -> None:
+    store = new_store()
+    names = ["a", f"change_{number:010}", "id-12345678901"]
+    load(store, plan_load([ZNode(f"/changes/{name}", data="") for name in names]))
+    assert [z.path for z in dump(store, "/changes")[1:]] == [f"/changes/{name}" for name in names]
+    created = store.write([[Create("/changes/change_", b"", sequential=True)]])[0].results[0].path
+    assert created == f"/changes/change_{max(number + 1, 3):010}"

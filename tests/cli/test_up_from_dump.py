@@ -1,0 +1,190 @@
+"""klamm up --from-dump as a process: a copy of a cluster, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from cli.main import main
+from cluster.types import Broker, EndPoint, ReplicaAssignment, TopicPartition
+from server.data_dir import read_address
+from tests.serving import klamm, klamm_up
+from zk.dump import ZNode
+from zk.znodes import BrokerIdZNode, BrokerInfo, TopicZNode
+
+SESSION = "0x100000000000001"
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def registration(broker_id: int, rack: str | None) -> ZNode:
+    broker = Broker(broker_id, (EndPoint(f"host{broker_id}", 9094, "INSIDE", "SSL"),), rack)
+    data = BrokerIdZNode.encode(BrokerInfo(broker), 1).decode()
+    return ZNode(f"/brokers/ids/{broker_id}", data, ephemeral_owner=SESSION)
+
+
+def state(partition: int, leader: int, epoch: int, isr: list[int]) -> ZNode:
+    values = {
+        "controller_epoch": 40,
+        "leader": leader,
+        "version": 1,
+        "leader_epoch": epoch,
+        "isr": isr,
+    }
+    return ZNode(f"/brokers/topics/t/partitions/{partition}/state", json.dumps(values))
+
+
+def cluster() -> list[ZNode]:
+    """Brokers 7, 102 and 70000 run, 102 led them at epoch 41; 90000 holds a replica and is dead."""
+    replicas = [(7, 102, 70_000), (102, 7, 70_000), (70_000, 90_000, 7)]
+    assignment = {TopicPartition("t", n): ReplicaAssignment(r) for n, r in enumerate(replicas)}
+    controller = '{"version":1,"brokerid":102,"timestamp":"1"}'
+    return [
+        ZNode("/", None),
+        ZNode("/brokers/topics/t", TopicZNode.encode(TOPIC_ID, assignment).decode()),
+        ZNode("/cluster/id", '{"version":"1","id":"abcdefghijklmnopqrstuv"}'),
+        ZNode("/config/topics/t", '{"version":1,"config":{"retention.ms":"1"}}'),
+        ZNode("/controller", controller, ephemeral_owner=SESSION),
+        ZNode("/controller_epoch", "41"),
+        registration(7, "a"),
+        registration(102, "b"),
+        registration(70_000, None),
+        state(0, 7, 5, [7, 102, 70_000]),
+        state(1, 102, 9, [102, 70_000, 7]),
+        state(2, 90_000, 3, [90_000, 7]),
+    ]
+
+
+def write(path: Path, znodes: list[ZNode]) -> Path:
+    lines = [
+        json.dumps(
+            {
+                name: getattr(z, name)
+                for name in ("path", "data", "ephemeral_owner")
+                if isinstance(getattr(z, name), str | None)
+            }
+        )
+        for z in znodes
+    ]
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    return path
+
+
+def values(client: KazooClient, path: str) -> Any:
+    return json.loads(client.get(path)[0])
+
+
+@pytest.mark.slow
+def test_a_copy_runs_with_its_ids_and_goes_on_where_it_was(
+    chroot: str, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "dump.json", cluster())
+    root = f"/{chroot.rpartition('/')[2]}/copy"
+    args = ("--from-dump", str(path), "--zookeeper", f"{chroot}/copy")
+    with klamm_up(tmp_path / "data", *args, "--config", "auto.leader.rebalance.enable=false") as up:
+        status: Any = up.json("status")
+        assert status["cluster_id"] == "abcdefghijklmnopqrstuv"
+        assert (status["controller"]["controller_id"], status["controller"]["epoch"]) == (102, 42)
+        shown = [(b["id"], b["rack"], b["state"], b["is_candidate"]) for b in status["brokers"]]
+        assert shown == [
+            (7, "a", "running", True),
+            (102, "b", "running", True),
+            (70_000, None, "running", True),
+            (90_000, None, "not started", False),
+        ]
+        registered = values(zookeeper_client, f"{root}/brokers/ids/7")
+        assert registered["endpoints"] == ["INSIDE://host7:9094"]
+        assert registered["listener_security_protocol_map"] == {"INSIDE": "SSL"}
+        for partition, leader, epoch, isr in (
+            (0, 7, 5, [7, 102, 70_000]),
+            (1, 102, 9, [102, 70_000, 7]),
+        ):
+            there = f"{root}/brokers/topics/t/partitions/{partition}/state"
+            found = values(zookeeper_client, there)
+            assert (found["leader"], found["leader_epoch"], found["isr"]) == (leader, epoch, isr)
+            assert found["controller_epoch"] == 40
+        assert values(zookeeper_client, f"{root}/config/topics/t")["config"] == {
+            "retention.ms": "1"
+        }
+        described = up.ok("topics", "--zookeeper", f"{chroot}/copy", "--describe")
+        assert f"TopicId: {TOPIC_ID}" in described
+        assert "Partition: 2\tLeader: 7\tReplicas: 70000,90000,7\tIsr: 7" in described
+        assert "broker 90000 is registered" in up.ok("broker", "start", "90000")
+        again = up.run("up", *args, "--port", "0", "--data-dir", str(tmp_path / "other"))
+        assert again.returncode == 1
+        assert again.stderr.startswith(
+            "error: a dump is loaded into an empty ZooKeeper only: it is not empty: there are /"
+        )
+        output = up.end()
+    lines = output.splitlines()
+    assert lines[0] == f"Dump loaded: 16 znodes of {path}"
+    assert lines[1] == "Dead in the dump, not started: brokers 90000"
+    assert lines[-1] == "klamm has ended"
+
+
+@pytest.mark.slow
+def test_a_cluster_that_was_down_is_started_on_its_own_zookeeper(tmp_path: Path) -> None:
+    znodes = [z for z in cluster() if z.ephemeral_owner != SESSION]
+    path = write(tmp_path / "dump.json", znodes)
+    with klamm_up(tmp_path / "data", "--from-dump", str(path), "--controllers", "1") as up:
+        status: Any = up.json("status")
+        assert [broker["id"] for broker in status["brokers"]] == [7, 102, 70_000, 90_000]
+        assert {broker["state"] for broker in status["brokers"]} == {"running"}
+        assert status["controller"]["controller_id"] == 7
+        assert "no broker is registered in the dump" in up.end()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--brokers", "3"), "--from-dump and --brokers together"),
+        (("--racks", "a,b"), "--from-dump and --racks together"),
+        (("--controllers", "4"), "4 controller candidates among 3 brokers"),
+        (("--pools", "POOLS"), "broker 5 of pool p is not in the cluster"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(
+    tmp_path: Path, args: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "dump.json", cluster())
+    pools = tmp_path / "pools.yaml"
+    pools.write_text("pools:\n  p: [5, 7]\ntopics:\n  x: p\n")
+    words = [str(pools) if word == "POOLS" else word for word in args]
+    data_dir = tmp_path / "data"
+    code = main(["up", "--from-dump", str(path), *words, "--data-dir", str(data_dir)])
+    assert code == 2
+    assert capsys.readouterr().err.startswith(f"error: {said}")
+    assert not data_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ("znodes", "said"),
+    [
+        ([ZNode("/", None)], "holds no Kafka cluster: no /brokers/topics"),
+        ([ZNode("/kafka/brokers/ids", None)], "holds a cluster below /kafka, not at its top"),
+        ([ZNode("/brokers/topics", None)], "names no broker"),
+        ([*cluster()[:5], ZNode("/controller_epoch", "x")], "/controller_epoch is malformed"),
+    ],
+)
+def test_a_dump_of_something_else_is_one_line(
+    tmp_path: Path, znodes: list[ZNode], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "dump.json", znodes)
+    data_dir = tmp_path / "data"
+    assert main(["up", "--from-dump", str(path), "--data-dir", str(data_dir)]) == 2
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"error: {path}") and said in error
+    assert hint.startswith("hint: ")
+    assert not data_dir.exists()
+
+
+def test_no_dump_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "none.json"
+    assert main(["up", "--from-dump", str(path), "--data-dir", str(tmp_path / "data")]) == 2
+    assert capsys.readouterr().err.startswith(f"error: cannot read the dump {path}: No such file")
+    refused = klamm(tmp_path / "data", "up", "--port", "0")
+    assert refused.stderr.startswith("error: Missing option '--brokers'\nhint: or go up --from-")
+    assert read_address(tmp_path / "data") is None
