@@ -18,6 +18,8 @@ from cli import (
     drill,
     explain,
     journal,
+    leader_election,
+    log_dirs,
     placement,
     pools,
     preferred_replica_election,
@@ -54,7 +56,9 @@ app.add_typer(zk.app, name="zk")
 app.add_typer(pools.app, name="pools")
 app.command("topics", cls=topics.RawCommand)(topics.topics)
 app.command("reassign-partitions", cls=topics.RawCommand)(reassign_partitions.reassign_partitions)
+app.command("leader-election", cls=topics.RawCommand)(leader_election.leader_election)
 app.command("configs", cls=topics.RawCommand)(configs.configs)
+app.command("log-dirs", cls=topics.RawCommand)(log_dirs.log_dirs)
 app.command("preferred-replica-election", cls=topics.RawCommand)(
     preferred_replica_election.preferred_replica_election
 )

@@ -17,11 +17,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from admin.failures import Failure, admin_error
-from cli.client_calls import ClusterClient
-from cluster import errors
-from cluster.api_errors import Errors
-from cluster.errors import EnvironmentProblem, KlammError, UsageError
+from cli.client_calls import ClusterClient, answered_error
+from cluster.errors import EnvironmentProblem, UsageError
 from server.data_dir import (
     ADDRESS_FILE,
     DATA_DIR_VARIABLE,
@@ -41,21 +38,6 @@ class ServerUnavailable(EnvironmentProblem):
     """No klamm answers."""
 
     retriable = True
-
-
-class Refused(KlammError):
-    """The server refused the request: a wrong Host, Origin or token."""
-
-
-class _ErrorBody(msgspec.Struct):
-    message: str
-    error: str = "KlammError"
-    code: str | None = None
-    hint: str | None = None
-
-
-class _ErrorAnswer(msgspec.Struct):
-    error: _ErrorBody
 
 
 class ServerClient(ClusterClient):
@@ -99,7 +81,10 @@ class ServerClient(ClusterClient):
                     f"{self.url} did not answer within {TIMEOUT_S:g} s"
                 ) from error
         if response.status >= http.client.BAD_REQUEST:
-            raise self._error_of(answer)
+            try:
+                raise answered_error(answer)
+            except msgspec.DecodeError as error:
+                raise self._not_klamm(error) from error
         return answer
 
     # -- helpers
@@ -126,22 +111,6 @@ class ServerClient(ClusterClient):
             hint="klamm's address is the HTTP one that klamm up prints; "
             "Kafka's own protocol is not spoken yet",
         )
-
-    def _error_of(self, answer: bytes) -> KlammError:
-        try:
-            body = msgspec.json.decode(answer, type=_ErrorAnswer).error
-        except msgspec.DecodeError as error:
-            return self._not_klamm(error)
-        if body.error == "Refused":
-            return Refused(body.message, hint=body.hint)
-        if body.code is not None:
-            failure = Failure(Errors[body.code], body.message)
-            answered = admin_error(failure)
-            answered.hint = body.hint
-            return answered
-        kind = getattr(errors, body.error, KlammError)
-        is_error = isinstance(kind, type) and issubclass(kind, KlammError)
-        return (kind if is_error else KlammError)(body.message, hint=body.hint)
 
 
 def find_server(

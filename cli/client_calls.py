@@ -14,11 +14,14 @@ import msgspec
 
 from admin.cluster_topics import NewPartitions
 from admin.configs_admin import ConfigEntry
-from admin.failures import Failure
+from admin.failures import Failure, admin_error
 from admin.log_dirs_command import LogDirDescription
 from admin.reassign_admin import ConfigResource, ReplicaLogDirs
 from admin.reassign_json import TopicPartitionReplica
 from admin.topic_text import TopicDescription
+from cluster import errors
+from cluster.api_errors import Errors
+from cluster.errors import KlammError
 from cluster.requests import CreateTopicsRequest, CreateTopicsResponse
 from cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from placement.broker_metadata import BrokerMetadata
@@ -49,6 +52,21 @@ from server.log_dir_bodies import (
 )
 
 T = TypeVar("T")
+
+
+class Refused(KlammError):
+    """The server refused the request: a wrong Host, Origin or token."""
+
+
+class _ErrorBody(msgspec.Struct):
+    message: str
+    error: str = "KlammError"
+    code: str | None = None
+    hint: str | None = None
+
+
+class _ErrorAnswer(msgspec.Struct):
+    error: _ErrorBody
 
 
 class ClusterClient(ABC):
@@ -175,3 +193,17 @@ class ClusterClient(ABC):
 
     def _ask(self, path: str, body: object, kind: type[T]) -> T:
         return msgspec.json.decode(self.request("POST", path, body), type=kind)
+
+
+def answered_error(answer: bytes) -> KlammError:
+    """The error that a server answered with. Raises msgspec.DecodeError if it is no klamm's."""
+    body = msgspec.json.decode(answer, type=_ErrorAnswer).error
+    if body.error == "Refused":
+        return Refused(body.message, hint=body.hint)
+    if body.code is not None:
+        answered = admin_error(Failure(Errors[body.code], body.message))
+        answered.hint = body.hint
+        return answered
+    kind = getattr(errors, body.error, KlammError)
+    is_error = isinstance(kind, type) and issubclass(kind, KlammError)
+    return (kind if is_error else KlammError)(body.message, hint=body.hint)

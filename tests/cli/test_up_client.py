@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.client import Refused, ServerClient, ServerUnavailable, find_server
+from cli.client import ServerClient, ServerUnavailable, find_server
+from cli.client_calls import Refused
 from cluster.errors import (
     EnvironmentProblem,
     InvalidReplicationFactor,
