@@ -63,7 +63,6 @@ from controller.events import (
     ElectLeadersTimeout,
     Expire,
     IsrChangeNotification,
-    LeaderAndIsrResponseReceived,
     ListPartitionReassignments,
     LogDirEventNotification,
     PartitionModifications,
@@ -76,12 +75,10 @@ from controller.events import (
     ResponseReceived,
     ShutdownEventThread,
     Startup,
-    StopReplicaResponseReceived,
     TopicChange,
     TopicDeletion,
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
-    UpdateMetadataResponseReceived,
     ZkPartitionReassignment,
 )
 from controller.messages import event_of_message
@@ -308,12 +305,8 @@ class KafkaController:
                 on_controlled_shutdown.process_controlled_shutdown(self, message, request)
             case ReplicaLeaderElection():
                 on_leader_election.process_zk_replica_leader_election(self)
-            case LeaderAndIsrResponseReceived():
-                on_responses.process_leader_and_isr_response(self, event)
-            case UpdateMetadataResponseReceived():
-                on_responses.process_update_metadata_response(self, event)
-            case StopReplicaResponseReceived():
-                on_responses.process_stop_replica_response(self, event)
+            case ResponseReceived():
+                on_responses.process_response(self, event)
             case RequestTimeout(broker_id):
                 on_responses.process_request_timeout(self, broker_id)
             case ControllerChange():

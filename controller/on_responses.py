@@ -30,6 +30,19 @@ if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
 
 
+def process_response(controller: KafkaController, event: ResponseReceived) -> None:
+    """A broker answered."""
+    match event:
+        case LeaderAndIsrResponseReceived():
+            process_leader_and_isr_response(controller, event)
+        case UpdateMetadataResponseReceived():
+            process_update_metadata_response(controller, event)
+        case StopReplicaResponseReceived():
+            process_stop_replica_response(controller, event)
+        case _:
+            raise AssertionError(f"no handler for {event}")
+
+
 def process_leader_and_isr_response(
     controller: KafkaController, event: LeaderAndIsrResponseReceived
 ) -> None:

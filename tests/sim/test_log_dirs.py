@@ -6,7 +6,7 @@ import pytest
 
 from cluster.api_errors import Errors
 from cluster.journal import Kind
-from cluster.quirks import NO_QUIRKS, Quirks
+from cluster.quirks import Quirks
 from cluster.types import TopicPartition
 from runtime.checks import check_simulated_world
 from runtime.simulated_world import SimulatedWorld
@@ -22,7 +22,6 @@ from tests.sim.log_dirs import (
     fail,
     notices,
     on_three_dirs,
-    second_directory_fails,
 )
 from tests.sim.reassignments import alter, assert_settled
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
@@ -189,10 +188,6 @@ def test_a_directory_fails_once() -> None:
     before = len(world.journal.rows)
     fail(world, 1, "d0")
     assert world.journal.rows[before:] == []
-
-
-def test_the_second_directory_leaves_the_first_offline() -> None:
-    second_directory_fails(NO_QUIRKS)
 
 
 # Notices
