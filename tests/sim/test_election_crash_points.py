@@ -120,6 +120,13 @@ def shutdown(world: SimulatedWorld) -> None:
     assert state_of(world, *W0).leader == -1
 
 
+def shutdown_of_the_controller(world: SimulatedWorld) -> None:
+    """Broker 0 leads u-0 and follows t-1 and u-1; whoever is the controller relieves it."""
+    world.shut_down(0)
+    world.run_for(130_000)
+    assert 0 not in world.nodes
+
+
 CASES = {
     "preferred election by znode": Case(moved_away, preferred_by_znode, 5),
     "preferred election by request": Case(moved_away, preferred_by_request, 1),
@@ -130,6 +137,7 @@ CASES = {
         without_leaders, unclean, 1, dict.fromkeys(LED_ELSEWHERE, 1)
     ),
     "controlled shutdown": Case(led_and_followed, shutdown, 7, {W0: 1}),
+    "controlled shutdown of the controller": Case(led_and_followed, shutdown_of_the_controller, 2),
 }
 
 
