@@ -73,4 +73,5 @@ CASES = {
 def test_the_next_controller_comes_to_the_same_end(
     name: str, group_size: int | None, before: bool, record_property: Record
 ) -> None:
-    count_cases(CASES[name], group_size, before, record_property, f"log directory, {name}")
+    what = f"log directory, {name}"
+    assert count_cases(CASES[name], group_size, before, record_property, what) >= 5
