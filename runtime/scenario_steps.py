@@ -19,8 +19,8 @@ CONTROLLER: Final = "controller"
 DEAD: Final = "dead"
 PAUSED: Final = "paused"
 BrokerRef = int | str | TopicPartition
-"""Which brokers: an id, CONTROLLER, all that steps ended (DEAD) or froze (PAUSED), or the leader of a
-partition."""
+"""Which brokers: an id, CONTROLLER, all that steps ended (DEAD) or froze (PAUSED), or the leader of
+a partition."""
 
 
 class BringUp(msgspec.Struct, frozen=True):
