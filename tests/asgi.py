@@ -100,7 +100,3 @@ class InProcessClient(ClusterClient):
         if response.status_code >= 400:
             raise answered_error(response.content)
         return response.content
-
-    def moving(self) -> bool:
-        """True while a partition is being reassigned."""
-        return bool(self.list_partition_reassignments())

@@ -1,0 +1,174 @@
+"""Kafka's tools through --bootstrap-server, as they were recorded on a cluster of Kafka 2.8.2.
+
+The steps of the recording are taken in their order on klamm's brokers, over its HTTP API: the same
+words, exit codes, and state of the cluster from which they follow.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admin.configs_command import ConfigServices, run_configs_command
+from admin.election_command import run_election_command
+from admin.log_dirs_command import run_log_dirs_command
+from admin.preferred_election_command import ElectionServices, run_preferred_election_command
+from admin.reassign_command import ReassignServices, run_reassign_command
+from admin.topic_command import CommandResult, Services, run_topic_command
+from placement.draws import JavaRandom
+from server.api import create_app
+from server.cluster_admin import RunningClusterAdmin
+from server.cluster_server import ClusterServer
+from server.config import ServerConfig
+from tests.asgi import AsgiClient, InProcessClient
+from tests.waiting import wait_until
+from zk.embedded import EmbeddedZooKeeper
+from zk.store import Store
+
+STEPS = Path(__file__).parents[1] / "data" / "admin" / "bootstrap_server_steps.jsonl"
+API_TIMEOUT_S = 0.3
+_NUMBERS = re.compile(r"(deadlineMs=|nextAllowedTryMs=|timed out at )\d+")
+_ID = re.compile(r"TopicId: \S+")
+_CAUSES = re.compile(r"(?m)^Caused by: .*\n")
+_JACKSON = re.compile(r"Unexpected end-of-input|Expecting property name")
+_OPERATION = re.compile(r"(?m)^kafka\.admin\.AdminOperationException: ")
+
+Tool = Callable[[Sequence[str]], CommandResult]
+
+
+class Tools:
+    """Kafka's tools on one server, and what was done beside them."""
+
+    def __init__(self, server: ClusterServer) -> None:
+        self._server = server
+        self._client = InProcessClient(AsgiClient(create_app(server)))
+        self.by_name: dict[str, Tool] = {
+            "configs": lambda args: run_configs_command(
+                args, ConfigServices(_no_store, self._cluster, _nothing)
+            ),
+            "reassign": lambda args: run_reassign_command(args, self._reassign_services()),
+            "election": lambda args: run_election_command(args, self._cluster),
+            "preferred": lambda args: run_preferred_election_command(
+                args, ElectionServices(_no_store, self._cluster, _nothing)
+            ),
+            "log-dirs": lambda args: run_log_dirs_command(args, self._cluster),
+            "topics": lambda args: run_topic_command(
+                args, Services(_no_store, self._cluster, JavaRandom(1), _nothing)
+            ),
+        }
+
+    def do(self, step: dict[str, Any]) -> None:
+        """What happened between two runs of tools."""
+        cluster = self._server.cluster
+        match step["do"]:
+            case "settle":
+                wait_until(lambda: cluster.is_idle and not self._moves(step.get("topic")))
+            case "hold":
+                cluster.nodes[step["broker"]].node.broker.hold_catch_up()
+            case "release":
+                with cluster.broker_thread_paused():
+                    cluster.nodes[step["broker"]].node.broker.release_catch_up()
+            case "kill":
+                cluster.kill(step["broker"])
+                wait_until(lambda: step["broker"] not in self._client.live_broker_ids())
+                wait_until(lambda: cluster.is_idle)
+            case _:
+                cluster.start(step["broker"])
+                wait_until(lambda: step["broker"] in self._client.live_broker_ids())
+                wait_until(lambda: cluster.is_idle)
+
+    def _moves(self, topic: str | None) -> bool:
+        moving = self._client.list_partition_reassignments()
+        return any(topic in (None, tp.topic) for tp in moving)
+
+    @contextmanager
+    def _cluster(self, _: str) -> Iterator[InProcessClient]:
+        yield self._client
+
+    def _reassign_services(self) -> ReassignServices:
+        return ReassignServices(
+            open_store=_no_store,
+            open_cluster=self._cluster,
+            source=JavaRandom(1),
+            before_write=_nothing,
+            now_ms=lambda: 0.0,
+            sleep_ms=_nothing,
+        )
+
+
+@contextmanager
+def _no_store(address: str) -> Iterator[Store]:
+    raise AssertionError(f"nobody asked for {address}")
+    yield
+
+
+def _nothing(_: object) -> None:
+    return None
+
+
+def comparable(stdout: str, stderr: str, exit_code: int) -> tuple[str, str, int]:
+    """Without what is another in every run, and in klamm's order where Kafka's is that of paths.
+
+    Of Jackson's own words about JSON only the exception is left; causes were not recorded.
+    """
+    lines = [
+        _sorted_json(line) if line.startswith('{"version":1,"brokers"') else line
+        for line in stdout.splitlines()
+    ]
+    text = _ID.sub("TopicId: ID", _NUMBERS.sub(r"\1N", "\n".join(lines)))
+    if _JACKSON.search(text):
+        text = "kafka.admin.AdminOperationException" if _OPERATION.search(text) else text
+    return text, _NUMBERS.sub(r"\1N", _CAUSES.sub("", stderr)), exit_code
+
+
+def _sorted_json(line: str) -> str:
+    found = json.loads(line)
+    for broker in found["brokers"]:
+        broker["logDirs"].sort(key=lambda log_dir: log_dir["logDir"])
+    return json.dumps(found)
+
+
+def steps() -> list[dict[str, Any]]:
+    """The recording."""
+    return [json.loads(line) for line in STEPS.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.slow
+def test_the_recorded_steps(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    config = ServerConfig(
+        brokers=3,
+        controllers=1,
+        zookeeper=f"{zookeeper.connect_string}/recorded-tools",
+        config={
+            "log.dirs": "/d0,/d1",
+            "auto.leader.rebalance.enable": "false",
+            "controlled.shutdown.enable": "false",
+        },
+        session_timeout_ms=2000,
+    )
+    with ClusterServer(config) as server:
+        server.admin = RunningClusterAdmin(server.cluster, server.closing, API_TIMEOUT_S)
+        tools = Tools(server)
+        different = []
+        for number, step in enumerate(steps(), 1):
+            if "do" in step:
+                tools.do(step)
+                continue
+            for name, text in step.get("files", {}).items():
+                (tmp_path / name).write_text(text, encoding="utf-8")
+            args = [
+                re.sub(r"\{file:(.*)\}", lambda found: str(tmp_path / found[1]), arg)
+                for arg in ("--bootstrap-server", "localhost:9092", *step["args"])
+            ]
+            result = tools.by_name[step["tool"]](args)
+            got = comparable(result.stdout, result.stderr, result.exit_code)
+            expected = comparable(step["stdout"], step["stderr"], step["exit_code"])
+            if got != expected:
+                different.append((number, step["args"], expected, got))
+    assert not different
