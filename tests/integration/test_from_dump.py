@@ -1,0 +1,72 @@
+"""Recorded trees go up on a real ZooKeeper and fail over, and only documented writes occur."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from server.cluster_server import ClusterServer
+from server.config import ServerConfig
+from server.dumped_cluster import read_dumped_cluster
+from tests.dumps import RecordedTree, Tree, recorded_trees, tree_of, unexplained
+from tests.waiting import wait_until
+from zk.dump import dump
+
+NAMES = (
+    "add_partitions-2",
+    "api_reassign_cancel-2",
+    "create_dead_broker-2",
+    "delete_one_down-3",
+    "isr_all_dead_clean-3",
+    "leader_kill_restart-2",
+    "leader_kill_restart-3",
+    "reassign_adding_dies-3",
+    "shutdown_leader-2",
+)
+TREES = tuple(tree for tree in recorded_trees() if str(tree) in NAMES)
+QUIET_S = 0.3
+
+
+def settled(server: ClusterServer) -> Tree:
+    """The tree once nobody has had anything to do, or changed anything, for a while."""
+    last: Tree = {}
+    since = 0.0
+
+    def is_quiet() -> bool:
+        nonlocal last, since
+        now, tree = time.monotonic(), tree_of(dump(server.cluster.store))
+        if tree != last or not server.cluster.is_idle:
+            last, since = tree, now
+        return now - since > QUIET_S
+
+    wait_until(is_quiet, 20, "the cluster to be quiet")
+    return last
+
+
+def test_there_are_such_trees() -> None:
+    assert [str(tree) for tree in TREES] == list(NAMES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tree", TREES, ids=map(str, TREES))
+def test_a_recorded_tree_goes_up_and_only_documented_writes_occur(
+    chroot: str, tmp_path: Path, tree: RecordedTree
+) -> None:
+    cluster = read_dumped_cluster(tree.znodes, str(tree))
+    live = frozenset(cluster.running)
+    config = ServerConfig(
+        dump=cluster,
+        zookeeper=f"{chroot}/copy",
+        data_dir=tmp_path,
+        session_timeout_ms=4000,
+        config=tree.config,
+    )
+    with ClusterServer(config) as server:
+        after = settled(server)
+        assert unexplained(tree_of(tree.znodes), live, after) == []
+        before, moved = server.operations.move_controller().values()
+        assert moved["epoch"] == before["epoch"] + 1
+        assert before["id"] == cluster.controller_id
+        assert unexplained(after, live, settled(server)) == []
