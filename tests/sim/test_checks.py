@@ -89,6 +89,23 @@ def test_a_replica_that_was_lost_is_found(world: SimulatedWorld) -> None:
     assert check_simulated_world(world) == ["t-0: broker 2 applied no LeaderAndIsr"]
 
 
+def test_a_failed_log_directory_that_nobody_heard_of_is_found(world: SimulatedWorld) -> None:
+    manager = broker(world, 2).replica_manager
+    del manager.partitions[TP]
+    manager.offline_partitions[TP] = None
+    assert check_simulated_world(world) == [
+        "t-0: broker 2 is in sync, but its log directory failed",
+        "t-0: the log directory of broker 2 is failed, the controller takes it for online",
+    ]
+
+
+def test_a_log_directory_that_did_not_fail_is_found(world: SimulatedWorld) -> None:
+    active_controller(world).context.replicas_on_offline_dirs[1] = {TP}
+    assert check_simulated_world(world) == [
+        "t-0: the log directory of broker 1 is online, the controller takes it for failed"
+    ]
+
+
 @pytest.mark.parametrize("field", ["leader", "leader_epoch", "isr", "zk_version"])
 def test_each_field_of_a_metadata_cache_counts(world: SimulatedWorld, field: str) -> None:
     cache = broker(world, 1).metadata_cache

@@ -116,6 +116,18 @@ def test_the_next_controller_learns_of_a_failed_directory(lead: int) -> None:
     assert_at_rest(world)
 
 
+@pytest.mark.parametrize("lead", [0, 1])
+def test_a_broker_with_a_failed_directory_begins_another_session(lead: int) -> None:
+    world = on_three_dirs(lead, 1 - lead)
+    fail(world, 1, "d0")
+    world.expire_session(1)
+    world.run_for(10_000)
+    assert leader_and_isr(world, T0)[:2] == (0, (0,))
+    assert all(leader_and_isr(world, tp)[1] == (0, 1) for tp in (T1, T2))
+    assert active_controller(world).context.replicas_on_offline_dirs == {1: {T0}}
+    assert_at_rest(world)
+
+
 def test_new_replicas_avoid_a_failed_directory() -> None:
     world = on_three_dirs(1, 0)
     fail(world, 1, "d0")
