@@ -13,6 +13,7 @@ from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.requests import AlterIsrRequest, AlterIsrResponse, Message
 from cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from controller.on_reassignment import maybe_complete_reassignments
+from controller.recorder import IsrChange
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -77,18 +78,21 @@ def _alter(controller: KafkaController, request: AlterIsrRequest) -> _Answers:
             accepted[tp] = proposed
         else:
             answers[tp] = answer
-    log.debug(f"Updating ISRs for partitions: {', '.join(map(str, accepted))}.")
+    if log.is_debug:
+        log.debug(f"Updating ISRs for partitions: {', '.join(map(str, accepted))}.")
     if accepted:
         written = controller.controller_zk.update_leader_and_isr(
             accepted, context.epoch, context.epoch_zk_version
         )
+        changes: list[IsrChange] = []
         for tp, stored in written.finished.items():
             if isinstance(stored, StateChangeFailed):
                 log.error(f"Failed to update ISR for partition {tp}: {stored.reason}")
                 answers[tp] = Errors.UNKNOWN_SERVER_ERROR
             else:
-                _remember(controller, tp, stored)
+                changes.append(_remember(controller, tp, stored))
                 answers[tp] = stored
+        controller.recorder.isrs_changed(changes)
         for tp in written.retry:
             log.info(f"Failed to update ISR to {accepted[tp]} for partition {tp}, bad ZK version.")
             answers[tp] = Errors.INVALID_UPDATE_VERSION
@@ -124,13 +128,15 @@ def _answer_without_writing(
     return None
 
 
-def _remember(controller: KafkaController, tp: TopicPartition, stored: LeaderAndIsr) -> None:
+def _remember(controller: KafkaController, tp: TopicPartition, stored: LeaderAndIsr) -> IsrChange:
     context = controller.context
     previous = context.partition_leadership_info(tp)
     leadership = LeaderIsrAndControllerEpoch(stored, context.epoch)
     context.put_partition_leadership_info(tp, leadership)
-    controller.recorder.isr_changed(tp, leadership, previous)
-    isr = ",".join(map(str, stored.isr))
-    controller.log.debug(
-        f"ISR for partition {tp} updated to [{isr}] and zkVersion updated to [{stored.zk_version}]"
-    )
+    if controller.log.is_debug:
+        isr = ",".join(map(str, stored.isr))
+        controller.log.debug(
+            f"ISR for partition {tp} updated to [{isr}] "
+            f"and zkVersion updated to [{stored.zk_version}]"
+        )
+    return tp, leadership, previous

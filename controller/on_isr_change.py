@@ -54,10 +54,12 @@ def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]
     known = [tp for tp in partitions if context.partition_replica_assignment(tp)]
     before = {tp: context.partition_leadership_info(tp) for tp in known}
     controller.refresh_leaderships(known)
-    for tp, previous in before.items():
-        leadership = context.partition_leadership_info(tp)
-        if leadership is not None and leadership != previous:
-            controller.recorder.isr_changed(tp, leadership, previous)
+    controller.recorder.isrs_changed(
+        (tp, leadership, previous)
+        for tp, previous in before.items()
+        if (leadership := context.partition_leadership_info(tp)) is not None
+        and leadership != previous
+    )
     brokers = context.live_or_shutting_down_broker_ids
     controller.log.debug(
         f"Sending MetadataRequest to Brokers: ArrayBuffer({', '.join(map(str, brokers))}) for "

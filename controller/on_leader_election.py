@@ -259,18 +259,18 @@ def _elect_preferred(
                 f"Error completing replica leader election (PREFERRED) for partition {tp}: "
                 f"{result.reason}"
             )
-    for tp in partitions:
-        leader = leader_of(controller, tp)
-        preferred = controller.context.partition_replica_assignment(tp)[0]
-        if leader == preferred:
-            controller.log.info(
-                f"Partition {tp} completed preferred replica leader election. "
-                f"New leader is {preferred}"
-            )
-        else:
+    preferred = {tp: controller.context.partition_replica_assignment(tp)[0] for tp in partitions}
+    leaders = {tp: leader_of(controller, tp) for tp in partitions}
+    controller.log.infos(
+        f"Partition {tp} completed preferred replica leader election. New leader is {broker_id}"
+        for tp, broker_id in preferred.items()
+        if leaders[tp] == broker_id
+    )
+    for tp, broker_id in preferred.items():
+        if leaders[tp] != broker_id:
             controller.log.warn(
                 f"Partition {tp} failed to complete preferred replica leader election to "
-                f"{preferred}. Leader is still {leader}"
+                f"{broker_id}. Leader is still {leaders[tp]}"
             )
 
 

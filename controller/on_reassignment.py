@@ -263,11 +263,12 @@ def maybe_complete_reassignments(
             continue
         assignment = context.partition_full_replica_assignment(tp)
         if is_reassignment_complete(context, tp, assignment):
-            controller.log.info(
-                f"Target replicas ArrayBuffer({', '.join(map(str, assignment.target_replicas))}) "
-                f"have all caught up with the leader for reassigning partition {tp}"
-            )
             completed[tp] = assignment
+    controller.log.infos(
+        f"Target replicas ArrayBuffer({', '.join(map(str, assignment.target_replicas))}) "
+        f"have all caught up with the leader for reassigning partition {tp}"
+        for tp, assignment in completed.items()
+    )
     _go_on(controller, completed)
 
 

@@ -154,16 +154,17 @@ class PartitionReassignments:
             return
         controller = self._controller
         failed = set_topic_assignments(controller, topics_to_store(controller.context, assignments))
-        for tp, assignment in assignments.items():
-            if tp.topic in failed:
+        stored = {tp: a for tp, a in assignments.items() if tp.topic not in failed}
+        for tp in assignments:
+            if tp not in stored:
                 run.failures[tp] = StateChangeFailed(
                     f"Failed to update assignment for {tp}: {failed[tp.topic].reason}"
                 )
-            else:
-                controller.log.info(
-                    f"Successfully updated assignment of partition {tp} to {assignment}"
-                )
-        self._report(phase, {tp: a for tp, a in assignments.items() if tp not in run.failures})
+        controller.log.infos(
+            f"Successfully updated assignment of partition {tp} to {assignment}"
+            for tp, assignment in stored.items()
+        )
+        self._report(phase, stored)
 
     def stop_unneeded_replicas(self, unneeded: Replicas) -> None:
         """U3: have replicas deleted that nobody wants any more; their leaders are moved first."""
@@ -244,12 +245,12 @@ class PartitionReassignments:
         run.bumped.update(stored)
         bumps = apply_epoch_bumps(context, stored, assignments)
         controller.recorder.leader_epochs_bumped(bumps)
-        for bump in bumps:
-            state = bump.leadership.leader_and_isr
-            controller.log.info(
-                f"Updated leader epoch for partition {bump.topic_partition} to "
-                f"{state.leader_epoch}, zkVersion={state.zk_version}"
-            )
+        controller.log.infos(
+            f"Updated leader epoch for partition {bump.topic_partition} to "
+            f"{state.leader_epoch}, zkVersion={state.zk_version}"
+            for bump in bumps
+            for state in (bump.leadership.leader_and_isr,)
+        )
 
     # Phase B: all of the target replicas are in sync
 
@@ -293,8 +294,7 @@ class PartitionReassignments:
         """
         controller = self._controller
         moves = plan_leader_moves(controller.context, completed)
-        for reason in (*moves.elect.values(), *moves.bump.values()):
-            controller.log.info(reason)
+        controller.log.infos((*moves.elect.values(), *moves.bump.values()))
         self._report(Phase.B3, completed)
         elected = controller.partition_state_machine.handle_state_changes(
             list(moves.elect), PartitionState.ONLINE, REASSIGN_ELECTION

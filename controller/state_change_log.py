@@ -52,6 +52,7 @@ class Source(Enum):
 
 class StateChangeLog:
     """Both logs of one controller. ``is_trace``: also write what Kafka logs at TRACE and DEBUG.
+    ``is_debug``: whether controller.log has the latter, so that no text need be made in vain.
 
     ``epoch`` is the controller epoch that lines of state-change.log show.
     """
@@ -71,7 +72,7 @@ class StateChangeLog:
         self._clock = clock
         self._state_change = state_change
         self._controller = controller
-        self._is_debug = is_trace
+        self.is_debug = is_trace and controller is not None
         self._second = -1
         self._second_text = ""
 
@@ -84,9 +85,17 @@ class StateChangeLog:
         """One INFO line of controller.log."""
         self._write_controller("INFO", text, source, None)
 
+    def infos(self, texts: Iterable[str]) -> None:
+        """INFO lines of controller.log at one instant, for what is said of each of many."""
+        if self._controller is not None:
+            before, after = self._around("INFO", Source.CONTROLLER)
+            body = (after + before).join(texts)
+            if body:
+                self._controller.write(f"{before}{body}{after}")
+
     def debug(self, text: str, source: Source = Source.CONTROLLER) -> None:
         """One DEBUG line of controller.log."""
-        if self._is_debug:
+        if self.is_debug:
             self._write_controller("DEBUG", text, source, None)
 
     def warn(self, text: str, source: Source = Source.CONTROLLER) -> None:
@@ -122,11 +131,16 @@ class StateChangeLog:
     ) -> None:
         if self._controller is None:
             return
-        ident, logger = source.value
-        line = f"{self._time()} {level} {ident.format(self.controller_id)}{text} ({logger})\n"
+        before, after = self._around(level, source)
+        line = f"{before}{text}{after}"
         if error is not None:
             line += f"{type(error).__name__}: {error}\n"
         self._controller.write(line)
+
+    def _around(self, level: str, source: Source) -> tuple[str, str]:
+        ident, logger = source.value
+        before = f"{self._time()} {level} {ident.format(self.controller_id)}"
+        return before, f" ({logger})\n"
 
     def _time(self) -> str:
         second, ms = divmod(self._clock.now_ms(), 1000)
