@@ -101,19 +101,30 @@ def read_topics(
 ) -> Decoded[str, TopicIdReplicaAssignment]:
     """Read topics and watch their data; sets apart what cannot be read or cannot be served.
 
-    A partition without replicas never gets a leader: its topic counts as malformed. Raises
-    MalformedZNode with hazard C2, which serves such a topic as Kafka does.
+    Raises MalformedZNode with hazard C2, which serves any topic that can be read, as Kafka does.
     """
     found = controller.zk.get_topic_assignments(topics, watch=True)
     if not controller.quirks.hazard_c2:
         for topic, read in list(found.values.items()):
-            empty = [tp.partition for tp, a in read.assignment.items() if not a.replicas]
-            if empty:
+            reason = _why_not_served(read)
+            if reason is not None:
                 del found.values[topic]
-                error = MalformedZNode(f"partition {min(empty)} has no replicas", None)
-                found.malformed.append(error.at(TopicZNode.path(topic)))
+                found.malformed.append(MalformedZNode(reason, None).at(TopicZNode.path(topic)))
     controller.set_malformed_apart(found.malformed)
     return found
+
+
+def _why_not_served(topic: TopicIdReplicaAssignment) -> str | None:
+    """Why an assignment cannot be one: a partition that could never be led, moved or deleted."""
+    for tp, assignment in topic.assignment.items():
+        replicas = assignment.replicas
+        if not replicas:
+            return f"partition {tp.partition} has no replicas"
+        if len(set(replicas)) < len(replicas) or min(replicas) < 0:
+            return f"partition {tp.partition} has impossible replicas {list(replicas)}"
+        if assignment.removing_replicas and not assignment.target_replicas:
+            return f"partition {tp.partition} is to lose all its replicas"
+    return None
 
 
 def _with_topic_ids(

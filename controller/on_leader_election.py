@@ -132,6 +132,10 @@ def _delete(controller: KafkaController, version: int) -> None:
     """Take the request away, unless it was changed since it was read, and look again."""
     epoch_zk_version = controller.context.epoch_zk_version
     result = controller.controller_zk.fenced_write([Delete(_PATH, version)], epoch_zk_version)[0]
+    if result.code is ResultCode.NOTEMPTY:
+        controller.controller_zk.delete_below(_PATH, epoch_zk_version)
+        _delete(controller, version)
+        return
     if result.code in (ResultCode.OK, ResultCode.NONODE):
         controller.malformed.pop(_PATH, None)
     elif result.code not in (ResultCode.BADVERSION, ResultCode.CONNECTIONLOSS):

@@ -64,7 +64,9 @@ def maybe_remove_from_zk_reassignment(
                 # The watch is armed again by whoever processes this.
                 controller.events.put(ZkPartitionReassignment())
             return
-        if result.code not in (
+        if result.code is ResultCode.NOTEMPTY:
+            controller.controller_zk.delete_below(_PATH, context.epoch_zk_version)
+        elif result.code not in (
             ResultCode.BADVERSION,
             ResultCode.NONODE,
             ResultCode.CONNECTIONLOSS,

@@ -333,6 +333,11 @@ class ControllerZkClient:
         """Delete notices of brokers, whatever they are."""
         self._deleter.delete(paths, epoch_zk_version)
 
+    def delete_below(self, path: str, epoch_zk_version: int) -> None:
+        """Delete what somebody put below a znode that should have no children."""
+        children = self._reader.get_children(path)
+        self._deleter.delete([f"{path}/{child}" for child in children], epoch_zk_version)
+
     def delete_preferred_replica_election(self, epoch_zk_version: int) -> None:
         """Delete /admin/preferred_replica_election, if it is there."""
         self._deleter.delete([PreferredReplicaElectionZNode.path], epoch_zk_version)

@@ -183,6 +183,7 @@ EVERY_WRITE: dict[str, Write] = {
     "delete_log_dir_event_notifications": lambda c, v: c.delete_log_dir_event_notifications(
         ["1"], v
     ),
+    "delete_below": lambda c, v: c.delete_below("/config", v),
     "delete_preferred_replica_election": lambda c, v: c.delete_preferred_replica_election(v),
     "set_or_create_partition_reassignment": lambda c, v: c.set_or_create_partition_reassignment(
         {}, v
@@ -289,6 +290,9 @@ def test_deletions_fenced(store: Store) -> None:
     reader.create_recursive(f"{parent}/odd/er")
     notices = [f"{parent}/{name}" for name in ("isr_change_0000000000", "isr_change_7", "odd")]
     client.delete_notifications(notices, version)
+    assert reader.get_children(parent) == []
+    reader.create_recursive(f"{parent}/odd/er")
+    client.delete_below(parent, version)
     assert reader.get_children(parent) == []
     client.set_or_create_partition_reassignment({tps(1)[0]: (1, 2)}, version)
     client.set_or_create_partition_reassignment({tps(1)[0]: (2,)}, version)
