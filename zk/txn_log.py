@@ -68,7 +68,8 @@ class TxnOp(NamedTuple):
 class Txn(NamedTuple):
     """A transaction: ``offset`` in the file in bytes, ``t_ms`` of the leader's clock.
 
-    ``ops`` has one change, or those of a multi; a multi that was rejected holds only errors.
+    ``ops`` has one change, or those of a multi. Of a multi that was rejected the log may hold the
+    changes before the one that failed: they did not take place either.
     """
 
     offset: int

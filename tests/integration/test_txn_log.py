@@ -1,0 +1,81 @@
+"""A ZooKeeper of klamm's own jar: what its log says is what its own snapshot holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from zk.embedded import EmbeddedZooKeeper
+from zk.snapshot_file import read_snapshot
+from zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
+
+WRITES = 40
+
+
+@pytest.fixture(scope="module")
+def version_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The files of a server that was started twice: a log, and the snapshot of its second start."""
+    folder = tmp_path_factory.mktemp("zookeeper")
+    with EmbeddedZooKeeper(folder) as server:
+        client = KazooClient(hosts=server.connect_string)
+        client.start()
+        write(client)
+        client.stop()
+        client.close()
+    with EmbeddedZooKeeper(folder):
+        yield folder / "version-2"
+
+
+def write(client: KazooClient) -> None:
+    """Changes of every kind, some of them refused, names beyond ASCII among them."""
+    client.create("/a", b"1")
+    for number in range(WRITES):
+        client.set("/a", str(number).encode())
+    client.create("/straße-中", b"\0\xff" * 1000)
+    client.create("/gone", None)
+    client.delete("/gone")
+    client.create("/fleeting", b"", ephemeral=True)
+    client.create("/row-", b"", sequence=True)
+    multi = client.transaction()
+    multi.check("/a", WRITES)
+    multi.create("/a/child", b"in a multi")
+    multi.set_data("/a", b"multi")
+    assert multi.commit()[1] == "/a/child"
+    refused = client.transaction()
+    refused.check("/a", 7)
+    refused.create("/never")
+    assert isinstance(refused.commit()[0], Exception)
+
+
+def applied(tree: dict[str, tuple[bytes | None, int]], op: TxnOp) -> None:
+    match op.type:
+        case TxnType.CREATE:
+            tree[op.path] = (op.data, 0)
+        case TxnType.SET_DATA:
+            tree[op.path] = (op.data, op.version)
+        case TxnType.DELETE:
+            del tree[op.path]
+        case TxnType.CLOSE_SESSION:
+            for path in op.paths or ():
+                tree.pop(path, None)
+
+
+def test_the_log_replayed_is_the_snapshot(version_2: Path) -> None:
+    tree: dict[str, tuple[bytes | None, int]] = {}
+    for path in sorted(version_2.glob("log.*"), key=lambda path: int(path.suffix[1:], 16)):
+        for txn in read_txn_log(path):
+            assert isinstance(txn, Txn), txn
+            if not txn.is_rejected:
+                for op in txn.ops:
+                    applied(tree, op)
+    newest = max(version_2.glob("snapshot.*"), key=lambda path: int(path.suffix[1:], 16))
+    nodes = read_snapshot(newest).nodes
+    ours = {path: (node.data, node.version) for path, node in nodes.items()}
+    kept = {path: found for path, found in ours.items() if not path.startswith("/zookeeper")}
+    del kept["/"]
+    assert tree == kept
+    assert set(tree) == {"/a", "/a/child", "/straße-中", "/row-0000000004"}
+    assert tree["/a"] == (b"multi", WRITES + 1)

@@ -1,0 +1,146 @@
+"""The transaction log that a real ZooKeeper 3.5.9 wrote, whole and damaged."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import EnvironmentProblem
+from zk.snapshot_file import read_snapshot
+from zk.txn_log import Txn, TxnDamage, TxnType, read_txn_log
+
+DATA = Path(__file__).parents[2] / "data" / "kafka_logs" / "trace" / "zookeeper" / "version-2"
+LOG = DATA / "log.1"
+
+
+def transactions(path: Path) -> list[Txn]:
+    return [txn for txn in read_txn_log(path) if isinstance(txn, Txn)]
+
+
+def damages(path: Path) -> list[TxnDamage]:
+    return [txn for txn in read_txn_log(path) if isinstance(txn, TxnDamage)]
+
+
+def test_every_transaction_is_read() -> None:
+    found = list(read_txn_log(LOG))
+    assert [txn.zxid for txn in found if isinstance(txn, Txn)] == list(range(1, 1329))
+    assert len(found) == 1328
+
+
+def test_changes_of_all_kinds_are_told_apart() -> None:
+    counts = Counter((op.type.name, txn.is_multi) for txn in transactions(LOG) for op in txn.ops)
+    assert counts == {
+        ("ERROR", False): 441,
+        ("DELETE", False): 265,
+        ("CREATE", False): 200,
+        ("CHECK", True): 123,
+        ("CREATE_SESSION", False): 110,
+        ("SET_DATA", True): 108,
+        ("CLOSE_SESSION", False): 107,
+        ("CREATE", True): 85,
+        ("SET_DATA", False): 34,
+        ("ERROR", True): 17,
+        ("DELETE", True): 9,
+    }
+
+
+def test_an_election_of_a_controller_is_one_multi() -> None:
+    election = next(
+        txn
+        for txn in transactions(LOG)
+        if txn.is_multi and any(op.path.endswith("/controller_epoch") for op in txn.ops)
+    )
+    create, set_data = election.ops
+    assert (create.type, create.is_ephemeral) == (TxnType.CREATE, True)
+    assert b'"brokerid"' in (create.data or b"")
+    assert (set_data.type, set_data.data, set_data.version) == (TxnType.SET_DATA, b"1", 1)
+
+
+def test_a_refused_multi_holds_an_error_and_may_hold_the_changes_before_it() -> None:
+    rejected = [txn for txn in transactions(LOG) if txn.is_multi and txn.is_rejected]
+    shapes = Counter(tuple(op.type for op in txn.ops) for txn in rejected)
+    assert shapes[TxnType.CHECK, TxnType.ERROR] + shapes[TxnType.ERROR, TxnType.ERROR] == sum(
+        shapes.values()
+    )
+    assert shapes[TxnType.CHECK, TxnType.ERROR] == 17 - 2 * shapes[TxnType.ERROR, TxnType.ERROR]
+
+
+@pytest.mark.parametrize("cut", [5, 9, 13, 44])
+def test_a_torn_tail_is_said(tmp_path: Path, cut: int) -> None:
+    last = transactions(LOG)[-1]
+    torn = tmp_path / "log.1"
+    data = LOG.read_bytes()
+    torn.write_bytes(data[: last.offset + cut])
+    assert len(transactions(torn)) == 1327
+    assert [(d.offset, d.problem) for d in damages(torn)] == [(last.offset, "torn")]
+
+
+def test_a_flipped_bit_costs_one_transaction(tmp_path: Path) -> None:
+    hit = transactions(LOG)[700]
+    data = bytearray(LOG.read_bytes())
+    data[hit.offset + 30] ^= 1
+    flipped = tmp_path / "log.1"
+    flipped.write_bytes(data)
+    assert [txn.zxid for txn in transactions(flipped)] == [
+        zxid for zxid in range(1, 1329) if zxid != hit.zxid
+    ]
+    assert [(d.offset, d.problem) for d in damages(flipped)] == [(hit.offset, "crc")]
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 100])
+def test_a_file_without_transactions_is_empty(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "log.1"
+    path.write_bytes(content)
+    assert list(read_txn_log(path)) == []
+
+
+@pytest.mark.parametrize("content", [b"ZK", b"hello, this is a text", b"ZKSN" + b"\0" * 40])
+def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "log.1"
+    path.write_bytes(content)
+    with pytest.raises(EnvironmentProblem, match=r"log\.1 is no ZooKeeper transaction log"):
+        list(read_txn_log(path))
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.1"
+    path.write_bytes(b"ZKLG\0\0\0\x03" + b"\0" * 8)
+    with pytest.raises(EnvironmentProblem, match="version 3"):
+        list(read_txn_log(path))
+
+
+def test_a_snapshot_is_read_plain_and_packed(tmp_path: Path) -> None:
+    plain = read_snapshot(DATA / "snapshot.0")
+    assert plain.zxid == 0
+    assert list(plain.nodes) == ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"]
+    packed = tmp_path / "snapshot.0.gz"
+    packed.write_bytes(gzip.compress((DATA / "snapshot.0").read_bytes()))
+    assert read_snapshot(packed) == plain
+
+
+@pytest.mark.parametrize("size", [8, 100, 400])
+def test_a_torn_snapshot_is_refused(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "snapshot.0"
+    path.write_bytes((DATA / "snapshot.0").read_bytes()[:size])
+    with pytest.raises(EnvironmentProblem, match="is a damaged snapshot"):
+        read_snapshot(path)
+
+
+def test_a_snapshot_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.0"
+    data = bytearray((DATA / "snapshot.0").read_bytes())
+    data[-60] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(EnvironmentProblem, match="checksum"):
+        read_snapshot(path)
+
+
+def test_a_log_is_no_snapshot(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.1"
+    shutil.copy(LOG, path)
+    with pytest.raises(EnvironmentProblem, match="is no ZooKeeper snapshot"):
+        read_snapshot(path)
