@@ -9,6 +9,7 @@ import pytest
 from cluster.quirks import Quirks
 from cluster.types import TopicPartition
 from runtime.simulated_world import SimulatedWorld
+from tests.sim.crash_points import Crash
 from tests.sim.elections import (
     PREFERRED_PATH,
     T0,
@@ -22,7 +23,6 @@ from tests.sim.elections import (
     put_request,
     request_is_there,
 )
-from tests.sim.test_reassignment_crashes import Crash
 from tests.sim.worlds import active_controller, create_topic, state_of
 from zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
 
