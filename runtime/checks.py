@@ -194,7 +194,7 @@ def _failed_log_dirs_differ(
         return
     for broker_id, broker in brokers.items():
         lost = broker.replica_manager.offline_partitions
-        known = context.replicas_on_offline_dirs.get(broker_id, frozenset())
+        known = context.replicas_on_offline_dirs.get(broker_id, set())
         for tp in sorted({*lost, *known}):
             assignment = stored.assignments.get(tp)
             if assignment is None or broker_id not in assignment.replicas:
