@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ SERVER_VARIABLE: Final = "KLAMM_SERVER"
 TOKEN_VARIABLE: Final = "KLAMM_TOKEN"
 TIMEOUT_S: Final = 120.0
 _CONNECT_TIMEOUT_S: Final = 5.0
+_NOT_IN_HOSTS: Final = re.compile(r"[\x00-\x20\x7f]")
 _UP_HINT: Final = "klamm up --brokers 3 starts one"
 
 
@@ -172,7 +174,8 @@ def _parse_url(url: str) -> tuple[str, bool, str, int]:
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    if not host or parts.scheme not in ("http", "https") or parts.path.strip("/"):
+    is_malformed = not host or _NOT_IN_HOSTS.search(host) or parts.path.strip("/")
+    if host is None or is_malformed or parts.scheme not in ("http", "https"):
         raise UsageError(
             f"'{url}' is no address of a klamm", hint="write host:port or http://host:port"
         )

@@ -115,7 +115,9 @@ def test_addresses(given: str, url: str) -> None:
     assert ServerClient(given).url == url
 
 
-@pytest.mark.parametrize("given", ["", "h:x", "h:99999", "ftp://h:1", "http://h:1/status", ":1"])
+@pytest.mark.parametrize(
+    "given", ["", "h:x", "h:99999", "ftp://h:1", "http://h:1/status", ":1", "h i", "h i:1"]
+)
 def test_no_addresses(given: str) -> None:
     with pytest.raises(UsageError, match="is no address of a klamm"):
         ServerClient(given)
