@@ -63,6 +63,13 @@ def _states(reader: DrillReader, node: yaml.Node) -> Any:
     return reader.by_partition_text(node, state)
 
 
+def _hosts(reader: DrillReader, node: yaml.Node) -> dict[str, list[str]]:
+    return {
+        str(reader.broker(entry.key)): _partitions(reader, entry.value)
+        for entry in reader.entries(node, "brokers with their partitions").values()
+    }
+
+
 def _count(what: str) -> Read:
     return lambda reader, node: reader.integer(node, what)
 
@@ -130,6 +137,11 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         _states,
         "partition_state: {t-0: OnlinePartition}",
         "The states of partitions in the active controller.",
+    ),
+    "hosts": ConditionKind(
+        _hosts,
+        "hosts: {2: [t-0], 3: []}",
+        "Exactly these partitions have a replica on the brokers themselves.",
     ),
     "offline_partitions": ConditionKind(
         _count("a count"),

@@ -104,7 +104,7 @@ def _failure(result: CheckResult, step: StepResult) -> Failure:
     if check.condition.kind == "exit_code" and step.tool is not None:
         seen = f"{seen}: {' '.join((step.tool.stderr or step.tool.stdout).split())}"
     if check.moment is Moment.UNTIL:
-        seen = f"{seen} after {check.timeout_ms / 1000:g} s"
+        seen = f"{seen} after {(result.at_ms - step.began_ms) / 1000:.3f} s"
     return Failure(check.place, str(check.condition), seen)
 
 

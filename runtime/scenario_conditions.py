@@ -164,6 +164,11 @@ def _offline_partitions(view: ClusterView, _: Any) -> int | None:
     return None if context is None else context.offline_partition_count
 
 
+def _hosts(view: ClusterView, broker_id: str) -> list[str] | None:
+    hosted = view.driver.hosted(int(broker_id))
+    return None if hosted is None else sorted(map(str, hosted))
+
+
 def _controller(view: ClusterView, wanted: Any) -> int | str:
     if wanted == MOVED:
         return MOVED if view.has_moved() else "not moved"
@@ -246,6 +251,7 @@ CONDITIONS: Final[Mapping[str, Kind]] = {
     "leader_epoch": Kind(_for_each(lambda view, tp: view.state(tp).get("leader_epoch"))),
     "replicas": Kind(_for_each(ClusterView.replicas)),
     "partition_state": Kind(_for_each(_partition_state)),
+    "hosts": Kind(_for_each(_hosts)),
     "offline_partitions": Kind(_offline_partitions),
     "controller": Kind(_controller),
     "controller_epoch": Kind(lambda view, _: view.controller_epoch()),

@@ -12,6 +12,7 @@ import msgspec
 
 from cluster.journal import JournalRow
 from cluster.requests import Message, Request, Response
+from cluster.types import TopicPartition
 from statemachines.context import ControllerContext
 from zk.store import Store
 
@@ -100,6 +101,10 @@ class ScenarioDriver(Protocol):
 
     def controller_context(self) -> ControllerContext | None:
         """What the active controller knows, to read only; None while there is none."""
+        ...
+
+    def hosted(self, broker_id: int) -> list[TopicPartition] | None:
+        """The partitions that a broker has replicas of, in order; None if it does not run."""
         ...
 
     def disagreements(self) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from cluster.errors import KlammError, ZooKeeperUnavailable
 from cluster.journal import JournalRow
 from cluster.requests import Address, Message, Request, Response
+from cluster.types import TopicPartition
 from runtime.checks import (
     check_real_cluster,
     check_simulated_world,
@@ -156,6 +157,11 @@ class SimulatedDriver:
         """The active controller's context."""
         return context_of_simulated_world(self._world)
 
+    def hosted(self, broker_id: int) -> list[TopicPartition] | None:
+        """The partitions that a broker has replicas of."""
+        running = self._world.nodes.get(broker_id)
+        return None if running is None else sorted(running.node.broker.replica_manager.partitions)
+
     def disagreements(self) -> list[str]:
         """Errors inside actors, and what the checks find."""
         return [*self._world.errors, *check_simulated_world(self._world)]
@@ -263,6 +269,14 @@ class RealDriver:
     def controller_context(self) -> ControllerContext | None:
         """The active controller's context, which its thread may change meanwhile."""
         return context_of_real_cluster(self._cluster)
+
+    def hosted(self, broker_id: int) -> list[TopicPartition] | None:
+        """The partitions that a broker has replicas of."""
+        with self._cluster.broker_thread_paused():
+            running = self._cluster.nodes.get(broker_id)
+            if running is None:
+                return None
+            return sorted(running.node.broker.replica_manager.partitions)
 
     def disagreements(self) -> list[str]:
         """Errors inside brokers, and what the checks find."""

@@ -102,20 +102,25 @@ class SimulatedWorld:
         """Step until ``condition`` holds; False if it does not within ``timeout_ms``."""
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
         while not condition():
-            if self.clock.monotonic_ms() > deadline_ms or not self.step():
+            if not self._step_by(deadline_ms):
                 return condition()
         return True
 
     def run_for(self, duration_ms: float) -> None:
         """Step until this much time has passed and everything due by then is done."""
         deadline_ms = self.clock.monotonic_ms() + duration_ms
-        while True:
-            busy = self.scheduler.runnable() or self.transport.in_flight_before(deadline_ms)
+        while self._step_by(deadline_ms):
+            pass
+
+    def _step_by(self, deadline_ms: float) -> bool:
+        """Do one thing that is due by then; False, and it is then, if there is nothing."""
+        if not self.scheduler.runnable() and not self.transport.in_flight_before(deadline_ms):
             due_ms = self.next_due_ms()
-            if not busy and (due_ms is None or due_ms > deadline_ms):
+            if due_ms is None or due_ms > deadline_ms:
                 self.clock.advance_to(deadline_ms)
-                return
-            self.step()
+                return False
+        self.step()
+        return True
 
     def _resume(self, actor: Actor) -> None:
         try:
