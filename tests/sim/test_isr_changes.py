@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from brokers.zk_isr_manager import ZkIsrManager
+from cluster.quirks import Quirks
 from cluster.requests import AlterIsrRequest
 from cluster.types import TopicPartition
 from runtime.simulated_world import SimulatedWorld
@@ -25,7 +26,8 @@ from tests.sim.isr_changes import (
 from tests.sim.worlds import active_controller, state_of
 from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import LostReply
-from zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
+from zk.store import Create, ReadOp, ReadResult, SetData, Transaction, TxnResult
+from zk.znodes import IsrChangeNotificationSequenceZNode, TopicPartitionStateZNode
 
 
 def test_a_leader_writes_the_isr_and_tells_it_when_no_more_follows() -> None:
@@ -235,3 +237,25 @@ def test_the_next_controller_knows_the_isrs(
 ) -> None:
     case = Case(lambda size: begin(**sizes(size)), act, 3)
     count_cases(case, group_size, before, record_property, "ISRs that leaders wrote")
+
+
+@pytest.mark.parametrize("is_kafka", [False, True], ids=["klamm", "kafka"])
+def test_hazard_c2_a_notice_that_cannot_be_read_takes_the_others_with_it(is_kafka: bool) -> None:
+    world = old_brokers(quirks=Quirks(hazard_c2=is_kafka))
+    store = world.open_store()
+    client = KafkaZkClient(store)
+    path = TopicPartitionStateZNode.path(T0)
+    found = client.get_data_and_stat(path)
+    assert found is not None
+    client.set_data(path, found[0])
+    notice = IsrChangeNotificationSequenceZNode.encode([T0])
+    new = IsrChangeNotificationSequenceZNode.path()
+    store.write([[Create(new, data, sequential=True)] for data in (b"{}", notice)])
+    world.run_for(2_000)
+    assert notices(world) == []
+    version = active_controller(world).context.leaderships[T0].leader_and_isr.zk_version
+    assert version == (0 if is_kafka else 1)
+    failed = [row.detail for row in world.journal.rows if row.kind == "event_failed"]
+    assert failed == (["IsrChangeNotification"] if is_kafka else [])
+    malformed = [row.detail for row in world.journal.rows if row.kind == "znode_malformed"]
+    assert malformed == ([] if is_kafka else [f"{new}0000000000"])
