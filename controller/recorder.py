@@ -282,14 +282,19 @@ class Recorder:
         self, phase: Phase, assignments: Mapping[TopicPartition, ReplicaAssignment]
     ) -> None:
         """Reassignments came to a phase; ``detail`` is the assignment that it is about."""
-        rows = []
+        self._append(self._phase_rows(phase, assignments))
+
+    def _phase_rows(
+        self, phase: Phase, assignments: Mapping[TopicPartition, ReplicaAssignment]
+    ) -> Iterator[JournalRow]:
+        # Of thousands of partitions only few have different replicas.
+        details: dict[ReplicaAssignment, str] = {}
         for tp, assignment in assignments.items():
             row = self._partition_row(Kind.REASSIGNMENT_PHASE, tp)
             row.to = phase.value
             row.reassignment_id = reassignment_id(tp, assignment)
-            row.detail = str(assignment)
-            rows.append(row)
-        self._append(rows)
+            row.detail = details.get(assignment) or details.setdefault(assignment, str(assignment))
+            yield row
 
     def alter_isr_refused(self, tp: TopicPartition, proposed: LeaderAndIsr, error: str) -> None:
         """A leader's proposal was refused."""
