@@ -241,9 +241,8 @@ class _Found:
         relation = "done by"
         while True:
             yield self._link(relation, key)
-            last = rows[-1].seq if rows else 0
             for row in self.by_event.get(key, ()):
-                text = trigger_of(row) if row.seq <= last else None
+                text = trigger_of(row)
                 if text is not None:
                     yield Cause("because", text, 0, row.t_ms)
             before = self._before(key, rows)

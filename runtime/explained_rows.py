@@ -188,7 +188,8 @@ def _is_written(row: JournalRow) -> bool:
     journalled also where it was not in the ISR any more.
     """
     if row.kind == Kind.ISR_REMOVED:
-        return row.prev_isr is not None and row.prev_isr != row.isr
+        before = (row.prev_isr, row.prev_leader)
+        return row.prev_isr is not None and before != (row.isr, row.leader)
     is_first = row.from_ == PartitionState.NEW.value and row.leader is not None
     return is_first or row.prev_isr is not None
 

@@ -59,6 +59,9 @@ def test_topics_are_made_and_grow_inside_their_pools(
     )
     assert main([*topics, "--create", "--topic", "T7", "--replica-assignment", "7:1"]) == 1
     assert "Partition T7-0 would leave pool pool3 (brokers 7,8,9)" in capsys.readouterr().out
+    grown = ["--partitions", "8", "--replica-assignment", ",".join(["1:2"] * 7 + ["1:4"])]
+    assert main([*topics, "--alter", "--topic", "T1", *grown]) == 1
+    assert "Partition T1-7 would leave pool pool1 (brokers 1,2,3)" in capsys.readouterr().out
     assert main(["topics", "--zookeeper", chroot_of_nine, "--list"]) == 0
     assert capsys.readouterr().out == "T1\nT4\n"
 

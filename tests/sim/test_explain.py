@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from cluster.errors import UnknownTopicOrPartition, UsageError
-from cluster.journal import Kind
+from cluster.journal import JournalRow, Kind
 from cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from cluster.types import TopicPartition
 from runtime.explain import Change, Explained, explain_event, explain_partition
-from runtime.explained_rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean
+from runtime.explained_rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, standing
 from runtime.simulated_world import SimulatedWorld
 from statemachines.election import OfflineElection, ReassignElection
 from statemachines.explanations import ELECTION_RULES, KIND_RULES, PARTITION_RULES, PHASE_RULES
@@ -143,10 +144,18 @@ def test_work_on_a_topic_of_the_same_name_is_not_linked_to_the_old_ones_deletion
     ask(world, DeleteTopicsRequest(("t",), 20_000), timeout_ms=20_000)
     world.run_for(5_000)
     with_topic(world, (0, 1))
-    reassign(world, {T0: (2, 3)})
+    reassign(world, {T0: (0,)})
     world.run_for(10_000)
     _, change = why(world, T0)
-    assert not any("deletion" in relation for relation, _ in causes(change))
+    assert [relation for relation, _ in causes(change)] == ["done by"]
+    assert change.name == "ZkPartitionReassignment"
+    with_topic(world, (0, 1), topic="u")
+    ask(world, DeleteTopicsRequest(("t",), 20_000), timeout_ms=20_000)
+    world.run_for(5_000)
+    _, deleted = why(world, T0)
+    began = deleted.causes[1]
+    assert began.relation == "goes on with the deletion of topic t of"
+    assert began.event_id > change.key.event_id
 
 
 def test_a_failover_reads_and_changes_what_the_dead_controller_led(world: SimulatedWorld) -> None:
@@ -212,6 +221,22 @@ def test_an_event_tells_what_it_did_sent_and_led_to() -> None:
     ]
 
 
+def test_a_new_controller_knows_the_replicas_it_read() -> None:
+    def row(seq: int, kind: Kind, **fields: Any) -> JournalRow:
+        return JournalRow(1, "run", seq, seq, 0, 1, kind, topic="t", partition=0, **fields)
+
+    online = "OnlineReplica"
+    rows = [
+        row(1, Kind.PARTITION_SNAPSHOT, to="OnlinePartition", leader=0, isr=(0, 1)),
+        row(2, Kind.REPLICA_TRANSITION, replica=0, to=online),
+        row(3, Kind.REPLICA_TRANSITION, replica=1, to=online),
+    ]
+    assert standing(rows).replicas == {0: online, 1: online}
+    assert standing([*rows, rows[0], rows[1]]).replicas == {0: online}
+    refused = row(4, Kind.ALTER_ISR_REFUSED, leader=0, isr=(0,), leader_epoch=9)
+    assert standing([*rows, refused]).isr == (0, 1)
+
+
 def test_one_change_is_picked(world: SimulatedWorld) -> None:
     world.kill(1)
     world.run_for(10_000)
@@ -252,6 +277,7 @@ def test_an_event_that_is_not_there(world: SimulatedWorld) -> None:
 def test_rows_of_another_version_and_lines_that_are_none(world: SimulatedWorld) -> None:
     later = b'{"v":9,"run_id":"run","t_ms":1,"seq":9999,"controller":0,"epoch":1,"event_id":900'
     later += b',"kind":"something_new","topic":"t","partition":0,"unheard_of":1}'
+    later = later.replace(b'"event_id":900', b'"event_id":900,"cause_id":900')
     explained = explain_partition(lambda: [*lines(world), later], T0)
     assert explained.changes[0].steps[-1].rules == (NOT_IN_THE_JOURNAL,)
     with pytest.raises(UsageError, match="line 1 is no row of a journal"):
