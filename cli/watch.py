@@ -141,6 +141,8 @@ def _head(status: Mapping[str, Any]) -> RenderableType:
     table.add_row("ZooKeeper", Text(f"{zookeeper['connect']} {zookeeper['state'].lower()}"))
     if controller is None:
         table.add_row("Controller", Text("none", style="red"))
+        if zookeeper["malformed"]:
+            table.add_row("Malformed", Text(", ".join(zookeeper["malformed"]), style="yellow"))
         return table
     waiting = sum(controller["requests_waiting"].values())
     who = f"broker {controller['controller_id']}, epoch {controller['epoch']}"

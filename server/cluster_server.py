@@ -40,10 +40,11 @@ from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.store import Create, Exists
-from zk.znodes import BrokerIdZNode
+from zk.znodes import BrokerIdZNode, ControllerEpochZNode, MalformedZNode
 
 ELECTION_TIMEOUT_S = 30.0
 EXPIRY_MARGIN_S = 5.0
+ZNODES_A_SECOND = 1_000
 _NO_CONTROLLER = -1
 
 Say = Callable[[str], None]
@@ -211,6 +212,7 @@ class ClusterServer:
             client = KafkaZkClient(KazooStore(session))
             check_no_load_is_open(client.store)
             check_may_run_in(client)
+            _check_epoch(client)
             if not self.is_embedded:
                 self._say(f"ZooKeeper found: {connect_string}")
             self._await_expiry(client)
@@ -257,10 +259,14 @@ class ClusterServer:
                 self._say(f"Brokers registered: {count}/{total}")
 
     def _await_controller(self) -> None:
+        dump = self.config.dump
+        patience_s = ELECTION_TIMEOUT_S
+        if dump is not None:
+            patience_s += round(len(dump.plan.creates) / ZNODES_A_SECOND)
         elected = self.closing.wait_until(
             lambda: controller_of_all(self.cluster),
-            time.monotonic() + ELECTION_TIMEOUT_S,
-            f"no controller took over all brokers within {ELECTION_TIMEOUT_S:g} s",
+            time.monotonic() + patience_s,
+            f"no controller took over all brokers within {patience_s:g} s",
         )
         self._say(f"Controller elected: broker {elected['id']}, epoch {elected['epoch']}")
 
@@ -310,6 +316,16 @@ class ClusterServer:
             "uptime_ms": round((time.monotonic() - self._started_s) * 1000),
             **status,
         }
+
+
+def _check_epoch(client: KafkaZkClient) -> None:
+    try:
+        client.get_controller_epoch()
+    except MalformedZNode as error:
+        raise KlammError(
+            f"{error.at(ControllerEpochZNode.path).message}: no controller can be elected",
+            hint="put the number there that it should be",
+        ) from None
 
 
 def _brokers_with_sessions(client: KafkaZkClient) -> list[int]:

@@ -54,13 +54,15 @@ def read_address(data_dir: Path) -> ServerAddress | None:
 class DataDir:
     """A data directory that is held by one cluster at a time, from ``open`` to ``close``.
 
-    ``path`` None: a temporary one, removed by ``close``.
+    ``path`` None: a temporary one, removed by ``close``. Any other that ``open`` made is removed
+    if nothing was put into it.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._is_temporary = path is None
         self._path = None if path is None else path.absolute()
         self._lock: int | None = None
+        self._made: list[Path] = []
 
     @property
     def path(self) -> Path:
@@ -95,21 +97,22 @@ class DataDir:
         """
         if self._path is None:
             self._path = Path(tempfile.mkdtemp(prefix="klamm-"))
+        self._made = [
+            folder for folder in (self._path, *self._path.parents) if not _is_there(folder)
+        ]
         try:
             self._path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = _lock(self._path / _LOCK_FILE)
+            (self._path / ADDRESS_FILE).unlink(missing_ok=True)
+        except BlockingIOError:
+            raise self._held_by_another() from None
         except OSError as error:
+            self.close()
+            self._remove_what_is_empty()
             raise EnvironmentProblem(
                 f"the data directory {self._path} cannot be used: {error.strerror}",
                 hint="choose another with --data-dir",
             ) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise self._held_by_another() from None
-        self._lock = lock
-        (self._path / ADDRESS_FILE).unlink(missing_ok=True)
 
     def write_address(self, address: ServerAddress) -> None:
         """Say where the API is; only this user may read it, because of the token."""
@@ -125,11 +128,22 @@ class DataDir:
         lock, self._lock = self._lock, None
         if lock is None:
             return
-        with contextlib.suppress(FileNotFoundError):
-            (self.path / ADDRESS_FILE).unlink()
-        if self._is_temporary:
-            shutil.rmtree(self.path)
-        os.close(lock)
+        try:
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                (self.path / ADDRESS_FILE).unlink()
+            if self._is_temporary:
+                shutil.rmtree(self.path)
+                return
+            with contextlib.suppress(FileNotFoundError):
+                (self.path / _LOCK_FILE).unlink()
+        finally:
+            os.close(lock)
+        self._remove_what_is_empty()
+
+    def _remove_what_is_empty(self) -> None:
+        with contextlib.suppress(OSError):  # not empty, or never made
+            for folder in self._made:
+                folder.rmdir()
 
     def _held_by_another(self) -> EnvironmentProblem:
         address = read_address(self.path)
@@ -137,3 +151,35 @@ class DataDir:
         return EnvironmentProblem(
             f"{who} runs in {self.path}", hint="stop it, or choose another with --data-dir"
         )
+
+
+def _is_there(folder: Path) -> bool:
+    try:
+        folder.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _lock(path: Path) -> int:
+    """The lock file, held. Raises BlockingIOError if somebody else holds it, or OSError."""
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Who held it until now may have removed it: then the next one would hold another file.
+            if _is_same(lock, path):
+                return lock
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+
+
+def _is_same(lock: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(lock), path.stat())
+    except FileNotFoundError:
+        return False

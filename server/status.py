@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from cluster.errors import StoreError, ZooKeeperUnavailable
 from runtime.real_cluster import RealCluster
 from server.broker_operations import BrokerOperations
+from server.zookeeper import connected_store
+from zk.kafka_zk_client import KafkaZkClient
+from zk.znodes import ControllerEpochZNode, ControllerZNode, MalformedZNode
 
 _NOTHING_KNOWN: dict[str, Any] = {
     "partitions": 0,
@@ -16,7 +20,8 @@ _NOTHING_KNOWN: dict[str, Any] = {
 
 
 def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[str, Any]:
-    """The cluster at one moment. ``controller`` is None while there is none.
+    """The cluster at one moment. ``controller`` is None while there is none; ``malformed`` of
+    ``zookeeper`` then says which znodes keep anybody from being elected.
 
     ``live`` of a broker says what the controller believes; None without a controller.
     """
@@ -33,6 +38,7 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
         "zookeeper": {
             "connect": cluster.connect_string,
             "state": cluster.session_state.name,
+            "malformed": {} if controller is not None else _what_nobody_is_elected_by(cluster),
         },
         "controller": controller,
         "other_active_controllers": [
@@ -55,3 +61,21 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
         ],
         "errors": cluster.errors,
     }
+
+
+def _what_nobody_is_elected_by(cluster: RealCluster) -> dict[str, str]:
+    """Znodes of the election that cannot be read, and why; none while ZooKeeper is away."""
+    malformed: dict[str, str] = {}
+    try:
+        client = KafkaZkClient(connected_store(cluster))
+        for path, read in (
+            (ControllerEpochZNode.path, client.get_controller_epoch),
+            (ControllerZNode.path, client.get_controller_id),
+        ):
+            try:
+                read()
+            except MalformedZNode as error:
+                malformed[path] = error.reason
+    except (ZooKeeperUnavailable, StoreError):
+        pass
+    return malformed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -114,6 +115,40 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EnvironmentProblem, match="cannot be used"):
         DataDir(tmp_path / "file" / "d").open()
+
+
+def test_what_was_made_for_nothing_is_removed(tmp_path: Path) -> None:
+    held = DataDir(tmp_path / "a" / "b")
+    held.open()
+    assert (tmp_path / "a" / "b").exists()
+    held.close()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    for path in (tmp_path / "mine", tmp_path / "mine" / "new"):
+        held = DataDir(path)
+        held.open()
+        (held.path / "journal.jsonl").touch()
+        held.close()
+        assert [file.name for file in path.iterdir() if file.is_file()] == ["journal.jsonl"]
+
+
+def test_a_lock_file_that_its_holder_removes_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = (DataDir(tmp_path) for _ in range(3))
+    first.open()
+    flock = fcntl.flock
+
+    def when_the_first_ends(lock: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        first.close()
+        flock(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", when_the_first_ends)
+    second.open()
+    with pytest.raises(EnvironmentProblem, match="another klamm runs in"):
+        third.open()
+    second.close()
 
 
 def test_a_broken_address_file_is_a_usage_error(tmp_path: Path) -> None:

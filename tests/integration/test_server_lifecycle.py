@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 
+from cli.status import status_lines
 from cluster.api_errors import Errors
 from cluster.errors import EnvironmentProblem, KlammError, UsageError, ZooKeeperUnavailable
 from cluster.requests import CreatableTopic, CreateTopicsRequest
@@ -110,14 +111,33 @@ def test_kafkas_logs_are_at_the_level_that_was_asked_for(chroot: str, tmp_path: 
 
 def test_without_zookeeper_nothing_is_left(tmp_path: Path) -> None:
     nowhere = config(
-        "127.0.0.1:1/x", data_dir=tmp_path, config={"zookeeper.connection.timeout.ms": "300"}
+        "127.0.0.1:1/x",
+        data_dir=tmp_path / "a" / "b",
+        config={"zookeeper.connection.timeout.ms": "300"},
     )
     before = names_of_threads()
     for _ in range(2):
         with pytest.raises(ZooKeeperUnavailable, match=r"at 127\.0\.0\.1:1 within 300 ms"):
             ClusterServer(nowhere).open()
     assert names_of_threads() == before
-    assert not (tmp_path / "journal.jsonl").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_epoch_that_is_no_number_is_shown_and_refused(
+    chroot: str, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    path = f"/{chroot.rpartition('/')[2]}/controller_epoch"
+    with ClusterServer(config(chroot, data_dir=tmp_path, controllers=1)) as server:
+        assert server.status()["zookeeper"]["malformed"] == {}
+        zookeeper_client.set(path, b"seven")
+        server.cluster.move_controller()
+
+        def shown() -> str:
+            return "\n".join(status_lines(server.status()))
+
+        wait_until(lambda: "no controller is elected:\n  /controller_epoch: " in shown())
+    with pytest.raises(KlammError, match=r"malformed znode /controller_epoch: .*can be elected"):
+        ClusterServer(config(chroot, data_dir=tmp_path)).open()
 
 
 @pytest.mark.slow
