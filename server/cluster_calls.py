@@ -7,6 +7,7 @@ org.apache.kafka.clients.admin.KafkaAdminClient.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ API_TIMEOUT_S: Final = 60.0
 RETRY_BACKOFF_S: Final = 0.1
 """retry.backoff.ms."""
 
+_client_ids = itertools.count()
 R = TypeVar("R", bound=Response)
 _T = TypeVar("_T")
 
@@ -55,7 +57,7 @@ class ClusterCalls:
         self._cluster = cluster
         self._closing = closing
         self._api_timeout_s = api_timeout_s
-        self._address = Address("client", 0)
+        self._address = Address("client", next(_client_ids))
         self._lock = threading.Lock()
         self._last_correlation_id = 0
         self._answers: dict[int, Future[object]] = {}

@@ -1,0 +1,237 @@
+"""Reassignments, elections, directories and configs over HTTP: values, errors, lost controllers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from admin.configs_admin import ConfigsAdmin
+from admin.elections import ElectionAdmin
+from admin.log_dirs_command import LogDirsAdmin
+from admin.reassign_admin import ReassignAdmin
+from cluster.requests import Message
+from cluster.types import TopicPartition
+from server.api import create_app
+from server.cluster_admin import RunningClusterAdmin
+from server.cluster_server import ClusterServer
+from server.config import ServerConfig
+from tests.asgi import AsgiClient
+from tests.waiting import wait_until
+from zk.embedded import EmbeddedZooKeeper
+from zk.kafka_zk_client import KafkaZkClient
+
+API_TIMEOUT_S = 0.3
+
+
+@pytest.fixture(scope="module")
+def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
+    """Three brokers for all tests of this file, each of which leaves them running."""
+    config = ServerConfig(
+        brokers=3,
+        controllers=2,
+        zookeeper=f"{zookeeper.connect_string}/server-admin-api",
+        config={"log.dirs": "/a,/b", "auto.leader.rebalance.enable": "false"},
+        session_timeout_ms=3000,
+    )
+    with ClusterServer(config) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(server: ClusterServer) -> AsgiClient:
+    return AsgiClient(create_app(server))
+
+
+def create(api: AsgiClient, name: str, *replicas: list[int]) -> None:
+    topic = {"name": name, "assignments": {str(n): ids for n, ids in enumerate(replicas)}}
+    answer = api.post("/topics", json={"topics": [topic], "timeout_ms": 20_000}).json()
+    assert answer["topics"][0]["error"] == 0, answer
+
+
+def move(topic: str, partition: int, replicas: list[int] | None) -> dict[str, Any]:
+    wanted = {"topic": topic, "partition": partition, "replicas": replicas}
+    return {"reassignments": [wanted]}
+
+
+def replicas_of(api: AsgiClient, topic: str) -> list[int]:
+    replicas: list[int] = api.get(f"/topics/{topic}").json()["partitions"][0]["replicas"]
+    return replicas
+
+
+def test_one_client_is_every_tools_cluster(server: ClusterServer) -> None:
+    reassign: ReassignAdmin = server.admin
+    elect: ElectionAdmin = server.admin
+    log_dirs: LogDirsAdmin = server.admin
+    configs: ConfigsAdmin = server.admin
+    assert reassign is elect is log_dirs is configs
+
+
+def test_a_partition_is_reassigned_listed_and_cancelled(
+    api: AsgiClient, server: ClusterServer
+) -> None:
+    create(api, "moves", [0, 1])
+    held = server.cluster.nodes[2].node.broker
+    held.hold_catch_up()
+    try:
+        assert api.post("/reassignments", json=move("moves", 0, [0, 2])).json() == {
+            "partitions": []
+        }
+        running = {
+            "topic": "moves",
+            "partition": 0,
+            "replicas": [0, 2, 1],
+            "adding_replicas": [2],
+            "removing_replicas": [1],
+        }
+        assert api.get("/reassignments").json() == {"reassignments": [running]}
+        other = {"partitions": [{"topic": "moves", "partition": 1}]}
+        assert api.post("/reassignments/list", json=other).json() == {"reassignments": []}
+        assert api.post("/reassignments", json=move("moves", 0, None)).json() == {"partitions": []}
+    finally:
+        with server.cluster.broker_thread_paused():
+            held.release_catch_up()
+    assert replicas_of(api, "moves") == [0, 1]
+    again = api.post("/reassignments", json=move("moves", 0, None)).json()
+    assert again["partitions"][0]["code"] == "NO_REASSIGNMENT_IN_PROGRESS"
+    unknown = api.post("/reassignments", json=move("nowhere", 0, [0])).json()
+    assert unknown["partitions"] == [
+        {
+            "topic": "nowhere",
+            "partition": 0,
+            "code": "UNKNOWN_TOPIC_OR_PARTITION",
+            "message": "The partition does not exist.",
+        }
+    ]
+
+
+def test_leaders_are_elected(api: AsgiClient) -> None:
+    create(api, "elects", [1, 0], [0, 1])
+    body = {"election_type": "PREFERRED", "partitions": [{"topic": "elects", "partition": 0}]}
+    answer = api.post("/elections", json=body).json()
+    assert [one["code"] for one in answer["partitions"]] == ["ELECTION_NOT_NEEDED"]
+    assert api.post("/elections", json={"election_type": "UNCLEAN"}).json() == {"partitions": []}
+
+
+def test_directories_are_described_and_changed(api: AsgiClient) -> None:
+    create(api, "lies", [2])
+    asked = {"replicas": [{"topic": "lies", "partition": 0, "broker": 2}]}
+    [place] = api.post("/log-dirs/replicas", json=asked).json()["replicas"]
+    other = "/b" if place["current"] == "/a" else "/a"
+    wanted = {"replicas": [{**asked["replicas"][0], "log_dir": other}]}
+    assert api.post("/log-dirs", json=wanted).json() == {"failures": []}
+    moved = {**place, "current": other, "future": None}
+    wait_until(lambda: api.post("/log-dirs/replicas", json=asked).json()["replicas"] == [moved])
+    described = api.get("/log-dirs").json()["brokers"]
+    assert [broker["broker"] for broker in described] == [0, 1, 2]
+    assert [log_dir["path"] for log_dir in described[2]["log_dirs"]] == ["/a", "/b"]
+    nowhere = {"replicas": [{**asked["replicas"][0], "log_dir": "/nowhere"}]}
+    [refused] = api.post("/log-dirs", json=nowhere).json()["failures"]
+    assert refused["code"] == "LOG_DIR_NOT_FOUND"
+
+
+def test_configs_are_changed_and_announced(api: AsgiClient, server: ClusterServer) -> None:
+    create(api, "configured", [0])
+    entity = {"type": "topics", "name": "configured"}
+    zk = KafkaZkClient(server.cluster.store)
+    before = len(zk.get_config_change_notifications())
+
+    def alter(configs: dict[str, str | None]) -> Any:
+        return api.post("/configs", json={"entities": [{**entity, "configs": configs}]})
+
+    assert alter({"retention.ms": "7"}).json()["entities"][0]["configs"] == {"retention.ms": "7"}
+    assert alter({"retention.ms": None, "flush.ms": None}).json()["entities"][0]["configs"] == {}
+    assert alter({"flush.ms": None}).status_code == 200
+    assert len(zk.get_config_change_notifications()) == before + 3, "also where nothing changes"
+    refused = alter({"flush.ms": "x"})
+    assert refused.status_code == 409
+    assert refused.json()["error"]["message"] == (
+        "Invalid config value for resource ConfigResource(type=TOPIC, name='configured'): "
+        "Invalid value x for configuration flush.ms: Not a number of type LONG"
+    )
+    entries = api.post("/configs/describe", json=entity).json()["entries"]
+    assert {entry["name"]: entry["value"] for entry in entries}["retention.ms"] == "604800000"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "said"),
+    [
+        ("/reassignments", {"reassignments": [{"topic": "t"}]}, 400, "malformed request"),
+        ("/reassignments", {"reassignments": [{}, {}]}, 400, "malformed request"),
+        ("/elections", {"election_type": "CLEAN"}, 400, "malformed request"),
+        ("/configs/describe", {"type": "users", "name": "u"}, 409, "Unsupported resource type"),
+        ("/configs/describe", {"type": "brokers", "name": "x"}, 409, "must be an integer"),
+        ("/configs/describe", {"type": "topics", "name": "none"}, 404, ""),
+        ("/brokers/0/fail-log-dir", {"log_dir": "/nowhere"}, 400, "/nowhere"),
+        ("/brokers/9/fail-log-dir", {"log_dir": "/a"}, 400, "there is no broker 9"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    api: AsgiClient, path: str, body: object, status: int, said: str
+) -> None:
+    answer = api.post(path, json=body)
+    assert (answer.status_code, said in answer.json()["error"]["message"]) == (status, True)
+
+
+def test_a_partition_named_twice_is_refused(api: AsgiClient) -> None:
+    create(api, "twice", [0])
+    one, two = move("twice", 0, [1]), move("twice", 0, [2])
+    body = {"reassignments": one["reassignments"] + two["reassignments"]}
+    assert api.post("/reassignments", json=body).status_code == 400
+    assert replicas_of(api, "twice") == [0]
+
+
+def test_brokers_that_are_away_are_named_when_the_time_is_over(
+    api: AsgiClient, server: ClusterServer
+) -> None:
+    patient = server.admin
+    server.admin = RunningClusterAdmin(server.cluster, server.closing, API_TIMEOUT_S)
+    try:
+        answer = api.post("/log-dirs/describe", json={"brokers": [0, 8, 9]})
+        assert answer.status_code == 504
+        error = answer.json()["error"]
+        assert error["message"].startswith("Call(callName=describeLogDirs, deadlineMs=")
+        assert (error["hint"], error["code"]) == ("no answer from broker 8, 9", "REQUEST_TIMED_OUT")
+        rate = {"leader.replication.throttled.rate": "5"}
+        entities = [{"type": "brokers", "name": name, "configs": rate} for name in ("9", "0")]
+        assert api.post("/configs", json={"entities": entities}).status_code == 504
+        asked = {"entities": [{"type": "brokers", "name": "0"}]}
+        found = api.post("/configs/overrides", json=asked).json()["entities"][0]
+        assert found["configs"] == rate, "who is there is changed, in whatever order they are named"
+    finally:
+        server.admin = patient
+
+
+def test_another_controller_is_asked_if_one_dies_before_it_answers(
+    api: AsgiClient, server: ClusterServer
+) -> None:
+    create(api, "survives", [2])
+    cluster = server.cluster
+    controller_id = cluster.active_controller
+    assert controller_id is not None
+    thread = cluster.nodes[controller_id].event_thread
+    assert thread is not None
+    asked = threading.Event()
+
+    def on_message(message: Message) -> None:
+        if message.source.role == "client":
+            asked.set()
+
+    cluster.transport.add_tap(on_message)
+    thread.pause()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(
+            server.admin.alter_partition_reassignments,
+            {TopicPartition("survives", 0): (2, 1 - controller_id)},
+            20_000,
+        )
+        assert asked.wait(10)
+        assert not answer.done()
+        cluster.kill(controller_id)
+        assert answer.result(20) == {}
+    wait_until(lambda: not server.admin.list_partition_reassignments())
+    assert replicas_of(api, "survives") == [2, 1 - controller_id]
+    cluster.start(controller_id)
