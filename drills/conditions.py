@@ -140,7 +140,7 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     ),
     "hosts": ConditionKind(
         _hosts,
-        "hosts: {2: [t-0], 3: []}",
+        "hosts: {1: [t-0], 2: []}",
         "Exactly these partitions have a replica on the brokers themselves.",
     ),
     "offline_partitions": ConditionKind(

@@ -181,12 +181,12 @@ class _File:
             raise reader.error(
                 fields[words[1]].key, f"a step does one thing: {words[0]}, or {words[1]}"
             )
+        if "files" in fields and "run" not in words:
+            raise reader.error(fields["files"].key, "files are for a step that has 'run'")
         actions: tuple[Action, ...] = ()
         if words:
             value = fields[words[0]].value
             actions = self._with_files(ACTIONS[words[0]].read(reader, value), value, fields)
-        elif "files" in fields:
-            raise reader.error(fields["files"].key, "files are for a step that has 'run'")
         if not words and not fields.keys() & {"until", "expect"}:
             raise reader.error(node, "a step needs something to do, to wait for, or to expect")
         if "within" in fields and "until" not in fields:

@@ -21,6 +21,14 @@ from cluster.types import TopicPartition
 
 HINT: Final = "docs/drills.md shows the language, klamm drill show NAME a whole drill"
 MAX_BYTES: Final = 1_000_000
+MAX_DEPTH: Final = 50
+_OPENING: Final = (
+    yaml.FlowSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.BlockMappingStartToken,
+)
+_CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(ms|s|min)")
@@ -59,21 +67,26 @@ class Reader:
     def compose(self, text: str) -> yaml.Node:
         """The file's one document. Raises UsageError."""
         try:
-            # An alias may stand for any amount of text, or for what it is part of.
-            for token in yaml.scan(text, Loader=yaml.SafeLoader):
-                if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
-                    raise self.error_at(token.start_mark, "anchors and aliases are not allowed")
+            self._scan(text)
             root = yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:
             problem = error.problem or error.context or "not YAML"
             raise self.error_at(error.problem_mark or error.context_mark, problem) from None
         except yaml.YAMLError as error:
             raise self.error_at(None, f"not YAML: {' '.join(str(error).split())}") from None
-        except RecursionError:
-            raise self.error_at(None, "nested too deeply") from None
         if root is None:
             raise self.error_at(None, "the file is empty")
         return root
+
+    def _scan(self, text: str) -> None:
+        """Refuse what would take too long: an alias may stand for any amount of text."""
+        depth = 0
+        for token in yaml.scan(text, Loader=yaml.SafeLoader):
+            if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
+                raise self.error_at(token.start_mark, "anchors and aliases are not allowed")
+            depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+            if depth > MAX_DEPTH:
+                raise self.error_at(token.start_mark, "nested too deeply")
 
     # -- errors
 

@@ -1,0 +1,213 @@
+"""Drills in the simulated world: those that ship pass, and each of their conditions can fail."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks, parse_quirks
+from drills.language import parse_drill
+from drills.library import NAMES, named_drill
+from drills.recordings import compare, is_recording, read_recording
+from drills.run import Failure, Outcome, Verdict, play, worst
+from drills.values import Drill
+from runtime.scenario import StepResult
+from runtime.scenario_drivers import SimulatedDriver
+from runtime.scenario_steps import Check, Condition, Moment, Step
+from runtime.simulated_world import SimulatedWorld
+from tests.scenarios import SCENARIOS
+
+RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"
+SEEDS = range(5)
+FAILS_WITH = {
+    "cancel-back-to-the-dead": ("KAFKA-14424", Outcome.FAILED),
+    "delete-while-reassigning": ("KAFKA-8249", Outcome.STUCK),
+    "idle-broker-dies": ("KAFKA-13225", Outcome.UNSAFE),
+    "malformed-request": ("KAFKA-9478", Outcome.STUCK),
+    "reassign-cancel": ("KAFKA-13972", Outcome.FAILED),
+    "reassign-override-drops-leader": ("KAFKA-14808", Outcome.STUCK),
+    "reassignment-added-to-a-running-one": ("KAFKA-9478", Outcome.STUCK),
+}
+SKELETON = "drill: d\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\nsteps:\n"
+
+
+def run(drill: Drill, quirks: Quirks = NO_QUIRKS, seed: int = 0) -> Verdict:
+    driver = SimulatedDriver(SimulatedWorld(drill.spec(quirks, seed)))
+    *_, last = play(drill, driver)
+    assert isinstance(last, Verdict)
+    return last
+
+
+def run_text(steps: str, quirks: Quirks = NO_QUIRKS) -> Verdict:
+    return run(parse_drill(SKELETON + steps, "d.yaml"), quirks)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_drill_that_ships_passes(name: str, seed: int) -> None:
+    verdict = run(named_drill(name), seed=seed)
+    assert verdict.failures == ()
+    assert verdict.outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize("name", FAILS_WITH)
+def test_a_drill_for_a_bug_fails_where_the_bug_is(name: str) -> None:
+    quirk, outcome = FAILS_WITH[name]
+    verdict = run(named_drill(name), parse_quirks([quirk]))
+    assert verdict.outcome is outcome
+    assert verdict.failures
+
+
+# Every condition of a drill that ships, turned into one that does not hold.
+
+_IMPOSSIBLE = {
+    "brokers": [99],
+    "offline_partitions": 99,
+    "controller": 99,
+    "controller_epoch": 99,
+    "exit_code": 99,
+    "output": ["what no tool prints"],
+    "journal": {"kind": "event", "detail": "what no event has"},
+    "reassigning": ["nowhere-0"],
+    "exists": ["/nowhere"],
+    "absent": ["/brokers"],
+}
+
+
+def falsified(condition: Condition) -> Condition:
+    if condition.kind == "deleted":
+        return Condition("absent", ["/brokers"])
+    wanted = _IMPOSSIBLE.get(condition.kind)
+    if wanted is None:
+        # The leader, the ISR, the state .. of a partition: one that it never has.
+        wanted = {key: [99] if condition.kind == "isr" else "never" for key in condition.wanted}
+    return Condition(condition.kind, wanted)
+
+
+def variants(name: str) -> Iterator[tuple[str, Drill, Check]]:
+    """The drill with one condition falsified, for each that its file has."""
+    drill = named_drill(name)
+    for step_no, step in enumerate(drill.steps):
+        for check_no, check in enumerate(step.checks):
+            if not isinstance(check, Check) or check.condition == Condition("exit_code", 0):
+                continue
+            wrong = msgspec.structs.replace(
+                check, condition=falsified(check.condition), timeout_ms=6_000
+            )
+            checks = (*step.checks[:check_no], wrong, *step.checks[check_no + 1 :])
+            changed = msgspec.structs.replace(step, checks=checks)
+            steps: tuple[Step, ...] = (*drill.steps[:step_no], changed)
+            where = f"{name}-{step_no}-{check_no}-{check.condition.kind}"
+            yield where, msgspec.structs.replace(drill, steps=steps), wrong
+
+
+@functools.cache
+def all_variants() -> dict[str, tuple[Drill, Check]]:
+    return {where: (drill, check) for name in NAMES for where, drill, check in variants(name)}
+
+
+@pytest.mark.parametrize("where", all_variants())
+def test_every_condition_of_a_drill_that_ships_is_judged(where: str) -> None:
+    drill, check = all_variants()[where]
+    verdict = run(drill)
+    expected = Outcome.STUCK if check.moment is Moment.UNTIL else Outcome.FAILED
+    assert verdict.outcome is expected
+    assert (check.place, str(check.condition)) in [(f.place, f.expected) for f in verdict.failures]
+
+
+# What ends a drill, and how it is said.
+
+
+def test_an_expectation_that_does_not_hold_is_said_with_what_was_seen() -> None:
+    verdict = run_text("  - kill: 0\n    expect:\n      isr: {t-0: [0, 1]}\n      brokers: [1]\n")
+    assert verdict.outcome is Outcome.FAILED
+    assert verdict.failures == (
+        Failure("d.yaml:7:7", "isr: {t-0: [0, 1]}", "{t-0: [1]}"),
+        Failure("d.yaml:8:7", "brokers: [1]", "[1, 2]"),
+    )
+
+
+def test_a_wait_in_vain_ends_at_its_deadline_and_with_it_the_drill() -> None:
+    verdict = run_text("  - until: {leader: {t-0: 1}}\n    within: 700ms\n  - kill: 0\n")
+    assert verdict.outcome is Outcome.STUCK
+    assert verdict.failures == (
+        Failure("d.yaml:5:13", "leader: {t-0: 1}", "{t-0: 0} after 0.700 s"),
+    )
+    assert verdict.at_ms == pytest.approx(4_700, abs=50)
+
+
+def test_a_tool_that_fails_fails_the_drill_with_its_words() -> None:
+    verdict = run_text("  - run: topics --zookeeper {zk} --delete --topic nowhere\n")
+    (failure,) = verdict.failures
+    assert verdict.outcome is Outcome.FAILED
+    assert failure.place == "d.yaml:5:5"
+    assert failure.seen.startswith("1: Error while executing topic command : Topic 'nowhere' does")
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ("start: 0", "broker 0 runs already"),
+        ("resume: paused", "no broker is paused"),
+        ("stop: leader of u-0", "u-0 has no leader to act on"),
+        ("create_znode: {/brokers: null}", "/brokers cannot be written: NODEEXISTS"),
+        ("set_znode: {/nowhere: null}", "/nowhere cannot be written: NONODE"),
+        ("fail_log_dir: {broker: 0, dir: d}", "broker 0 has no log directory d"),
+        ("set_topic_partitions: {u-0: [0]}", "there is no /brokers/topics/u to put"),
+    ],
+)
+def test_a_step_that_cannot_be_done_fails_the_drill(step: str, why: str) -> None:
+    verdict = run_text(f"  - {step}\n")
+    (failure,) = verdict.failures
+    assert (verdict.outcome, failure.place) == (Outcome.FAILED, "d.yaml:5:5")
+    assert failure.seen.startswith(why)
+
+
+def test_nobody_may_disagree_with_zookeeper_at_the_end_unless_the_drill_says_so() -> None:
+    # A registration that the broker does not know of leaves it with another broker epoch.
+    step = "  - bounce_registration: 2\n"
+    verdict = run_text(step)
+    assert verdict.outcome is Outcome.UNSAFE
+    assert any("broker 2 has broker epoch" in failure.seen for failure in verdict.failures)
+    drill = parse_drill(f"{SKELETON}{step}checks: false\n", "d.yaml")
+    assert run(drill).outcome is Outcome.PASSED
+
+
+def test_the_worst_outcome_is_that_of_all() -> None:
+    passed, failed, stuck = Outcome.PASSED, Outcome.FAILED, Outcome.STUCK
+    assert worst([passed, stuck, failed]) is stuck
+    assert worst([passed, Outcome.INCONCLUSIVE]) is Outcome.INCONCLUSIVE
+    assert worst([stuck, Outcome.UNSAFE]) is Outcome.UNSAFE
+    assert worst([]) is passed
+
+
+# Recordings of real Kafka take the same way.
+
+
+def run_recording(name: str, quirks: Quirks) -> list[StepResult | Verdict]:
+    path = RECORDINGS / f"{name}.json"
+    assert is_recording(path)
+    recording = read_recording(path)
+    driver = SimulatedDriver(SimulatedWorld(recording.spec(quirks, 0)))
+    with closing(compare(recording, driver)) as parts:
+        return list(parts)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_recording_runs_as_a_drill(name: str) -> None:
+    *steps, verdict = run_recording(name, KAFKA_2_8_2)
+    assert len(steps) == len(read_recording(RECORDINGS / f"{name}.json").scenario["steps"])
+    assert isinstance(verdict, Verdict)
+    assert (verdict.outcome, verdict.failures) == (Outcome.PASSED, ())
+
+
+def test_a_recording_that_klamm_does_not_repeat_fails() -> None:
+    *_, verdict = run_recording("api_reassign_cancel", NO_QUIRKS)
+    assert isinstance(verdict, Verdict)
+    assert verdict.outcome is Outcome.FAILED
+    assert all(failure.expected == "what Kafka 2.8.2 did" for failure in verdict.failures)

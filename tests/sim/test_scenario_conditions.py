@@ -1,0 +1,120 @@
+"""Every condition of a scenario, looked at in a cluster in which it holds, and does not hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.types import TopicPartition
+from runtime import scenario_steps as steps
+from runtime.node import ClusterSpec
+from runtime.scenario import ScenarioRunner
+from runtime.scenario_conditions import CONDITIONS
+from runtime.scenario_drivers import SimulatedDriver
+from runtime.scenario_steps import Action, Check, Condition, Moment, Settle, Step
+from runtime.simulated_world import SimulatedWorld
+
+T = "/brokers/topics/t"
+# Kind: (a value that holds, a value that does not, what is seen) after ``look``.
+CASES: dict[str, tuple[Any, Any, Any]] = {
+    "brokers": ([3, 1, 0], [0, 1], [0, 1, 3]),
+    "leader": ({"t-0": 0, "u-0": -1}, {"t-0": 0, "u-0": 2}, {"t-0": 0, "u-0": -1}),
+    "isr": ({"t-0": [1, 0]}, {"t-0": [0]}, {"t-0": [0, 1]}),
+    "leader_epoch": ({"u-0": 1}, {"u-0": 0}, {"u-0": 1}),
+    "replicas": ({"t-0": [0, 3, 1]}, {"t-0": [0, 1, 3]}, {"t-0": [0, 3, 1]}),
+    "partition_state": (
+        {"t-0": "OnlinePartition", "u-0": "OfflinePartition"},
+        {"t-0": "OfflinePartition", "u-0": "OfflinePartition"},
+        {"t-0": "OnlinePartition", "u-0": "OfflinePartition"},
+    ),
+    "hosts": ({"0": ["t-0"], "2": None}, {"0": []}, {"0": ["t-0"], "2": None}),
+    "offline_partitions": (1, 0, 1),
+    "controller": (0, "none", 0),
+    "controller_epoch": (1, 2, 1),
+    "exists": (["/controller", T], ["/controller", "/nowhere"], ["/controller", T]),
+    "absent": (["/nowhere"], ["/nowhere", T], []),
+    "znode": ({"/controller_epoch": 1}, {"/controller_epoch": "1"}, {"/controller_epoch": 1}),
+    "deleted": (["nowhere"], ["t", "nowhere"], ["nowhere"]),
+    "reassigning": (["t-0"], [], ["t-0"]),
+    "not_reassigning": (["u", "nowhere"], ["t"], []),
+    "exit_code": (0, 1, 0),
+    "output": (["t", "u"], ["t", "x"], "t\nu\n"),
+    "journal": (
+        {"kind": "partition_transition", "topic": "u", "to": "OfflinePartition"},
+        {"kind": "partition_transition", "topic": "t", "to": "OfflinePartition"},
+        None,
+    ),
+}
+
+
+def four_brokers() -> tuple[ScenarioRunner, SimulatedDriver]:
+    """A cluster with two topics."""
+    world = SimulatedWorld(ClusterSpec(broker_ids=(0, 1, 2, 3), candidates=(0,), seed=0))
+    driver = SimulatedDriver(world)
+    runner = ScenarioRunner(driver)
+    tool = ("--zookeeper", "z", "--create", "--topic")
+    before: list[Action] = [
+        *(steps.Start(broker_id) for broker_id in range(4)),
+        steps.Wait(1_000),
+        steps.RunTool("topics", (*tool, "t", "--replica-assignment", "0:1")),
+        steps.RunTool("topics", (*tool, "u", "--replica-assignment", "2")),
+        steps.Wait(1_000),
+    ]
+    runner.run_step(Step("before", tuple(before)))
+    return runner, driver
+
+
+def look(conditions: list[Condition]) -> list[tuple[bool, Any]]:
+    """What becomes of conditions once broker 2, which alone had u-0, died, and t-0 is being moved
+    to broker 3, which hangs."""
+    runner, _ = four_brokers()
+    move = {TopicPartition("t", 0): (0, 3)}
+    actions: tuple[Action, ...] = (
+        steps.Kill(2),
+        steps.Wait(6_500),
+        steps.Pause(3),
+        steps.Reassign(move),
+        steps.Wait(1_000),
+        steps.RunTool("topics", ("--zookeeper", "z", "--list")),
+    )
+    checks = [Check(Moment.EXPECT, condition, is_required=False) for condition in conditions]
+    result = runner.run_step(Step("look", actions, tuple(checks)))
+    return [(check.is_met, check.seen) for check in result.checks]
+
+
+def test_every_kind_has_a_case() -> None:
+    assert CASES.keys() == CONDITIONS.keys()
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_condition_holds_or_not_and_says_what_is_seen(kind: str) -> None:
+    right, wrong, seen = CASES[kind]
+    (held, saw), (held_not, _) = look([Condition(kind, right), Condition(kind, wrong)])
+    assert (held, held_not) == (True, False)
+    if kind == "journal":
+        assert int(saw.split()[0]) == 1
+    else:
+        assert saw == seen
+
+
+def test_a_controller_moved_only_if_it_did_since_the_step_began() -> None:
+    runner, _ = four_brokers()
+    moved = Check(Moment.EXPECT, Condition("controller", "moved"), is_required=False)
+    not_moved, did = (
+        runner.run_step(Step("s", actions, (Settle(), moved))).checks[0]
+        for actions in ((), (steps.MoveController(),))
+    )
+    assert (not_moved.is_met, not_moved.seen) == (False, "not moved")
+    assert (did.is_met, did.seen) == (True, "moved")
+
+
+def test_a_check_that_is_required_and_fails_is_the_last() -> None:
+    runner, driver = four_brokers()
+    impossible = Condition("exists", ["/nowhere"])
+    optional = Check(Moment.UNTIL, impossible, timeout_ms=100, is_required=False)
+    required = Check(Moment.EXPECT, impossible)
+    began_ms = driver.elapsed_ms
+    result = runner.run_step(Step("s", (), (optional, required, required)))
+    assert [check.is_met for check in result.checks] == [False, False]
+    assert result.ended_ms == pytest.approx(began_ms + 100)
