@@ -8,13 +8,29 @@ from pathlib import Path
 
 import pytest
 
+from bench.figures import Layout
 from bench.kafka.processes import AskedProcess
 from bench.kafka.run import problems
 from bench.klamm import run_klamm
+from bench.parts import steps_for
 from bench.run import main
 from cluster.errors import EnvironmentProblem, UsageError
 
 STEPS = ("create:50", "create", "failover", "broker_failure", "broker_start", "isr_rejoin")
+ADMIN_STEPS = (
+    "create",
+    "controlled_shutdown",
+    "broker_leaves",
+    "broker_start",
+    "isr_rejoin",
+    "preferred_election",
+    "reassign_znode:20",
+    "reassign_held:40",
+    "reassign_released",
+    "reassign_held:80",
+    "reassign_released",
+    "delete_topics:3",
+)
 
 
 @pytest.mark.slow
@@ -48,19 +64,53 @@ def test_klamm_is_timed_by_the_steps_of_kafka(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+def test_what_administrators_ask_for_is_timed_too(tmp_path: Path) -> None:
+    results = run_klamm(100, 10, 5, ADMIN_STEPS, work_dir=tmp_path)
+    assert [problem for result in results for problem in problems(result)] == []
+    names = [name.partition(":")[0] for name in ADMIN_STEPS]
+    assert [result["step"] for result in results] == ["create_cold", *names[1:]]
+    numbers = [result["n"] for result in results]
+    assert numbers == [100, 60, 60, 60, 60, 20, 20, 40, 40, 80, 80, 30]
+    _, shutdown, leaves, *_, small, small_end, large, large_end, deletion = results
+    # The broker leads a fifth and follows two: a wave for each, and none when it goes.
+    assert shutdown["store"]["write_waves"] == 2 and shutdown["answer_s"] <= shutdown["wall_s"]
+    assert leaves["store"]["write_waves"] == 0
+    # A, then B for each answer of a leader; not once for each partition.
+    assert small["store"]["write_waves"] == large["store"]["write_waves"] == 2
+    assert large_end["store"]["write_waves"] <= 1.5 * small_end["store"]["write_waves"]
+    assert large_end["gone_s"] > 0
+    assert deletion["store"]["store_requests"] < 30
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_whole_benchmark_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "results"
     size = ["--partitions", "100", "--partitions-per-topic", "10"]
     code = main([*size, "--no-kafka", "--rounds", "1", "--json", str(path)])
     results = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [result["product"] for result in results] == ["klamm"] * 5 + ["raw store"] * 3 + [
-        "klamm"
-    ]
+    steps = steps_for(Layout(100, 10), "klamm")
+    expected = ["klamm"] * len(steps) + ["raw store"] * 3 + ["klamm"]
+    assert [result["product"] for result in results] == expected
     assert 0 < results[-1]["context_bytes"] < results[-1]["klamm_bytes"]
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert " processors (" in out and "| 10 x 10 | broker_failure |" in out
+    assert "1 of 1, klamm, 10 x 10: delete_topics:5\n" in err
     # So few partitions share the fixed cost, which may be more than a partition's.
     assert code == (1 if "FAILED on " in out else 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_one_part_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "results"
+    size = ["--partitions", "100", "--partitions-per-topic", "10"]
+    options = ["--no-kafka", "--rounds", "2", "--only", "deletion", "--json", str(path)]
+    assert main([*size, *options]) == 0
+    klamm = [json.loads(line) for line in path.read_text().splitlines()]
+    steps = [result["step"] for result in klamm if result["product"] == "klamm"]
+    assert steps == ["create_cold", "create", "delete_topics"]
+    assert "| 10 x 10 | delete_topics | 50 |" in capsys.readouterr().out
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from bench.figures import KAFKA, KLAMM, RAW_STORE, Layout, Verdict, busy_share, 
 from bench.kafka.scenarios import topics
 from bench.klamm_applied import what_is_not_applied
 from bench.klamm_traffic import Traffic
+from bench.parts import GROWING, PARTS, steps_for
 from bench.raw_store import grouped, state_of
 from bench.report import tables
 from bench.run import Run, main, plan
@@ -23,6 +24,7 @@ from cluster.requests import (
     Message,
     Request,
     Response,
+    StopReplicaResponse,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
@@ -100,9 +102,49 @@ def test_ten_times_the_partitions_cost_at_most_thirteen_times_the_cpu() -> None:
     fine = result(KLAMM, LARGE, "create", cpu_controller_s=2.0, cpu_zookeeper_s=0.6)
     dear = {**fine, "cpu_controller_s": 2.1}
     what = "100 x 100 to 10 x 100, create: times the CPU"
-    assert judged(small, fine) == [(what, 13.0, True)]
-    assert judged(small, dear) == [(what, 13.5, False)]
+    alone = "100 x 100 to 10 x 100, create: times klamm's CPU"
+    assert judged(small, fine) == [(what, 13.0, True), (alone, 20.0, False)]
+    assert judged(small, dear) == [(what, 13.5, False), (alone, 21.0, False)]
     assert judged(small, {**dear, "partitions_per_topic": 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "ratio"),
+    [
+        ("controlled_shutdown", 2.0),
+        ("preferred_election", 1.5),
+        ("reassign_znode", 5.0),
+        ("delete_topics", 3.0),
+    ],
+)
+def test_what_is_asked_for_has_its_ratio(step: str, ratio: float) -> None:
+    klamm = result(KLAMM, SMALL, step, n=500)
+    fine = result(KAFKA, SMALL, step, n=500, wall_s=ratio)
+    slow = result(KAFKA, SMALL, step, n=500, wall_s=ratio - 0.1)
+    what = f"10 x 100, {step}: times as fast as Kafka"
+    assert judged(klamm, fine) == [(what, ratio, True)]
+    assert judged(klamm, slow) == [(what, round(ratio - 0.1, 2), False)]
+
+
+def test_a_larger_reassignment_costs_no_more_a_partition_and_no_more_waves() -> None:
+    def reassigned(n: int, seconds: float, waves: int) -> list[dict[str, Any]]:
+        store = {"events": 1, "read_waves": waves, "write_waves": 4, "store_requests": 50}
+        return [
+            result(KLAMM, LARGE, "reassign_znode", n=n, wall_s=seconds),
+            result(KLAMM, LARGE, "reassign_held", n=n, store=store),
+            result(KLAMM, LARGE, "reassign_released", n=n, store=store),
+        ]
+
+    few = reassigned(1_000, 1.0, 1)
+    name = "100 x 100, reassignment of 5,000 to one of 1,000"
+    seconds, waves = f"{name}: times the seconds a partition", f"{name}: times the waves"
+    assert judged(*few, *reassigned(5_000, 5.0, 2)) == [(seconds, 1.0, True), (waves, 1.2, True)]
+    assert judged(*few, *reassigned(5_000, 6.0, 3)) == [(seconds, 1.2, False), (waves, 1.4, False)]
+    assert judged(*few) == []
+    assert "| 100 x 100 | 1,000 | 2 | 10 | 100 | 0.1000 |" in tables(few)
+    # Kafka moves the smaller number, so that is what it is compared by.
+    kafka = result(KAFKA, LARGE, "reassign_znode", n=1_000, wall_s=7.0)
+    assert judged(*few, *reassigned(5_000, 5.0, 1), kafka)[0][1] == 7.0
 
 
 def test_a_partition_has_its_bytes() -> None:
@@ -122,12 +164,14 @@ def test_the_tables_show_kafka_the_store_and_what_is_required() -> None:
         ]
     )
     assert "| 10 x 100 | create | 0.50 | 2.00 | 4.0 | 1.00 | 3.00 | 3.0 |" in text
-    assert "| 10 x 100 | create | 2,000 | 4,000 | 50% | 1 | 2 | 3 | 9 | 7 | 50 |" in text
-    assert "| 10 x 100, create: times as fast as Kafka | 4.0 | at least 1.5 | yes |" in text
+    assert "| 10 x 100 | create | 2,000 | 4,000 | 50% |" in text
+    assert "| 10 x 100 | create | 1,000 | 1 | 2 | 3 | 9 | 0.0090 | 7 | 7 | 50 |" in text
+    assert "| 10 x 100, create: times as fast as Kafka | 4.0 | at least 1.50 | yes |" in text
 
 
 def test_without_kafka_nothing_is_compared_with_it() -> None:
-    assert "Kafka" not in tables([result(KLAMM, SMALL, "create")])
+    text = tables([result(KLAMM, SMALL, "create")])
+    assert "as fast as Kafka" not in text and "| klamm s |" not in text
 
 
 def test_what_others_took_of_the_machine_is_known() -> None:
@@ -145,13 +189,39 @@ def test_a_verdict_is_on_the_right_side_of_its_limit() -> None:
 def test_klamm_and_kafka_take_turns_and_only_what_is_compared_is_repeated() -> None:
     single = Layout(1_000, 1)
     assert list(plan([SMALL, single], True, 2)) == [
-        Run(KLAMM, SMALL),
-        Run(KAFKA, SMALL),
-        Run(KLAMM, single),
-        Run(KAFKA, single),
-        Run(KLAMM, SMALL, is_first=False),
+        Run(KLAMM, SMALL, PARTS),
+        Run(KAFKA, SMALL, PARTS),
+        Run(KLAMM, single, GROWING),
+        Run(KAFKA, single, GROWING),
+        Run(KLAMM, SMALL, GROWING, is_first=False),
     ]
-    assert [run.product for run in plan([SMALL], False, 1)] == [KLAMM]
+    assert list(plan([SMALL], False, 1)) == [Run(KLAMM, SMALL, PARTS)]
+    assert list(plan([SMALL, single], False, 2, ("deletion",))) == [
+        Run(KLAMM, SMALL, ("deletion",)),
+    ]
+    assert list(plan([single], False, 1, ("deletion",))) == [Run(KLAMM, single, ("deletion",))]
+
+
+def test_a_part_brings_what_it_needs() -> None:
+    returns = ("controlled_shutdown", "broker_leaves", "broker_start", "isr_rejoin")
+    cycle = (*returns, "preferred_election")
+    assert steps_for(LARGE, KLAMM, ["election"]) == ("create:1000", *cycle, "create", *cycle)
+    assert steps_for(LARGE, KAFKA, ["shutdown"]) == ("create:1000", *returns, "create", *returns)
+    assert steps_for(SMALL, KAFKA, ["deletion"]) == ("create:100", "create", "delete_topics:5")
+    assert steps_for(LARGE, KAFKA, ["reassignment"]) == (
+        "create:1000",
+        "create",
+        "reassign_znode:100",
+        "reassign_znode:1000",
+    )
+    assert steps_for(LARGE, KLAMM, ["reassignment"])[4:] == (
+        "reassign_znode:5000",
+        "reassign_held:1000",
+        "reassign_released",
+        "reassign_held:5000",
+        "reassign_released",
+    )
+    assert set(steps_for(LARGE, KLAMM, ["reassignment"])) < set(steps_for(LARGE, KLAMM))
 
 
 @pytest.mark.parametrize(
@@ -232,9 +302,12 @@ def test_an_error_is_one_unless_the_broker_only_knows_the_epoch_already() -> Non
     assert traffic.errors == []
     traffic.tap(answered(2, LeaderAndIsrResponse(Errors.NONE, {TP: Errors.KAFKA_STORAGE_ERROR})))
     traffic.tap(answered(3, UpdateMetadataResponse(Errors.STALE_BROKER_EPOCH)))
+    traffic.tap(answered(4, StopReplicaResponse(Errors.NONE, {TP: Errors.FENCED_LEADER_EPOCH})))
+    traffic.tap(answered(5, StopReplicaResponse(Errors.NONE, {TP: Errors.KAFKA_STORAGE_ERROR})))
     assert traffic.errors == [
         "broker-2: orders-0: KAFKA_STORAGE_ERROR",
         "broker-2: UpdateMetadataResponse: STALE_BROKER_EPOCH",
+        "broker-2: orders-0: KAFKA_STORAGE_ERROR",
     ]
 
 
@@ -264,3 +337,18 @@ def test_what_brokers_hold_is_compared_with_zookeeper() -> None:
     found = what_is_not_applied(store, brokers_of(world))
     assert (found["applied"], found["not_applied"]) == (6, 4)
     assert found["not_applied_shown"].startswith("broker 0: orders-0: hosted None, not (Leader:0,")
+
+
+def test_a_broker_about_to_leave_is_not_asked_about_what_it_follows_no_more() -> None:
+    world = three_brokers()
+    create_topic(world, "orders", {0: (0, 1), 1: (1, 2)})
+    world.run_for(1_000)
+    leaving = world.nodes[1].node.broker
+    leaving.begin_controlled_shutdown()
+    world.run_for(1_000)
+    assert leaving.controlled_shutdown.succeeded
+    # Three caches, and the replicas of the two other brokers.
+    found = what_is_not_applied(world.open_store(), brokers_of(world))
+    assert (found["applied"], found["not_applied"]) == (8, 0)
+    leaving.replica_manager.is_shutting_down = False
+    assert what_is_not_applied(world.open_store(), brokers_of(world))["not_applied"] == 1
