@@ -23,7 +23,7 @@ from zk.dump import dump
 from zk.dump_load import LoadPlan, apart, cut_short, load, plan_load, undo
 from zk.dump_text import read_dump
 from zk.kazoo_store import KazooStore
-from zk.store import Create, WriteOp
+from zk.store import Create, SessionEvent, SessionState, StoreEvent, WriteOp
 from zk.znodes import BrokerIdsZNode
 
 _EXAMPLES = """
@@ -108,6 +108,7 @@ def load_command(
         last.append(Create(MARKER_PATH, marker(RunInfo("zk load", now_ms, klamm_version()))))
     progress = _Progress()
     session = open_session(zookeeper)
+    session.add_listener(_tell_of_connection)
     store = KazooStore(session)
     try:
         if undo_:
@@ -163,6 +164,11 @@ def _tell_undone(count: int, zookeeper: str, as_json: bool) -> None:
         typer.echo(msgspec.json.encode(outcome).decode())
     else:
         typer.echo(f"{count} znodes of a load that was cut short are deleted from {zookeeper}")
+
+
+def _tell_of_connection(event: StoreEvent) -> None:
+    if event == SessionEvent(SessionState.DISCONNECTED):
+        print("the connection is lost: waiting for ZooKeeper", file=sys.stderr, flush=True)
 
 
 def _some(paths: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
-from zk.store import Create, Exists
+from zk.store import Create, Exists, SessionEvent, SessionState, StoreEvent
 from zk.znodes import BrokerIdZNode, ControllerEpochZNode, MalformedZNode
 
 ELECTION_TIMEOUT_S = 30.0
@@ -175,6 +175,7 @@ class ClusterServer:
         session = KazooSession(
             connect_string, self.config.session_timeout_ms, self.config.connection_timeout_ms
         )
+        session.add_listener(self._say_connection_is_lost)
         progress = LoadProgress(self._say)
         try:
             apart(
@@ -202,6 +203,10 @@ class ClusterServer:
         self._say(f"Dump loaded: {len(dump.plan.creates)} znodes of {dump.source}")
         if dump.dead:
             self._say(f"Dead in the dump, not started: brokers {_joined(dump.dead)}")
+
+    def _say_connection_is_lost(self, event: StoreEvent) -> None:
+        if event == SessionEvent(SessionState.DISCONNECTED):
+            self._say("The connection is lost: waiting for ZooKeeper")
 
     def _claim(self, connect_string: str, run_id: str, started_ms: int) -> str:
         """Make the chroot klamm's, if it may be, and give the cluster's id."""

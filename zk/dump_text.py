@@ -35,14 +35,17 @@ _TTL_MARK: Final = 0xFF << 56
 
 def read_dump(path: Path) -> list[ZNode]:
     """The znodes of the dump in a file; ``-`` is standard input. Raises UsageError."""
+    is_stdin = str(path) == "-"
     try:
-        text = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        text = sys.stdin.buffer.read() if is_stdin else path.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read the dump {path}: {error.strerror}") from None
     try:
         return parse_dump(text)
     except UsageError as error:
-        raise UsageError(f"{path} is {error.message}", hint=error.hint) from None
+        raise UsageError(
+            f"{'standard input' if is_stdin else path} is {error.message}", hint=error.hint
+        ) from None
 
 
 def parse_dump(text: bytes) -> list[ZNode]:
@@ -52,6 +55,8 @@ def parse_dump(text: bytes) -> list[ZNode]:
         znodes = _decode_dump(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _syntax_error(text, error) from None
+    if not znodes:
+        raise _error("it holds no znode")
     line_of: dict[str, int] = {}
     for index, znode in enumerate(znodes):
         reason = _nonsense(znode)

@@ -28,6 +28,7 @@ def refused(text: bytes) -> str:
     [
         (b"", "not a dump: it is empty"),
         (b" \n", "not a dump: it is empty"),
+        (b"[]", "not a dump: it holds no znode"),
         (gzip.compress(GOOD), "not a dump: it is compressed"),
         (GOOD.decode().encode("utf-16"), "not a dump: it is UTF-16"),
         (b'[\n{"path":"/a","data":"\xff"}\n]', "not a dump: line 2: a byte is not UTF-8"),
