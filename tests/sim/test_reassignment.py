@@ -201,11 +201,13 @@ def test_many_partitions_of_many_topics() -> None:
         assert_settled(world, tp, replicas)
 
 
-def waves_of_a_plan(partitions: int) -> tuple[int, int]:
+def waves_of_a_plan(partitions: int, topics: int = 1) -> tuple[int, int]:
     """ZooKeeper waves of the controller until all is started, and from then to the end, when every
     follower catches up at once."""
     world = brokers_up()
-    with_topic(world, *[(0, 1)] * partitions)
+    names = [f"t{number}" for number in range(topics)]
+    for topic in names:
+        with_topic(world, *[(0, 1)] * partitions, topic=topic)
     hold(world, 2, 3)
     store = world.nodes[0].store
     waves = [0]
@@ -220,7 +222,7 @@ def waves_of_a_plan(partitions: int) -> tuple[int, int]:
         return write(transactions)
 
     store.read, store.write = counted_read, counted_write  # type: ignore[method-assign]
-    reassign(world, {TopicPartition("t", n): (2, 3) for n in range(partitions)})
+    reassign(world, {TopicPartition(t, n): (2, 3) for t in names for n in range(partitions)})
     world.run_for(3_000)
     started, waves[0] = waves[0], 0
     release(world, 2, 3)
@@ -232,6 +234,12 @@ def waves_of_a_plan(partitions: int) -> tuple[int, int]:
 def test_waves_do_not_grow_with_the_partitions() -> None:
     few, many = waves_of_a_plan(3), waves_of_a_plan(60)
     assert few == many, f"3 partitions: {few}, 60 partitions: {many}"
+
+
+def test_waves_do_not_grow_with_the_topics() -> None:
+    few, many = waves_of_a_plan(1, topics=3), waves_of_a_plan(1, topics=60)
+    # What comes between the changes of topic znodes in the queue does not depend on their number.
+    assert sum(many) <= sum(few) + 4, f"3 topics: {few}, 60 topics: {many}"
 
 
 def test_one_topic_znode_is_written_twice_for_all_its_partitions() -> None:

@@ -12,6 +12,7 @@ from controller.events import (
     ControllerState,
     CreateTopicsTimeout,
     Expire,
+    PartitionModifications,
     RequestTimeout,
     TopicChange,
 )
@@ -175,3 +176,25 @@ def test_a_copy_has_its_own_queue() -> None:
     assert twin.events == [BrokerChange()]
     assert manager.event_queue_size == 1
     assert not log.processed
+
+
+def test_events_of_one_kind_right_behind_are_processed_together() -> None:
+    clock = VirtualClock()
+    taken: list[list[ControllerEvent]] = []
+
+    class Taker(Log):
+        def process(self, queued: QueuedEvent) -> None:
+            assert self.manager is not None
+            following = self.manager.take_following(PartitionModifications)
+            taken.append([queued.event, *(each.event for each in following)])
+
+    log = Taker()
+    manager = log.manager = EventManager(clock, log)
+    a, b, c = (PartitionModifications(topic) for topic in "abc")
+    for event in (a, b, TopicChange(), c):
+        manager.put(event)
+    while manager.step():
+        pass
+    # What came in between keeps its place.
+    assert taken == [[a, b], [TopicChange(), c]]
+    assert manager.event_queue_time_ms.count == 4

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.journal import Kind
 from cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
-from cluster.types import LeaderAndIsr, TopicPartition
+from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 from tests.unit.controller.cluster import Cluster
@@ -134,6 +134,27 @@ def test_added_partitions_come_online(cluster: Cluster) -> None:
     # The watch was armed again by reading.
     cluster.add_partitions("t", (0, 1), (1, 2), (2, 0))
     assert cluster.state(TopicPartition("t", 2)).leader == 2
+    cluster.assert_nothing_failed()
+
+
+def test_topics_that_changed_together_are_read_together_and_keep_their_own_causes(
+    cluster: Cluster,
+) -> None:
+    for topic in ("t", "u"):
+        cluster.create_topic(topic, (0, 1))
+    cluster.forget()
+    for topic in ("t", "u"):
+        found = cluster.admin.get_topic_assignments([topic]).values[topic]
+        added = {TopicPartition(topic, 1): ReplicaAssignment((1, 2))}
+        cluster.admin.set_topic_assignment(topic, found.topic_id, {**found.assignment, **added})
+    cluster.run()
+    assert [cluster.state(TopicPartition(topic, 1)).leader for topic in ("t", "u")] == [1, 1]
+    events = {row.event_id: row.detail for row in cluster.rows(Kind.EVENT)}
+    online = cluster.rows(Kind.PARTITION_TRANSITION)
+    assert [(row.topic, events[row.event_id]) for row in online if row.key_seq == 1] == [
+        ("t", "PartitionModifications(t)"),
+        ("u", "PartitionModifications(u)"),
+    ]
     cluster.assert_nothing_failed()
 
 
