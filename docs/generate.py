@@ -7,14 +7,18 @@ from the code and from runs of klamm. tests/unit/docs says when a page has gone 
 from __future__ import annotations
 
 import ast
+import inspect
 import itertools
 import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
+
 import statemachines.diagrams
 from cluster import quirks
+from server.api import ROUTES
 from tests.scenarios import SCENARIOS, read_scenario, simulated_differences
 
 ROOT = Path(__file__).parents[1]
@@ -62,6 +66,19 @@ def scenario_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def route_table() -> str:
+    """Every path of the HTTP API, what its body says, and what it does."""
+    lines = ["| request | body | what it does |", "|---|---|---|"]
+    for route in ROUTES:
+        path = re.sub(r":\w+\}", "}", route.path)
+        fields = () if route.body is None else msgspec.structs.fields(route.body)
+        words = [field.name if field.required else f"{field.name}?" for field in fields]
+        does = " ".join(str(inspect.getdoc(route.handler)).split())
+        body = f"`{{{', '.join(words)}}}`" if words else ""
+        lines.append(f"| {route.method} `{path}` | {body} | {does} |")
+    return "\n".join(lines) + "\n"
+
+
 def package_table() -> str:
     """The packages from the highest to the lowest, by the layers that the linter checks."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -86,6 +103,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "docs/deviations.md": lambda page: fill(
         page, {"quirks": quirk_table, "scenarios": scenario_table}
     ),
+    "docs/http-api.md": lambda page: fill(page, {"routes": route_table}),
     "docs/state-machines.md": statemachines.diagrams.fill,
 }
 """The pages with generated parts, by their place in the project: how each is filled."""

@@ -6,8 +6,11 @@ that Kafka's tools make.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.requests import Request
 
+from admin.reassign_admin import ConfigResource
 from cluster.errors import UsageError
 from server.bodies import (
     AlterReassignments,
@@ -19,7 +22,6 @@ from server.bodies import (
 )
 from server.cluster_server import ClusterServer
 from server.config_bodies import ConfigEntries, ConfigsOfEntities, Entities, Entity, EntityConfigs
-from server.handlers import decode
 from server.log_dir_bodies import (
     AlterLogDirs,
     Brokers,
@@ -32,16 +34,18 @@ from server.log_dir_bodies import (
 # Reassignments and elections
 
 
-def list_reassignments(server: ClusterServer, request: Request, body: bytes) -> Reassignments:
+def list_reassignments(
+    server: ClusterServer, request: Request, wanted: PartitionsOrAll
+) -> Reassignments:
     """What is being reassigned: everything, or of the partitions of the body."""
-    asked = keys(decode(body, PartitionsOrAll).partitions)
-    return Reassignments.of(server.admin.list_partition_reassignments(asked))
+    return Reassignments.of(server.admin.list_partition_reassignments(keys(wanted.partitions)))
 
 
-def alter_reassignments(server: ClusterServer, request: Request, body: bytes) -> PartitionResults:
+def alter_reassignments(
+    server: ClusterServer, request: Request, wanted: AlterReassignments
+) -> PartitionResults:
     """Start, replace or (`replicas` null) cancel reassignments; the answer names the partitions
     that were refused."""
-    wanted = decode(body, AlterReassignments)
     targets = {one.key: one.replicas for one in wanted.reassignments}
     if len(targets) < len(wanted.reassignments):
         raise UsageError("a partition is named twice")
@@ -49,10 +53,11 @@ def alter_reassignments(server: ClusterServer, request: Request, body: bytes) ->
     return PartitionResults.of(failures)
 
 
-def elect_leaders(server: ClusterServer, request: Request, body: bytes) -> PartitionResults:
+def elect_leaders(
+    server: ClusterServer, request: Request, wanted: ElectLeaders
+) -> PartitionResults:
     """Elect preferred or unclean leaders of partitions, or of all that need it; the answer has
     NONE for every election that took place."""
-    wanted = decode(body, ElectLeaders)
     results = server.admin.elect_leaders(
         wanted.election_type, keys(wanted.partitions), wanted.timeout_ms
     )
@@ -62,48 +67,53 @@ def elect_leaders(server: ClusterServer, request: Request, body: bytes) -> Parti
 # Log directories
 
 
-def describe_log_dirs(server: ClusterServer, request: Request, body: bytes) -> LogDirs:
+def describe_log_dirs(server: ClusterServer, request: Request, wanted: Brokers) -> LogDirs:
     """The log directories of brokers, and what is in them."""
-    brokers = decode(body, Brokers).brokers
-    asked = server.admin.live_broker_ids() if brokers is None else brokers
+    asked = server.admin.live_broker_ids() if wanted.brokers is None else wanted.brokers
     return LogDirs.of(server.admin.describe_log_dirs(asked))
 
 
-def describe_replicas(server: ClusterServer, request: Request, body: bytes) -> ReplicaPlaces:
+def describe_replicas(server: ClusterServer, request: Request, wanted: Replicas) -> ReplicaPlaces:
     """In which directories replicas are, and to which they move."""
-    asked = [replica.replica for replica in decode(body, Replicas).replicas]
+    asked = [replica.replica for replica in wanted.replicas]
     return ReplicaPlaces.of(server.admin.describe_replica_log_dirs(asked))
 
 
-def alter_log_dirs(server: ClusterServer, request: Request, body: bytes) -> ReplicaFailures:
+def alter_log_dirs(
+    server: ClusterServer, request: Request, wanted: AlterLogDirs
+) -> ReplicaFailures:
     """Give replicas another directory; the answer names those that were refused."""
-    wanted = {one.replica: one.log_dir for one in decode(body, AlterLogDirs).replicas}
-    return ReplicaFailures.of(server.admin.alter_replica_log_dirs(wanted))
+    log_dirs = {one.replica: one.log_dir for one in wanted.replicas}
+    return ReplicaFailures.of(server.admin.alter_replica_log_dirs(log_dirs))
 
 
 # Configs
 
 
-def describe_configs(server: ClusterServer, request: Request, body: bytes) -> ConfigEntries:
+def describe_configs(server: ClusterServer, request: Request, wanted: Entity) -> ConfigEntries:
     """Every config of a topic or a broker (`<default>`: all brokers), and where it comes from."""
-    entity = decode(body, Entity).resource
-    return ConfigEntries(list(server.admin.describe_configs(entity)))
+    return ConfigEntries(list(server.admin.describe_configs(wanted.resource)))
 
 
-def config_overrides(server: ClusterServer, request: Request, body: bytes) -> ConfigsOfEntities:
+def config_overrides(
+    server: ClusterServer, request: Request, wanted: Entities
+) -> ConfigsOfEntities:
     """The configs that are set for topics and brokers."""
-    asked = [entity.resource for entity in decode(body, Entities).entities]
-    found = server.admin.overrides(asked)
-    return ConfigsOfEntities(
-        tuple(EntityConfigs(*resource, dict(found[resource])) for resource in asked)
-    )
+    asked = [entity.resource for entity in wanted.entities]
+    return _configs_of(server, asked)
 
 
-def alter_configs(server: ClusterServer, request: Request, body: bytes) -> ConfigsOfEntities:
+def alter_configs(
+    server: ClusterServer, request: Request, wanted: ConfigsOfEntities
+) -> ConfigsOfEntities:
     """Set or (null) remove configs of topics and brokers; the answer has all that are set then."""
-    wanted = decode(body, ConfigsOfEntities).by_entity()
-    server.admin.incremental_alter_configs(wanted)
-    found = server.admin.overrides(list(wanted))
+    changes = wanted.by_entity()
+    server.admin.incremental_alter_configs(changes)
+    return _configs_of(server, list(changes))
+
+
+def _configs_of(server: ClusterServer, resources: Sequence[ConfigResource]) -> ConfigsOfEntities:
+    found = server.admin.overrides(resources)
     return ConfigsOfEntities(
-        tuple(EntityConfigs(*resource, dict(found[resource])) for resource in wanted)
+        tuple(EntityConfigs(*resource, dict(found[resource])) for resource in resources)
     )

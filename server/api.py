@@ -29,9 +29,19 @@ from cluster.errors import (
     UnknownTopicOrPartition,
     UsageError,
 )
+from cluster.requests import CreateTopicsRequest
 from server import admin_handlers, handlers
+from server.bodies import (
+    AlterReassignments,
+    CreatePartitions,
+    ElectLeaders,
+    PartitionsOrAll,
+    Topics,
+)
 from server.cluster_server import ClusterServer
-from server.handlers import Handler
+from server.config_bodies import ConfigsOfEntities, Entities, Entity
+from server.handlers import AddBroker, Handler, StartBroker
+from server.log_dir_bodies import AlterLogDirs, Brokers, FailLogDir, Replicas
 from server.security import Gatekeeper
 
 MAX_BODY_BYTES: Final = 64 << 20
@@ -47,11 +57,12 @@ _STATUS_OF_ERRORS: Final[tuple[tuple[type[KlammError], int], ...]] = (
 
 
 class ApiRoute(NamedTuple):
-    """A path, and what answers there."""
+    """A path, what answers there, and what is asked of it in the request's body."""
 
     method: str
     path: str
     handler: Handler
+    body: Any = None
 
 
 ROUTES: Final = (
@@ -60,28 +71,28 @@ ROUTES: Final = (
     ApiRoute("GET", "/journal", handlers.journal),
     ApiRoute("POST", "/controller/move", handlers.move_controller),
     ApiRoute("GET", "/brokers", handlers.list_brokers),
-    ApiRoute("POST", "/brokers", handlers.add_broker),
+    ApiRoute("POST", "/brokers", handlers.add_broker, AddBroker),
     ApiRoute("GET", "/brokers/{id:int}", handlers.describe_broker),
-    ApiRoute("POST", "/brokers/{id:int}/start", handlers.start_broker),
-    ApiRoute("POST", "/brokers/{id:int}/fail-log-dir", handlers.fail_log_dir),
+    ApiRoute("POST", "/brokers/{id:int}/start", handlers.start_broker, StartBroker),
+    ApiRoute("POST", "/brokers/{id:int}/fail-log-dir", handlers.fail_log_dir, FailLogDir),
     ApiRoute("POST", "/brokers/{id:int}/{action:str}", handlers.act_on_broker),
     ApiRoute("GET", "/topics", handlers.list_topics),
-    ApiRoute("POST", "/topics", handlers.create_topics),
-    ApiRoute("POST", "/topics/describe", handlers.describe_topics),
-    ApiRoute("POST", "/topics/partitions", handlers.create_partitions),
-    ApiRoute("POST", "/topics/delete", handlers.delete_topics),
+    ApiRoute("POST", "/topics", handlers.create_topics, CreateTopicsRequest),
+    ApiRoute("POST", "/topics/describe", handlers.describe_topics, Topics),
+    ApiRoute("POST", "/topics/partitions", handlers.create_partitions, CreatePartitions),
+    ApiRoute("POST", "/topics/delete", handlers.delete_topics, Topics),
     ApiRoute("GET", "/topics/{topic:str}", handlers.describe_topic),
-    ApiRoute("GET", "/reassignments", admin_handlers.list_reassignments),
-    ApiRoute("POST", "/reassignments", admin_handlers.alter_reassignments),
-    ApiRoute("POST", "/reassignments/list", admin_handlers.list_reassignments),
-    ApiRoute("POST", "/elections", admin_handlers.elect_leaders),
-    ApiRoute("GET", "/log-dirs", admin_handlers.describe_log_dirs),
-    ApiRoute("POST", "/log-dirs", admin_handlers.alter_log_dirs),
-    ApiRoute("POST", "/log-dirs/describe", admin_handlers.describe_log_dirs),
-    ApiRoute("POST", "/log-dirs/replicas", admin_handlers.describe_replicas),
-    ApiRoute("POST", "/configs", admin_handlers.alter_configs),
-    ApiRoute("POST", "/configs/describe", admin_handlers.describe_configs),
-    ApiRoute("POST", "/configs/overrides", admin_handlers.config_overrides),
+    ApiRoute("GET", "/reassignments", admin_handlers.list_reassignments, PartitionsOrAll),
+    ApiRoute("POST", "/reassignments", admin_handlers.alter_reassignments, AlterReassignments),
+    ApiRoute("POST", "/reassignments/list", admin_handlers.list_reassignments, PartitionsOrAll),
+    ApiRoute("POST", "/elections", admin_handlers.elect_leaders, ElectLeaders),
+    ApiRoute("GET", "/log-dirs", admin_handlers.describe_log_dirs, Brokers),
+    ApiRoute("POST", "/log-dirs", admin_handlers.alter_log_dirs, AlterLogDirs),
+    ApiRoute("POST", "/log-dirs/describe", admin_handlers.describe_log_dirs, Brokers),
+    ApiRoute("POST", "/log-dirs/replicas", admin_handlers.describe_replicas, Replicas),
+    ApiRoute("POST", "/configs", admin_handlers.alter_configs, ConfigsOfEntities),
+    ApiRoute("POST", "/configs/describe", admin_handlers.describe_configs, Entity),
+    ApiRoute("POST", "/configs/overrides", admin_handlers.config_overrides, Entities),
 )
 """A table of contents. Fixed paths stand before those with a name in them."""
 
@@ -89,8 +100,7 @@ ROUTES: Final = (
 def create_app(server: ClusterServer) -> Starlette:
     """The ASGI application of an open cluster."""
     routes = [
-        Route(path, _endpoint(server, handler), methods=[method])
-        for method, path, handler in ROUTES
+        Route(route.path, _endpoint(server, route), methods=[route.method]) for route in ROUTES
     ]
     return Starlette(
         routes=routes,
@@ -101,17 +111,28 @@ def create_app(server: ClusterServer) -> Starlette:
     )
 
 
-def _endpoint(server: ClusterServer, handler: Handler) -> Callable[[Request], Any]:
+def _endpoint(server: ClusterServer, route: ApiRoute) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY_BYTES:
                 raise HTTPException(413)
-        answer = await run_in_threadpool(handler, server, request, bytes(body))
+        answer = await run_in_threadpool(_answer, server, route, request, body)
         return answer if isinstance(answer, Response) else _json(200, answer)
 
     return endpoint
+
+
+def _answer(server: ClusterServer, route: ApiRoute, request: Request, body: bytearray) -> Any:
+    """What the handler answers. Raises KlammError, HTTPException."""
+    wanted = None
+    if route.body is not None:
+        try:
+            wanted = msgspec.json.decode(body or b"{}", type=route.body)
+        except msgspec.DecodeError as error:
+            raise UsageError(f"malformed request: {error}") from error
+    return route.handler(server, request, wanted)
 
 
 def _json(status: int, value: object) -> Response:

@@ -1,13 +1,14 @@
 """What the API answers about the cluster, its brokers and its topics.
 
-A handler gets the server, the request and its body, runs on a thread of its own, and only calls
-what does the work; its first line is what docs/http-api.md says. Which path it has is in api.py.
+A handler gets the server, the request and what its body said, runs on a thread of its own, and only
+calls what does the work; its docstring is what docs/http-api.md says. Which path and which body it
+has is in api.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -24,8 +25,7 @@ from server.metrics import CONTENT_TYPE, metrics_text
 
 MAX_ROWS: Final = 10_000
 
-Handler = Callable[[ClusterServer, Request, bytes], Any]
-T = TypeVar("T")
+Handler = Callable[[ClusterServer, Request, Any], Any]
 
 
 class StartBroker(msgspec.Struct, frozen=True):
@@ -48,28 +48,20 @@ class JournalPage(msgspec.Struct, frozen=True):
     next: int
 
 
-def decode(body: bytes, kind: type[T]) -> T:
-    """A request's body. Raises UsageError if it is not of its kind."""
-    try:
-        return msgspec.json.decode(body or b"{}", type=kind)
-    except msgspec.DecodeError as error:
-        raise UsageError(f"malformed request: {error}") from error
-
-
 # The cluster
 
 
-def status(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+def status(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
     """What `klamm status` shows."""
     return server.status()
 
 
-def metrics(server: ClusterServer, request: Request, body: bytes) -> Response:
+def metrics(server: ClusterServer, request: Request, _: None) -> Response:
     """The controller's metrics under Kafka's names, as Prometheus reads them."""
     return Response(metrics_text(server.cluster), headers={"Content-Type": CONTENT_TYPE})
 
 
-def journal(server: ClusterServer, request: Request, body: bytes) -> JournalPage:
+def journal(server: ClusterServer, request: Request, _: None) -> JournalPage:
     """Rows of the journal: the last (`?last=20`), or those after a place (`?after=`, an answer's
     `next`)."""
     path, params = server.data_dir.journal, request.query_params
@@ -80,7 +72,7 @@ def journal(server: ClusterServer, request: Request, body: bytes) -> JournalPage
     return JournalPage([msgspec.Raw(line) for line in part.lines], part.next)
 
 
-def move_controller(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+def move_controller(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
     """Delete /controller and wait for another controller."""
     return server.operations.move_controller()
 
@@ -88,37 +80,33 @@ def move_controller(server: ClusterServer, request: Request, body: bytes) -> dic
 # Brokers
 
 
-def list_brokers(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+def list_brokers(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
     """All brokers, and those that a broker knows to live."""
     live = server.admin.live_broker_ids()
     return {"brokers": server.status()["brokers"], "live": live}
 
 
-def describe_broker(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+def describe_broker(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
     """One broker."""
     return server.operations.describe(request.path_params["id"])
 
 
-def add_broker(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+def add_broker(server: ClusterServer, request: Request, wanted: AddBroker) -> dict[str, Any]:
     """Add a broker and start it."""
-    wanted = decode(body, AddBroker)
     return server.operations.add(wanted.id, wanted.rack)
 
 
-def start_broker(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+def start_broker(server: ClusterServer, request: Request, wanted: StartBroker) -> dict[str, Any]:
     """Start a broker."""
-    wait = decode(body, StartBroker).wait
-    return server.operations.start(request.path_params["id"], wait)
+    return server.operations.start(request.path_params["id"], wanted.wait)
 
 
-def fail_log_dir(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+def fail_log_dir(server: ClusterServer, request: Request, wanted: FailLogDir) -> dict[str, Any]:
     """Let a log directory of a broker fail."""
-    return server.operations.fail_log_dir(
-        request.path_params["id"], decode(body, FailLogDir).log_dir
-    )
+    return server.operations.fail_log_dir(request.path_params["id"], wanted.log_dir)
 
 
-def act_on_broker(server: ClusterServer, request: Request, body: bytes) -> dict[str, Any]:
+def act_on_broker(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
     """`kill`, `stop`, `pause` or `resume` a broker."""
     operations = server.operations
     actions: dict[str, Callable[[int], dict[str, Any]]] = {
@@ -136,35 +124,37 @@ def act_on_broker(server: ClusterServer, request: Request, body: bytes) -> dict[
 # Topics
 
 
-def list_topics(server: ClusterServer, request: Request, body: bytes) -> TopicNames:
+def list_topics(server: ClusterServer, request: Request, _: None) -> TopicNames:
     """Names of all topics."""
     return TopicNames(list(server.admin.list_topics()))
 
 
-def create_topics(server: ClusterServer, request: Request, body: bytes) -> CreateTopicsResponse:
+def create_topics(
+    server: ClusterServer, request: Request, wanted: CreateTopicsRequest
+) -> CreateTopicsResponse:
     """Create topics; the body is a CreateTopicsRequest, the answer its response."""
-    return server.admin.create_topics(decode(body, CreateTopicsRequest))
+    return server.admin.create_topics(wanted)
 
 
-def describe_topics(server: ClusterServer, request: Request, body: bytes) -> TopicDescriptions:
+def describe_topics(server: ClusterServer, request: Request, wanted: Topics) -> TopicDescriptions:
     """Describe the topics of the body."""
-    return TopicDescriptions(list(server.admin.describe_topics(decode(body, Topics).topics)))
+    return TopicDescriptions(list(server.admin.describe_topics(wanted.topics)))
 
 
-def describe_topic(server: ClusterServer, request: Request, body: bytes) -> object:
+def describe_topic(server: ClusterServer, request: Request, _: None) -> object:
     """Describe one topic."""
     return server.admin.describe_topics([request.path_params["topic"]])[0]
 
 
-def create_partitions(server: ClusterServer, request: Request, body: bytes) -> TopicFailures:
+def create_partitions(
+    server: ClusterServer, request: Request, wanted: CreatePartitions
+) -> TopicFailures:
     """Add partitions; the answer names the topics that were refused."""
-    wanted = decode(body, CreatePartitions)
     return TopicFailures(dict(server.admin.create_partitions(wanted.topics, wanted.timeout_ms)))
 
 
-def delete_topics(server: ClusterServer, request: Request, body: bytes) -> TopicFailures:
+def delete_topics(server: ClusterServer, request: Request, wanted: Topics) -> TopicFailures:
     """Delete topics; the answer names those that were refused."""
-    wanted = decode(body, Topics)
     return TopicFailures(dict(server.admin.delete_topics(wanted.topics, wanted.timeout_ms)))
 
 

@@ -94,7 +94,7 @@ def test_a_partition_is_reassigned_listed_and_cancelled(
     finally:
         with server.cluster.broker_thread_paused():
             held.release_catch_up()
-    assert replicas_of(api, "moves") == [0, 1]
+    wait_until(lambda: replicas_of(api, "moves") == [0, 1])
     again = api.post("/reassignments", json=move("moves", 0, None)).json()
     assert again["partitions"][0]["code"] == "NO_REASSIGNMENT_IN_PROGRESS"
     unknown = api.post("/reassignments", json=move("nowhere", 0, [0])).json()
@@ -233,5 +233,5 @@ def test_another_controller_is_asked_if_one_dies_before_it_answers(
         cluster.kill(controller_id)
         assert answer.result(20) == {}
     wait_until(lambda: not server.admin.list_partition_reassignments())
-    assert replicas_of(api, "survives") == [2, 1 - controller_id]
+    wait_until(lambda: replicas_of(api, "survives") == [2, 1 - controller_id])
     cluster.start(controller_id)

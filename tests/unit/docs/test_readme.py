@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 import typer
 
+from admin import election_command, log_dirs_command
+from admin.configs_options import ConfigOptions
+from admin.reassign_options import ReassignOptions
 from admin.topic_options import TopicCommandOptions
 from cli.app import app
 
@@ -19,12 +22,19 @@ LINES = [
     if line.startswith("    ")
 ]
 KLAMM = [shlex.split(line, comments=True)[1:] for line in LINES if line.startswith("klamm ")]
+KAFKA_TOOLS = {
+    "configs": ConfigOptions,
+    "leader-election": election_command.PARSER.parse,
+    "log-dirs": log_dirs_command.PARSER.parse,
+    "reassign-partitions": ReassignOptions,
+    "topics": TopicCommandOptions,
+}
 
 
 @pytest.mark.parametrize("words", KLAMM, ids=" ".join)
 def test_klamm_takes_the_command(words: list[str]) -> None:
-    if words[0] == "topics":
-        assert TopicCommandOptions(words[1:]).action
+    if words[0] in KAFKA_TOOLS:
+        assert KAFKA_TOOLS[words[0]](words[1:])
         return
     command = typer.main.get_command(app)
     context = command.make_context("klamm", list(words), resilient_parsing=True)
