@@ -164,7 +164,7 @@ def assert_death_of_2_touches_pool1_alone(up: Up) -> None:
             for partition in topic["partitions"]
         )
 
-    wait_until(nobody_is_led_by_2, 30, "the topics of pool1 to lose broker 2")
+    wait_until(nobody_is_led_by_2, 60, "the topics of pool1 to lose broker 2")
     after = described()
     assert [topic for topic in TOPICS if after[topic] != before[topic]] == TOPICS[:3]
     told = {row.topic for row in rows_of(up)[place:] if row.topic is not None}
@@ -185,7 +185,7 @@ def test_topics_are_moved_into_their_pools(tmp_path: Path, pools_of_up: str) -> 
         file = ["--reassignment-json-file", str(tmp_path / "plan")]
         up.ok("reassign-partitions", *where, "--execute", *file, *pools)
         verify = ["reassign-partitions", *where, "--verify", *file, "--json"]
-        wait_until(lambda: up.run(*verify).returncode == 0, 60, "the plan to be carried out")
+        wait_until(lambda: up.run(*verify).returncode == 0, 120, "the plan to be carried out")
         up.ok("pools", "check", *pools, *where)
         assert_death_of_2_touches_pool1_alone(up)
 
