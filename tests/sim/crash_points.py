@@ -9,6 +9,7 @@ and no version without an epoch.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -70,6 +71,32 @@ class Crash:
         self.count += 1
 
 
+class CrashTwice:
+    """Hooks that crash broker 0's controller after one of its operations, and the next one after
+    its ``again``-th."""
+
+    def __init__(self, world: SimulatedWorld, at: int, again: int) -> None:
+        self._world = world
+        self._left = [at, again]
+        self.count = 0
+        world.on_crash = world.crash_controller
+        world.server.after_op = self.after_op
+
+    def after_op(self, _: int, __: ReadOp | Transaction, ___: ReadResult | TxnResult) -> None:
+        if self.count == 2 or not self._is_controller(self._world.scheduler.current):
+            return
+        if self._left[self.count] == 0:
+            self.count += 1
+            raise Crashed
+        self._left[self.count] -= 1
+
+    def _is_controller(self, actor: Address | None) -> bool:
+        if actor is None or actor.role != "controller":
+            return False
+        controller = self._world.nodes[actor.id].node.controller
+        return controller is not None and controller.is_active
+
+
 class Stored(NamedTuple):
     """What ZooKeeper holds."""
 
@@ -121,6 +148,27 @@ def crash_everywhere(
         assert_agreement(world)
         assert_same_end(world, expected, case.more, where)
         yield world, start
+
+
+def crash_twice_everywhere(case: Case) -> int:
+    """Crash in the middle of a case, and then the next controller after each of its operations;
+    gives how many there were."""
+    world = case.begin(1)
+    snapshot = world.snapshot()
+    undisturbed, counted = _run(snapshot, case, None, before=False)
+    expected = stored_in(undisturbed)
+    more = {tp: 2 * epochs for tp, epochs in case.more.items()}
+    for number in itertools.count():
+        world = snapshot.restore()
+        crash = CrashTwice(world, counted.count // 2, number)
+        case.act(world)
+        if crash.count < 2:
+            assert crash.count == 1
+            return number
+        where = f"second crash after operation {number}"
+        assert_agreement(world)
+        assert_same_end(world, expected, more, where)
+    raise AssertionError("the next controller never stops")
 
 
 def lose_everywhere(case: Case, group_size: int | None, before: bool) -> int:
