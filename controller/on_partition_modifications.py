@@ -34,11 +34,9 @@ def process_partition_modifications(controller: KafkaController, topic: str) -> 
     following: list[tuple[QueuedEvent, str]] = []
     # With hazard C2 a znode that cannot be read ends the event, which must not cost others theirs.
     if not controller.quirks.hazard_c2:
-        following = [
-            (queued, queued.event.topic)
-            for queued in controller.events.take_following(PartitionModifications)
-            if isinstance(queued.event, PartitionModifications)
-        ]
+        for queued in controller.events.take_following(PartitionModifications):
+            assert isinstance(queued.event, PartitionModifications)
+            following.append((queued, queued.event.topic))
     names = dict.fromkeys((topic, *(name for _, name in following)))
     mended = {
         name

@@ -23,7 +23,11 @@ from cluster.requests import (
     Message,
 )
 from cluster.types import ReplicaAssignment, TopicPartition
-from controller.events import ApiPartitionReassignment, ListPartitionReassignments
+from controller.events import (
+    ApiPartitionReassignment,
+    ListPartitionReassignments,
+    PartitionReassignmentIsrChange,
+)
 from controller.reassign_partitions_znode import (
     maybe_remove_from_zk_reassignment,
     read_reassignment,
@@ -290,10 +294,25 @@ def _go_on(controller: KafkaController, assignments: Assignments) -> None:
 def process_partition_reassignment_isr_change(
     controller: KafkaController, tp: TopicPartition
 ) -> None:
-    """The ISR of a partition was changed by its leader: its reassignment may be complete now."""
-    if controller.is_active and tp in controller.context.partitions_being_reassigned:
-        controller.refresh_leaderships([tp], watch=True)
-        maybe_complete_reassignments(controller, [tp])
+    """The ISR of a partition was changed by its leader: its reassignment may be complete now.
+
+    Changes of other partitions that wait right behind share the waves.
+    """
+    if not controller.is_active:
+        return
+    recorder = controller.recorder
+    own_ids = recorder.event_id, recorder.cause_id
+    changed = [tp]
+    for queued in controller.events.take_following(PartitionReassignmentIsrChange):
+        assert isinstance(queued.event, PartitionReassignmentIsrChange)
+        recorder.event_id, recorder.cause_id = queued.event_id, queued.cause_id
+        recorder.occurrence(Kind.EVENT, detail=str(queued.event))
+        changed.append(queued.event.topic_partition)
+    recorder.event_id, recorder.cause_id = own_ids
+    moving = controller.context.partitions_being_reassigned
+    moved = [each for each in dict.fromkeys(changed) if each in moving]
+    controller.refresh_leaderships(moved, watch=True)
+    maybe_complete_reassignments(controller, moved)
 
 
 def _text(error: ApiError) -> str:
