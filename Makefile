@@ -31,7 +31,7 @@ check: .venv/.ready ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/.ready ## creation, failover and broker failure on the embedded ZooKeeper
+bench: .venv/.ready ## every job beside Kafka's controller and the store alone (ARGS=--help)
 	$(BIN)/python -m bench.run $(ARGS)
 
 docs: .venv/.ready ## regenerate generated docs
