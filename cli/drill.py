@@ -58,7 +58,7 @@ app = typer.Typer(
 def run(
     drills: Annotated[
         list[str],
-        typer.Argument(metavar="DRILL..", help="A drill's file, or the name of one that ships."),
+        typer.Argument(metavar="DRILL", help="A drill's file, or the name of one that ships."),
     ],
     real: Annotated[
         bool,
@@ -131,7 +131,7 @@ def show(name: Annotated[str, typer.Argument(help="A drill that ships.")]) -> No
 
 @app.command("check")
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE..", help="Drills.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Drills.")],
 ) -> None:
     """Read drills without running them. Exit code 2 at the first that is wrong."""
     for path in files:

@@ -94,7 +94,7 @@ def play_steps(steps: Iterable[Step], driver: ScenarioDriver) -> Generator[StepR
 
 def _not_done(step: Step, error: KlammError, at_ms: float) -> Verdict:
     lost = isinstance(error, StoreError | EnvironmentProblem)
-    failure = Failure(step.place, step.name, error.message)
+    failure = Failure(step.place, f"to do {step.name}", error.message)
     return Verdict(Outcome.INCONCLUSIVE if lost else Outcome.FAILED, at_ms, (failure,))
 
 

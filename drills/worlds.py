@@ -47,6 +47,7 @@ class Worlds:
         self._version = klamm_version
         self._zookeeper = zookeeper
         self._connect_string = ""
+        self._opened = 0
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -68,7 +69,8 @@ class Worlds:
     @contextlib.contextmanager
     def open(self, spec: ClusterSpec, name: str) -> Iterator[ScenarioDriver]:
         """A world for one drill; its journal is written when the block ends."""
-        out = self._folder / name
+        self._opened += 1
+        out = self._folder / f"{self._opened}-{name}"
         out.mkdir()
         with contextlib.ExitStack() as stack:
             if self.is_real:

@@ -60,14 +60,40 @@ class StepRecord(msgspec.Struct, frozen=True):
     tool: ToolResult | None = None
 
 
+class _RecordedStep(msgspec.Struct):
+    """What every recorded step has."""
+
+    step: Json
+    tree: dict[str, Json]
+    transitions: list[list[Any]]
+    requests: list[Json]
+    zk_writes: list[list[Any]]
+
+
+class _Recorded(msgspec.Struct):
+    """What every recorded scenario has."""
+
+    brokers: int
+    racks: bool
+    props: Json
+    ignore: list[str]
+    steps: list[_RecordedStep]
+
+
 def load_scenario(path: Path) -> Json:
     """A recorded scenario. Raises UsageError if the file is none."""
     try:
-        scenario = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not a scenario: {error}") from error
-    if not isinstance(scenario, dict) or not {"steps", "brokers", "ignore"} <= scenario.keys():
-        raise UsageError(f"{path} is not a scenario: it has no steps that were recorded")
+        data = path.read_bytes()
+        msgspec.json.decode(data, type=_Recorded)
+        scenario: Json = msgspec.json.decode(data)
+        recorded_steps(scenario)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(
+            f"{path} is no recorded scenario: {type(error).__name__}: {error}",
+            hint="a drill is a .yaml file",
+        ) from error
     return scenario
 
 

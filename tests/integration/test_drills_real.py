@@ -1,0 +1,143 @@
+"""`klamm drill run --real`: the drills that ship pass on a real ZooKeeper, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from cli.main import main
+from drills.library import NAMES
+from runtime import scenario_drivers
+from tests.waiting import wait_until
+from zk.embedded import EmbeddedZooKeeper
+
+ROOT = Path(__file__).parents[2]
+HEAD = "drill: mine\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\nsteps:\n"
+
+
+@pytest.fixture
+def run(chroot: str, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run drills below the test's chroot: the exit code and what was printed."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(["drill", "run", "--real", "--zookeeper", chroot, *words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def below(chroot: str, zookeeper_client: KazooClient) -> Any:
+    """The names of the znodes in the test's chroot."""
+    return lambda: sorted(zookeeper_client.get_children(chroot[chroot.index("/") :]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_drill_that_ships_passes_on_a_real_zookeeper(run: Any, below: Any, name: str) -> None:
+    code, out, errors = run(name)
+    assert (code, errors) == (0, ""), out
+    assert f"{name} passed after " in out
+    assert below() == []
+
+
+@pytest.mark.slow
+def test_a_bug_is_found_on_a_real_zookeeper_too(run: Any, below: Any) -> None:
+    code, out, _ = run("cancel-back-to-the-dead", "--quirks", "KAFKA-14424")
+    assert code == 1
+    assert out.endswith(
+        "repeat it: klamm drill run cancel-back-to-the-dead --real --quirks KAFKA-14424\n"
+    )
+    assert below() == []
+
+
+def test_a_recording_is_run_for_real_and_compared(run: Any) -> None:
+    recording = ROOT / "tests" / "data" / "scenarios" / "controller_move_quiet.json"
+    code, out, _ = run(str(recording), "--quirks", "2.8.2")
+    assert (code, "all as Kafka 2.8.2 did it" in out) == (0, True)
+
+
+@pytest.mark.parametrize("path", ["/brokers/ids", "/controller"])
+def test_a_place_of_kafkas_is_refused(
+    run: Any, below: Any, chroot: str, zookeeper_client: KazooClient, path: str
+) -> None:
+    zookeeper_client.create(chroot[chroot.index("/") :] + path, makepath=True)
+    before = below()
+    code, out, errors = run("leader-loss")
+    assert (code, out) == (1, "")
+    assert errors.startswith("error: this ZooKeeper belongs to the Kafka cluster")
+    assert below() == before
+
+
+def test_a_drill_that_fails_leaves_nothing_either(run: Any, below: Any, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(HEAD + "  - until: {leader: {t-0: 1}}\n    within: 100ms\n")
+    assert run(str(path))[0] == 11
+    assert below() == []
+    assert [t.name for t in threading.enumerate() if "broker" in t.name] == []
+
+
+@pytest.mark.slow
+def test_a_zookeeper_that_is_lost_leaves_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(scenario_drivers, "_ZOOKEEPER_TIMEOUT_S", 1.0)
+    path = tmp_path / "mine.yaml"
+    path.write_text(HEAD + "  - until: {leader: {t-0: 1}}\n")
+    folder = tmp_path / "kept"
+    with EmbeddedZooKeeper() as server:
+
+        def kill_once_it_runs() -> None:
+            wait_until(lambda: _leaders(server) != [], 30)
+            server.kill()
+
+        killer = threading.Thread(target=kill_once_it_runs)
+        killer.start()
+        words = ["--real", "--zookeeper", f"{server.connect_string}/d", "--data-dir", str(folder)]
+        code = main(["drill", "run", str(path), *words])
+        killer.join()
+    assert code == 12
+    assert "mine inconclusive after" in capsys.readouterr().out
+
+
+def _leaders(server: EmbeddedZooKeeper) -> list[str]:
+    """The state znodes of t-0 in the drills that run."""
+    client = KazooClient(hosts=server.connect_string)
+    client.start()
+    try:
+        drills = client.get_children("/d") if client.exists("/d") else []
+        paths = [f"/d/{drill}/brokers/topics/t/partitions/0/state" for drill in drills]
+        return [path for path in paths if client.exists(path)]
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_drill_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    words = ["-m", "cli.main", "drill", "run", "controller-move-mid-reassignment", "--real"]
+    with subprocess.Popen(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as drill:
+        assert drill.stdout is not None
+        next(line for line in drill.stdout if "pause: 3" in line)
+        drill.send_signal(number)
+        _, errors = drill.communicate(timeout=30)
+    assert (drill.returncode, errors) == (code, "")
+    assert list(tmp_path.iterdir()) == []
