@@ -9,7 +9,6 @@ import pytest
 from cluster.quirks import Quirks
 from cluster.types import TopicPartition
 from runtime.simulated_world import SimulatedWorld
-from tests.sim.crash_points import Crash
 from tests.sim.elections import (
     PREFERRED_PATH,
     T0,
@@ -135,35 +134,6 @@ def test_a_request_that_changes_while_it_is_carried_out_is_read_again() -> None:
     assert world.server.after_op is None
     assert leaders(world, ALL) == [1, 2, 1]
     assert not request_is_there(world)
-
-
-def run_to_the_end(world: SimulatedWorld) -> None:
-    ask_for_preferred(world, *ALL)
-    world.run_for(6_000)
-
-
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize("group_size", [1, None])
-def test_the_next_controller_comes_to_the_same_end(group_size: int | None, before: bool) -> None:
-    sizes = {} if group_size is None else {"write_group_size": group_size}
-    snapshot = leaders_moved_away(**sizes).snapshot()
-    expected = snapshot.restore()
-    counted = Crash(expected, None, before)
-    run_to_the_end(expected)
-    assert counted.count >= 5
-    for number in range(counted.count):
-        world = snapshot.restore()
-        crash = Crash(world, number, before)
-        run_to_the_end(world)
-        assert crash.happened, f"operation {number} was never reached"
-        assert active_controller(world).config.broker_id != 0
-        assert not request_is_there(world)
-        for tp in ALL:
-            found, wanted = state_of(world, *tp), state_of(expected, *tp)
-            assert (found.leader, found.isr) == (wanted.leader, wanted.isr) == (1, wanted.isr)
-            assert found.leader_epoch == wanted.leader_epoch
-        assert_in_agreement(world)
-    print(f"preferred election: {counted.count} crashes")
 
 
 def rebalancing(**config: str) -> SimulatedWorld:
