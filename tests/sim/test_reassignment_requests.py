@@ -211,3 +211,25 @@ def test_an_isr_that_its_leader_wrote_completes_a_reassignment() -> None:
         world.open_store().write([[SetData(TopicPartitionStateZNode.path(T0), data)]])
         world.run_for(1_000)
     assert_settled(world, T0, (2, 3))
+
+
+def test_isrs_written_together_complete_their_reassignments_together() -> None:
+    world = brokers_up(config={"inter.broker.protocol.version": "2.6"})
+    with_topic(world, (0, 1), (0, 1), (0, 1))
+    moved = [TopicPartition("t", number) for number in range(3)]
+    hold(world, 2, 3)
+    reassign(world, dict.fromkeys(moved, (2, 3)))
+    world.run_for(2_000)
+    before = stored(world, T0).topic_version
+    states = {tp: stored(world, tp).state for tp in moved}
+    isrs = {
+        tp: TopicPartitionStateZNode.encode(LeaderAndIsr(0, state.leader_epoch, (0, 1, 3, 2)), 1)
+        for tp, state in states.items()
+    }
+    world.open_store().write(
+        [[SetData(TopicPartitionStateZNode.path(tp), data) for tp, data in isrs.items()]]
+    )
+    world.run_for(1_000)
+    for tp in moved:
+        assert_settled(world, tp, (2, 3))
+    assert stored(world, T0).topic_version == before + 1
