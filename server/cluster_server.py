@@ -196,7 +196,8 @@ class ClusterServer:
         except KlammError:
             raise
         except BaseException:
-            self._say(cut_short("Interrupted", progress.done, len(dump.plan.creates)).message)
+            left = cut_short("Interrupted", progress.done, len(dump.plan.creates))
+            self._say(f"{left.message}; {left.hint}")
             raise
         finally:
             session.close()

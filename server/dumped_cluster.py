@@ -58,7 +58,7 @@ def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
     _check_is_cluster(client, znodes, source)
     notes: list[str] = []
     registered = client.get_all_brokers_and_epochs_in_cluster()
-    notes += [f"{error}: its broker starts without rack" for error in registered.malformed]
+    notes += [str(error) for error in registered.malformed]
     ids = {id_ for id_ in client.get_sorted_broker_list() if id_ >= 0}
     holders = _holders(client, notes)
     running = ids or holders

@@ -233,7 +233,7 @@ def check_no_load_is_open(store: Store) -> None:
     if _loading(store) is not None:
         raise StoreError(
             f"a dump is being loaded here, or its load was cut short ({LOADING_PATH} is there)",
-            hint="klamm zk load DUMP goes on with it, klamm zk load DUMP --undo takes it away",
+            hint="the same klamm zk load DUMP, or klamm up --from-dump DUMP, goes on with it",
         )
 
 

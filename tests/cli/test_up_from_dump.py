@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from kazoo.client import KazooClient
 from cli.main import main
 from cluster.types import Broker, EndPoint, ReplicaAssignment, TopicPartition
 from server.data_dir import read_address
-from tests.serving import klamm, klamm_up
+from tests.serving import KLAMM, ROOT, environ_for, klamm, klamm_up
+from tests.waiting import wait_until
 from zk.dump import ZNode
 from zk.znodes import BrokerIdZNode, BrokerInfo, TopicZNode
 
@@ -135,6 +138,44 @@ def test_a_cluster_that_was_down_is_started_on_its_own_zookeeper(tmp_path: Path)
         assert {broker["state"] for broker in status["brokers"]} == {"running"}
         assert status["controller"]["controller_id"] == 7
         assert "no broker is registered in the dump" in up.end()
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_it_is_loaded_and_the_same_command_again(
+    chroot: str, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    root = f"/{chroot.rpartition('/')[2]}/copy"
+    more = [ZNode(f"/config/users/{number:06}", "x" * 300) for number in range(60_000)]
+    path = write(tmp_path / "dump.json", [*cluster(), *more])
+    command = [*KLAMM, "up", "--from-dump", str(path), "--zookeeper", f"{chroot}/copy"]
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--data-dir", str(tmp_path / "data")],
+        cwd=ROOT,
+        env=environ_for(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        wait_until(lambda: zookeeper_client.exists(f"{root}/config/users/000000"), 60)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    assert process.returncode == 130, output
+    interrupted, ended = output.splitlines()[-2:]
+    assert interrupted.startswith("Interrupted: at least ")
+    assert "of 60017 znodes are written, and /klamm-loading; the same command" in interrupted
+    assert ended == "klamm has ended"
+    assert not (tmp_path / "data").exists()
+    assert zookeeper_client.exists(f"{root}/klamm-loading")
+    with klamm_up(tmp_path / "data", *command[4:]) as up:
+        status: Any = up.json("status")
+        assert status["controller"]["epoch"] == 42
+        assert not zookeeper_client.exists(f"{root}/klamm-loading")
+        assert len(zookeeper_client.get_children(f"{root}/config/users")) == 60_000
 
 
 @pytest.mark.parametrize(

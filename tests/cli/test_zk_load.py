@@ -98,6 +98,22 @@ def test_what_is_there_is_named_and_left(
     assert tree(capsys, f"{chroot}/source") == before
 
 
+def test_numbered_znodes_go_on_after_those_of_the_dump(
+    chroot: str,
+    zookeeper_client: KazooClient,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text('[{"path":"/changes/change_0000000321","data":""}]')
+    code, _, _ = run(capsys, str(path), "--zookeeper", f"{chroot}/copy")
+    assert code == 0
+    root = f"/{chroot.rpartition('/')[2]}/copy/changes"
+    assert zookeeper_client.get_children(root) == ["change_0000000321"]
+    created = zookeeper_client.create(f"{root}/change_", b"", sequence=True)
+    assert created == f"{root}/change_0000000322"
+
+
 @pytest.mark.parametrize("args", [("--undo",), ("--undo", "--json")])
 def test_nothing_is_undone_where_nothing_was_cut_short(
     chroot: str, dump: Path, args: tuple[str, ...], capsys: pytest.CaptureFixture[str]

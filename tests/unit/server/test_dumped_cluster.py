@@ -1,0 +1,133 @@
+"""server/dumped_cluster.py: which brokers a dump has, which run, and who leads."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cluster.errors import UsageError
+from cluster.types import EndPoint
+from server.config import MAX_BROKERS, ServerConfig
+from server.dumped_cluster import read_dumped_cluster
+from zk.dump import ZNode
+
+SESSION = "0x1"
+
+
+def registration(broker_id: int, rack: str | None = None) -> ZNode:
+    values = {
+        "version": 4,
+        "host": f"h{broker_id}",
+        "port": 9092,
+        "jmx_port": 1234,
+        "timestamp": "1",
+        "endpoints": [f"PLAINTEXT://h{broker_id}:9092", f"INSIDE://h{broker_id}:9093"],
+        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT", "INSIDE": "SASL_SSL"},
+    }
+    values |= {} if rack is None else {"rack": rack}
+    return ZNode(f"/brokers/ids/{broker_id}", json.dumps(values), ephemeral_owner=SESSION)
+
+
+def topic(name: str, *replicas: list[int], **more: object) -> ZNode:
+    values = {"version": 1, "partitions": {str(n): ids for n, ids in enumerate(replicas)}, **more}
+    return ZNode(f"/brokers/topics/{name}", json.dumps(values))
+
+
+def controller(broker_id: int) -> ZNode:
+    values = {"version": 1, "brokerid": broker_id, "timestamp": "1"}
+    return ZNode("/controller", json.dumps(values), ephemeral_owner=SESSION)
+
+
+def test_who_runs_who_is_dead_and_who_led() -> None:
+    found = read_dumped_cluster(
+        [
+            registration(1001, "a"),
+            registration(4),
+            registration(30, "c"),
+            controller(30),
+            topic("t", [4, 9], [1001, 4]),
+            topic(
+                "moving",
+                [30, 5],
+                adding_replicas={"0": [5]},
+                removing_replicas={"0": []},
+            ),
+        ],
+        "d",
+    )
+    assert (found.running, found.dead) == ((4, 30, 1001), (5, 9))
+    assert found.broker_ids == (4, 5, 9, 30, 1001)
+    assert found.racks == {1001: "a", 30: "c"}
+    assert found.end_points[4] == (
+        EndPoint("h4", 9092),
+        EndPoint("h4", 9093, "INSIDE", "SASL_SSL"),
+    )
+    assert (found.candidates(1), found.candidates(5)) == ((30,), (30, 4, 1001))
+    assert found.notes == ()
+    assert [op.path for op in found.plan.creates] == [
+        "/brokers",
+        "/brokers/topics",
+        "/brokers/topics/moving",
+        "/brokers/topics/t",
+    ]
+
+
+def test_a_dead_controller_leads_nobody() -> None:
+    found = read_dumped_cluster([registration(4), registration(5), controller(9)], "d")
+    assert found.candidates(5) == (4, 5)
+
+
+def test_persistent_registrations_are_made_anew_too() -> None:
+    persistent = registration(4)
+    found = read_dumped_cluster([ZNode(persistent.path, persistent.data, version=1)], "d")
+    assert found.running == (4,)
+    assert "/brokers/ids/4" not in [op.path for op in found.plan.creates]
+
+
+def test_klamms_mark_of_the_source_is_not_copied() -> None:
+    found = read_dumped_cluster([registration(4), ZNode("/klamm", "{}")], "d")
+    assert "/klamm" not in [op.path for op in found.plan.creates]
+
+
+def test_what_cannot_be_read_is_noted() -> None:
+    found = read_dumped_cluster(
+        [
+            registration(4),
+            ZNode("/brokers/ids/5", "garbage", ephemeral_owner=SESSION),
+            ZNode("/brokers/topics/bad", "[]"),
+            topic("t", [-3, 4]),
+        ],
+        "d",
+    )
+    assert found.running == (4, 5)
+    assert found.dead == ()
+    assert 5 not in found.end_points
+    registered, bad, negative = found.notes
+    assert "/brokers/ids/5" in registered
+    assert "/brokers/topics/bad" in bad
+    assert negative == "replicas on broker -3: there can be no such broker"
+
+
+def test_more_brokers_than_klamm_can_run() -> None:
+    ids = list(range(MAX_BROKERS))
+    found = read_dumped_cluster([registration(4), topic("t", [*ids, MAX_BROKERS])], "d")
+    with pytest.raises(UsageError, match=f"{MAX_BROKERS + 1} brokers"):
+        ServerConfig(dump=found)
+
+
+def test_a_spec_of_a_dump() -> None:
+    found = read_dumped_cluster(
+        [registration(4, "a"), registration(70_000), controller(70_000), topic("t", [4, 90_000])],
+        "d",
+    )
+    spec = ServerConfig(dump=found).spec("run", "id")
+    assert spec.broker_ids == (4, 70_000, 90_000)
+    assert spec.candidates == (70_000, 4)
+    assert [spec.broker_info(id_).rack for id_ in spec.broker_ids] == ["a", None, None]
+    assert [spec.broker_info(id_).end_points[0].host for id_ in spec.broker_ids] == [
+        "h4",
+        "h70000",
+        "localhost",
+    ]
+    assert spec.broker_info(90_000).end_points[0].port == 9092
