@@ -18,6 +18,7 @@ import msgspec
 
 import statemachines.diagrams
 from cluster import quirks
+from docs import drill_tables
 from server.api import ROUTES
 from tests.scenarios import SCENARIOS, read_scenario, simulated_differences
 
@@ -104,6 +105,7 @@ PAGES: dict[str, Callable[[str], str]] = {
         page, {"quirks": quirk_table, "scenarios": scenario_table}
     ),
     "docs/http-api.md": lambda page: fill(page, {"routes": route_table}),
+    "docs/drills.md": lambda page: fill(page, drill_tables.SECTIONS),
     "docs/state-machines.md": statemachines.diagrams.fill,
 }
 """The pages with generated parts, by their place in the project: how each is filled."""

@@ -1,0 +1,68 @@
+"""The generated parts of docs/drills.md: the words of the language, the drills that ship, a run.
+
+All of it comes from drills/; docs/generate.py puts it into the page.
+"""
+
+from __future__ import annotations
+
+from cluster.quirks import NO_QUIRKS
+from drills import text
+from drills.actions import ACTIONS
+from drills.conditions import CONDITIONS
+from drills.library import NAMES, named_drill, named_text
+from drills.run import Verdict, play
+from runtime.scenario_drivers import SimulatedDriver
+from runtime.simulated_world import SimulatedWorld
+
+EXAMPLE = "leader-loss"
+
+
+def action_table() -> str:
+    """Every action of a step."""
+    lines = ["| a step that has | does |", "|---|---|"]
+    lines += [f"| `{kind.example}` | {kind.about} |" for kind in ACTIONS.values()]
+    return "\n".join(lines) + "\n"
+
+
+def condition_table() -> str:
+    """Every condition."""
+    lines = ["| condition | holds if |", "|---|---|"]
+    for kind in CONDITIONS.values():
+        only = " Only under `expect`." if kind.is_of_tool else ""
+        lines.append(f"| `{kind.example}` | {kind.about}{only} |")
+    return "\n".join(lines) + "\n"
+
+
+def drill_table() -> str:
+    """Every drill that ships."""
+    lines = ["| drill | steps | what happens |", "|---|---|---|"]
+    for name in NAMES:
+        drill = named_drill(name)
+        lines.append(f"| `{name}` | {len(drill.steps)} | {drill.about} |")
+    return "\n".join(lines) + "\n"
+
+
+def example_file() -> str:
+    """One drill that ships, whole."""
+    return f"```yaml\n{named_text(EXAMPLE)}```\n"
+
+
+def example_run() -> str:
+    """What that drill prints with seed 0."""
+    drill = named_drill(EXAMPLE)
+    lines = [text.heading(drill.name, "simulated, seed 0", drill.about)]
+    for part in play(drill, SimulatedDriver(SimulatedWorld(drill.spec(NO_QUIRKS, 0)))):
+        if isinstance(part, Verdict):
+            lines += text.verdict_lines(drill.name, part)
+        else:
+            lines += text.step_lines(part)
+    return "```\n" + "\n".join(lines) + "\n```\n"
+
+
+SECTIONS = {
+    "actions": action_table,
+    "conditions": condition_table,
+    "drills": drill_table,
+    "example": example_file,
+    "run": example_run,
+}
