@@ -14,7 +14,9 @@ from controller.event_manager import QueuedEvent
 from controller.events import PartitionModifications
 from controller.loader import load_topics, read_topics
 from controller.on_topic_change import create_partitions, on_new_partition_creation
-from zk.znodes import TopicZNode
+from zk.store import ResultCode, SetData
+from zk.znode_client import store_error
+from zk.znodes import MalformedZNode, TopicZNode
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -61,18 +63,20 @@ def _take_over(
     if is_mended and topic not in context.all_topics:
         _serve_mended_topic(controller, topic)
         return
-    assignments = {} if read is None else read.assignment
+    if read is None:
+        return
+    assignments = read.assignment
     added = {tp: a for tp, a in assignments.items() if not context.partition_replica_assignment(tp)}
     if topic in context.topics_to_be_deleted:
-        _refuse_partitions(controller, topic, list(added))
+        _refuse_partitions(controller, read, list(added))
         return
     changed = [
         tp for tp, a in assignments.items() if tp not in added and a != context.assignments[tp]
     ]
     for tp, assignment in added.items():
         context.update_partition_full_replica_assignment(tp, assignment)
-    if _is_to_be_restored(controller, topic, read, changed):
-        _restore_assignment(controller, topic)
+    if _is_to_be_restored(controller, read, changed):
+        _restore_assignment(controller, read)
     if not added:
         return
     shown = ", ".join(f"{tp} -> {assignment}" for tp, assignment in added.items())
@@ -85,8 +89,7 @@ def _take_over(
 
 def _is_to_be_restored(
     controller: KafkaController,
-    topic: str,
-    read: TopicIdReplicaAssignment | None,
+    read: TopicIdReplicaAssignment,
     changed: Sequence[TopicPartition],
 ) -> bool:
     quirks, log = controller.quirks, controller.log
@@ -96,17 +99,15 @@ def _is_to_be_restored(
             f"The assignment of partitions {','.join(map(str, changed))} was changed by others: "
             "only a reassignment can do that"
         )
-    topic_id = controller.context.topic_ids.get(topic)
-    is_id_lost = (
-        topic_id is not None and read is not None and read.topic_id is None and not quirks.cmak_878
-    )
+    topic_id = controller.context.topic_ids.get(read.topic)
+    is_id_lost = topic_id is not None and read.topic_id is None and not quirks.cmak_878
     if is_id_lost:
-        log.warn(f"The id {topic_id} of topic {topic} was taken out of its znode by others")
+        log.warn(f"The id {topic_id} of topic {read.topic} was taken out of its znode by others")
     return is_changed or is_id_lost
 
 
 def _refuse_partitions(
-    controller: KafkaController, topic: str, added: Sequence[TopicPartition]
+    controller: KafkaController, read: TopicIdReplicaAssignment, added: Sequence[TopicPartition]
 ) -> None:
     """A topic to be deleted gets no partitions: its znode is written as it was, id included."""
     log = controller.log
@@ -115,24 +116,46 @@ def _refuse_partitions(
         return
     log.warn(
         f"Skipping adding partitions {','.join(str(tp.partition) for tp in added)} for topic "
-        f"{topic} since it is currently being deleted"
+        f"{read.topic} since it is currently being deleted"
     )
-    _restore_assignment(controller, topic)
+    _restore_assignment(controller, read)
 
 
-def _restore_assignment(controller: KafkaController, topic: str) -> None:
-    """Write a topic's znode as the context has it, id included."""
-    log, context = controller.log, controller.context
+def _restore_assignment(controller: KafkaController, read: TopicIdReplicaAssignment) -> None:
+    """Write a topic's znode as the context has it, id included.
+
+    Not if it has changed since it was read: that is an event of its own, and what a tool has added
+    in that moment is not lost.
+    """
+    log, context, topic = controller.log, controller.context, read.topic
     log.info(f"Restoring the partition replica assignment for topic {topic}")
+    path = TopicZNode.path(topic)
+    version = _version_of(controller, read)
+    if version is None:
+        return
     kept = {
         tp: assignment
         for tp, assignment in context.partition_full_replica_assignment_for_topic(topic).items()
         if assignment.replicas
     }
-    before = TopicIdReplicaAssignment(topic, context.topic_ids.get(topic), kept)
-    failed = controller.controller_zk.set_topic_assignments([before], context.epoch_zk_version)
-    for failure in failed.values():
-        log.warn(f"The assignment of topic {topic} could not be restored: {failure.reason}")
+    data = TopicZNode.encode(context.topic_ids.get(topic), kept)
+    op = SetData(path, data, version)
+    (result,) = controller.controller_zk.write_until_known([op], context.epoch_zk_version)
+    if result.code not in (ResultCode.OK, ResultCode.BADVERSION):
+        failure = store_error(result.code, path)
+        log.warn(f"The assignment of topic {topic} could not be restored: {failure}")
+
+
+def _version_of(controller: KafkaController, read: TopicIdReplicaAssignment) -> int | None:
+    """The version of a topic znode that holds still what was read."""
+    found = controller.zk.get_data_and_stat(TopicZNode.path(read.topic))
+    if found is None:
+        return None
+    try:
+        is_same = TopicZNode.decode(read.topic, found[0]) == read
+    except MalformedZNode:
+        return None
+    return found[1].version if is_same else None
 
 
 def _serve_mended_topic(controller: KafkaController, topic: str) -> None:
