@@ -15,6 +15,7 @@ from cluster.errors import ControllerMoved
 from cluster.journal import Kind
 from cluster.types import TopicPartition
 from controller.events import PartitionStateModifications
+from controller.on_reassignment import maybe_complete_reassignments
 from controller.partition_state_changes import OFFLINE_ELECTION
 from statemachines.partition_state import PartitionState
 from zk.znodes import MalformedZNode, TopicPartitionStateZNode
@@ -42,8 +43,6 @@ def refresh_leaderships(
                 f"{leadership.controller_epoch}"
             )
         context.put_partition_leadership_info(tp, leadership)
-        if controller.malformed:
-            controller.malformed.pop(TopicPartitionStateZNode.path(tp), None)
     return [tp for tp in partitions if tp not in found.values]
 
 
@@ -68,7 +67,8 @@ def process_partition_state_modifications(controller: KafkaController, tp: Topic
     """Serve a partition whose state can be read at last, or is gone.
 
     Nobody knows which brokers have heard of which leader: one is elected anew. A partition that
-    has no state any more, and never had one that this controller knows, gets its first.
+    has no state any more, and never had one that this controller knows, gets its first. A
+    reassignment that waited for the state goes on.
     """
     path = TopicPartitionStateZNode.path(tp)
     if not controller.is_active or path not in controller.malformed:
@@ -82,6 +82,7 @@ def process_partition_state_modifications(controller: KafkaController, tp: Topic
     if found.malformed:
         return
     controller.malformed.pop(path, None)
+    controller.watches.unregister_malformed(tp)
     if tp.topic in context.topics_to_be_deleted:
         return
     controller.log.info(f"The state of partition {tp} can be read again")
@@ -93,6 +94,7 @@ def process_partition_state_modifications(controller: KafkaController, tp: Topic
     elif context.partition_state(tp) is not PartitionState.NEW:
         return
     machine.handle_state_changes([tp], PartitionState.ONLINE, OFFLINE_ELECTION)
+    maybe_complete_reassignments(controller, [tp])
 
 
 def _watch(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:

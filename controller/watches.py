@@ -100,8 +100,12 @@ class Watches:
             self._reassigned.pop(TopicPartitionStateZNode.path(tp), None)
 
     def register_malformed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Changes of these partitions' states, which cannot be read, are wanted until the end."""
+        """Changes of these partitions' states, which cannot be read, are wanted."""
         self._malformed.update((TopicPartitionStateZNode.path(tp), tp) for tp in partitions)
+
+    def unregister_malformed(self, partition: TopicPartition) -> None:
+        """The partition's state can be read again."""
+        self._malformed.pop(TopicPartitionStateZNode.path(partition), None)
 
     def event_of(self, fired: WatchEvent) -> ControllerEvent | None:
         """The event that a watch means; None if nobody wants it."""
@@ -119,7 +123,7 @@ class Watches:
         if path == PREFERRED_REPLICA_ELECTION_PATH and kind is WatchKind.CREATED:
             return ReplicaLeaderElection()
         malformed = self._malformed.get(path)
-        if malformed is not None and path not in self._reassigned:
+        if malformed is not None:
             return PartitionStateModifications(malformed)
         if kind is not WatchKind.DATA_CHANGED:
             return None

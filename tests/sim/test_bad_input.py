@@ -23,6 +23,7 @@ from tests.sim.bad_input import (
 )
 from tests.sim.crash_points import stored_in
 from tests.sim.elections import T0, T1, assert_in_agreement, depose
+from tests.sim.isr_changes import old_brokers
 from tests.sim.reassignments import alter, hold, reassign, reassignment_znode, release
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.kafka_zk_client import KafkaZkClient
@@ -234,6 +235,30 @@ def test_a_state_that_is_mended_is_served(data: bytes, found_at_failover: bool) 
     world.run_for(20_000)
     assert_in_agreement(world)
     assert_serves_on(world)
+
+
+def test_a_reassignment_goes_on_once_the_state_is_mended() -> None:
+    """Of leaders that write the states themselves, so that the controller watches them."""
+    world = old_brokers()
+    hold(world, 0)
+    reassign(world, {T0: (0, 2)})
+    world.run_for(1_000)
+    path = TopicPartitionStateZNode.path(T0)
+    store = world.open_store()
+    found = KafkaZkClient(store).get_data_and_stat(path)
+    assert found is not None
+    put(world, Bad(path, b"{}"))
+    world.run_for(1_000)
+    assert list(active_controller(world).malformed) == [path]
+    put(world, Bad(path, found[0]))
+    world.run_for(1_000)
+    assert active_controller(world).malformed == {}
+    assert active_controller(world).context.partitions_being_reassigned == {T0}
+    release(world, 0)
+    world.run_for(10_000)
+    assert reassignment_znode(world) is None
+    assert sorted(state_of(world, *T0).isr) == [0, 2]
+    assert_in_agreement(world)
 
 
 def test_a_malformed_state_that_is_removed_is_made_anew() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from runtime.node import ClusterSpec
 from runtime.simulated_world import SimulatedWorld
+from tests.sim.reassignments import ask
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.kafka_zk_client import KafkaZkClient
 
@@ -93,3 +95,7 @@ def test_topic_ids(version: str, has_id: bool) -> None:
     world.run_for(5_000)
     assert state_of(world, "t", 0).isr == (0, 1)
     assert bool(client_of(world).get_topic_ids_for_topics(["t"])) is has_id
+    answer = ask(world, CreateTopicsRequest((CreatableTopic("u", 1, 2),), 1_000))
+    assert isinstance(answer, CreateTopicsResponse)
+    assert (answer.topics[0].topic_id is not None) is has_id
+    assert len(client_of(world).get_topic_ids_for_topics(["t", "u"])) == (2 if has_id else 0)
