@@ -21,6 +21,7 @@ pytestmark = [
 
 TOOL = "kafka.admin.ConfigCommand"
 RATE = "leader.replication.throttled.rate"
+REPLICAS = "leader.replication.throttled.replicas"
 TWELVE = ",".join(
     f"{name}={config.default}"
     for name, config in list(TOPIC_CONFIGS.items())[:14]
@@ -44,6 +45,10 @@ SCRIPTS = {
         "--alter --topic none --add-config flush.ms=1",
         "--alter --topic t --add-config min.compaction.lag.ms=9,max.compaction.lag.ms=3",
         "--alter --topic t --add-config-file absent",
+        f"--alter --topic t --add-config {REPLICAS}=[1:2,3:4]",
+        f"--alter --topic t --add-config {REPLICAS}=*",
+        f"--alter --topic t --add-config {REPLICAS}=none",
+        f"--alter --topic t --add-config {REPLICAS}=[1:2,*]",
     ],
     "brokers": [
         f"--alter --broker 0 --add-config {RATE}=7",

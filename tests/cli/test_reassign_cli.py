@@ -62,15 +62,16 @@ def test_nobody_to_ask_means_no(where: list[str], tmp_path: Path, capsys: Captur
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "said", "exit_code"),
     [
-        (["--seed", "x"], "error: --seed x is not a whole number"),
-        (["--seed"], "error: --seed needs a value"),
-        (["--list", "--bootstrap-server", "h:1"], "error: klamm at h:1 does not answer"),
+        (["--seed", "x"], "error: --seed x is not a whole number", 2),
+        (["--seed"], "error: --seed needs a value", 2),
+        (["--list", "--bootstrap-server", "h/1"], "error: 'h/1' is no address of a klamm", 2),
+        (["--list", "--bootstrap-server", "127.0.0.1:1"], "error: no klamm answers at", 1),
     ],
 )
-def test_bad_input_is_one_line(args: list[str], said: str, capsys: Capture) -> None:
-    assert main(["reassign-partitions", *args]) == 2
+def test_bad_input_is_one_line(args: list[str], said: str, exit_code: int, capsys: Capture) -> None:
+    assert main(["reassign-partitions", *args]) == exit_code
     assert capsys.readouterr().err.startswith(said)
 
 
