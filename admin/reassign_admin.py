@@ -71,7 +71,7 @@ class ReassignAdmin(Protocol):
     def describe_replica_log_dirs(
         self, replicas: Collection[TopicPartitionReplica]
     ) -> Mapping[TopicPartitionReplica, ReplicaLogDirs]:
-        """The directories of replicas; one whose broker does not answer is left out."""
+        """The directories of replicas. Raises RequestTimedOut if a broker does not answer."""
         ...
 
     def alter_replica_log_dirs(

@@ -107,13 +107,13 @@ class ClusterClient(ABC):
 
     def live_broker_ids(self) -> Sequence[int]:
         """The brokers that live."""
-        return self._live().live
+        return [broker.id for broker in self.live_brokers()]
 
     def live_brokers(self) -> Sequence[BrokerMetadata]:
         """The same brokers, with their racks."""
-        found = self._live()
-        racks = {broker.id: broker.rack for broker in found.brokers}
-        return [BrokerMetadata(id_, racks.get(id_)) for id_ in found.live]
+        answer = self.request("GET", "/brokers/live")
+        found = msgspec.json.decode(answer, type=LiveBrokers).brokers
+        return [BrokerMetadata(broker.id, broker.rack) for broker in found]
 
     # -- reassignments and elections
 
@@ -187,9 +187,6 @@ class ClusterClient(ABC):
         """Set configs of entities; None removes one. Raises AdminError if one is refused."""
         entities = tuple(EntityConfigs(*entity, dict(found)) for entity, found in changes.items())
         self._ask("/configs", ConfigsOfEntities(entities), ConfigsOfEntities)
-
-    def _live(self) -> LiveBrokers:
-        return msgspec.json.decode(self.request("GET", "/brokers"), type=LiveBrokers)
 
     def _ask(self, path: str, body: object, kind: type[T]) -> T:
         return msgspec.json.decode(self.request("POST", path, body), type=kind)

@@ -72,6 +72,7 @@ ROUTES: Final = (
     ApiRoute("POST", "/controller/move", handlers.move_controller),
     ApiRoute("GET", "/brokers", handlers.list_brokers),
     ApiRoute("POST", "/brokers", handlers.add_broker, AddBroker),
+    ApiRoute("GET", "/brokers/live", handlers.live_brokers),
     ApiRoute("GET", "/brokers/{id:int}", handlers.describe_broker),
     ApiRoute("POST", "/brokers/{id:int}/start", handlers.start_broker, StartBroker),
     ApiRoute("POST", "/brokers/{id:int}/fail-log-dir", handlers.fail_log_dir, FailLogDir),

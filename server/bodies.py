@@ -86,18 +86,17 @@ class TopicFailures(msgspec.Struct, frozen=True):
     failures: dict[str, Failure]
 
 
-class BrokerRack(msgspec.Struct, frozen=True):
-    """A broker and its rack."""
+class LiveBroker(msgspec.Struct, frozen=True):
+    """A broker that lives, and its rack."""
 
     id: int
     rack: str | None = None
 
 
 class LiveBrokers(msgspec.Struct, frozen=True):
-    """The part of GET /brokers that tools read; ``live``: ids of those that live."""
+    """Answer of GET /brokers/live."""
 
-    live: list[int]
-    brokers: list[BrokerRack] = []
+    brokers: list[LiveBroker]
 
 
 # Reassignments and elections

@@ -17,7 +17,15 @@ from starlette.responses import Response
 
 from cluster.errors import UsageError
 from cluster.requests import CreateTopicsRequest, CreateTopicsResponse
-from server.bodies import CreatePartitions, TopicDescriptions, TopicFailures, TopicNames, Topics
+from server.bodies import (
+    CreatePartitions,
+    LiveBroker,
+    LiveBrokers,
+    TopicDescriptions,
+    TopicFailures,
+    TopicNames,
+    Topics,
+)
 from server.cluster_server import ClusterServer
 from server.journal_tail import last_rows, rows_after
 from server.log_dir_bodies import FailLogDir
@@ -84,6 +92,11 @@ def list_brokers(server: ClusterServer, request: Request, _: None) -> dict[str, 
     """All brokers, and those that a broker knows to live."""
     live = server.admin.live_broker_ids()
     return {"brokers": server.status()["brokers"], "live": live}
+
+
+def live_brokers(server: ClusterServer, request: Request, _: None) -> LiveBrokers:
+    """The brokers that a broker knows to live, and their racks: what tools ask for."""
+    return LiveBrokers([LiveBroker(one.id, one.rack) for one in server.admin.live_brokers()])
 
 
 def describe_broker(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:

@@ -1,0 +1,125 @@
+"""What a running cluster does with changes of configs, and which value holds and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from admin.config_changes import ConfigChanges
+from admin.configs_admin import ConfigEntry, ConfigSource
+from admin.effective_configs import BrokerConfigs, broker_entries, topic_entries
+from admin.failures import InvalidConfiguration, InvalidRequest
+from admin.reassign_admin import BROKERS, TOPICS, ConfigResource
+from cluster.errors import AdminError, UnknownTopicOrPartition, UsageError
+from tests.unit.admin.reassign_world import World
+from zk.dump import dump
+from zk.znodes import DEFAULT_ENTITY
+
+TOPIC = ConfigResource(TOPICS, "t")
+BROKER = ConfigResource(BROKERS, "0")
+ALL_BROKERS = ConfigResource(BROKERS, DEFAULT_ENTITY)
+RATE = "leader.replication.throttled.rate"
+UNCLEAN = "unclean.leader.election.enable"
+
+
+@pytest.fixture
+def world() -> World:
+    return World(1, {"t": {"0": [0]}})
+
+
+@pytest.fixture
+def changes(world: World) -> ConfigChanges:
+    return ConfigChanges(world.client, lambda topic: topic == "t")
+
+
+def test_each_change_is_written_and_announced(world: World, changes: ConfigChanges) -> None:
+    changes.alter(TOPIC, {"flush.ms": "1", "retention.ms": "2"})
+    changes.alter(TOPIC, {"flush.ms": None, "segment.ms": "3"})
+    changes.alter(BROKER, {RATE: "5"})
+    changes.alter(BROKER, {UNCLEAN: None})
+    changes.alter(ALL_BROKERS, {UNCLEAN: "true"})
+    assert world.cluster.overrides([TOPIC, BROKER, ALL_BROKERS]) == {
+        TOPIC: {"retention.ms": "2", "segment.ms": "3"},
+        BROKER: {RATE: "5"},
+        ALL_BROKERS: {UNCLEAN: "true"},
+    }
+    assert len(world.client.get_config_change_notifications()) == 5
+
+
+@pytest.mark.parametrize(
+    ("resource", "wanted", "kind", "said"),
+    [
+        (
+            ConfigResource(TOPICS, "x"),
+            {"flush.ms": "1"},
+            UnknownTopicOrPartition,
+            "The topic 'x' does not exist.",
+        ),
+        (TOPIC, {"nope": "1"}, InvalidConfiguration, "Unknown topic config name: nope"),
+        (
+            TOPIC,
+            {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "3"},
+            InvalidConfiguration,
+            "conflict topic config setting min.compaction.lag.ms (9) > max.compaction.lag.ms (3)",
+        ),
+        (
+            TOPIC,
+            {"flush.ms": "x"},
+            InvalidRequest,
+            "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
+            "Invalid value x for configuration flush.ms: Not a number of type LONG",
+        ),
+        (
+            ALL_BROKERS,
+            {RATE: "-1"},
+            InvalidRequest,
+            "Invalid config value for resource ConfigResource(type=BROKER, name=''): "
+            f"Invalid value -1 for configuration {RATE}: Value must be at least 0",
+        ),
+        (
+            BROKER,
+            {"zookeeper.connect": "x"},
+            InvalidRequest,
+            "Invalid config value for resource ConfigResource(type=BROKER, name='0'): "
+            "Cannot update these configs dynamically: Set(zookeeper.connect)",
+        ),
+    ],
+)
+def test_what_is_refused_writes_nothing(
+    world: World,
+    changes: ConfigChanges,
+    resource: ConfigResource,
+    wanted: dict[str, str | None],
+    kind: type[AdminError],
+    said: str,
+) -> None:
+    before = dump(world.client.store)
+    with pytest.raises(kind) as raised:
+        changes.alter(resource, wanted)
+    assert raised.value.message == said
+    assert dump(world.client.store) == before
+
+
+def test_a_config_that_klamm_leaves_out(changes: ConfigChanges) -> None:
+    with pytest.raises(UsageError, match=r"klamm.s brokers have no config") as raised:
+        changes.alter(BROKER, {"log.cleaner.threads": "2"})
+    assert UNCLEAN in str(raised.value.hint)
+
+
+def test_the_strongest_value_holds() -> None:
+    broker = BrokerConfigs({}, {UNCLEAN: "true"}, {"min.insync.replicas": "2"})
+    entries = {entry.name: entry for entry in topic_entries({"retention.ms": " 5"}, broker)}
+    assert entries["retention.ms"].value == "5"
+    assert entries["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    assert [synonym.source.value for synonym in entries[UNCLEAN].synonyms] == [
+        "DYNAMIC_DEFAULT_BROKER_CONFIG",
+        "DEFAULT_CONFIG",
+    ]
+    assert entries[UNCLEAN].value == "true"
+    assert entries["min.insync.replicas"].source is ConfigSource.STATIC_BROKER_CONFIG
+    assert entries["flush.ms"] == ConfigEntry("flush.ms", "9223372036854775807")
+
+
+def test_a_brokers_own_value_is_stronger_than_that_of_all() -> None:
+    broker = BrokerConfigs({RATE: "7"}, {RATE: "9"})
+    [entry] = [entry for entry in broker_entries(broker) if entry.name == RATE]
+    assert (entry.value, [one.value for one in entry.synonyms]) == ("7", ["7", "9"])
