@@ -67,17 +67,30 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 def play(drill: Drill, driver: ScenarioDriver) -> Generator[StepResult | Verdict]:
     """Each step as it is over, and at last the verdict. The first failure ends the drill."""
     for part in play_steps(drill.steps, driver):
-        yield part
-        if isinstance(part, Verdict):
+        verdict = part if isinstance(part, Verdict) else _judge(part, driver.elapsed_ms)
+        if isinstance(part, StepResult):
+            yield part
+        if verdict is not None:
+            yield _with_errors(verdict, drill, driver)
             return
-        failed = [check for check in part.checks if not check.is_met]
-        if failed:
-            in_vain = any(check.check.moment is Moment.UNTIL for check in failed)
-            outcome = Outcome.STUCK if in_vain else Outcome.FAILED
-            failures = tuple(_failure(check, part) for check in failed)
-            yield Verdict(outcome, driver.elapsed_ms, failures)
-            return
-    yield _last_judgement(drill, driver)
+    yield _with_errors(_last_judgement(drill, driver), drill, driver)
+
+
+def _judge(result: StepResult, at_ms: float) -> Verdict | None:
+    failed = [check for check in result.checks if not check.is_met]
+    if not failed:
+        return None
+    in_vain = any(check.check.moment is Moment.UNTIL for check in failed)
+    outcome = Outcome.STUCK if in_vain else Outcome.FAILED
+    return Verdict(outcome, at_ms, tuple(_failure(check, result) for check in failed))
+
+
+def _with_errors(verdict: Verdict, drill: Drill, driver: ScenarioDriver) -> Verdict:
+    """A verdict that also says what went wrong inside brokers, which is never allowed."""
+    if not driver.errors:
+        return verdict
+    errors = tuple(Failure(drill.source, "no error in a broker", line) for line in driver.errors)
+    return Verdict(Outcome.UNSAFE, verdict.at_ms, (*errors, *verdict.failures))
 
 
 def play_steps(steps: Iterable[Step], driver: ScenarioDriver) -> Generator[StepResult | Verdict]:

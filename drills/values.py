@@ -16,7 +16,7 @@ from cluster.quirks import Quirks
 from runtime.node import ClusterSpec, rack_map
 from runtime.scenario_steps import Step
 
-SESSION_TIMEOUT_MS: Final = 2_000
+SESSION_TIMEOUT_MS: Final = 3_000
 AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
 
 

@@ -107,6 +107,11 @@ class ScenarioDriver(Protocol):
         """The partitions that a broker has replicas of, in order; None if it does not run."""
         ...
 
+    @property
+    def errors(self) -> list[str]:
+        """What went wrong inside brokers and controllers, a line each: bugs."""
+        ...
+
     def disagreements(self) -> list[str]:
-        """What runtime/checks.py finds, and what went wrong inside brokers; a line each."""
+        """What runtime/checks.py finds, a line each."""
         ...

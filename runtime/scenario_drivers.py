@@ -162,9 +162,14 @@ class SimulatedDriver:
         running = self._world.nodes.get(broker_id)
         return None if running is None else sorted(running.node.broker.replica_manager.partitions)
 
+    @property
+    def errors(self) -> list[str]:
+        """What actors raised."""
+        return self._world.errors
+
     def disagreements(self) -> list[str]:
-        """Errors inside actors, and what the checks find."""
-        return [*self._world.errors, *check_simulated_world(self._world)]
+        """What the checks find."""
+        return check_simulated_world(self._world)
 
 
 class RealDriver:
@@ -278,6 +283,11 @@ class RealDriver:
                 return None
             return sorted(running.node.broker.replica_manager.partitions)
 
+    @property
+    def errors(self) -> list[str]:
+        """What actors raised."""
+        return self._cluster.errors
+
     def disagreements(self) -> list[str]:
-        """Errors inside brokers, and what the checks find."""
-        return [*self._cluster.errors, *check_real_cluster(self._cluster)]
+        """What the checks find."""
+        return check_real_cluster(self._cluster)

@@ -52,10 +52,10 @@ mine (simulated, seed 3): x
             held: expect exit_code: 0
             held after 0.000 s: until leader: {t-0: 0}
    4.000 s  kill: 0
-            held after 2.000 s: until leader: {t-0: 1}
+            held after 3.000 s: until leader: {t-0: 1}
             held: expect offline_partitions: 0
-  10.000 s  everybody agrees with ZooKeeper
-mine passed after 10.000 s
+  11.000 s  everybody agrees with ZooKeeper
+mine passed after 11.000 s
 """
 
 
@@ -67,7 +67,7 @@ def test_a_run_says_each_step_its_time_and_what_held(run: Any, mine: Any) -> Non
 def test_a_run_that_fails_says_where_what_was_expected_and_seen_and_how_to_repeat(
     run: Any, mine: Any
 ) -> None:
-    path = mine("  - kill: 0\n    expect:\n      isr: {t-0: [0, 1]}\n")
+    path = mine("  - stop: 0\n    expect:\n      isr: {t-0: [0, 1]}\n")
     code, out, _ = run("run", path, "--quirks", "c4")
     assert code == 1
     assert out.splitlines()[-5:] == [

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks, parse_quirks
+from cluster.requests import Address
 from drills.language import parse_drill
 from drills.library import NAMES, named_drill
 from drills.recordings import compare, is_recording, read_recording
@@ -124,7 +125,7 @@ def test_every_condition_of_a_drill_that_ships_is_judged(where: str) -> None:
 
 
 def test_an_expectation_that_does_not_hold_is_said_with_what_was_seen() -> None:
-    verdict = run_text("  - kill: 0\n    expect:\n      isr: {t-0: [0, 1]}\n      brokers: [1]\n")
+    verdict = run_text("  - stop: 0\n    expect:\n      isr: {t-0: [0, 1]}\n      brokers: [1]\n")
     assert verdict.outcome is Outcome.FAILED
     assert verdict.failures == (
         Failure("d.yaml:7:7", "isr: {t-0: [0, 1]}", "{t-0: [1]}"),
@@ -176,6 +177,21 @@ def test_nobody_may_disagree_with_zookeeper_at_the_end_unless_the_drill_says_so(
     assert any("broker 2 has broker epoch" in failure.seen for failure in verdict.failures)
     drill = parse_drill(f"{SKELETON}{step}checks: false\n", "d.yaml")
     assert run(drill).outcome is Outcome.PASSED
+
+
+def test_an_error_inside_a_broker_is_never_allowed() -> None:
+    drill = parse_drill(f"{SKELETON}  - kill: 0\nchecks: false\n", "d.yaml")
+    world = SimulatedWorld(drill.spec(NO_QUIRKS, 0))
+    driver = SimulatedDriver(world)
+    for part in play(drill, driver):
+        if isinstance(part, StepResult):
+            # A message that no broker can be sent.
+            broker = next(iter(world.nodes))
+            world.scheduler.actors[Address("broker", broker)].inbox.append(object())
+            driver.run_for(100)
+    assert isinstance(part, Verdict)
+    assert part.outcome is Outcome.UNSAFE
+    assert {failure.expected for failure in part.failures} == {"no error in a broker"}
 
 
 def test_the_worst_outcome_is_that_of_all() -> None:
