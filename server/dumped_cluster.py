@@ -6,19 +6,25 @@ registered runs; one that only holds replicas is dead, and known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from admin.guard import MARKER_PATH
 from cluster.errors import UsageError
-from cluster.types import EndPoint
+from cluster.types import EndPoint, ReplicaAssignment, TopicPartition
 from zk.dump import ZNode
 from zk.dump_load import LoadPlan, plan_load
 from zk.dump_store import DumpStore
 from zk.kafka_zk_client import KafkaZkClient
 from zk.znode_client import parent_path
-from zk.znodes import BrokerIdsZNode, ControllerZNode, MalformedZNode, TopicsZNode
+from zk.znodes import (
+    BrokerIdsZNode,
+    ControllerEpochZNode,
+    ControllerZNode,
+    MalformedZNode,
+    TopicsZNode,
+)
 
 _HINT: Final = "klamm zk dump --zookeeper host:port/chroot makes one of a whole cluster"
 
@@ -60,19 +66,25 @@ def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
     registered = client.get_all_brokers_and_epochs_in_cluster()
     notes += [str(error) for error in registered.malformed]
     ids = {id_ for id_ in client.get_sorted_broker_list() if id_ >= 0}
-    holders = _holders(client, notes)
+    assigned = _assigned(client, notes)
+    holders = _holders(assigned, notes)
     running = ids or holders
     if not running:
         raise UsageError(f"{source} names no broker", hint=_HINT)
     if not ids:
         notes.append("no broker is registered in the dump: all that hold replicas are started")
-    _check_epoch(client, source)
+    kept = [znode for znode in znodes if not _goes_with_a_session(znode.path)]
+    epoch = _epoch(client, source, assigned, notes)
+    if epoch is not None:
+        path = ControllerEpochZNode.path
+        kept = [*(z for z in kept if z.path != path), ZNode(path, str(epoch))]
+    plan = plan_load(kept, frozenset([MARKER_PATH]))
+    notes += [f"{path} is left out: it could not be read" for path in plan.unreadable]
+    notes += [f"{path} is left out: it is ephemeral" for path in plan.ephemeral]
     brokers = {id_: found.broker for id_, found in registered.values.items() if id_ in ids}
     return DumpedCluster(
         source=source,
-        plan=plan_load(
-            [z for z in znodes if not _goes_with_a_session(z.path)], frozenset([MARKER_PATH])
-        ),
+        plan=plan,
         running=tuple(sorted(running)),
         dead=tuple(sorted(holders - running)),
         racks={id_: broker.rack for id_, broker in brokers.items() if broker.rack is not None},
@@ -107,29 +119,51 @@ def _check_is_cluster(client: KafkaZkClient, znodes: Sequence[ZNode], source: st
     raise UsageError(f"{source} holds no Kafka cluster: no {TopicsZNode.path}", hint=_HINT)
 
 
-def _holders(client: KafkaZkClient, notes: list[str]) -> set[int]:
-    """The brokers that hold replicas, also those that a reassignment adds."""
+def _assigned(client: KafkaZkClient, notes: list[str]) -> dict[TopicPartition, ReplicaAssignment]:
     topics = client.get_topic_assignments(client.get_all_topics_in_cluster())
     notes += [str(error) for error in topics.malformed]
-    ids = {
-        id_
+    return {
+        partition: assignment
         for topic in topics.values.values()
-        for assignment in topic.assignment.values()
-        for id_ in assignment.replicas
+        for partition, assignment in topic.assignment.items()
     }
+
+
+def _holders(assigned: Mapping[TopicPartition, ReplicaAssignment], notes: list[str]) -> set[int]:
+    """The brokers that hold replicas, also those that a reassignment adds."""
+    ids = {id_ for assignment in assigned.values() for id_ in assignment.replicas}
     if min(ids, default=0) < 0:
         notes.append(f"replicas on broker {min(ids)}: there can be no such broker")
     return {id_ for id_ in ids if id_ >= 0}
 
 
-def _check_epoch(client: KafkaZkClient, source: str) -> None:
+def _epoch(
+    client: KafkaZkClient,
+    source: str,
+    partitions: Collection[TopicPartition],
+    notes: list[str],
+) -> int | None:
+    """The controller's epoch where it must be another than the dump's; None: it is right.
+
+    A controller does not touch a partition whose state is of a later epoch than its own.
+    """
     try:
-        client.get_controller_epoch()
+        found = client.get_controller_epoch()
     except MalformedZNode as error:
         raise UsageError(
             f"{source}: /controller_epoch is malformed, so nobody could be elected: {error}",
             hint="put the number there that it should be",
         ) from None
+    states = client.get_partition_states(list(partitions)).values.values()
+    latest = max((state.controller_epoch for state in states), default=0)
+    epoch = 0 if found is None else found[0]
+    if latest <= epoch:
+        return None
+    notes.append(
+        f"/controller_epoch is {latest}, the latest of a partition's state, "
+        + ("because the dump has none" if found is None else f"and not {epoch}")
+    )
+    return latest
 
 
 def _controller(client: KafkaZkClient) -> int | None:

@@ -109,6 +109,54 @@ def test_what_cannot_be_read_is_noted() -> None:
     assert negative == "replicas on broker -3: there can be no such broker"
 
 
+def test_what_is_left_out_is_noted() -> None:
+    found = read_dumped_cluster(
+        [
+            registration(4),
+            ZNode("/config/users", unreadable="NOAUTH"),
+            ZNode("/consumers/c/ids/1", "x", ephemeral_owner=SESSION),
+        ],
+        "d",
+    )
+    assert found.notes == (
+        "/config/users is left out: it could not be read",
+        "/consumers/c/ids/1 is left out: it is ephemeral",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "note"),
+    [
+        ("7", b"7", ()),
+        ("8", b"8", ()),
+        ("6", b"7", ("/controller_epoch is 7, the latest of a partition's state, and not 6",)),
+        (
+            None,
+            b"7",
+            (
+                "/controller_epoch is 7, the latest of a partition's state, because the dump has "
+                "none",
+            ),
+        ),
+    ],
+)
+def test_the_epoch_is_not_before_that_of_a_state(
+    given: str | None, kept: bytes, note: tuple[str, ...]
+) -> None:
+    state = '{"controller_epoch":7,"leader":4,"version":1,"leader_epoch":0,"isr":[4]}'
+    znodes = [
+        registration(4),
+        topic("t", [4], [4]),
+        ZNode("/brokers/topics/t/partitions/0/state", state.replace("7", "2")),
+        ZNode("/brokers/topics/t/partitions/1/state", state),
+    ]
+    znodes += [] if given is None else [ZNode("/controller_epoch", given)]
+    found = read_dumped_cluster(znodes, "d")
+    assert found.notes == note
+    (written,) = (op.data for op in found.plan.creates if op.path == "/controller_epoch")
+    assert written == kept
+
+
 def test_more_brokers_than_klamm_can_run() -> None:
     ids = list(range(MAX_BROKERS))
     found = read_dumped_cluster([registration(4), topic("t", [*ids, MAX_BROKERS])], "d")
