@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from admin.topics import new_topic_id
 from cluster.errors import OperationTooBig, StateChangeFailed
 from cluster.types import Broker, TopicIdReplicaAssignment
+from controller.events import BrokerChange
 from controller.state_change_log import scala_set
 from statemachines.partition_state_machine import initialize_partition_states
 from zk.decoding_client import Decoded
 from zk.kafka_zk_client import RegisteredBroker
-from zk.znodes import BrokerIdZNode, MalformedZNode, TopicZNode
+from zk.znodes import BrokerIdsZNode, BrokerIdZNode, MalformedZNode, TopicZNode
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -55,10 +56,31 @@ def initialize_controller_context(controller: KafkaController) -> None:
 
 
 def read_live_brokers(controller: KafkaController) -> Decoded[int, RegisteredBroker]:
-    """The registered brokers, by ascending id; arms the child watch of /brokers/ids."""
+    """The registered brokers, by ascending id; arms the child watch of /brokers/ids.
+
+    Of those that cannot be read the data are watched, so that they are served once mended.
+    """
     found = controller.zk.get_all_brokers_and_epochs_in_cluster(watch=True)
     controller.set_malformed_apart(found.malformed)
+    malformed = {error.path for error in found.malformed}
+    for path in list(controller.malformed):
+        if path.startswith(f"{BrokerIdsZNode.path}/") and path not in malformed:
+            del controller.malformed[path]
+    if malformed:
+        _watch_malformed_brokers(controller)
     return found
+
+
+def _watch_malformed_brokers(controller: KafkaController) -> None:
+    ids = [id_ for path in controller.malformed if (id_ := BrokerIdZNode.id_of(path)) is not None]
+    controller.watches.register_brokers(ids)
+    for broker_id in ids:
+        try:
+            controller.zk.get_broker(broker_id, watch=True)
+        except MalformedZNode:
+            continue
+        # Mended, or gone, between the two reads: no watch will tell.
+        controller.events.put_caused(BrokerChange())
 
 
 def broker_and_epochs(registered: Iterable[RegisteredBroker]) -> Mapping[Broker, int]:

@@ -33,14 +33,21 @@ if TYPE_CHECKING:
 
 
 def process_broker_change(controller: KafkaController) -> None:
-    """Compare /brokers/ids with the context by id and czxid, and act on every difference."""
+    """Compare /brokers/ids with the context by id and czxid, and act on every difference.
+
+    A live broker whose registration cannot be read any more stays as it is known.
+    """
     if not controller.is_active:
         return
     context = controller.context
     current = read_live_brokers(controller).values
     known = context.live_broker_epochs
     new = [id_ for id_ in current if id_ not in known]
-    dead = sorted(id_ for id_ in known if id_ not in current)
+    dead = sorted(
+        id_
+        for id_ in known
+        if id_ not in current and BrokerIdZNode.path(id_) not in controller.malformed
+    )
     bounced = [id_ for id_ in current if id_ in known and current[id_].epoch > known[id_]]
     controller.log.info(
         f"Newly added brokers: {id_list(new)}, deleted brokers: {id_list(dead)}, "
@@ -160,8 +167,11 @@ def process_broker_modification(controller: KafkaController, broker_id: int) -> 
             raise
         controller.set_malformed_apart([error])
         return
-    controller.malformed.pop(BrokerIdZNode.path(broker_id), None)
+    was_malformed = controller.malformed.pop(BrokerIdZNode.path(broker_id), None) is not None
     old = context.live_brokers.get(broker_id)
+    if was_malformed and old is None:
+        process_broker_change(controller)
+        return
     if new is None or old is None or new.end_points == old.end_points:
         return
     controller.log.info(f"Updated broker metadata: {_text(old)} -> {_text(new)}")

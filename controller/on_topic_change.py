@@ -81,14 +81,14 @@ def on_new_partition_creation(
 
 
 def _forget_malformed(controller: KafkaController, topics: Sequence[str]) -> None:
-    """Topic znodes that were malformed and are gone are no news any more."""
-    there = {TopicZNode.path(topic) for topic in topics}
+    """Topics that were malformed, or whose states were, and are gone are no news any more."""
+    there = set(topics)
     parent = TopicZNode.path("")
     for path in list(controller.malformed):
-        name = path.removeprefix(parent)
-        if path.startswith(parent) and "/" not in name and path not in there:
+        topic = path.removeprefix(parent).partition("/")[0]
+        if path.startswith(parent) and topic not in there:
             del controller.malformed[path]
-            controller.watches.unregister_topics([name])
+            controller.watches.unregister_topics([topic])
 
 
 def _text(topic: TopicIdReplicaAssignment) -> str:

@@ -202,6 +202,9 @@ class PartitionStateChanges:
         controller.set_malformed_apart(found.malformed)
         default = str(controller.dynamic_config.unclean_leader_election_enable).lower()
         malformed = {error.path for error in found.malformed}
+        if controller.malformed:
+            for topic in found.values:
+                controller.malformed.pop(ConfigEntityZNode.path("topics", topic), None)
         return frozenset(
             topic
             for topic in topics

@@ -72,6 +72,12 @@ class BrokerIdZNode:
         return f"/brokers/ids/{broker_id}"
 
     @staticmethod
+    def id_of(path: str) -> int | None:
+        """The broker whose registration is at ``path``; None for any other path."""
+        parent, _, name = path.rpartition("/")
+        return int(name) if parent == BrokerIdsZNode.path and name.isdecimal() else None
+
+    @staticmethod
     def encode(info: BrokerInfo, timestamp_ms: int) -> bytes:
         """JSON of ``info.version``, which says how much is written. ``rack`` None is left out.
 

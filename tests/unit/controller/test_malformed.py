@@ -8,9 +8,9 @@ from cluster.journal import Kind
 from cluster.quirks import Quirks
 from cluster.types import LeaderAndIsr, TopicPartition
 from statemachines.partition_state import PartitionState
-from tests.unit.controller.cluster import Cluster
-from zk.store import Create
-from zk.znodes import ControllerZNode, TopicPartitionStateZNode
+from tests.unit.controller.cluster import Cluster, broker_info
+from zk.store import Create, GetData
+from zk.znodes import BrokerIdZNode, BrokerInfo, ControllerZNode, TopicPartitionStateZNode
 
 BAD = "/brokers/topics/bad"
 B0 = TopicPartition("bad", 0)
@@ -199,6 +199,62 @@ def test_foreign_and_malformed_brokers_are_set_apart(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
+def test_a_malformed_registration_that_is_mended_or_goes_is_no_news(cluster: Cluster) -> None:
+    path, info = "/brokers/ids/9", BrokerInfo(broker_info(9))
+    store = cluster.stores[2]
+    store.write([[Create(path, b"{}", True)], [Create("/brokers/ids/x", b"{}", True)]])
+    cluster.run()
+    cluster.admin.delete("/brokers/ids/x")
+    cluster.run()
+    assert list(cluster.active.malformed) == [path]
+    cluster.admin.set_data(path, BrokerIdZNode.encode(info, 0))
+    cluster.run()
+    assert not cluster.active.malformed
+    assert sorted(cluster.active.context.live_brokers) == [0, 1, 2, 9]
+    assert not cluster.rows(Kind.EVENT_FAILED)
+
+
+def test_a_live_broker_whose_registration_is_overwritten_goes_on(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    path = "/brokers/ids/1"
+    found = cluster.admin.get_data_and_stat(path)
+    assert found is not None
+    cluster.admin.set_data(path, b"no json")
+    cluster.run()
+    cluster.kill_broker(2)
+    cluster.run()
+    assert sorted(cluster.active.context.live_brokers) == [0, 1]
+    assert cluster.state(tp) == LeaderAndIsr(1, 1, (1,), 1)
+    assert list(cluster.active.malformed) == [path]
+    cluster.admin.set_data(path, found[0])
+    cluster.run()
+    assert not cluster.active.malformed
+    cluster.admin.set_data(path, b"no json")
+    cluster.kill_broker(1)
+    cluster.run()
+    assert sorted(cluster.active.context.live_brokers) == [0]
+    assert not cluster.active.malformed
+    assert cluster.state(tp).leader == -1
+    cluster.assert_nothing_failed()
+
+
+def test_a_registration_that_is_mended_before_it_is_watched_is_served(cluster: Cluster) -> None:
+    path, info = "/brokers/ids/9", BrokerInfo(broker_info(9))
+    reads: list[str] = []
+
+    def mend(_: int, op: object) -> None:
+        if isinstance(op, GetData) and op.path == path:
+            reads.append(path)
+            if len(reads) == 2:
+                cluster.admin.set_data(path, BrokerIdZNode.encode(info, 0))
+
+    cluster.server.before_op = mend
+    cluster.stores[2].write([[Create(path, b"{}", True)]])
+    cluster.run()
+    assert sorted(cluster.active.context.live_brokers) == [0, 1, 2, 9]
+    assert not cluster.active.malformed
+
+
 def test_a_malformed_topic_config_keeps_elections_clean(cluster: Cluster) -> None:
     (tp,) = cluster.create_topic("t", (1, 2))
     path = "/config/topics/t"
@@ -210,6 +266,23 @@ def test_a_malformed_topic_config_keeps_elections_clean(cluster: Cluster) -> Non
     cluster.run()
     assert cluster.state(tp).isr == (1,)
     assert path in cluster.active.malformed
+    cluster.admin.set_data(path, b'{"config":{"unclean.leader.election.enable":"true"}}')
+    cluster.active.enable_unclean_leader_election("t")
+    cluster.run()
+    assert cluster.state(tp).leader == 2
+    assert not cluster.active.malformed
+    cluster.assert_nothing_failed()
+
+
+def test_states_of_a_topic_that_is_removed_are_forgotten(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    cluster.write_state(tp, b"{}")
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    assert list(cluster.active.malformed) == [TopicPartitionStateZNode.path(tp)]
+    cluster.admin.delete_recursive("/brokers/topics/t")
+    cluster.run()
+    assert not cluster.active.malformed
     cluster.assert_nothing_failed()
 
 
