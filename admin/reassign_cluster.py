@@ -190,13 +190,8 @@ class ClusterReassignment:
         targets: Sequence[tuple[TopicPartition, Replicas]],
         reassignments: Mapping[TopicPartition, ReplicaAssignment],
     ) -> dict[TopicPartition, PartitionReassignmentState]:
-        current: dict[TopicPartition, Replicas] = {}
-        for topic in dict.fromkeys(tp.topic for tp, _ in targets if tp not in reassignments):
-            try:
-                current |= self._assignments([topic])
-            except ExecutionException as error:
-                if not isinstance(error.cause, UnknownTopicOrPartition):
-                    raise
+        asked = list(dict.fromkeys(tp.topic for tp, _ in targets if tp not in reassignments))
+        current = self._existing_assignments(asked)
         moving = [item for item in targets if item[0] in reassignments]
         others = [item for item in targets if item[0] not in reassignments]
         return {
@@ -206,6 +201,16 @@ class ClusterReassignment:
             tp: PartitionReassignmentState(current.get(tp, ()), target, True)
             for tp, target in others
         }
+
+    def _existing_assignments(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
+        """The replicas of those of the topics that are there; one by one if some are not."""
+        try:
+            return self._assignments(topics) if topics else {}
+        except ExecutionException as error:
+            if not isinstance(error.cause, UnknownTopicOrPartition):
+                raise
+        found = [self._existing_assignments([topic]) for topic in topics if len(topics) > 1]
+        return {tp: replicas for assignment in found for tp, replicas in assignment.items()}
 
     def _check_brokers(self, targets: Iterable[Replicas]) -> None:
         live = set(self._live_brokers())
