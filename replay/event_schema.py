@@ -30,6 +30,7 @@ from statemachines.election import (
     ReassignElection,
 )
 from statemachines.partition_state import PartitionState
+from statemachines.reassignment import Phase
 from statemachines.replica_state import ReplicaState
 
 SCHEMA_VERSION: Final = 1
@@ -99,8 +100,22 @@ STATE_CODES: Final[dict[str, int]] = {
     ReplicaState.DELETION_STARTED.value: 15,
     ReplicaState.DELETION_SUCCESSFUL.value: 16,
     ReplicaState.DELETION_INELIGIBLE.value: 17,
+    Phase.U1.value: 21,
+    Phase.U2.value: 22,
+    Phase.U3.value: 23,
+    Phase.A1.value: 24,
+    Phase.A2.value: 25,
+    Phase.B1.value: 26,
+    Phase.B2.value: 27,
+    Phase.B3.value: 28,
+    Phase.B4.value: 29,
+    Phase.B5.value: 30,
+    Phase.B6.value: 31,
+    Phase.B7.value: 32,
+    Phase.B8.value: 33,
 }
-"""A state's code; 0 stands for none, -1 for a word that is no state."""
+"""The code of a state, or of the phase that a reassignment came to; 0 stands for none, -1 for a
+word that is neither."""
 
 EPOCH_SHIFT: Final = 40
 """place = epoch << 40 | seq in the logs of controllers."""

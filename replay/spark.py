@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -55,7 +56,12 @@ def spark_session(cores: int = 2, memory_mb: int = 1024) -> Iterator[SparkSessio
         conf.set("spark.driver.memory", f"{memory_mb}m")
         conf.set("spark.local.dir", folder)
         conf.set("spark.sql.warehouse.dir", f"{folder}/warehouse")
-        environment = {"JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": LOOPBACK}
+        environment = {
+            "JAVA_HOME": str(java_home),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": _with_this_project(os.environ.get("PYTHONPATH", "")),
+        }
         log_path = Path(folder) / "spark.log"
         with (
             _environ(environment),
@@ -89,6 +95,12 @@ def _gateway(conf: SparkConf, log_path: Path) -> Iterator[JavaGateway]:
                 f"Spark did not start: {last.strip()}", hint=f"it was given {find_java().home}"
             ) from error
         yield gateway
+
+
+def _with_this_project(python_path: str) -> str:
+    """Where Spark's Python workers find what this process has imported."""
+    here = str(Path(__file__).resolve().parents[1])
+    return os.pathsep.join(part for part in (here, python_path) if part)
 
 
 def _end(gateway: JavaGateway) -> None:

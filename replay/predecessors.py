@@ -1,0 +1,87 @@
+"""What came before each row, for sources whose rows do not say it: one sort a key.
+
+Adds only what the rows prove. A leadership's predecessor is the one whose version in ZooKeeper is
+one less: where a write is missing between two rows, nobody knows what it wrote. A state's
+predecessor is of the same controller epoch, as a new controller puts states anew without a row.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from cluster.journal import Kind
+from replay.event_schema import CODED_SCHEMA, KINDS, LEADERSHIP_WRITTEN, code_of
+
+_REPLICA_STATES: Final = (Kind.REPLICA_TRANSITION, Kind.REPLICA_FAILED)
+_ENTRIES: Final = (Kind.PARTITION_SNAPSHOT, Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION)
+_LEFT: Final = (
+    Kind.PARTITION_TRANSITION,
+    Kind.PARTITION_FAILED,
+    Kind.REPLICA_TRANSITION,
+    Kind.REPLICA_FAILED,
+)
+_LEADERSHIPS: Final = (
+    Kind.PARTITION_SNAPSHOT,
+    Kind.PARTITION_TRANSITION,
+    Kind.ISR_REMOVED,
+    Kind.ISR_CHANGED,
+    Kind.LEADER_EPOCH_BUMPED,
+    LEADERSHIP_WRITTEN,
+)
+
+
+def add_predecessors(events: DataFrame) -> DataFrame:
+    """Coded events with ``from_state``, ``since_ms``, ``prev_leader`` and ``prev_isr`` where known.
+
+    Rows of one key are those of one source, run and partition, or replica for its states; a row
+    about no topic is a key of its own. What a row says itself is kept.
+    """
+    key = (
+        "source",
+        "run",
+        F.coalesce("topic", "place"),
+        "partition",
+        F.when(_is(_REPLICA_STATES), F.col("replica")).otherwise(-1),
+    )
+    ordered = Window.partitionBy(*key).orderBy("place")
+    before = ordered.rowsBetween(Window.unboundedPreceding, -1)
+
+    def last(condition: Column, *columns: str) -> Column:
+        return F.last(F.when(condition, F.struct(*columns)), ignorenulls=True).over(before)
+
+    is_leadership = (
+        _is(_LEADERSHIPS) & F.col("leader").isNotNull() & F.col("zk_version").isNotNull()
+    )
+    beside = events.withColumns(
+        {
+            "_state": last(_is(_ENTRIES), "to_state", "t_ms", "epoch"),
+            "_leadership": last(is_leadership, "leader", "isr", "zk_version", "t_ms"),
+        }
+    )
+    leaves = _is(_LEFT) & (F.col("_state.epoch") == F.col("epoch"))
+    from_state = F.when(leaves & (F.col("from_state") == 0), F.col("_state.to_state")).otherwise(
+        F.col("from_state")
+    )
+    follows = is_leadership & (F.col("zk_version") == F.col("_leadership.zk_version") + 1)
+    since_ms = F.coalesce(
+        "since_ms",
+        F.when(leaves & (from_state == F.col("_state.to_state")), F.col("_state.t_ms")),
+        F.when(_is((LEADERSHIP_WRITTEN,)) & follows, F.col("_leadership.t_ms")),
+    )
+    found = {
+        "from_state": from_state,
+        "since_ms": since_ms,
+        "prev_leader": F.coalesce("prev_leader", F.when(follows, F.col("_leadership.leader"))),
+        "prev_isr": F.coalesce("prev_isr", F.when(follows, F.col("_leadership.isr"))),
+        "has_predecessors": F.lit(True),
+    }
+    return beside.select(
+        *(found.get(name, F.col(name)).alias(name) for name in CODED_SCHEMA.fieldNames())
+    )
+
+
+def _is(kinds: tuple[str, ...]) -> Column:
+    return F.col("kind").isin(*(code_of(kind, KINDS) for kind in kinds))

@@ -1,0 +1,122 @@
+"""Where events come from: one file a kind of log, all of which yield the rows of one schema.
+
+Says what a source is and helps it to make its rows; knows no kind of log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from replay.event_schema import DAMAGED_SCHEMA, RAW_SCHEMA
+
+READ_SCHEMA: Final = StructType(
+    [
+        *RAW_SCHEMA,
+        StructField("problem", StringType(), nullable=True),
+        StructField("text", StringType(), nullable=True),
+    ]
+)
+"""What a source reads: an event, or a damaged line, which has ``problem`` and ``text``.
+
+Of a damaged line only source, file and line mean something beside these.
+"""
+ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(READ_SCHEMA)
+"""READ_SCHEMA as Python workers hand it to Spark."""
+TEXT_CHARACTERS: Final = 200
+_DEFAULTS: Final[dict[str, Any]] = {
+    "partition": -1,
+    "replica": -1,
+    "has_predecessors": False,
+}
+
+
+class SourceOptions(msgspec.Struct, frozen=True):
+    """What the files do not say: ``timezone`` of local times, by its IANA name, and the name of
+    the run where a source knows none (None: the folder's name, the chroot)."""
+
+    timezone: str | None = None
+    run: str | None = None
+
+
+class Source(NamedTuple):
+    """A kind of log.
+
+    ``name`` is one of event_schema.SOURCES. ``recognizes``: is this file, whose first 64 KiB are
+    given (as they stand in it), one of these logs? ``read``: lines of several such files by
+    READ_SCHEMA, in one pass and with nothing computed yet. ``has_predecessors``: its rows carry
+    what came before them.
+    """
+
+    name: str
+    has_predecessors: bool
+    recognizes: Callable[[Path, bytes], bool]
+    read: Callable[[SparkSession, Sequence[Path], SourceOptions], DataFrame]
+
+
+class SourceTables(NamedTuple):
+    """Events by RAW_SCHEMA, damaged lines by DAMAGED_SCHEMA; asking both reads twice."""
+
+    events: DataFrame
+    damaged: DataFrame
+
+
+def split(rows: DataFrame) -> SourceTables:
+    """What a source read, events and damaged lines apart."""
+    return SourceTables(
+        rows.where(F.col("problem").isNull()).select(*RAW_SCHEMA.fieldNames()),
+        rows.where(F.col("problem").isNotNull()).select(*DAMAGED_SCHEMA.fieldNames()),
+    )
+
+
+def event_batch(rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """Events as Arrow: columns by name, each a list, an array or one value for all rows.
+
+    Columns that are left out are null, or 0, "", -1 where READ_SCHEMA has no null.
+    """
+    arrays = []
+    for field in ARROW_SCHEMA:
+        values = columns.get(field.name, _default(field))
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        if isinstance(values, pa.Array):
+            arrays.append(values if values.type == field.type else values.cast(field.type))
+        elif isinstance(values, list):
+            arrays.append(pa.array(values, field.type))
+        else:
+            arrays.append(pa.repeat(pa.scalar(values, field.type), rows))
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+class Damaged(NamedTuple):
+    """A line that could not be read."""
+
+    line: int
+    problem: str
+    text: str
+
+
+def damaged_batch(source: str, file: str, lines: Sequence[Damaged]) -> pa.RecordBatch:
+    """Damaged lines of a file as Arrow."""
+    columns = {
+        "source": source,
+        "file": file,
+        "line": [at.line for at in lines],
+        "problem": [at.problem for at in lines],
+        "text": [at.text[:TEXT_CHARACTERS] for at in lines],
+    }
+    return event_batch(len(lines), columns)
+
+
+def _default(field: pa.Field) -> Any:
+    if field.nullable:
+        return None
+    return _DEFAULTS.get(field.name, "" if pa.types.is_string(field.type) else 0)
