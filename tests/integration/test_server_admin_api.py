@@ -133,6 +133,36 @@ def test_directories_are_described_and_changed(api: AsgiClient) -> None:
     assert refused["code"] == "LOG_DIR_NOT_FOUND"
 
 
+def test_a_move_between_directories_is_seen_and_taken_back(
+    api: AsgiClient, server: ClusterServer
+) -> None:
+    create(api, "stays", [1])
+    replica = {"topic": "stays", "partition": 0, "broker": 1}
+
+    def place() -> Any:
+        return api.post("/log-dirs/replicas", json={"replicas": [replica]}).json()["replicas"][0]
+
+    before = place()
+    other = "/b" if before["current"] == "/a" else "/a"
+    held = server.cluster.nodes[1].node.broker
+    held.hold_catch_up()
+    try:
+        api.post("/log-dirs", json={"replicas": [{**replica, "log_dir": other}]})
+        assert place() == {**before, "future": other}
+        [broker] = api.post("/log-dirs/describe", json={"brokers": [1]}).json()["brokers"]
+        assert [
+            one["is_future"]
+            for log_dir in broker["log_dirs"]
+            for one in log_dir["replicas"]
+            if log_dir["path"] == other and one["topic"] == "stays"
+        ] == [True]
+        api.post("/log-dirs", json={"replicas": [{**replica, "log_dir": before["current"]}]})
+        assert place() == before
+    finally:
+        with server.cluster.broker_thread_paused():
+            held.release_catch_up()
+
+
 def test_configs_are_changed_and_announced(api: AsgiClient, server: ClusterServer) -> None:
     create(api, "configured", [0])
     entity = {"type": "topics", "name": "configured"}
