@@ -54,7 +54,7 @@ def _znodes(tree: Mapping[str, Any], has_racks: bool) -> Iterator[ZNode]:
         found = tree.get(path, {"data": None})
         data = found["data"]
         if path.startswith("/brokers/ids/"):
-            data = _registration(int(path.rpartition("/")[2]), has_racks)
+            data = registration(int(path.rpartition("/")[2]), has_racks)
         elif data is not None and not isinstance(data, str):
             data = _ID.sub(lambda id_: _topic_id(int(id_[1])), json.dumps(data))
         owner = SESSION if found.get("ephemeral") else "0x0"
@@ -66,7 +66,8 @@ def _parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _registration(broker_id: int, has_racks: bool) -> str:
+def registration(broker_id: int, has_racks: bool) -> str:
+    """What a broker's registration holds."""
     rack = f"rack{broker_id}" if has_racks else None
     broker = Broker(broker_id, (EndPoint("kafka", 9092 + broker_id),), rack)
     return BrokerIdZNode.encode(BrokerInfo(broker), 0).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -10,9 +11,16 @@ import pytest
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from server.dumped_cluster import read_dumped_cluster
-from tests.dumps import RecordedTree, Tree, recorded_trees, tree_of, unexplained
+from tests.dumps import (
+    RecordedTree,
+    Tree,
+    recorded_trees,
+    registration,
+    tree_of,
+    unexplained,
+)
 from tests.waiting import wait_until
-from zk.dump import dump
+from zk.dump import ZNode, dump
 
 NAMES = (
     "add_partitions-2",
@@ -70,3 +78,28 @@ def test_a_recorded_tree_goes_up_and_only_documented_writes_occur(
         assert moved["epoch"] == before["epoch"] + 1
         assert before["id"] == cluster.controller_id
         assert unexplained(after, live, settled(server)) == []
+
+
+@pytest.mark.slow
+def test_nobody_is_taken_for_dead_while_the_others_register(chroot: str, tmp_path: Path) -> None:
+    ids = list(range(30))
+    state = {"controller_epoch": 1, "leader": 0, "version": 1, "leader_epoch": 7, "isr": ids}
+    topic = {"version": 1, "partitions": {str(number): ids for number in range(20)}}
+    znodes = [
+        *(ZNode(f"/brokers/ids/{id_}", registration(id_, True)) for id_ in ids),
+        ZNode("/brokers/topics/t", json.dumps(topic)),
+        *(
+            ZNode(f"/brokers/topics/t/partitions/{number}/state", json.dumps(state))
+            for number in range(20)
+        ),
+    ]
+    config = ServerConfig(
+        dump=read_dumped_cluster(znodes, "thirty brokers"),
+        zookeeper=chroot,
+        data_dir=tmp_path,
+        config={"auto.leader.rebalance.enable": "false"},
+    )
+    with ClusterServer(config) as server:
+        settled(server)
+        states = [z for z in dump(server.cluster.store) if z.path.endswith("/state")]
+    assert [z.version for z in states] == [0] * 20
