@@ -21,7 +21,7 @@ from tests.sim.bad_input import (
     REQUESTS,
     Bad,
 )
-from tests.sim.crash_points import stored_in
+from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes, stored_in
 from tests.sim.elections import T0, T1, assert_in_agreement, depose
 from tests.sim.isr_changes import old_brokers
 from tests.sim.reassignments import alter, hold, reassign, reassignment_znode, release
@@ -237,7 +237,8 @@ def test_a_state_that_is_mended_is_served(data: bytes, found_at_failover: bool) 
     assert_serves_on(world)
 
 
-def test_a_reassignment_goes_on_once_the_state_is_mended() -> None:
+@pytest.mark.parametrize("in_sync", [False, True])
+def test_a_reassignment_goes_on_once_the_state_is_mended(in_sync: bool) -> None:
     """Of leaders that write the states themselves, so that the controller watches them."""
     world = old_brokers()
     hold(world, 0)
@@ -250,12 +251,22 @@ def test_a_reassignment_goes_on_once_the_state_is_mended() -> None:
     put(world, Bad(path, b"{}"))
     world.run_for(1_000)
     assert list(active_controller(world).malformed) == [path]
-    put(world, Bad(path, found[0]))
+    state = TopicPartitionStateZNode.decode(found[0], 0)
+    assert state is not None
+    at = state.leader_and_isr
+    isr = (1, 2, 0) if in_sync else (1, 2)
+    put(
+        world,
+        Bad(path, TopicPartitionStateZNode.encode(LeaderAndIsr(1, at.leader_epoch, isr, 0), 1)),
+    )
     world.run_for(1_000)
     assert active_controller(world).malformed == {}
-    assert active_controller(world).context.partitions_being_reassigned == {T0}
+    assert active_controller(world).context.partitions_being_reassigned == (
+        set() if in_sync else {T0}
+    )
     release(world, 0)
-    world.run_for(10_000)
+    # Too soon for a notice of the leader's.
+    world.run_for(2_000)
     assert reassignment_znode(world) is None
     assert sorted(state_of(world, *T0).isr) == [0, 2]
     assert_in_agreement(world)
@@ -308,3 +319,32 @@ def test_a_malformed_state_that_is_mended_at_once_is_not_missed(is_mended_before
     world.run_for(1_000)
     assert state_of(world, *T0).leader == 2
     assert_in_agreement(world)
+
+
+def with_a_malformed_state(group_size: int | None) -> SimulatedWorld:
+    """t-0 has a state that cannot be read, which controller 0 found when it was elected."""
+    config = {"auto.leader.rebalance.enable": "false"}
+    world = three_brokers(config=config, **sizes(group_size))
+    create_topic(world, "t", {0: (1, 2), 1: (2, 0)})
+    world.run_for(10_000)
+    put(world, Bad(TopicPartitionStateZNode.path(T0), b"{}"))
+    world.stop(1)
+    world.run_for(1_000)
+    assert list(active_controller(world).malformed) == [TopicPartitionStateZNode.path(T0)]
+    return world
+
+
+def mend_the_state(world: SimulatedWorld) -> None:
+    data = TopicPartitionStateZNode.encode(LeaderAndIsr(1, 0, (1, 2), 0), 1)
+    put(world, Bad(TopicPartitionStateZNode.path(T0), data))
+    world.run_for(20_000)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("group_size", GROUP_SIZES)
+def test_the_next_controller_serves_what_was_mended(
+    group_size: int | None, before: bool, record_property: Record
+) -> None:
+    # The next controller takes the dead broker out of the ISR before it elects the other.
+    case = Case(with_a_malformed_state, mend_the_state, 3, {T0: 1})
+    assert count_cases(case, group_size, before, record_property, "a mended state") > 0

@@ -196,6 +196,9 @@ def test_with_hazard_c2_a_znode_that_is_no_notice_stops_what_comes_after_it() ->
     follower.leave(b"{}", "config_change_0x")
     follower.alter("topics", "u", {UNCLEAN: "true"})
     assert follower.told == ["t", "u"]
+    follower.clock.time_ms += CHANGE_EXPIRATION_MS + 1
+    follower.manager.process_notifications()
+    assert len(follower.admin.get_children(CHANGES)) == 3
     follower.leave(b"{}", "a")
     follower.alter("topics", "v", {UNCLEAN: "true"})
     assert follower.told == ["t", "u"]
