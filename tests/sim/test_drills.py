@@ -25,6 +25,7 @@ from tests.scenarios import SCENARIOS
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"
 SEEDS = range(5)
+MORE_SEEDS = range(5, 105)
 FAILS_WITH = {
     "cancel-back-to-the-dead": ("KAFKA-14424", Outcome.FAILED),
     "delete-while-reassigning": ("KAFKA-8249", Outcome.STUCK),
@@ -54,6 +55,14 @@ def test_a_drill_that_ships_passes(name: str, seed: int) -> None:
     verdict = run(named_drill(name), seed=seed)
     assert verdict.failures == ()
     assert verdict.outcome is Outcome.PASSED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_drill_that_ships_passes_whoever_is_the_controller(name: str) -> None:
+    drill = named_drill(name)
+    failed = {seed: verdict for seed in MORE_SEEDS if (verdict := run(drill, seed=seed)).failures}
+    assert failed == {}
 
 
 @pytest.mark.parametrize("name", FAILS_WITH)
