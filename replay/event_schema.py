@@ -44,7 +44,13 @@ SOURCES: Final = (JOURNAL, STATE_CHANGE_LOG, CONTROLLER_LOG, ZOOKEEPER_LOG)
 LEADERSHIP_WRITTEN: Final = "leadership_written"
 """A partition's state znode was written: in a ZooKeeper log, where no transition is named."""
 ASSIGNMENT_WRITTEN: Final = "assignment_written"
-"""A topic's znode was written: one row a partition, adding and removing replicas in ``detail``."""
+"""A topic's znode was written: one row a partition, its ReplicaAssignment in ``detail``."""
+LEADERSHIP_DELETED: Final = "leadership_deleted"
+"""A partition's state znode was deleted."""
+WRITE_REFUSED: Final = "write_refused"
+"""ZooKeeper refused a multi: ``outcome`` is its error, BADVERSION where a fence failed."""
+ADMIN_REQUEST: Final = "admin_request"
+"""A znode asked the controller for something: ``detail`` begins with the znode's name."""
 KINDS: Final = (
     Kind.RUN_START,
     Kind.CONTROLLER_ELECTED,
@@ -77,6 +83,9 @@ KINDS: Final = (
     Kind.RESPONSE_RECEIVED,
     LEADERSHIP_WRITTEN,
     ASSIGNMENT_WRITTEN,
+    LEADERSHIP_DELETED,
+    WRITE_REFUSED,
+    ADMIN_REQUEST,
 )
 ELECTIONS: Final = tuple(
     str(strategy)
