@@ -86,18 +86,26 @@ class ClusterCalls:
     def _ask_once(
         self, controller_id: int, request: Request, call: str, deadline_s: float
     ) -> object:
-        """One request; None if the controller's process ended before it answered."""
+        """One request; None if the controller ended before it answered, or hangs and has a
+        successor.
+        """
         sent = self._send(Address("controller", controller_id), request)
         try:
             while time.monotonic() < deadline_s:
                 try:
                     return self._closing.result_of(sent.answer, POLL_S)
                 except TimeoutError:
-                    if self._cluster.nodes.get(controller_id) is not sent.node:
+                    if self._is_lost(controller_id, sent):
                         return None
             raise timed_out(call)
         finally:
             self._forget(sent)
+
+    def _is_lost(self, controller_id: int, sent: _Sent) -> bool:
+        running = self._cluster.nodes.get(controller_id)
+        if running is None or running is not sent.node:
+            return True
+        return running.is_paused and self._cluster.active_controller is not None
 
     def _controller(self) -> KafkaController | None:
         """The controller itself, to look at what it knows."""

@@ -64,9 +64,17 @@ class Tools:
         self.ok("topics", "--create", "--topic", topic, "--replica-assignment", assignment)
 
     def leader(self, topic: str) -> int | None:
-        described = self.json("topics", "--describe", "--topic", topic)
-        leader: int | None = described["topics"][0]["partitions"][0]["leader"]
+        leader: int | None = self._partition(topic)["leader"]
         return leader
+
+    def isr(self, topic: str) -> list[int]:
+        isr: list[int] = self._partition(topic)["isr"]
+        return isr
+
+    def _partition(self, topic: str) -> dict[str, Any]:
+        described = self.json("topics", "--describe", "--topic", topic)
+        partition: dict[str, Any] = described["topics"][0]["partitions"][0]
+        return partition
 
     def file(self, name: str, content: object) -> str:
         path = self._folder / name
@@ -158,13 +166,13 @@ def test_preferred_and_unclean_elections(tools: Tools) -> None:
         refused
     )
     tools.broker("start", "1")
-    wait_until(lambda: "Isr: 2,1" in tools.ok("topics", "--describe", "--topic", "e"))
+    wait_until(lambda: tools.isr("e") == [2, 1])
     elected = tools.ok("leader-election", *elect, "preferred")
     assert elected == "Successfully completed leader election (PREFERRED) for partitions e-0\n"
     report = tools.json("leader-election", *elect, "preferred")
     assert (report["elected"], report["not_needed"]) == ([], [{"topic": "e", "partition": 0}])
     tools.broker("stop", "2")
-    wait_until(lambda: "Isr: 1\n" in tools.ok("topics", "--describe", "--topic", "e"))
+    wait_until(lambda: tools.isr("e") == [1])
     tools.broker("stop", "1")
     wait_until(lambda: tools.leader("e") is None)
     tools.broker("start", "2")
@@ -172,9 +180,28 @@ def test_preferred_and_unclean_elections(tools: Tools) -> None:
     assert elected == "Successfully completed leader election (UNCLEAN) for partitions e-0\n"
     assert tools.leader("e") == 2
     tools.broker("start", "1")
-    wait_until(lambda: "Isr: 2,1" in tools.ok("topics", "--describe", "--topic", "e"))
+    wait_until(lambda: tools.isr("e") == [2, 1])
     assert "e-0" in tools.ok("preferred-replica-election")
     assert tools.leader("e") == 1
+
+
+@pytest.mark.parametrize("entity", [("--topic", "d"), ("--broker-defaults",)])
+def test_a_config_changes_what_the_controller_does(tools: Tools, entity: tuple[str, ...]) -> None:
+    topics = tools.ok("topics", "--list").splitlines()
+    if "d" not in topics:
+        tools.create("d", "2:3")
+    [first, second] = tools.isr("d")
+    tools.broker("stop", str(second))
+    wait_until(lambda: tools.isr("d") == [first])
+    tools.broker("stop", str(first))
+    wait_until(lambda: tools.leader("d") is None)
+    tools.broker("start", str(second))
+    unclean = "unclean.leader.election.enable"
+    tools.ok("configs", *entity, "--alter", "--add-config", f"{unclean}=true")
+    wait_until(lambda: tools.leader("d") == second)
+    tools.ok("configs", *entity, "--alter", "--delete-config", unclean)
+    tools.broker("start", str(first))
+    wait_until(lambda: sorted(tools.isr("d")) == [2, 3])
 
 
 def test_configs_are_altered_and_described(tools: Tools) -> None:

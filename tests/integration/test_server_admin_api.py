@@ -235,10 +235,12 @@ def test_brokers_that_are_away_are_named_when_the_time_is_over(
         server.admin = patient
 
 
-def test_another_controller_is_asked_if_one_dies_before_it_answers(
-    api: AsgiClient, server: ClusterServer
+@pytest.mark.parametrize(("end", "again"), [("kill", "start"), ("pause", "resume")])
+def test_another_controller_is_asked_if_one_is_lost_before_it_answers(
+    api: AsgiClient, server: ClusterServer, end: str, again: str
 ) -> None:
-    create(api, "survives", [2])
+    topic = f"survives-{end}"
+    create(api, topic, [2])
     cluster = server.cluster
     controller_id = cluster.active_controller
     assert controller_id is not None
@@ -255,13 +257,13 @@ def test_another_controller_is_asked_if_one_dies_before_it_answers(
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(
             server.admin.alter_partition_reassignments,
-            {TopicPartition("survives", 0): (2, 1 - controller_id)},
+            {TopicPartition(topic, 0): (2, 1 - controller_id)},
             20_000,
         )
         assert asked.wait(10)
         assert not answer.done()
-        cluster.kill(controller_id)
+        getattr(cluster, end)(controller_id)
         assert answer.result(20) == {}
     wait_until(lambda: not server.admin.list_partition_reassignments())
-    wait_until(lambda: replicas_of(api, "survives") == [2, 1 - controller_id])
-    cluster.start(controller_id)
+    wait_until(lambda: replicas_of(api, topic) == [2, 1 - controller_id])
+    getattr(cluster, again)(controller_id)
