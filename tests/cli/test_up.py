@@ -388,7 +388,12 @@ def test_a_token_an_external_zookeeper_and_quirks(
         status = up.json("status")
         zookeeper = status["zookeeper"]
         assert isinstance(zookeeper, dict)
-        assert zookeeper == {"connect": f"{chroot}/a/b", "state": "CONNECTED", "embedded": False}
+        assert zookeeper == {
+            "connect": f"{chroot}/a/b",
+            "state": "CONNECTED",
+            "embedded": False,
+            "malformed": {},
+        }
         elsewhere = klamm(tmp_path / "elsewhere", "status", "--server", up.url)
         assert elsewhere.returncode == 1
         assert one_line_and_hint(elsewhere) == "error: the token is missing or wrong"
