@@ -17,7 +17,7 @@ import yaml
 from cluster.errors import UsageError
 from drills.actions import ACTIONS, ANSWERED
 from drills.conditions import CONDITIONS
-from drills.reading import is_null, read_text
+from drills.reading import Entry, is_null, read_text
 from drills.shapes import DrillReader
 from drills.values import Drill, DrillCluster
 from runtime import scenario_steps as steps
@@ -200,7 +200,7 @@ class _File:
             raise self._reader.unknown(node, "step", word, ACTIONS)
         return word
 
-    def _step_name(self, fields: Any, words: list[str]) -> str:
+    def _step_name(self, fields: dict[str, Entry], words: list[str]) -> str:
         reader = self._reader
         if "name" in fields:
             return reader.text(fields["name"].value, "a name")
@@ -212,7 +212,7 @@ class _File:
         return f"{words[0]}: {steps.plain_text(reader.plain(value))}"
 
     def _with_files(
-        self, actions: tuple[Action, ...], value: yaml.Node, fields: Any
+        self, actions: tuple[Action, ...], value: yaml.Node, fields: dict[str, Entry]
     ) -> tuple[Action, ...]:
         """The actions with what the step's ``files`` hold; every file that is named must be there,
         and every one that is there must be named."""
@@ -244,7 +244,7 @@ class _File:
 
     # -- checks
 
-    def _checks(self, fields: Any, *, is_answered: bool) -> tuple[Check | Settle, ...]:
+    def _checks(self, fields: dict[str, Entry], *, is_answered: bool) -> tuple[Check | Settle, ...]:
         """What the tool said first, then what is waited for, then the rest, once at rest."""
         reader = self._reader
         timeout_ms = STEP_TIMEOUT_MS
@@ -268,7 +268,9 @@ class _File:
         settle = [Settle()] if of_cluster else []
         return (*of_tool, *until, *settle, *of_cluster)
 
-    def _conditions(self, fields: Any, moment: Moment, timeout_ms: float) -> list[Check]:
+    def _conditions(
+        self, fields: dict[str, Entry], moment: Moment, timeout_ms: float
+    ) -> list[Check]:
         reader = self._reader
         if moment.value not in fields:
             return []
@@ -294,7 +296,7 @@ def _answers(actions: Iterable[Action]) -> bool:
     return any(isinstance(action, ANSWERED) for action in actions)
 
 
-def _succeeded(fields: Any, reader: DrillReader) -> Check:
+def _succeeded(fields: dict[str, Entry], reader: DrillReader) -> Check:
     word = next(word for word in fields if word in ACTIONS)
     condition = Condition("exit_code", 0)
     return Check(Moment.EXPECT, condition, place=reader.place(fields[word].key))

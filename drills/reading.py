@@ -10,7 +10,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -230,8 +230,3 @@ class Reader:
 def is_null(node: yaml.Node) -> bool:
     """True for a value that was left out."""
     return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in ("", "null")
-
-
-def with_text_keys(values: Mapping[TopicPartition, Any]) -> dict[str, Any]:
-    """Partitions as they are printed."""
-    return {str(tp): value for tp, value in values.items()}
