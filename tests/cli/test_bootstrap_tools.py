@@ -196,6 +196,7 @@ def test_a_config_changes_what_the_controller_does(tools: Tools, entity: tuple[s
     tools.broker("stop", str(first))
     wait_until(lambda: tools.leader("d") is None)
     tools.broker("start", str(second))
+    assert tools.leader("d") is None
     unclean = "unclean.leader.election.enable"
     tools.ok("configs", *entity, "--alter", "--add-config", f"{unclean}=true")
     wait_until(lambda: tools.leader("d") == second)
