@@ -55,16 +55,19 @@ class PartitionReassignments:
     """What one controller does to reassign partitions.
 
     It remembers the entries of /admin/reassign_partitions that were acted on, so that each is
-    acted on once.
+    acted on once. ``decoded``: the last content of that znode and what it means, which as a plan
+    ends is read as often as it was written.
     """
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
         self._taken_up: dict[TopicPartition, tuple[int, ...]] = {}
+        self.decoded: tuple[bytes | None, dict[TopicPartition, tuple[int, ...]]] | None = None
 
     def shutdown(self) -> None:
         """The controller resigned."""
         self._taken_up.clear()
+        self.decoded = None
 
     def take_up(self, entries: Replicas) -> Replicas:
         """Those of the znode's ``entries`` that are still to be acted on, as from now they are.

@@ -47,11 +47,8 @@ def maybe_remove_from_zk_reassignment(
         controller.log.info(
             f"Removing partitions Map({shown}) from the list of reassigned partitions in zookeeper"
         )
-        op: WriteOp = (
-            SetData(_PATH, ReassignPartitionsZNode.encode(left), version)
-            if left
-            else Delete(_PATH, version)
-        )
+        data = ReassignPartitionsZNode.encode(left)
+        op: WriteOp = SetData(_PATH, data, version) if left else Delete(_PATH, version)
         if not left:
             controller.log.info(
                 f"No more partitions need to be reassigned. Deleting zk path {_PATH}"
@@ -59,6 +56,7 @@ def maybe_remove_from_zk_reassignment(
         result = controller.controller_zk.fenced_write([op], context.epoch_zk_version)[0]
         if result.code is ResultCode.OK:
             controller.reassignments.forget_taken_up(left)
+            controller.reassignments.decoded = (data, left)
             if not left:
                 controller.malformed.pop(_PATH, None)
                 # The watch is armed again by whoever processes this.
@@ -100,8 +98,13 @@ def read_reassignment(controller: KafkaController) -> Entries:
     if found is None:
         return Entries({}, 0)
     data, stat = found
+    known = controller.reassignments.decoded
+    if known is not None and known[0] == data:
+        return Entries(known[1], stat.version)
     try:
-        return Entries(ReassignPartitionsZNode.decode(data), stat.version)
+        targets = ReassignPartitionsZNode.decode(data)
+        controller.reassignments.decoded = (data, targets)
+        return Entries(targets, stat.version)
     except UnparsableJson as error:
         controller.log.warn(f"Ignoring partition reassignment due to invalid json: {error}")
         malformed = MalformedZNode(str(error), None)

@@ -23,7 +23,7 @@ from cluster.types import (
 from controller.config import ControllerConfig
 from statemachines.context import ControllerContext, ReplicasByBroker
 from statemachines.partition_state_machine import PartitionChange
-from statemachines.reassignment import EpochBump, Phase, reassignment_id
+from statemachines.reassignment import EpochBump, Phase, reassignment_id, target_text
 from statemachines.replica_state_machine import IsrRemoved, ReplicaMoves
 
 IsrChange = tuple[TopicPartition, LeaderIsrAndControllerEpoch, LeaderIsrAndControllerEpoch | None]
@@ -287,14 +287,26 @@ class Recorder:
     def _phase_rows(
         self, phase: Phase, assignments: Mapping[TopicPartition, ReplicaAssignment]
     ) -> Iterator[JournalRow]:
+        now_ms, to = self._clock.now_ms(), phase.value
+        keys = self._partitions
         # Of thousands of partitions only few have different replicas.
-        details: dict[ReplicaAssignment, str] = {}
+        texts: dict[ReplicaAssignment, tuple[str, str]] = {}
         for tp, assignment in assignments.items():
-            row = self._partition_row(Kind.REASSIGNMENT_PHASE, tp)
-            row.to = phase.value
-            row.reassignment_id = reassignment_id(tp, assignment)
-            row.detail = details.get(assignment) or details.setdefault(assignment, str(assignment))
-            yield row
+            since_ms, key_seq = keys.get(tp, _NEVER)
+            keys[tp] = (since_ms, key_seq + 1)
+            text = texts.get(assignment)
+            if text is None:
+                text = texts[assignment] = (target_text(assignment), str(assignment))
+            yield self._row(
+                Kind.REASSIGNMENT_PHASE,
+                now_ms,
+                topic=tp[0],
+                partition=tp[1],
+                to=to,
+                key_seq=key_seq + 1,
+                reassignment_id=f"{tp[0]}-{tp[1]}->{text[0]}",
+                detail=text[1],
+            )
 
     def alter_isr_refused(self, tp: TopicPartition, proposed: LeaderAndIsr, error: str) -> None:
         """A leader's proposal was refused."""

@@ -66,7 +66,12 @@ class Phase(StrEnum):
 
 def reassignment_id(tp: TopicPartition, assignment: ReplicaAssignment) -> str:
     """The name of a reassignment in the journal: the same for every controller that works on it."""
-    return f"{tp}->{','.join(map(str, assignment.target_replicas))}"
+    return f"{tp}->{target_text(assignment)}"
+
+
+def target_text(assignment: ReplicaAssignment) -> str:
+    """The replicas that a reassignment leads to, as its name ends: ``3,4``."""
+    return ",".join(map(str, assignment.target_replicas))
 
 
 # What is asked
