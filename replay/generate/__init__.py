@@ -1,0 +1,1 @@
+"""Makes logs of clusters that never were: seeded, with planted faults, in each source's format."""
