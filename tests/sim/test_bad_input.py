@@ -21,7 +21,15 @@ from tests.sim.bad_input import (
     REQUESTS,
     Bad,
 )
-from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes, stored_in
+from tests.sim.crash_points import (
+    GROUP_SIZES,
+    Case,
+    Record,
+    count_cases,
+    lose_everywhere,
+    sizes,
+    stored_in,
+)
 from tests.sim.elections import T0, T1, assert_in_agreement, depose
 from tests.sim.isr_changes import old_brokers
 from tests.sim.reassignments import alter, hold, reassign, reassignment_znode, release
@@ -351,3 +359,4 @@ def test_the_next_controller_serves_what_was_mended(
     # The next controller takes the dead broker out of the ISR before it elects the other.
     case = Case(with_a_malformed_state, mend_the_state, 3, {T0: 1})
     assert count_cases(case, group_size, before, record_property, "a mended state") > 0
+    record_property("lost connections: a mended state", lose_everywhere(case, group_size, before))

@@ -8,7 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from runtime.simulated_world import SimulatedWorld
-from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes
+from tests.sim.crash_points import (
+    GROUP_SIZES,
+    Case,
+    Record,
+    count_cases,
+    lose_everywhere,
+    sizes,
+)
 from tests.sim.elections import T0, T1, U0, assert_in_agreement, depose
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.kafka_zk_client import KafkaZkClient
@@ -180,3 +187,6 @@ def test_the_next_controller_elects_them(
     more = dict.fromkeys((T0, T1, U0), 1)
     case = Case(lambda size: isr_is_dead(**sizes(size)), act, 2, more)
     assert count_cases(case, group_size, before, record_property, "unclean by config") > 0
+    record_property(
+        "lost connections: unclean by config", lose_everywhere(case, group_size, before)
+    )

@@ -11,7 +11,14 @@ from cluster.quirks import Quirks
 from cluster.requests import AlterIsrRequest, Message
 from cluster.types import TopicPartition
 from runtime.simulated_world import SimulatedWorld
-from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes
+from tests.sim.crash_points import (
+    GROUP_SIZES,
+    Case,
+    Record,
+    count_cases,
+    lose_everywhere,
+    sizes,
+)
 from tests.sim.elections import assert_in_agreement
 from tests.sim.isr_changes import (
     NOTICES,
@@ -242,6 +249,7 @@ def test_the_next_controller_knows_the_isrs(
 ) -> None:
     case = Case(lambda size: begin(**sizes(size)), act, 3)
     assert count_cases(case, group_size, before, record_property, "ISRs by notice") > 0
+    record_property("lost connections: ISRs by notice", lose_everywhere(case, group_size, before))
 
 
 @pytest.mark.parametrize("is_kafka", [False, True], ids=["klamm", "kafka"])
