@@ -1,0 +1,402 @@
+"""What a ZooKeeper transaction, or a snapshot's znode, says about a Kafka cluster.
+
+One transaction at a time, in one process, without Spark and without memory: what follows from
+several of them (who held a session, which epoch a fence stands for) is found in
+replay/sources/zookeeper_events.py. Mirrors the writes of kafka.zk.KafkaZkClient.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from cluster.journal import Kind
+from cluster.types import TopicPartition
+from replay.event_schema import (
+    ADMIN_REQUEST,
+    ASSIGNMENT_WRITTEN,
+    LEADERSHIP_DELETED,
+    LEADERSHIP_WRITTEN,
+    WRITE_REFUSED,
+)
+from statemachines.reassignment import reassignment_id
+from zk.snapshot_file import SnapshotEntry
+from zk.txn_log import Txn, TxnOp, TxnType
+from zk.znodes import (
+    ControllerEpochZNode,
+    ControllerZNode,
+    MalformedZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+    TopicPartitionStateZNode,
+    TopicZNode,
+    UnparsableJson,
+)
+
+EPOCH_WRITTEN: Final = "epoch_written"
+"""/controller_epoch was written by itself."""
+CONTROLLER_CREATED: Final = "controller_created"
+"""/controller was created by itself."""
+SESSION_CLOSED: Final = "session_closed"
+SESSION_CLOSED_DETAIL: Final = "session closed"
+SNAPSHOT_DETAIL: Final = "snapshot"
+_ERRORS: Final = {
+    -1: "SYSTEMERROR",
+    -4: "CONNECTIONLOSS",
+    -5: "MARSHALLINGERROR",
+    -6: "UNIMPLEMENTED",
+    -7: "OPERATIONTIMEOUT",
+    -8: "BADARGUMENTS",
+    -101: "NONODE",
+    -102: "NOAUTH",
+    -103: "BADVERSION",
+    -108: "NOCHILDRENFOREPHEMERALS",
+    -110: "NODEEXISTS",
+    -111: "NOTEMPTY",
+    -112: "SESSIONEXPIRED",
+    -114: "INVALIDACL",
+    -118: "SESSIONMOVED",
+}
+_CAUSED_BY_ANOTHER: Final = (0, -2)
+"""Error numbers of a multi's operations that failed only as another one did."""
+
+
+class Change(NamedTuple):
+    """One thing that happened to a cluster, as far as its transaction tells.
+
+    ``kind``: of event_schema.KINDS, or one of those above. ``index``: of the operation in its
+    multi. ``chroot``: "" for none, None where a refused multi does not tell. ``epoch``: of the
+    controller, as the data has it. ``fence``: the version of /controller_epoch that the writer
+    asked for, None without a check.
+    """
+
+    kind: str
+    index: int = 0
+    chroot: str | None = None
+    topic: str | None = None
+    partition: int = -1
+    broker: int = -1
+    leader: int | None = None
+    leader_epoch: int | None = None
+    isr: tuple[int, ...] | None = None
+    epoch: int | None = None
+    zk_version: int | None = None
+    fence: int | None = None
+    reassignment: str | None = None
+    outcome: str | None = None
+    detail: str | None = None
+
+
+class _ZNode(NamedTuple):
+    chroot: str
+    what: str
+    topic: str | None = None
+    number: int = -1
+
+
+_BROKER, _TOPIC, _STATE, _DELETE = "broker", "topic", "state", "delete_topics"
+_CONTROLLER, _EPOCH = "controller", "controller_epoch"
+_REASSIGN, _PREFERRED = "reassign_partitions", "preferred_replica_election"
+_IDENTIFYING: Final = re.compile(
+    r"""(?P<chroot>(?:/[^/]+)*?)/(?:
+        brokers/ids/(?P<broker>[0-9]{1,9})
+      | brokers/topics/(?P<topic>[^/]+)
+        (?P<below>/partitions(?:/(?P<partition>[0-9]{1,9})(?P<state>/state)?)?)?
+      | (?P<root>controller|controller_epoch)
+      | admin/delete_topics/(?P<deleted>[^/]+)
+      | admin/(?P<request>reassign_partitions|preferred_replica_election)
+      | (?P<other>config/(?:topics|clients|users|brokers|ips|changes)|consumers/[^/]+)/.+
+    )""",
+    re.VERBOSE,
+)
+
+
+@lru_cache(maxsize=65536)
+def _znode_of(path: str) -> _ZNode | None:
+    """Which of the znodes that matter here a path is; the chroot is what stands before."""
+    match = _IDENTIFYING.fullmatch(path)
+    if match is None or match["other"]:
+        return None
+    chroot = match["chroot"]
+    if match["topic"]:
+        if match["state"]:
+            return _ZNode(chroot, _STATE, match["topic"], int(match["partition"]))
+        return None if match["below"] else _ZNode(chroot, _TOPIC, match["topic"])
+    if match["broker"]:
+        return _ZNode(chroot, _BROKER, None, int(match["broker"]))
+    if match["deleted"]:
+        return _ZNode(chroot, _DELETE, match["deleted"])
+    return _ZNode(chroot, match["root"] or match["request"])
+
+
+def changes_of(txn: Txn) -> list[Change]:
+    """What a transaction changed in Kafka's clusters, in its order; often nothing."""
+    if not txn.is_multi:
+        return list(_changes_of_op(txn.ops[0], 0, None))
+    if txn.is_rejected:
+        return [_refused(txn)]
+    fence = _fence(txn.ops)
+    changes = [
+        change
+        for index, op in enumerate(txn.ops)
+        if op.type is not TxnType.CHECK
+        for change in _changes_of_op(op, index, fence)
+    ]
+    return _registered(changes) if len(changes) > 1 else changes
+
+
+def _fence(ops: Iterable[TxnOp]) -> int | None:
+    for op in ops:
+        if op.type is TxnType.CHECK:
+            znode = _znode_of(op.path)
+            if znode is not None and znode.what == _EPOCH:
+                # The log has the version after the check.
+                return op.version - 1
+    return None
+
+
+def _registered(changes: list[Change]) -> list[Change]:
+    """A controller's election, or a broker's registration, told once."""
+    first, second, *rest = changes
+    if first.chroot == second.chroot:
+        if (first.kind, second.kind) == (CONTROLLER_CREATED, EPOCH_WRITTEN):
+            elected = Kind.CONTROLLER_ELECTED.value
+            both = second._replace(kind=elected, index=first.index, broker=first.broker)
+            return [both, *rest]
+        if (first.kind, second.kind) == (Kind.BROKER_ONLINE, Kind.BROKER_MODIFIED):
+            return [first, *rest]
+    return changes
+
+
+def _refused(txn: Txn) -> Change:
+    numbers = [op.number for op in txn.ops if op.type is TxnType.ERROR]
+    number = next((number for number in numbers if number not in _CAUSED_BY_ANOTHER), numbers[0])
+    outcome = _ERRORS.get(number, str(number))
+    # Of the operations before the one that failed the log keeps what they were.
+    for op in txn.ops:
+        znode = _znode_of(op.path) if op.path else None
+        if znode is not None:
+            fence = _fence(txn.ops)
+            return Change(WRITE_REFUSED, chroot=znode.chroot, fence=fence, outcome=outcome)
+    return Change(WRITE_REFUSED, outcome=outcome)
+
+
+def _changes_of_op(op: TxnOp, index: int, fence: int | None) -> Iterator[Change]:
+    if op.type is TxnType.CLOSE_SESSION:
+        yield Change(SESSION_CLOSED)
+        for path in op.paths or ():
+            yield from _deleted(_znode_of(path), 0, None, SESSION_CLOSED_DETAIL)
+        return
+    znode = _znode_of(op.path)
+    if znode is None:
+        return
+    if op.type is TxnType.DELETE:
+        yield from _deleted(znode, index, fence, None)
+    elif op.type in (TxnType.CREATE, TxnType.SET_DATA):
+        is_new = op.type is TxnType.CREATE
+        version = 0 if is_new else op.version
+        try:
+            yield from _written(znode, op.data, version, is_new, index, fence)
+        except (MalformedZNode, UnparsableJson) as error:
+            yield _malformed(znode, op.path, str(error), version, index, fence)
+
+
+def _malformed(
+    znode: _ZNode, path: str, reason: str, version: int, index: int, fence: int | None
+) -> Change:
+    return Change(
+        Kind.ZNODE_MALFORMED.value,
+        index,
+        znode.chroot,
+        znode.topic,
+        znode.number if znode.what == _STATE else -1,
+        zk_version=version,
+        fence=fence,
+        outcome=reason,
+        detail=path.removeprefix(znode.chroot),
+    )
+
+
+def _deleted(
+    znode: _ZNode | None, index: int, fence: int | None, detail: str | None
+) -> Iterator[Change]:
+    if znode is None:
+        return
+    kind = _DELETIONS.get(znode.what)
+    if kind is None:
+        return
+    broker, partition = -1, -1
+    if znode.what == _BROKER:
+        broker = znode.number
+    elif znode.what == _STATE:
+        partition = znode.number
+    yield Change(
+        kind, index, znode.chroot, znode.topic, partition, broker, fence=fence, detail=detail
+    )
+
+
+_DELETIONS: Final = {
+    _BROKER: Kind.BROKER_OFFLINE.value,
+    _CONTROLLER: Kind.CONTROLLER_RESIGNED.value,
+    _TOPIC: Kind.TOPIC_DELETED.value,
+    _STATE: LEADERSHIP_DELETED,
+}
+
+
+def _written(
+    znode: _ZNode,
+    data: bytes | None,
+    version: int,
+    is_new: bool,
+    index: int,
+    fence: int | None,
+) -> Iterator[Change]:
+    chroot = znode.chroot
+    match znode.what:
+        case "state":
+            yield _leadership(znode, data, version, index, fence)
+        case "topic":
+            yield from _topic(znode, data, version, is_new, index, fence)
+        case "broker":
+            kind = Kind.BROKER_ONLINE if is_new else Kind.BROKER_MODIFIED
+            yield Change(kind.value, index, chroot, broker=znode.number)
+        case "controller":
+            broker = ControllerZNode.decode(data)
+            if broker is None:
+                raise UnparsableJson("no JSON")
+            yield Change(CONTROLLER_CREATED, index, chroot, broker=broker)
+        case "controller_epoch":
+            epoch = ControllerEpochZNode.decode(data)
+            yield Change(EPOCH_WRITTEN, index, chroot, epoch=epoch, zk_version=version)
+        case _:
+            yield from _requests(znode, data, index)
+
+
+def _leadership(
+    znode: _ZNode, data: bytes | None, version: int, index: int, fence: int | None
+) -> Change:
+    found = TopicPartitionStateZNode.decode(data, version)
+    if found is None:
+        raise UnparsableJson("no JSON")
+    state = found.leader_and_isr
+    return Change(
+        LEADERSHIP_WRITTEN,
+        index,
+        znode.chroot,
+        znode.topic,
+        znode.number,
+        -1,
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        found.controller_epoch,
+        version,
+        fence,
+    )
+
+
+def _topic(
+    znode: _ZNode, data: bytes | None, version: int, is_new: bool, index: int, fence: int | None
+) -> Iterator[Change]:
+    topic = znode.topic or ""
+    assignment = TopicZNode.decode(topic, data).assignment
+    if is_new:
+        detail = f"{len(assignment)} partitions"
+        kind = Kind.TOPIC_CREATED.value
+        yield Change(kind, index, znode.chroot, topic, zk_version=version, detail=detail)
+    if not assignment:
+        raise MalformedZNode("no partitions")
+    for tp, replicas in assignment.items():
+        yield Change(
+            ASSIGNMENT_WRITTEN,
+            index,
+            znode.chroot,
+            topic,
+            tp.partition,
+            zk_version=version,
+            fence=fence,
+            reassignment=reassignment_id(tp, replicas) if replicas.is_being_reassigned else None,
+            detail=str(replicas),
+        )
+
+
+def _requests(znode: _ZNode, data: bytes | None, index: int) -> Iterator[Change]:
+    asked: Iterable[tuple[TopicPartition, str]] = ()
+    if znode.what == _REASSIGN:
+        targets = ReassignPartitionsZNode.decode(data)
+        asked = [(tp, f"{_REASSIGN} {','.join(map(str, to))}") for tp, to in targets.items()]
+    elif znode.what == _PREFERRED:
+        asked = [(tp, _PREFERRED) for tp in PreferredReplicaElectionZNode.decode(data)]
+    else:
+        yield Change(ADMIN_REQUEST, index, znode.chroot, znode.topic, detail=znode.what)
+    for tp, detail in asked:
+        yield Change(ADMIN_REQUEST, index, znode.chroot, tp.topic, tp.partition, detail=detail)
+
+
+class Standing(NamedTuple):
+    """A change that a snapshot shows: what was written last, when and by which session.
+
+    ``session_id`` is that of an ephemeral, else 0.
+    """
+
+    offset: int
+    zxid: int
+    t_ms: int
+    session_id: int
+    change: Change
+
+
+def changes_in_snapshot(entries: Iterable[SnapshotEntry]) -> Iterator[Standing]:
+    """The last write of each znode that is in a snapshot. Who wrote it is not in there."""
+    controllers: dict[str, list[Standing]] = {}
+    for entry in entries:
+        znode = _znode_of(entry.path)
+        if znode is None:
+            continue
+        node = entry.node
+        for change in _standing(znode, entry):
+            at = (node.czxid, node.ctime_ms) if _is_at_creation(change) else _last_write(entry)
+            row = Standing(entry.offset, *at, node.ephemeral_owner, change)
+            if znode.what in (_CONTROLLER, _EPOCH):
+                controllers.setdefault(znode.chroot, []).append(row)
+            else:
+                yield row
+    for rows in controllers.values():
+        yield from _election_in_snapshot(rows)
+
+
+def _standing(znode: _ZNode, entry: SnapshotEntry) -> Iterator[Change]:
+    node = entry.node
+    # The data at its creation is gone if it was written again.
+    is_new = node.czxid == node.mzxid
+    try:
+        for change in _written(
+            znode, node.data, node.version, is_new or znode.what == _BROKER, 0, None
+        ):
+            yield change._replace(detail=change.detail or SNAPSHOT_DETAIL)
+    except (MalformedZNode, UnparsableJson) as error:
+        yield _malformed(znode, entry.path, str(error), node.version, 0, None)
+    if znode.what == _TOPIC and not is_new:
+        yield Change(Kind.TOPIC_CREATED.value, 0, znode.chroot, znode.topic, detail=SNAPSHOT_DETAIL)
+
+
+def _is_at_creation(change: Change) -> bool:
+    return change.kind in (Kind.BROKER_ONLINE, Kind.TOPIC_CREATED, CONTROLLER_CREATED)
+
+
+def _last_write(entry: SnapshotEntry) -> tuple[int, int]:
+    return entry.node.mzxid, entry.node.mtime_ms
+
+
+def _election_in_snapshot(rows: list[Standing]) -> Iterator[Standing]:
+    """One multi wrote both znodes if they have one zxid."""
+    by_kind = {row.change.kind: row for row in rows}
+    created, epoch = by_kind.get(CONTROLLER_CREATED), by_kind.get(EPOCH_WRITTEN)
+    if created is None or epoch is None or created.zxid != epoch.zxid:
+        yield from rows
+        return
+    broker = created.change.broker
+    elected = epoch.change._replace(kind=Kind.CONTROLLER_ELECTED.value, broker=broker)
+    yield created._replace(change=elected)

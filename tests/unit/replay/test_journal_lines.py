@@ -1,0 +1,119 @@
+"""Lines of a journal: each is a row with its number, or damaged and told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from replay.sources.journal_lines import is_row, journal_batches
+
+LEAST: dict[str, Any] = {
+    "v": SCHEMA_VERSION,
+    "run_id": "r",
+    "t_ms": 7,
+    "seq": 3,
+    "controller": 0,
+    "epoch": 2,
+    "kind": "event",
+}
+
+
+def line(**fields: Any) -> bytes:
+    return msgspec.json.encode({**LEAST, **fields})
+
+
+def read(data: bytes, first_line: int = 1) -> list[dict[str, Any]]:
+    batches = list(journal_batches(data, "file", first_line))
+    return sorted(
+        (row for batch in batches for row in batch.to_pylist()), key=lambda row: row["line"]
+    )
+
+
+def problems(data: bytes) -> list[tuple[int, str | None]]:
+    return [(row["line"], row["problem"]) for row in read(data)]
+
+
+def test_every_field_of_a_row_comes_through() -> None:
+    known = {"isr": [3, 1], "prev_isr": [], "v": SCHEMA_VERSION, "kind": "event"}
+    values = {
+        field.encode_name: known.get(
+            field.name, n + 100 if "int" in str(field.type) else f"word {n}"
+        )
+        for n, field in enumerate(msgspec.structs.fields(JournalRow))
+    }
+    (row,) = read(msgspec.json.encode(values) + b"\n", 9)
+    of_the_file = {"from": "from_state", "to": "to_state", "run_id": "run"}
+    expected = {of_the_file.get(name, name): value for name, value in values.items()}
+    expected["reassignment"] = expected.pop("reassignment_id")
+    del expected["v"], expected["cluster_id"]
+    about_it = {
+        "source": "journal",
+        "file": "file",
+        "line": 9,
+        "place": expected["epoch"] << 40 | expected["seq"],
+        "has_predecessors": True,
+        "problem": None,
+        "text": None,
+    }
+    assert row == {**expected, **about_it}
+
+
+def test_what_a_row_leaves_out_is_unknown_or_none() -> None:
+    (row,) = read(line() + b"\n")
+    absent = {name for name, value in row.items() if value is None}
+    assert {"topic", "leader", "isr", "since_ms", "key_seq", "zk_version"} <= absent
+    assert (row["partition"], row["replica"], row["event_id"], row["cause_id"]) == (-1, -1, 0, 0)
+    (row,) = read(line(since_ms=0, key_seq=0) + b"\n")
+    assert row["since_ms"] is None and row["key_seq"] is None
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (b"", "not json"),
+        (b"[]", "not a row"),
+        (b"{", "not json"),
+        (b'{"v":1}', "not a row"),
+        (line(v=9), "schema version 9"),
+        (b'{"run_id":"r"}', "schema version none"),
+        (line(kind="party"), "unknown kind"),
+        (line(seq="3"), "not a row"),
+        (line(seq=None), "not a row"),
+        (line(t_ms=1.5), "not a row"),
+        (line(epoch=1 << 40), "not a row"),
+        (line(isr=[1, None]), "not a row"),
+        (line() + line(), "not json"),
+        (line().replace(b'"r"', b'"\xff"'), "not json"),
+        (line()[:-1] + b',"seq":3}', "not a row"),
+    ],
+)
+def test_a_bad_line_is_told_and_its_neighbours_are_read(bad: bytes, problem: str) -> None:
+    data = b"".join([line(), b"\n", bad, b"\n", line(), b"\n"])
+    found = read(data)
+    assert [row["line"] for row in found] == [1, 2, 3]
+    assert [row["problem"] for row in found] == [None, problem, None]
+    assert found[1]["text"] == bad.decode(errors="replace")
+
+
+def test_half_a_last_line_is_torn_and_a_whole_one_is_a_row() -> None:
+    assert problems(line() + b"\n" + line()[:-9]) == [(1, None), (2, "torn")]
+    assert problems(line() + b"\n" + line()) == [(1, None), (2, None)]
+    assert problems(line()[:-9] + b"\n") == [(1, "not json")]
+
+
+def test_blank_lines_do_not_hide_two_rows_in_one() -> None:
+    data = line() + line() + b"\n\n" + line() + b"\n"
+    assert problems(data) == [(1, "not json"), (2, "not json"), (3, None)]
+
+
+def test_windows_line_ends_are_read() -> None:
+    assert problems(line() + b"\r\n" + line() + b"\r\n") == [(1, None), (2, None)]
+
+
+def test_a_row_tells_a_journal_from_other_json() -> None:
+    assert is_row(line()) and is_row(line(v=9))
+    assert not is_row(b'{"v":1}') and not is_row(b"[1]") and not is_row(b"[2021-09-01 10:00:00]")
+    assert {str(kind) for kind in Kind} >= {"event"}
