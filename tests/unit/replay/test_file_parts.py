@@ -97,10 +97,10 @@ def test_a_truncated_file_gives_what_is_before_its_end(how: str, tmp_path: Path)
     assert end.line == read.count(b"\n") + 1 and 40_000 < end.line < 60_000
 
 
-@pytest.mark.parametrize(("how", "size"), [("gzip", 50), ("zstd", 20_000)])
-def test_a_damaged_file_is_told(how: str, size: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "place"), [("gzip", 5000), ("zstd", 5)])
+def test_a_damaged_file_is_told(how: str, place: int, tmp_path: Path) -> None:
     whole = bytearray(COMPRESS[how](os.urandom(100_000).hex().encode()))
-    whole[5000 : 5000 + size] = b"\xff" * size
+    whole[place : place + 50] = b"\xff" * 50
     path = tmp_path / "file"
     path.write_bytes(whole)
     end = list(read_part(next(cut_file(path, 1))))[-1]
