@@ -6,6 +6,7 @@ org.apache.jute.BinaryInputArchive.
 
 from __future__ import annotations
 
+import zlib
 from struct import Struct
 from typing import Final
 
@@ -31,6 +32,10 @@ class JuteReader:
     def remaining(self) -> int:
         """Bytes not read yet."""
         return self._end - self.position
+
+    def adler32(self) -> int:
+        """The checksum of all bytes before this place."""
+        return zlib.adler32(memoryview(self._data)[: self.position])
 
     def int32(self) -> int:
         """An int."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,7 +19,7 @@ from zk.jute import JuteError, JuteReader
 MAGIC: Final = b"ZKSN"
 VERSION: Final = 2
 PREFIX: Final = "snapshot."
-_GZIP_MAGIC: Final = b"\x1f\x8b"
+GZIP_MAGIC: Final = b"\x1f\x8b"
 _END: Final = "/"
 _CONTAINER: Final = -(1 << 63)
 _TTL_SHIFT: Final = 56
@@ -44,26 +45,55 @@ class Snapshot(NamedTuple):
     nodes: dict[str, SnapshotNode]
 
 
+class SnapshotEntry(NamedTuple):
+    """A znode and where it stands: ``offset`` in bytes (of what is in the gzip file)."""
+
+    offset: int
+    path: str
+    node: SnapshotNode
+
+
 def read_snapshot(path: Path) -> Snapshot:
     """A whole snapshot. Raises EnvironmentProblem if it is none, or damaged."""
+    reader = _open(path)
+    try:
+        sessions = _sessions(reader)
+        nodes = {entry.path: entry.node for entry in _entries(reader)}
+    except (JuteError, UnicodeDecodeError) as error:
+        raise EnvironmentProblem(f"{path} is a damaged snapshot: {error}") from error
+    return Snapshot(snapshot_zxid(path), sessions, nodes)
+
+
+def read_entries(path: Path) -> Iterator[SnapshotEntry]:
+    """The znodes of a snapshot, none of them kept.
+
+    Raises as ``read_snapshot`` does, of a wrong checksum after the last one: what came until then
+    is not to be trusted.
+    """
+    reader = _open(path)
+    try:
+        _sessions(reader)
+        yield from _entries(reader)
+    except (JuteError, UnicodeDecodeError) as error:
+        raise EnvironmentProblem(f"{path} is a damaged snapshot: {error}") from error
+
+
+def _open(path: Path) -> JuteReader:
     data = path.read_bytes()
-    if data.startswith(_GZIP_MAGIC):
+    if data.startswith(GZIP_MAGIC):
         try:
             data = gzip.decompress(data)
-        except (EOFError, OSError) as error:
+        except (EOFError, OSError, zlib.error) as error:
             raise EnvironmentProblem(f"{path} is a damaged gzip file: {error}") from error
     if not data.startswith(MAGIC):
         raise EnvironmentProblem(
             f"{path} is no ZooKeeper snapshot", hint="plain and gzip snapshots are read"
         )
-    try:
-        return _parse(data, _zxid_of(path))
-    except (JuteError, UnicodeDecodeError) as error:
-        raise EnvironmentProblem(f"{path} is a damaged snapshot: {error}") from error
+    return JuteReader(data, len(MAGIC))
 
 
-def _parse(data: bytes, zxid: int) -> Snapshot:
-    reader = JuteReader(data, len(MAGIC))
+def _sessions(reader: JuteReader) -> dict[int, int]:
+    """Sessions by id; the ACLs behind them are passed over."""
     version = reader.int32()
     if version != VERSION:
         raise JuteError(f"version {version}, where {VERSION} is known")
@@ -75,14 +105,20 @@ def _parse(data: bytes, zxid: int) -> Snapshot:
             reader.int32()
             reader.buffer()
             reader.buffer()
-    nodes = {}
-    while (name := reader.text()) != _END:
-        nodes[name or "/"] = _node(reader)
-    sealed = zlib.adler32(memoryview(data)[: reader.position])
+    return sessions
+
+
+def _entries(reader: JuteReader) -> Iterator[SnapshotEntry]:
+    while True:
+        offset = reader.position
+        name = reader.text()
+        if name == _END:
+            break
+        yield SnapshotEntry(offset, name or "/", _node(reader))
+    sealed = reader.adler32()
     seal = reader.int64()
     if seal != sealed:
         raise JuteError(f"checksum {seal:x}, not {sealed:x}")
-    return Snapshot(zxid, sessions, nodes)
 
 
 def _node(reader: JuteReader) -> SnapshotNode:
@@ -97,7 +133,7 @@ def _node(reader: JuteReader) -> SnapshotNode:
     return SnapshotNode(data, czxid, mzxid, ctime_ms, mtime_ms, version, owner if is_session else 0)
 
 
-def _zxid_of(path: Path) -> int:
+def snapshot_zxid(path: Path) -> int:
     """The zxid in a name such as snapshot.4e61 or snapshot.4e61.gz; -1 if there is none."""
     word = path.name.removeprefix(PREFIX).partition(".")[0]
     try:

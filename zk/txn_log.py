@@ -10,9 +10,11 @@ from __future__ import annotations
 import mmap
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from struct import Struct
+from struct import error as StructError
 from typing import Final, NamedTuple
 
 from cluster.errors import EnvironmentProblem
@@ -94,28 +96,84 @@ class TxnDamage(NamedTuple):
     text: str
 
 
+class Stretch(NamedTuple):
+    """Transactions of a file one after the other, none between ``first_zxid`` and ``last_zxid``
+    missing. ``offset``: of the first, in bytes."""
+
+    offset: int
+    first_zxid: int
+    last_zxid: int
+
+
+def check_txn_log(path: Path, head: bytes) -> None:
+    """Raises EnvironmentProblem if a file that begins with ``head`` is no transaction log.
+
+    A file of nothing, or of zeros, is one: ZooKeeper was stopped before it wrote.
+    """
+    header = head[: _FILE_HEADER.size]
+    if not header.strip(b"\0"):
+        return
+    if len(header) < _FILE_HEADER.size or header[:4] != MAGIC:
+        raise EnvironmentProblem(f"{path} is no ZooKeeper transaction log")
+    version = _FILE_HEADER.unpack(header)[1]
+    if version != VERSION:
+        raise EnvironmentProblem(
+            f"{path} is a transaction log of version {version}", hint="version 2 is known"
+        )
+
+
 def read_txn_log(path: Path) -> Iterator[Txn | TxnDamage]:
     """The transactions of a file, and what is damaged in it.
 
     A torn tail ends the reading, as ZooKeeper's own does; a transaction with a wrong checksum is
     left out and the next one read. Raises EnvironmentProblem if it is no transaction log.
     """
+    with _mapped(path) as data:
+        for frame in _frames(data):
+            yield frame if isinstance(frame, TxnDamage) else _read(*frame)
+
+
+def read_stretches(path: Path) -> Iterator[Stretch]:
+    """Which transactions a file has, without reading them. Raises as ``read_txn_log`` does.
+
+    Checksums are only looked at where numbers do not follow one another: a damaged transaction in
+    between is told by ``read_txn_log``.
+    """
+    with _mapped(path) as data:
+        first_offset, first, last = 0, 0, -1
+        for frame in _frames(data):
+            if isinstance(frame, TxnDamage) or len(frame[2]) < _TXN_HEADER.size:
+                continue
+            offset, checksum, payload = frame
+            zxid = _TXN_HEADER.unpack_from(payload)[2]
+            if zxid != last + 1 or last < 0:
+                if zlib.adler32(payload) != checksum:
+                    continue
+                if last >= 0:
+                    yield Stretch(first_offset, first, last)
+                first_offset, first = offset, zxid
+            last = zxid
+        if last >= 0:
+            yield Stretch(first_offset, first, last)
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
     with path.open("rb") as file:
         header = file.read(_FILE_HEADER.size)
+        check_txn_log(path, header)
         if not header.strip(b"\0"):
+            yield b""
             return
-        if len(header) < _FILE_HEADER.size or header[:4] != MAGIC:
-            raise EnvironmentProblem(f"{path} is no ZooKeeper transaction log")
-        version = _FILE_HEADER.unpack(header)[1]
-        if version != VERSION:
-            raise EnvironmentProblem(
-                f"{path} is a transaction log of version {version}", hint="version 2 is known"
-            )
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            yield from _transactions(data)
+            yield data
 
 
-def _transactions(data: mmap.mmap) -> Iterator[Txn | TxnDamage]:
+_Frame = tuple[int, int, bytes]
+"""Offset, checksum and payload."""
+
+
+def _frames(data: mmap.mmap | bytes) -> Iterator[_Frame | TxnDamage]:
     offset, size = _FILE_HEADER.size, len(data)
     while offset + _FRAME.size <= size:
         checksum, length = _FRAME.unpack_from(data, offset)
@@ -123,16 +181,21 @@ def _transactions(data: mmap.mmap) -> Iterator[Txn | TxnDamage]:
         if length == 0 and checksum == 0:
             return
         if length <= 0 or start + length >= size or data[start + length] != _END_OF_RECORD:
-            yield TxnDamage(offset, "torn", f"a transaction of {length} bytes does not end")
+            lost = len(data[offset:].rstrip(b"\0"))
+            text = f"a transaction of {length} bytes does not end; {lost} bytes are not read"
+            yield TxnDamage(offset, "torn", text)
             return
-        payload = data[start : start + length]
-        if zlib.adler32(payload) != checksum:
-            yield TxnDamage(offset, "crc", f"checksum {checksum:x}, not {zlib.adler32(payload):x}")
-        else:
-            yield _parse(offset, payload)
+        yield offset, checksum, data[start : start + length]
         offset = start + length + 1
     if data[offset:].strip(b"\0"):
         yield TxnDamage(offset, "torn", f"{size - offset} bytes of a transaction")
+
+
+def _read(offset: int, checksum: int, payload: bytes) -> Txn | TxnDamage:
+    found = zlib.adler32(payload)
+    if found != checksum:
+        return TxnDamage(offset, "crc", f"checksum {checksum:x}, not {found:x}")
+    return _parse(offset, payload)
 
 
 def _parse(offset: int, payload: bytes) -> Txn | TxnDamage:
@@ -141,7 +204,7 @@ def _parse(offset: int, payload: bytes) -> Txn | TxnDamage:
         kind = TxnType(number)
         reader = JuteReader(payload, _TXN_HEADER.size)
         ops = _multi(reader) if kind is TxnType.MULTI else (_op(kind, reader),)
-    except (JuteError, ValueError) as error:
+    except (JuteError, StructError, ValueError) as error:
         return TxnDamage(offset, "record", str(error))
     return Txn(offset, session_id, cxid, zxid, t_ms, kind is TxnType.MULTI, ops)
 

@@ -66,14 +66,14 @@ _CAUSED_BY_ANOTHER: Final = (0, -2)
 class Change(NamedTuple):
     """One thing that happened to a cluster, as far as its transaction tells.
 
-    ``kind``: of event_schema.KINDS, or one of those above. ``index``: of the operation in its
+    ``kind``: of event_schema.KINDS, or one of those above. ``op_index``: of the operation in its
     multi. ``chroot``: "" for none, None where a refused multi does not tell. ``epoch``: of the
     controller, as the data has it. ``fence``: the version of /controller_epoch that the writer
     asked for, None without a check.
     """
 
     kind: str
-    index: int = 0
+    op_index: int = 0
     chroot: str | None = None
     topic: str | None = None
     partition: int = -1
@@ -163,7 +163,7 @@ def _registered(changes: list[Change]) -> list[Change]:
     if first.chroot == second.chroot:
         if (first.kind, second.kind) == (CONTROLLER_CREATED, EPOCH_WRITTEN):
             elected = Kind.CONTROLLER_ELECTED.value
-            both = second._replace(kind=elected, index=first.index, broker=first.broker)
+            both = second._replace(kind=elected, op_index=first.op_index, broker=first.broker)
             return [both, *rest]
         if (first.kind, second.kind) == (Kind.BROKER_ONLINE, Kind.BROKER_MODIFIED):
             return [first, *rest]

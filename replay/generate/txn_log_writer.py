@@ -1,0 +1,128 @@
+"""Writes ZooKeeper transaction logs (version-2/log.*) that ZooKeeper's own tools would read.
+
+Encodes what it is given, checksums it, and nothing else: whether changes make sense is the
+caller's business. The counterpart of zk/txn_log.py; mirrors
+org.apache.zookeeper.server.persistence.FileTxnLog in the layout of 3.5.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from struct import Struct
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+
+from zk.txn_log import MAGIC, VERSION, TxnOp, TxnType
+
+_FILE_HEADER: Final = Struct(">4siq")
+_FRAME: Final = Struct(">qi")
+_TXN_HEADER: Final = Struct(">qiqqi")
+_INT: Final = Struct(">i")
+_END_OF_RECORD: Final = b"B"
+_OPEN_ACL: Final = b"\0\0\0\1\0\0\0\x1f\0\0\0\5world\0\0\0\6anyone"
+_UNKNOWN_CVERSION: Final = 1
+PADDING_BYTES: Final = 1024
+
+
+def log_name(first_zxid: int) -> str:
+    """The name of the file whose first transaction that is."""
+    return f"log.{first_zxid:x}"
+
+
+class TxnLogWriter:
+    """A transaction log that is being written, of the transactions' zxids in ascending order."""
+
+    def __init__(self, path: Path) -> None:
+        """Create ``path``, which must not exist: FileExistsError."""
+        self._file: BinaryIO = path.open("xb")
+        self._file.write(_FILE_HEADER.pack(MAGIC, VERSION, 0))
+
+    def write(
+        self,
+        zxid: int,
+        t_ms: int,
+        session_id: int,
+        ops: Sequence[TxnOp],
+        *,
+        cxid: int = 0,
+        is_multi: bool | None = None,
+    ) -> None:
+        """Append a transaction: of several changes a multi, of one only with ``is_multi``."""
+        multi = len(ops) > 1 if is_multi is None else is_multi
+        if multi:
+            kind, body = TxnType.MULTI, _multi(ops)
+        else:
+            (op,) = ops
+            kind, body = op.type, _body(op)
+        payload = _TXN_HEADER.pack(session_id, cxid, zxid, t_ms, kind) + body
+        frame = _FRAME.pack(zlib.adler32(payload), len(payload))
+        self._file.write(b"".join((frame, payload, _END_OF_RECORD)))
+
+    def close(self) -> None:
+        """Pad the file with zeros, as ZooKeeper does (with 64 MiB), and close it."""
+        self._file.write(b"\0" * PADDING_BYTES)
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._file.close()
+
+
+def _multi(ops: Sequence[TxnOp]) -> bytes:
+    parts = [_INT.pack(len(ops))]
+    for op in ops:
+        parts += (_INT.pack(op.type), _buffer(_body(op)))
+    return b"".join(parts)
+
+
+def _body(op: TxnOp) -> bytes:
+    match op.type:
+        case TxnType.CREATE:
+            ephemeral = b"\1" if op.is_ephemeral else b"\0"
+            version = _INT.pack(_UNKNOWN_CVERSION)
+            return _text(op.path) + _buffer(op.data) + _OPEN_ACL + ephemeral + version
+        case TxnType.SET_DATA:
+            return _text(op.path) + _buffer(op.data) + _INT.pack(op.version)
+        case TxnType.CHECK:
+            return _text(op.path) + _INT.pack(op.version)
+        case TxnType.DELETE:
+            return _text(op.path)
+        case TxnType.SET_ACL:
+            return _text(op.path) + _OPEN_ACL + _INT.pack(op.version)
+        case TxnType.CREATE_SESSION | TxnType.ERROR:
+            return _INT.pack(op.number)
+        case TxnType.CLOSE_SESSION if op.paths is None:
+            return b""
+        case TxnType.CLOSE_SESSION:
+            return _INT.pack(len(op.paths or ())) + b"".join(map(_text, op.paths or ()))
+    raise AssertionError(f"no record of {op.type.name}")
+
+
+def _buffer(data: bytes | None) -> bytes:
+    return _INT.pack(-1) if data is None else _INT.pack(len(data)) + data
+
+
+def _text(text: str) -> bytes:
+    data = text.encode() if text.isascii() else _utf_16_units(text)
+    return _INT.pack(len(data)) + data
+
+
+def _utf_16_units(text: str) -> bytes:
+    """Jute encodes each UTF-16 unit of its own."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    return b"".join(
+        chr(int.from_bytes(units[n : n + 2])).encode("utf-8", "surrogatepass")
+        for n in range(0, len(units), 2)
+    )

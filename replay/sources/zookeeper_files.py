@@ -1,0 +1,157 @@
+"""Which files of ZooKeeper there are, what the logs among them lack, and where two overlap.
+
+Pure: looks at names, the beginnings of files and runs of transaction numbers; reads no transaction.
+A zxid is ZooKeeper's epoch << 32 | a counter, which has no holes inside an epoch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cluster.errors import EnvironmentProblem, UsageError
+from zk import snapshot_file, txn_log
+
+VERSION_DIRECTORY: Final = "version-2"
+_EPOCH_BITS: Final = 32
+_LOG_NAME: Final = re.compile(r"log\.[0-9a-f]{1,16}")
+_SNAPSHOT_NAME: Final = re.compile(r"snapshot\.[0-9a-f]{1,16}(\.gz)?")
+_HEAD_BYTES: Final = 64 * 1024
+
+
+def is_txn_log(path: Path, head: bytes) -> bool:
+    """True if a file that begins so is a transaction log, perhaps one that holds nothing."""
+    if head.startswith(txn_log.MAGIC):
+        return True
+    return bool(_LOG_NAME.fullmatch(path.name)) and not head.strip(b"\0")
+
+
+def is_snapshot(path: Path, head: bytes) -> bool:
+    """True if a file that begins so is a snapshot, plain or packed."""
+    return head.startswith(snapshot_file.MAGIC) or (
+        bool(_SNAPSHOT_NAME.fullmatch(path.name)) and head.startswith(snapshot_file.GZIP_MAGIC)
+    )
+
+
+class ZooKeeperFiles(NamedTuple):
+    """Transaction logs and snapshots, each file once."""
+
+    logs: tuple[Path, ...]
+    snapshots: tuple[Path, ...]
+
+
+def find_files(paths: Iterable[Path]) -> ZooKeeperFiles:
+    """The logs and snapshots that are given, or are in a directory (or its ``version-2``).
+
+    Raises UsageError for a path that is none and a directory without any, and EnvironmentProblem
+    for a file that is neither, or of another version.
+    """
+    logs: dict[Path, Path] = {}
+    snapshots: dict[Path, Path] = {}
+    for path in _files(paths):
+        head = _head(path)
+        if is_snapshot(path, head):
+            snapshots.setdefault(path.resolve(), path)
+        else:
+            txn_log.check_txn_log(path, head)
+            logs.setdefault(path.resolve(), path)
+    return ZooKeeperFiles(tuple(logs.values()), tuple(snapshots.values()))
+
+
+def _files(paths: Iterable[Path]) -> Iterable[Path]:
+    for path in paths:
+        if not path.is_dir():
+            if not path.exists():
+                raise UsageError(f"{path} does not exist")
+            yield path
+            continue
+        inner = path / VERSION_DIRECTORY
+        folder = inner if inner.is_dir() else path
+        found = [
+            child
+            for child in sorted(folder.iterdir())
+            if _LOG_NAME.fullmatch(child.name) or _SNAPSHOT_NAME.fullmatch(child.name)
+        ]
+        if not found:
+            raise UsageError(
+                f"{path} holds no ZooKeeper transaction log",
+                hint=f"log.* and snapshot.* lie in a server's dataLogDir/{VERSION_DIRECTORY}",
+            )
+        yield from found
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise EnvironmentProblem(f"{path} cannot be read: {error.strerror}") from error
+
+
+class FileStretch(NamedTuple):
+    """Transactions without a hole between them: in which file, and at what byte they begin."""
+
+    first_zxid: int
+    last_zxid: int
+    file: str
+    offset: int
+
+
+class Gap(NamedTuple):
+    """Transactions that no file has. ``file`` and ``offset``: of what follows them."""
+
+    file: str
+    offset: int
+    first_zxid: int
+    last_zxid: int
+
+    @property
+    def text(self) -> str:
+        """What is missing, in words."""
+        count = self.last_zxid - self.first_zxid + 1
+        return f"zxid 0x{self.first_zxid:x} to 0x{self.last_zxid:x}: {count} transactions"
+
+
+def has_overlap(stretches: Iterable[FileStretch]) -> bool:
+    """True if a transaction is in the files twice."""
+    last = -1
+    for stretch in sorted(stretches):
+        if stretch.first_zxid <= last:
+            return True
+        last = stretch.last_zxid
+    return False
+
+
+def find_gaps(stretches: Iterable[FileStretch], start_zxid: int | None) -> list[Gap]:
+    """Holes in the counters of each epoch, by place.
+
+    ``start_zxid``: of the snapshot to start from; without one, what comes before the first
+    transaction is missing too. What an epoch's leader wrote last before it was lost, nobody knows.
+    """
+    gaps = []
+    last = -1 if start_zxid is None else start_zxid
+    for stretch in sorted(stretches):
+        first = stretch.first_zxid
+        begins_epoch = last >> _EPOCH_BITS != first >> _EPOCH_BITS
+        expected = (first >> _EPOCH_BITS << _EPOCH_BITS) + 1 if begins_epoch else last + 1
+        if first > expected:
+            gaps.append(Gap(stretch.file, stretch.offset, expected, first - 1))
+        last = max(last, stretch.last_zxid)
+    return gaps
+
+
+def start_snapshot(snapshots: Sequence[Path], first_zxid: int | None) -> Path | None:
+    """The snapshot to begin with where the logs begin at ``first_zxid`` (None: there are none).
+
+    The oldest that holds all that came before, else the newest.
+    """
+    by_zxid = sorted(snapshots, key=snapshot_file.snapshot_zxid)
+    if not by_zxid:
+        return None
+    if first_zxid is not None:
+        for path in by_zxid:
+            if snapshot_file.snapshot_zxid(path) >= first_zxid - 1:
+                return path
+    return by_zxid[-1]

@@ -1,0 +1,264 @@
+"""``spark.read.format("zktxnlog")``: ZooKeeper's transaction logs as rows, one partition a file.
+
+Reads files and hands on what they say; joins nothing. ``load(path)`` takes a log, a snapshot or a
+server's directory; the option ``paths`` several, as a JSON list; ``rows`` says which rows:
+
+- ``operations`` (the default): every operation of every transaction of the logs;
+- ``changes``: what they and the snapshots say about Kafka's clusters;
+- ``stretches``: which transactions a log has, without reading them;
+- ``digests``: a digest of each transaction, to compare the logs of two servers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from cluster.errors import EnvironmentProblem, UsageError
+from replay.sources.zookeeper_changes import Change, changes_in_snapshot, changes_of
+from replay.sources.zookeeper_files import find_files
+from zk.snapshot_file import read_entries
+from zk.txn_log import Txn, TxnDamage, TxnType, read_stretches, read_txn_log
+
+FORMAT: Final = "zktxnlog"
+OPERATIONS, CHANGES, STRETCHES, DIGESTS = "operations", "changes", "stretches", "digests"
+_BATCH_ROWS: Final = 20_000
+_MOST_STRETCHES: Final = 10_000
+_DIGEST_BYTES: Final = 8
+
+_FILE: Final = (pa.field("file", pa.string(), False), pa.field("offset", pa.int64(), False))
+_TXN: Final = (
+    pa.field("zxid", pa.int64()),
+    pa.field("session", pa.int64()),
+    pa.field("t_ms", pa.int64()),
+)
+_PROBLEM: Final = (pa.field("problem", pa.string()), pa.field("text", pa.string()))
+_OPERATIONS: Final = pa.schema(
+    [
+        *_FILE,
+        *_TXN,
+        pa.field("cxid", pa.int32()),
+        pa.field("is_multi", pa.bool_()),
+        pa.field("is_rejected", pa.bool_()),
+        pa.field("op_index", pa.int32()),
+        pa.field("type", pa.string()),
+        pa.field("path", pa.string()),
+        pa.field("data", pa.binary()),
+        pa.field("version", pa.int32()),
+        pa.field("is_ephemeral", pa.bool_()),
+        pa.field("number", pa.int32()),
+        pa.field("paths", pa.list_(pa.string())),
+        *_PROBLEM,
+    ]
+)
+_CHANGES: Final = pa.schema(
+    [
+        *_FILE,
+        *_TXN,
+        pa.field("kind", pa.string()),
+        pa.field("op_index", pa.int32()),
+        pa.field("chroot", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("broker", pa.int32()),
+        pa.field("leader", pa.int32()),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("isr", pa.list_(pa.int32())),
+        pa.field("epoch", pa.int32()),
+        pa.field("zk_version", pa.int32()),
+        pa.field("fence", pa.int32()),
+        pa.field("reassignment", pa.string()),
+        pa.field("outcome", pa.string()),
+        pa.field("detail", pa.string()),
+        *_PROBLEM,
+    ]
+)
+_STRETCHES: Final = pa.schema(
+    [*_FILE, pa.field("first_zxid", pa.int64()), pa.field("last_zxid", pa.int64())]
+)
+_DIGESTS: Final = pa.schema(
+    [*_FILE, pa.field("zxid", pa.int64(), False), pa.field("digest", pa.int64(), False)]
+)
+_Row = tuple[Any, ...]
+
+
+class _Kind(NamedTuple):
+    schema: pa.Schema
+    of_log: Callable[[Path], Iterator[_Row]]
+    has_snapshots: bool
+
+
+class ZooKeeperLogs(DataSource):
+    """The data source: to be registered with a session by ``spark.dataSource.register``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Its name for ``format``."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The columns of the rows that are asked for."""
+        return from_arrow_schema(_kind(self.options).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of what the options name."""
+        return _Reader(dict(self.options))
+
+
+class _FilePartition(InputPartition):
+    def __init__(self, path: str, is_snapshot: bool) -> None:
+        super().__init__(path)
+        self.path = path
+        self.is_snapshot = is_snapshot
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One a file; of files without any, one that yields nothing."""
+        files = find_files(_paths(self._options))
+        parts = [_FilePartition(str(path), False) for path in files.logs]
+        if _kind(self._options).has_snapshots:
+            parts += [_FilePartition(str(path), True) for path in files.snapshots]
+        return parts
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """A file's rows, as Arrow."""
+        assert isinstance(partition, _FilePartition)
+        kind, before = _kind(self._options), int(self._options.get("before", -1))
+        path = Path(partition.path)
+        rows = _snapshot_rows(path, before) if partition.is_snapshot else kind.of_log(path)
+        return _batches(rows, kind.schema)
+
+
+def _kind(options: Any) -> _Kind:
+    name = options.get("rows", OPERATIONS)
+    if name not in _KINDS:
+        raise UsageError(f"rows {name}: one of {', '.join(_KINDS)} is meant")
+    return _KINDS[name]
+
+
+def _paths(options: dict[str, str]) -> list[Path]:
+    texts = msgspec.json.decode(options["paths"]) if "paths" in options else [options["path"]]
+    return [Path(text) for text in texts]
+
+
+def _batches(rows: Iterator[_Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    some: list[_Row] = []
+    for row in rows:
+        some.append(row)
+        if len(some) == _BATCH_ROWS:
+            yield _batch(some, schema)
+            some = []
+    if some:
+        yield _batch(some, schema)
+
+
+def _batch(rows: list[_Row], schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _damage_row(file: str, damage: TxnDamage, columns: int) -> _Row:
+    nothing = (None,) * (columns - 4)
+    return (file, damage.offset, *nothing, damage.problem, damage.text)
+
+
+def _operation_rows(path: Path) -> Iterator[_Row]:
+    file, columns = str(path), len(_OPERATIONS)
+    for txn in read_txn_log(path):
+        if isinstance(txn, TxnDamage):
+            yield _damage_row(file, txn, columns)
+            continue
+        head = (file, txn.offset, txn.zxid, txn.session_id, txn.t_ms, txn.cxid, txn.is_multi)
+        is_rejected = txn.is_rejected
+        for index, op in enumerate(txn.ops):
+            yield (
+                *head,
+                is_rejected,
+                index,
+                op.type.name,
+                op.path,
+                op.data,
+                op.version,
+                op.is_ephemeral,
+                op.number,
+                op.paths,
+                None,
+                None,
+            )
+
+
+def _change_rows(path: Path) -> Iterator[_Row]:
+    file, columns = str(path), len(_CHANGES)
+    for txn in read_txn_log(path):
+        if isinstance(txn, TxnDamage):
+            yield _damage_row(file, txn, columns)
+            continue
+        changes = changes_of(txn)
+        if changes:
+            head = (file, txn.offset, txn.zxid, txn.session_id, txn.t_ms)
+            for change in changes:
+                yield (*head, *change, None, None)
+
+
+def _snapshot_rows(path: Path, before: int) -> Iterator[_Row]:
+    """Of the last writes that a snapshot shows, those that are older than the logs.
+
+    Its checksum stands at its end, so that nothing is handed on before all is read.
+    """
+    file = str(path)
+    try:
+        found = [
+            (file, at.offset, at.zxid, at.session_id, at.t_ms, *at.change, None, None)
+            for at in changes_in_snapshot(read_entries(path))
+            if before < 0 or at.zxid < before
+        ]
+    except EnvironmentProblem as error:
+        yield _damage_row(file, TxnDamage(0, "snapshot", str(error)), len(_CHANGES))
+        return
+    yield from found
+
+
+def _stretch_rows(path: Path) -> Iterator[_Row]:
+    for count, stretch in enumerate(read_stretches(path), 1):
+        if count > _MOST_STRETCHES:
+            raise EnvironmentProblem(
+                f"{path} has more than {_MOST_STRETCHES} holes",
+                hint="zookeeper's TxnLogToolkit shows what is in it",
+            )
+        yield (str(path), *stretch)
+
+
+def _digest_rows(path: Path) -> Iterator[_Row]:
+    for txn in read_txn_log(path):
+        if isinstance(txn, Txn):
+            yield (str(path), txn.offset, txn.zxid, _digest(txn))
+
+
+def _digest(txn: Txn) -> int:
+    """A number for what a transaction says; servers may differ in what closed sessions left."""
+    ops = [op._replace(paths=None) if op.type is TxnType.CLOSE_SESSION else op for op in txn.ops]
+    text = repr((txn.session_id, txn.cxid, txn.t_ms, txn.is_multi, *map(tuple, ops)))
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
+    return int.from_bytes(digest.digest(), signed=True)
+
+
+_KINDS: Final[dict[str, _Kind]] = {
+    OPERATIONS: _Kind(_OPERATIONS, _operation_rows, False),
+    CHANGES: _Kind(_CHANGES, _change_rows, True),
+    STRETCHES: _Kind(_STRETCHES, _stretch_rows, False),
+    DIGESTS: _Kind(_DIGESTS, _digest_rows, False),
+}
+assert _CHANGES.names[5:-2] == list(Change._fields)
