@@ -77,10 +77,6 @@ class ControllerContext(LiveBrokers):
         self.topic_ids[topic] = topic_id
         self.topic_names[topic_id] = topic
 
-    def topic_name(self, topic_id: str) -> str | None:
-        """The topic with this id."""
-        return self.topic_names.get(topic_id)
-
     def remove_topic(self, topic: str) -> None:
         """Forget a topic and all that is cached of its partitions and replicas.
 
@@ -182,10 +178,6 @@ class ControllerContext(LiveBrokers):
         """The partitions of a topic that have an assignment."""
         return list(self._partitions_by_topic.get(topic, ()))
 
-    def partitions_on_broker(self, broker_id: int) -> Collection[TopicPartition]:
-        """The partitions that have a replica on the broker: a live view."""
-        return self._partitions_by_broker.get(broker_id, _NO_REPLICAS).keys()
-
     def replicas_on_broker(self, broker_id: int) -> list[TopicPartition]:
         """The partitions that have a replica on the broker."""
         return list(self._partitions_by_broker.get(broker_id, ()))
@@ -271,18 +263,6 @@ class ControllerContext(LiveBrokers):
             for broker_id, tps in self.replicas_for_topic(topic).items()
         }
         return {broker_id: tps for broker_id, tps in found.items() if tps}
-
-    def are_all_replicas_in_state(self, topic: str, state: ReplicaState) -> bool:
-        """True if every replica of the topic is in ``state``."""
-        return all(
-            self.replica_state(broker_id, tp) is state
-            for broker_id, tps in self.replicas_for_topic(topic).items()
-            for tp in tps
-        )
-
-    def is_any_replica_in_state(self, topic: str, state: ReplicaState) -> bool:
-        """True if a replica of the topic is in ``state``."""
-        return bool(self.replicas_in_state(topic, state))
 
     # Leadership
 

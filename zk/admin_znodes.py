@@ -90,10 +90,6 @@ class AdminZNodeClient(DecodingClient):
         """Ask for the deletion of a topic; False if that was asked for already."""
         return self.create_recursive(DeleteTopicsTopicZNode.path(topic))
 
-    def is_topic_marked_for_deletion(self, topic: str) -> bool:
-        """True if the deletion of the topic was asked for and is not finished."""
-        return self.path_exists(DeleteTopicsTopicZNode.path(topic))
-
     def get_topic_deletions(self, watch: bool = False) -> list[str]:
         """Topics to be deleted, sorted; ``watch`` arms the child watch."""
         return self.get_children(DeleteTopicsZNode.path, watch)

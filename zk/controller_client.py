@@ -32,9 +32,6 @@ from zk.znodes import (
     ControllerEpochZNode,
     ControllerZNode,
     DeleteTopicsTopicZNode,
-    LogDirEventNotificationSequenceZNode,
-    PreferredReplicaElectionZNode,
-    ReassignPartitionsZNode,
     TopicPartitionStateZNode,
     TopicPartitionsZNode,
     TopicPartitionZNode,
@@ -322,13 +319,6 @@ class ControllerZkClient:
             [DeleteTopicsTopicZNode.path(topic) for topic in topics], epoch_zk_version
         )
 
-    def delete_log_dir_event_notifications(
-        self, sequence_numbers: Iterable[str], epoch_zk_version: int
-    ) -> None:
-        """Delete the log dir notices of these sequence numbers."""
-        paths = [LogDirEventNotificationSequenceZNode.path(number) for number in sequence_numbers]
-        self._deleter.delete(paths, epoch_zk_version)
-
     def delete_notifications(self, paths: Sequence[str], epoch_zk_version: int) -> None:
         """Delete notices of brokers, whatever they are."""
         self._deleter.delete(paths, epoch_zk_version)
@@ -337,25 +327,6 @@ class ControllerZkClient:
         """Delete what somebody put below a znode that should have no children."""
         children = self._reader.get_children(path)
         self._deleter.delete([f"{path}/{child}" for child in children], epoch_zk_version)
-
-    def delete_preferred_replica_election(self, epoch_zk_version: int) -> None:
-        """Delete /admin/preferred_replica_election, if it is there."""
-        self._deleter.delete([PreferredReplicaElectionZNode.path], epoch_zk_version)
-
-    def delete_partition_reassignment(self, epoch_zk_version: int) -> None:
-        """Delete /admin/reassign_partitions, if it is there."""
-        self._deleter.delete_tree(ReassignPartitionsZNode.path, epoch_zk_version)
-
-    def set_or_create_partition_reassignment(
-        self, reassignment: Mapping[TopicPartition, Sequence[int]], epoch_zk_version: int
-    ) -> None:
-        """Replace what is still to be reassigned. Raises StoreError if that is not possible."""
-        path, data = ReassignPartitionsZNode.path, ReassignPartitionsZNode.encode(reassignment)
-        result = self._fenced.write_until_known([SetData(path, data)], epoch_zk_version)[0]
-        if result.code is ResultCode.NONODE:
-            self._write_one(Create(path, data), epoch_zk_version)
-        elif result.code is not ResultCode.OK:
-            raise store_error(result.code, path)
 
     # In general
 

@@ -39,12 +39,6 @@ class FencedDeleter:
             if code is not ResultCode.OK:
                 raise store_error(code, path)
 
-    def delete_tree(self, path: str, epoch_zk_version: int) -> None:
-        """Delete a znode, if it is there, and all below it. Raises StoreError."""
-        left = self.delete_trees([path], epoch_zk_version)
-        if left:
-            raise store_error(left[path], path)
-
     def delete_trees(self, roots: Sequence[str], epoch_zk_version: int) -> dict[str, ResultCode]:
         """Delete znodes and all below them; gives the roots of which something is left.
 

@@ -180,14 +180,7 @@ EVERY_WRITE: dict[str, Write] = {
     "delete_topic_configs": lambda c, v: c.delete_topic_configs(["t"], v),
     "delete_topic_deletions": lambda c, v: c.delete_topic_deletions(["t"], v),
     "delete_notifications": lambda c, v: c.delete_notifications(["/isr_change_notification/x"], v),
-    "delete_log_dir_event_notifications": lambda c, v: c.delete_log_dir_event_notifications(
-        ["1"], v
-    ),
     "delete_below": lambda c, v: c.delete_below("/config", v),
-    "delete_preferred_replica_election": lambda c, v: c.delete_preferred_replica_election(v),
-    "set_or_create_partition_reassignment": lambda c, v: c.set_or_create_partition_reassignment(
-        {}, v
-    ),
     "delete_controller": lambda c, v: c.delete_controller(v),
     "fenced_write": lambda c, v: c.fenced_write([Create("/zombie", None)], v),
 }
@@ -294,8 +287,3 @@ def test_deletions_fenced(store: Store) -> None:
     reader.create_recursive(f"{parent}/odd/er")
     client.delete_below(parent, version)
     assert reader.get_children(parent) == []
-    client.set_or_create_partition_reassignment({tps(1)[0]: (1, 2)}, version)
-    client.set_or_create_partition_reassignment({tps(1)[0]: (2,)}, version)
-    assert reader.get_partition_reassignment() == {tps(1)[0]: (2,)}
-    client.delete_partition_reassignment(version)
-    assert not reader.reassign_partitions_in_progress()

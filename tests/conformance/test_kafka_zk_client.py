@@ -226,7 +226,6 @@ def test_requests_of_tools_and_notices_of_brokers(client: KafkaZkClient) -> None
     assert client.create_delete_topic_path("t")
     assert not client.create_delete_topic_path("t")
     assert client.get_topic_deletions() == ["t"]
-    assert client.is_topic_marked_for_deletion("t")
     assert client.get_partition_reassignment() == {}
     assert client.create_partition_reassignment({T0: (1, 2)})
     assert client.get_partition_reassignment() == {T0: (1, 2)}

@@ -75,8 +75,3 @@ class AclZNode:
     def path(pattern_type: str, resource_type: str, resource_name: str) -> str:
         """The path of a resource's ACLs; ``resource_type`` as in ``Topic``."""
         return f"{AclZNode.root_path(pattern_type)}/{resource_type}/{resource_name}"
-
-    @staticmethod
-    def change_path(pattern_type: str) -> str:
-        """The parent of the notices that ACLs changed."""
-        return "/kafka-acl-changes" if pattern_type == "literal" else "/kafka-acl-extended-changes"

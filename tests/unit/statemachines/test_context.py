@@ -61,7 +61,7 @@ def test_the_index_of_replicas_follows_the_assignments() -> None:
     assert context.replicas_for_topic("a") == {1: [A], 2: [tp("a-1")], 3: [tp("a-1")], 4: [A]}
     assert context.counts().replicas_per_broker == {1: 2, 2: 1, 3: 2, 4: 1}
     assert context.partitions_for_topic("a") == [A, tp("a-1")]
-    assert set(context.partitions_on_broker(1)) == {A, B}
+    assert set(context.replica_states[1]) == {A, B}
     assert context.partition_full_replica_assignment_for_topic("b") == {
         B: ReplicaAssignment((3, 1))
     }
@@ -77,7 +77,6 @@ def test_one_partition_object_is_the_key_everywhere() -> None:
             context.partition_states,
             context.replica_states[1],
             context.replica_states[2],
-            context.partitions_on_broker(1),
             context.partitions_for_topic("a"),
         )
     ]
@@ -106,12 +105,9 @@ def test_partitions_by_leader() -> None:
 
 def test_replicas_of_a_topic_by_state() -> None:
     context = cluster({"a-0": (1, 2), "a-1": (2, 1)})
-    assert context.are_all_replicas_in_state("a", ReplicaState.ONLINE)
     context.put_replica_states(2, [A], ReplicaState.OFFLINE)
     assert context.replicas_in_state("a", ReplicaState.OFFLINE) == {2: [A]}
-    assert not context.are_all_replicas_in_state("a", ReplicaState.ONLINE)
-    assert context.is_any_replica_in_state("a", ReplicaState.OFFLINE)
-    assert not context.is_any_replica_in_state("a", ReplicaState.NEW)
+    assert context.replicas_in_state("a", ReplicaState.NEW) == {}
 
 
 @pytest.mark.parametrize(
@@ -162,7 +158,7 @@ def test_a_removed_topic_leaves_nothing_behind() -> None:
     context.queue_topic_deletion(["a"])
     context.begin_topic_deletion(["a"])
     context.topics_ineligible_for_deletion.add("a")
-    assert context.topic_name("id-of-a") == "a"
+    assert context.topic_names == {"id-of-b": "b", "id-of-a": "a"}
     context.remove_topic("a")
     assert snapshot(context) == before
     context.remove_topic("never seen")
