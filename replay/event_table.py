@@ -39,7 +39,7 @@ class FileSummary(msgspec.Struct, frozen=True):
 
 
 class RunCoverage(msgspec.Struct, frozen=True):
-    """How much of a run a source tells.
+    """How much of a run a source tells. Epochs are those of controllers, 0 where none is told.
 
     ``missing``: how many numbers of ``seq`` are not there between the first and the last of each
     epoch; null where a source counts nothing. ``repeated``: rows with an epoch and seq that

@@ -1,0 +1,99 @@
+"""Every kind of log that can be ingested, and which of the files that are given is of which kind.
+
+Looks at names and first bytes; reads no log. A new kind of log is one more row of ``SOURCES``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cluster.errors import UsageError
+from replay.event_table import FileSummary
+from replay.sources import Source, journal
+
+SOURCES: Final[tuple[Source, ...]] = (journal.SOURCE,)
+HEAD_BYTES: Final = 64 << 10
+_KNOWN: Final = ", ".join(source.name for source in SOURCES)
+
+
+class SourceFiles(NamedTuple):
+    """Files of one kind of log, in the order in which they were given or found."""
+
+    source: Source
+    paths: list[Path]
+    summaries: list[FileSummary]
+
+
+def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
+    """What there is to ingest under some paths, each a file, or a directory searched to its ground.
+
+    Of a directory, files of no known kind are left alone. Raises UsageError for a path that is not
+    there, an empty or unknown file, a directory without a log, and a file that is there twice.
+    """
+    if not paths:
+        raise UsageError("no files to read", hint="name journals, logs or their directories")
+    found: dict[str, SourceFiles] = {}
+    seen: dict[tuple[int, str], Path] = {}
+    for path in paths:
+        for file, source, summary in _logs_under(path):
+            same = (summary.size, _ends_sha256(file))
+            if same in seen:
+                first = seen[same]
+                words = "is given twice" if first == file else f"has what {first} has"
+                raise UsageError(f"{file} {words}", hint="its events would be there twice")
+            seen[same] = file
+            files = found.setdefault(source.name, SourceFiles(source, [], []))
+            files.paths.append(file)
+            files.summaries.append(summary)
+    return [found[source.name] for source in SOURCES if source.name in found]
+
+
+def _logs_under(path: Path) -> Iterator[tuple[Path, Source, FileSummary]]:
+    if path.is_dir():
+        logs = [log for file in _files(path) if (log := _recognized(file)) is not None]
+        if not logs:
+            raise UsageError(f"there is no log in {path}", hint=f"known: {_KNOWN}")
+        yield from logs
+        return
+    if not path.exists():
+        raise UsageError(f"there is no {path}")
+    if not path.is_file():
+        raise UsageError(f"{path} is neither a file nor a directory")
+    if path.stat().st_size == 0:
+        raise UsageError(f"{path} is empty")
+    log = _recognized(path)
+    if log is None:
+        raise UsageError(f"{path} is no log that klamm knows", hint=f"known: {_KNOWN}")
+    yield log
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (path for name in sorted(names) if (path := Path(parent, name)).is_file())
+
+
+def _recognized(path: Path) -> tuple[Path, Source, FileSummary] | None:
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+        size = file.seek(0, os.SEEK_END)
+    if not size:
+        return None
+    path = path.absolute()
+    summary = FileSummary(str(path), size, hashlib.sha256(head).hexdigest())
+    of_it = (source for source in SOURCES if source.recognizes(path, head))
+    source = next(of_it, None)
+    return None if source is None else (path, source, summary)
+
+
+def _ends_sha256(path: Path) -> str:
+    """A hash of a file's first and last bytes, which together with its size tell copies."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256(file.read(HEAD_BYTES))
+        file.seek(max(file.seek(0, os.SEEK_END) - HEAD_BYTES, 0))
+        digest.update(file.read(HEAD_BYTES))
+    return digest.hexdigest()
