@@ -24,6 +24,7 @@ from cli import (
     pools,
     preferred_replica_election,
     reassign_partitions,
+    replay,
     status,
     topics,
     up,
@@ -67,6 +68,7 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(controller.app, name="controller")
 app.add_typer(journal.app, name="journal")
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
+app.add_typer(replay.app, name="replay")
 app.command("watch", epilog=watch.EXAMPLES)(watch.watch)
 
 

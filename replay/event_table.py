@@ -69,6 +69,15 @@ class SourceSummary(msgspec.Struct, frozen=True):
     predecessors_s: float | None = None
 
 
+class Damaged(msgspec.Struct, frozen=True):
+    """A line that could not be read: where, why, and how it begins."""
+
+    file: str
+    line: int
+    problem: str
+    text: str
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """manifest.json."""
 
@@ -143,6 +152,13 @@ def read_manifest(folder: Path) -> Manifest:
 def is_table(folder: Path) -> bool:
     """True for a directory that a whole table is in."""
     return (folder / MANIFEST).is_file()
+
+
+def some_damaged(spark: SparkSession, folder: Path, at_most: int) -> list[Damaged]:
+    """The first damaged lines of a table, by file and line."""
+    rows = spark.read.schema(DAMAGED_SCHEMA).parquet(str(folder / DAMAGED))
+    found = rows.orderBy("file", "line").limit(at_most).collect()
+    return [Damaged(row.file, row.line, row.problem, row.text) for row in found]
 
 
 def _with_names(rows: DataFrame, names: DataFrame, column: str) -> DataFrame:

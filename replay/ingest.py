@@ -106,16 +106,19 @@ def _store(
     title = f"read {source.name}"
     with progress.step(spark, title):
         seen = Observation()
-        rows = source.read(spark, paths, options).observe(
+        rows = source.read(spark, paths, options)
+        observed = rows.observe(
             seen, F.collect_set(F.when(F.col("problem").isNotNull(), F.col("file"))).alias("files")
         )
-        _write(with_words(split(rows).events), first)
-        # Only where something is damaged is worth a second look.
+        _write(with_words(split(observed).events), first)
         damaged = set(seen.get["files"])
-        again = [path for path in paths if str(path) in damaged]
-        if again:
-            lines = split(source.read(spark, again, options)).damaged
-            lines.write.mode("append").parquet(str(folder / DAMAGED))
+        if damaged:
+            if source.is_by_file:
+                again = [path for path in paths if str(path) in damaged]
+                rows = source.read(spark, again, options)
+            split(rows).damaged.write.mode("append").parquet(str(folder / DAMAGED))
+        # What a source has kept to be read twice.
+        spark.catalog.clearCache()
     read_s = progress.elapsed_s[title]
     if source.has_predecessors:
         return _Stored(files, first, read_s, None)

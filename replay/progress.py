@@ -25,8 +25,13 @@ class Progress:
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._quiet = quiet
+        self._begun_s = time.monotonic()
         self.elapsed_s: dict[str, float] = {}
         """Of the steps that are done."""
+
+    def note(self, text: str) -> None:
+        """Something is done since this was made."""
+        self._write(f"{text}: {time.monotonic() - self._begun_s:.1f} s\n")
 
     @contextmanager
     def step(self, spark: SparkSession, title: str) -> Iterator[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from cluster.errors import UsageError
 from replay.event_schema import DAMAGED_SCHEMA, RAW_SCHEMA
 
 READ_SCHEMA: Final = StructType(
@@ -41,10 +43,24 @@ _DEFAULTS: Final[dict[str, Any]] = {
 
 class SourceOptions(msgspec.Struct, frozen=True):
     """What the files do not say: ``timezone`` of local times, by its IANA name, and the name of
-    the run where a source knows none (None: the folder's name, the chroot)."""
+    the run where a source knows none (None: the folder's name, the chroot).
+
+    Raises UsageError for a time zone that is none.
+    """
 
     timezone: str | None = None
     run: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.timezone is None:
+            return
+        try:
+            ZoneInfo(self.timezone)
+        # A name may also be that of a directory of zones, or lead out of theirs.
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise UsageError(
+                f"there is no time zone {self.timezone!r}", hint="as Europe/Berlin, or UTC"
+            ) from error
 
 
 class Source(NamedTuple):
@@ -53,13 +69,15 @@ class Source(NamedTuple):
     ``name`` is one of event_schema.SOURCES. ``recognizes``: is this file, whose first 64 KiB are
     given (as they stand in it), one of these logs? ``read``: lines of several such files by
     READ_SCHEMA, in one pass and with nothing computed yet. ``has_predecessors``: its rows carry
-    what came before them.
+    what came before them. ``is_by_file``: what it says of a file does not depend on the others, so
+    that damage can be looked at again in the files that have some.
     """
 
     name: str
     has_predecessors: bool
     recognizes: Callable[[Path, bytes], bool]
     read: Callable[[SparkSession, Sequence[Path], SourceOptions], DataFrame]
+    is_by_file: bool = False
 
 
 class SourceTables(NamedTuple):

@@ -58,4 +58,4 @@ def _read(part: FilePart) -> Iterator[pa.RecordBatch]:
             yield from journal_batches(found.data, part.file, found.first_line)
 
 
-SOURCE: Final = Source(JOURNAL, True, recognizes, read_journals)
+SOURCE: Final = Source(JOURNAL, True, recognizes, read_journals, is_by_file=True)

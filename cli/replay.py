@@ -1,0 +1,140 @@
+"""`klamm replay`: what happened in a cluster, by its logs. Parses and prints.
+
+Commands import Spark when they run: it takes longer than most commands do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from cli.options import AsJson, print_json
+from cli.running import ending_signals_raise
+
+if TYPE_CHECKING:
+    from replay.event_table import Damaged, Manifest, RunCoverage, SourceSummary
+
+DAMAGED_SHOWN = 10
+MEMORY_MB = 2048
+
+app = typer.Typer(
+    help="Rebuild what happened in a cluster from its logs, with Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    epilog="""
+\b
+Examples:
+  klamm replay ingest ./rehearsal/journal.jsonl --out ./events
+  klamm replay ingest /var/log/kafka --timezone Europe/Berlin --out ./events
+  klamm replay ingest /var/lib/zookeeper/version-2 --out ./events --json
+""",
+)
+
+Cores = Annotated[
+    int | None, typer.Option(min=1, help="Threads of Spark. [default: the machine's cores]")
+]
+Memory = Annotated[int, typer.Option("--memory-mb", min=512, help="Java's heap in MiB.")]
+
+
+@app.callback()
+def replay() -> None:
+    """Rebuild what happened in a cluster from its logs, with Spark."""
+
+
+@app.command()
+def ingest(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH..", help="Logs, or directories that are searched for them."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Directory that the event table is made in.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the event table that is there.")
+    ] = False,
+    timezone: Annotated[
+        str | None,
+        typer.Option(metavar="ZONE", help="Where Kafka's logs were written, as Europe/Berlin."),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Name of the run. [default: the journal's; the folder; the chroot]"),
+    ] = None,
+    cores: Cores = None,
+    memory_mb: Memory = MEMORY_MB,
+    json: AsJson = False,
+) -> None:
+    """Read journals, Kafka's state-change and controller logs and ZooKeeper's transaction logs
+    into one event table, which the other commands ask. Lines that cannot be read are counted."""
+    from replay.event_table import some_damaged
+    from replay.ingest import ingest as make
+    from replay.progress import Progress
+    from replay.sources import SourceOptions
+    from replay.sources.registry import find_files
+    from replay.spark import spark_session
+    from replay.spark_errors import told_in_one_line
+    from replay.table_folder import new_table_folder
+
+    options = SourceOptions(timezone=timezone, run=run)
+    found = find_files(paths)
+    progress = Progress()
+    with (
+        ending_signals_raise(),
+        new_table_folder(out, overwrite=overwrite) as folder,
+        told_in_one_line(folder),
+        spark_session(cores or os.cpu_count() or 1, memory_mb) as spark,
+    ):
+        progress.note("Spark has started")
+        manifest = make(spark, found, folder, options, progress)
+        damaged = some_damaged(spark, folder, DAMAGED_SHOWN)
+    if json:
+        print_json({"table": str(out), **msgspec.structs.asdict(manifest), "some_damaged": damaged})
+        return
+    for line in manifest_lines(manifest, damaged):
+        typer.echo(line)
+    typer.echo(f"Event table: {out}")
+
+
+def manifest_lines(manifest: Manifest, damaged: Sequence[Damaged]) -> Iterator[str]:
+    """What was read, what it covers, and what could not be read."""
+    for source in manifest.sources:
+        files = _counted(len(source.files), "file")
+        yield f"{source.source}: {_counted(source.rows, 'event')} of {files} in {_took(source)}"
+        for run in source.runs:
+            yield f"  {_run_line(run)}"
+        for problem, count in source.damaged.items():
+            yield f"  damaged, {problem}: {_counted(count, 'line')}"
+    for line in damaged:
+        yield f"  {line.file}:{line.line}: {line.problem}: {line.text}"
+
+
+def _run_line(run: RunCoverage) -> str:
+    begin, end = (
+        datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).isoformat(" ", "milliseconds")
+        for at_ms in (run.first_ms, run.last_ms)
+    )
+    parts = [f"run {run.run}: {begin} to {end}"]
+    if run.last_epoch:
+        parts.append(f"controller epochs {run.first_epoch} to {run.last_epoch}")
+    if run.missing:
+        parts.append(f"{_counted(run.missing, 'row')} missing")
+    if run.repeated:
+        parts.append(f"{_counted(run.repeated, 'row')} there twice")
+    return ", ".join(parts)
+
+
+def _took(source: SourceSummary) -> str:
+    rate = f"{source.read_s:.1f} s ({round(source.rows / max(source.read_s, 0.001)):,} a second)"
+    if source.predecessors_s is None:
+        return rate
+    return f"{rate}, and {source.predecessors_s:.1f} s to find what came before each"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
