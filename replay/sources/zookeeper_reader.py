@@ -71,7 +71,7 @@ _CHANGES: Final = pa.schema(
         pa.field("broker", pa.int32()),
         pa.field("leader", pa.int32()),
         pa.field("leader_epoch", pa.int32()),
-        pa.field("isr", pa.list_(pa.int32())),
+        pa.field("isr", pa.list_(pa.field("element", pa.int32(), False))),
         pa.field("epoch", pa.int32()),
         pa.field("zk_version", pa.int32()),
         pa.field("fence", pa.int32()),

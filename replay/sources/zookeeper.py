@@ -1,0 +1,149 @@
+"""ZooKeeper's transaction logs and snapshots as a source of events.
+
+Unites the logs of several servers by zxid, says what none of them has, and refuses those that
+disagree. The log of a server that holds several clusters gives a run a chroot. What the files say
+is read in replay/sources/zookeeper_reader.py, what follows in zookeeper_events.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
+
+from cluster.errors import UsageError
+from replay.event_schema import ZOOKEEPER_LOG
+from replay.sources import READ_SCHEMA, Source, SourceOptions
+from replay.sources.zookeeper_events import events_of
+from replay.sources.zookeeper_files import (
+    FileStretch,
+    Gap,
+    ZooKeeperFiles,
+    find_files,
+    find_gaps,
+    has_overlap,
+    is_snapshot,
+    is_txn_log,
+    start_snapshot,
+)
+from replay.sources.zookeeper_reader import CHANGES, DIGESTS, FORMAT, STRETCHES, ZooKeeperLogs
+from zk.snapshot_file import snapshot_zxid
+
+_GAP: Final = "gap"
+_SAME: Final = ("zxid", "op_index", "kind", "topic", "partition")
+
+
+def recognizes(path: Path, head: bytes) -> bool:
+    """True for a transaction log or a snapshot."""
+    return is_txn_log(path, head) or is_snapshot(path, head)
+
+
+def read(spark: SparkSession, paths: Sequence[Path], options: SourceOptions) -> DataFrame:
+    """Events and damages by READ_SCHEMA, of files of one ensemble.
+
+    Which transactions there are is found at once, and so is a disagreement of two files: a
+    UsageError. What is read is kept on disk, as it is asked several things. Of the snapshots one
+    is used, if the logs do not begin at the beginning.
+    """
+    spark.dataSource.register(ZooKeeperLogs)
+    files = find_files(paths)
+    stretches = _stretches(spark, files.logs)
+    first_zxid = min((stretch.first_zxid for stretch in stretches), default=None)
+    start = start_snapshot(files.snapshots, first_zxid)
+    used = ZooKeeperFiles(files.logs, () if start is None else (start,))
+    changes = _load(spark, used, CHANGES, before=-1 if first_zxid is None else first_zxid)
+    if has_overlap(stretches):
+        _refuse_disagreement(_load(spark, ZooKeeperFiles(files.logs, ()), DIGESTS))
+        changes = _once(changes)
+    changes = changes.persist(StorageLevel.DISK_ONLY)
+    gaps = find_gaps(stretches, None if start is None else snapshot_zxid(start))
+    return (
+        _with_problems(events_of(changes, options.run))
+        .unionByName(_as_read(changes.where(F.col("problem").isNotNull())))
+        .unionByName(_gap_rows(spark, gaps))
+    )
+
+
+SOURCE: Final = Source(ZOOKEEPER_LOG, False, recognizes, read)
+
+
+def _load(
+    spark: SparkSession, files: ZooKeeperFiles, rows: str, before: int | None = None
+) -> DataFrame:
+    texts = [str(path) for path in (*files.logs, *files.snapshots)]
+    reader = spark.read.format(FORMAT).option("rows", rows)
+    if before is not None:
+        reader = reader.option("before", before)
+    return reader.option("paths", msgspec.json.encode(texts).decode()).load()
+
+
+def _stretches(spark: SparkSession, logs: Sequence[Path]) -> list[FileStretch]:
+    if not logs:
+        return []
+    found = _load(spark, ZooKeeperFiles(tuple(logs), ()), STRETCHES).collect()
+    return [FileStretch(at.first_zxid, at.last_zxid, at.file, at.offset) for at in found]
+
+
+def _refuse_disagreement(digests: DataFrame) -> None:
+    at = F.struct("digest", "file", "offset")
+    differing = (
+        digests.groupBy("zxid")
+        .agg(F.min(at).alias("one"), F.max(at).alias("other"))
+        .where("one.digest != other.digest")
+        .orderBy("zxid")
+        .limit(1)
+        .collect()
+    )
+    if differing:
+        ((zxid, one, other),) = differing
+        raise UsageError(
+            f"zxid 0x{zxid:x} is one transaction in {one.file} at byte {one.offset} and another "
+            f"in {other.file} at byte {other.offset}",
+            hint="replay the logs of one ZooKeeper ensemble at a time",
+        )
+
+
+def _once(changes: DataFrame) -> DataFrame:
+    """Of a transaction that several files have, the first file's; damages as they are."""
+    first = Window.partitionBy(*_SAME).orderBy("file", "offset")
+    number = F.when(F.col("problem").isNull(), F.row_number().over(first)).otherwise(1)
+    return changes.withColumn("_number", number).where("_number = 1").drop("_number")
+
+
+def _with_problems(events: DataFrame) -> DataFrame:
+    nothing = F.lit(None).cast("string")
+    return events.withColumns({"problem": nothing, "text": nothing})
+
+
+def _as_read(damages: DataFrame) -> DataFrame:
+    """Damages by READ_SCHEMA."""
+    values = {
+        "source": F.lit(ZOOKEEPER_LOG),
+        "file": F.col("file"),
+        "line": F.col("offset"),
+        "problem": F.col("problem"),
+        "text": F.col("text"),
+    }
+    defaults = {"partition": -1, "replica": -1, "has_predecessors": False}
+    columns = []
+    for field in READ_SCHEMA:
+        empty = None if field.nullable else defaults.get(field.name, _zero(field.dataType))
+        column = values.get(field.name, F.lit(empty))
+        columns.append(column.cast(field.dataType).alias(field.name))
+    return damages.select(*columns)
+
+
+def _zero(kind: object) -> str | int:
+    return "" if isinstance(kind, StringType) else 0
+
+
+def _gap_rows(spark: SparkSession, gaps: Sequence[Gap]) -> DataFrame:
+    rows = [(gap.file, gap.offset, _GAP, gap.text) for gap in gaps]
+    schema = "file string, offset long, problem string, text string"
+    return _as_read(spark.createDataFrame(rows, schema))
