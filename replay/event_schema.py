@@ -51,6 +51,8 @@ WRITE_REFUSED: Final = "write_refused"
 """ZooKeeper refused a multi: ``outcome`` is its error, BADVERSION where a fence failed."""
 ADMIN_REQUEST: Final = "admin_request"
 """A znode asked the controller for something: ``detail`` begins with the znode's name."""
+REPLICA_SNAPSHOT: Final = "replica_snapshot"
+"""The state of a replica when a failover was done: in controller.log, which dumps them all."""
 KINDS: Final = (
     Kind.RUN_START,
     Kind.CONTROLLER_ELECTED,
@@ -86,6 +88,7 @@ KINDS: Final = (
     LEADERSHIP_DELETED,
     WRITE_REFUSED,
     ADMIN_REQUEST,
+    REPLICA_SNAPSHOT,
 )
 ELECTIONS: Final = tuple(
     str(strategy)
