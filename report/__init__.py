@@ -1,0 +1,1 @@
+"""Self-contained HTML pages with plots and tables, made from plain values."""

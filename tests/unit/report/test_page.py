@@ -1,0 +1,204 @@
+"""Pages: whole HTML that loads nothing, holds what it was given, and lets no name break it."""
+
+from __future__ import annotations
+
+import pytest
+
+from report.page import MOST_TABLE_ROWS, page_html
+from report.values import (
+    Bar,
+    Block,
+    Figure,
+    Gantt,
+    HeatMap,
+    Page,
+    Section,
+    StepPlot,
+    StepRows,
+    Steps,
+    Table,
+    Tone,
+)
+from tests.unit.report.pages import Element, everything, loaded, read_page
+
+BEGIN = 1_630_490_400_000
+HOUR = 3_600_000
+HOSTILE = (
+    "</title><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</svg></style><iframe src=//evil.example>",
+    "' onmouseover='alert(1)",
+    "\u202egnp.exe\u202c",
+    "\x00\x1b[31mred\ud800",
+    "&lt;b&gt; &amp;",
+    "]]><!--",
+)
+
+
+def plots(name: str = "orders-3") -> list[Block]:
+    steps = Steps(name, [(BEGIN, 0), (BEGIN + HOUR, 1200), (BEGIN + 2 * HOUR, 3)])
+    end = BEGIN + 3 * HOUR
+    bars = [
+        Bar(name, BEGIN, BEGIN + HOUR, "completed", Tone.GOOD),
+        Bar(f"{name} again", BEGIN + HOUR, None, "stuck", Tone.WARNING),
+    ]
+    return [
+        StepPlot(f"{name}: plot", steps, end, "note of the plot"),
+        StepRows(f"{name}: rows", [steps, Steps("broker 2", [(BEGIN, 7)])], BEGIN, end),
+        HeatMap(f"{name}: heat", [name, "broker 2"], 3, BEGIN, HOUR, {(0, 0): 4, (1, 2): 40}),
+        Gantt(f"{name}: gantt", bars, end),
+        Table(f"{name}: table", ("topic", "count"), [(name, 1234567), ("b", None)]),
+    ]
+
+
+def a_page(name: str = "orders-3") -> Page:
+    return Page(
+        f"Replay of {name}",
+        f"3 violations in {name}",
+        Tone.BAD,
+        [Figure("1,204", f"events of {name}"), Figure("3", "violations", Tone.BAD)],
+        [("source", name)],
+        [Section(f"Plots of {name}", f"All about {name}.", plots(name)), Section("Nothing")],
+    )
+
+
+def drawn(*blocks: Block) -> Element:
+    return read_page(page_html(Page("t", "v", sections=[Section("s", "", blocks)])))
+
+
+def rows_of(table: Element) -> list[list[str]]:
+    return [[cell.text for cell in row.all("td")] for row in table.only("tbody").all("tr")]
+
+
+def test_a_page_has_its_values_in_its_order() -> None:
+    root = read_page(page_html(a_page()))
+    html = root.only("html")
+    assert html.attributes["lang"] == "en"
+    assert html.only("head").only("title").text == "Replay of orders-3"
+    assert html.only("h1").text == "Replay of orders-3"
+    assert html.only("p", "verdict").attributes["class"] == "verdict bad"
+    assert [e.text for e in html.only("dl", "figures").all("dd")] == ["1,204", "3"]
+    assert [e.text for e in html.all("h2")] == ["Plots of orders-3", "Nothing"]
+    assert [e.text for e in html.all("h3")] == [
+        f"orders-3: {kind}" for kind in ("plot", "rows", "heat", "gantt")
+    ]
+    assert len(html.all("svg")) == len(html.all("figure")) == 4
+    targets = {e.attributes["id"] for e in everything(html) if "id" in e.attributes}
+    assert {f"#{target}" for target in targets} >= {
+        e.attributes["href"] for e in html.only("nav").all("a")
+    }
+
+
+def test_a_page_loads_and_runs_nothing() -> None:
+    page = page_html(a_page())
+    root = read_page(page)
+    assert loaded(root) == []
+    assert "//" not in page
+    policy = next(
+        e for e in root.all("meta") if e.attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.attributes["content"].startswith("default-src 'none';")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_breaks_a_page(name: str) -> None:
+    ordinary, hostile = (read_page(page_html(a_page(n))) for n in ("orders-3", name))
+    assert [e.tag for e in everything(hostile)] == [e.tag for e in everything(ordinary)]
+    assert [sorted(e.attributes) for e in everything(hostile)] == [
+        sorted(e.attributes) for e in everything(ordinary)
+    ]
+    assert loaded(hostile) == []
+    text = hostile.only("h1").text
+    for before, shown in zip(f"Replay of {name}", text, strict=True):
+        assert shown in (before, "\ufffd")
+    page_html(a_page(name)).encode()
+
+
+def test_every_plot_is_told_to_those_who_do_not_see_it() -> None:
+    root = read_page(page_html(a_page()))
+    ids = [e.attributes["id"] for e in everything(root) if "id" in e.attributes]
+    assert len(set(ids)) == len(ids)
+    for svg in root.all("svg"):
+        assert svg.attributes["role"] == "img"
+        title, told = svg.attributes["aria-labelledby"].split()
+        named = {e.attributes.get("id"): e.text for e in everything(svg)}
+        assert named[title] and named[told]
+    (plot, *_) = root.all("svg")
+    assert "at most 1,200 at 2021-09-01 11:00:00.000" in plot.only("desc").text
+
+
+def test_every_plot_stands_beside_its_table() -> None:
+    root = read_page(page_html(a_page()))
+    tables = {t.only("caption").text: rows_of(t) for t in root.all("table")}
+    assert tables["orders-3: plot"] == [
+        ["2021-09-01 10:00:00.000", "0"],
+        ["2021-09-01 11:00:00.000", "1,200"],
+        ["2021-09-01 12:00:00.000", "3"],
+    ]
+    assert tables["orders-3: rows"] == [
+        ["orders-3", "0", "1,200", "3"],
+        ["broker 2", "7", "7", "7"],
+    ]
+    assert tables["orders-3: heat"] == [["orders-3", "4"], ["broker 2", "40"]]
+    assert [row[3:] for row in tables["orders-3: gantt"]] == [
+        ["1 h 00 min", "completed"],
+        ["2 h 00 min", "stuck"],
+    ]
+    assert tables["orders-3: table"] == [["orders-3", "1,234,567"], ["b", ""]]
+
+
+def test_a_step_line_is_flat_until_the_value_changes() -> None:
+    root = drawn(*plots()[:1])
+    (line,) = root.all("path", "step")
+    assert line.attributes["d"] == "M56 212H349.3V52H642.7V211.6H936"
+
+
+def test_cells_and_bars_stand_where_their_times_are() -> None:
+    root = drawn(*plots()[2:4])
+    cells = [e for e in root.all("rect", "cell") if e.all("title")]
+    assert [e.only("title").text for e in cells] == [
+        "orders-3, from 2021-09-01 10:00:00.000: 4 changes",
+        "broker 2, from 2021-09-01 12:00:00.000: 40 changes",
+    ]
+    assert [e.attributes["x"] for e in cells] == ["150", "674"]
+    faint, full = (float(e.attributes["fill-opacity"] or 0) for e in cells)
+    assert faint < full == 1
+    done, stuck = root.all("rect", "bar")
+    assert done.attributes["class"] == "bar good"
+    assert stuck.attributes["class"] == "bar warning open"
+    half, whole = (float(e.attributes["width"] or 0) for e in (done, stuck))
+    assert whole == pytest.approx(2 * half, abs=0.1)
+
+
+def test_what_is_too_long_is_cut_and_says_so() -> None:
+    rows = [(f"topic-{n}", n) for n in range(MOST_TABLE_ROWS + 50)]
+    table = drawn(Table("long", ("topic", "count"), rows))
+    assert len(rows_of(table.only("table"))) == MOST_TABLE_ROWS
+    assert table.all("p", "note")[-1].text == "and 50 more"
+    known = drawn(Table("part", ("topic", "count"), rows[:10], total=1_000_010))
+    assert known.all("p", "note")[-1].text == "and 1,000,000 more"
+    bars = [Bar(f"r-{n}", BEGIN, BEGIN + n, "completed") for n in range(200)]
+    gantt = drawn(Gantt("many", bars, BEGIN + 200, total=5000))
+    assert len(gantt.all("rect", "bar")) == 60
+    assert "The first 60 are drawn, and 4,940 more." in gantt.only("figcaption").text
+    many = [Steps(f"broker {n}", [(BEGIN, n)]) for n in range(1000)]
+    leaders = drawn(StepRows("leaders", many, BEGIN, BEGIN + 1))
+    assert len(leaders.all("path", "step")) == 40
+    assert "and 960 more." in leaders.only("figcaption").text
+    steps = Steps("offline", [(BEGIN + n, n % 7) for n in range(100_000)])
+    page = page_html(Page("t", "v", sections=[Section("s", "", [StepPlot("p", steps, BEGIN)])]))
+    assert len(page) < 200_000
+    assert "Thinned from 100,000 changes" in page
+
+
+def test_nothing_at_all_is_a_page_too() -> None:
+    end = BEGIN
+    root = drawn(
+        StepPlot("p", Steps("n", []), end),
+        StepRows("r", [], BEGIN, end),
+        HeatMap("h", [], 0, BEGIN, 1, {}),
+        Gantt("g", [], end),
+        Table("t", ("a",), []),
+    )
+    assert [e.text for e in root.all("p", "note")] == ["none"] * 5
+    assert len(root.all("svg")) == 4
