@@ -107,7 +107,8 @@ _IDENTIFYING: Final = re.compile(
       | (?P<root>controller|controller_epoch)
       | admin/delete_topics/(?P<deleted>[^/]+)
       | admin/(?P<request>reassign_partitions|preferred_replica_election)
-      | (?P<other>config/(?:topics|clients|users|brokers|ips|changes)|consumers/[^/]+)/.+
+      | (?P<other>(?:config/(?:topics|clients|users|brokers|ips|changes)|consumers/[^/]+)
+        /(?:.+/)?controller(?:_epoch)?)
     )""",
     re.VERBOSE,
 )
