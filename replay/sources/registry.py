@@ -13,9 +13,14 @@ from typing import Final, NamedTuple
 
 from cluster.errors import UsageError
 from replay.event_table import FileSummary
-from replay.sources import Source, journal, zookeeper
+from replay.sources import Source, journal, kafka_logs, zookeeper
 
-SOURCES: Final[tuple[Source, ...]] = (journal.SOURCE, zookeeper.SOURCE)
+SOURCES: Final[tuple[Source, ...]] = (
+    journal.SOURCE,
+    kafka_logs.STATE_CHANGES,
+    kafka_logs.CONTROLLER,
+    zookeeper.SOURCE,
+)
 HEAD_BYTES: Final = 64 << 10
 _KNOWN: Final = ", ".join(source.name for source in SOURCES)
 

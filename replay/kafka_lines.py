@@ -1,0 +1,181 @@
+"""The text of Kafka's log4j files: records with their stack traces, and the values inside messages.
+
+A record begins with a time in brackets and ends with its logger's name in parentheses; what a
+message means is said by kafka_state_changes and kafka_controller_lines. Reads no file and knows no
+time zone. Mirrors Kafka 2.0 to 3.8: config/log4j.properties and the toString of LeaderAndIsr,
+LeaderIsrAndControllerEpoch and ReplicaAssignment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+
+from cluster.types import ReplicaAssignment
+
+CUT_LINE: Final = "cut line"
+NOT_A_LOG_LINE: Final = "not a log line"
+UNKNOWN_LINE: Final = "unknown line"
+MAX_TRACE_LINES: Final = 200
+PARTITION: Final = r"([\w.-]+)-(\d+)"
+LEADER_AND_ISR: Final = (
+    r"LeaderAndIsr\(leader=(-?\d+), leaderEpoch=(\d+), isr(?:WithBrokerEpoch)?=\w+\((.*?)\), "
+    r"(?:leaderRecoveryState=\w+, )?(?:zkVersion|partitionEpoch)=(-?\d+)\)"
+)
+"""Groups: leader, leader epoch, ISR for ``ids``, version."""
+LEADER_ISR_AND_EPOCH: Final = (
+    r"\(Leader:(-?\d+),ISR:([\d,]*),(?:LeaderRecoveryState:\w+,)?LeaderEpoch:(\d+)"
+    r"(?:,ZkVersion:(-?\d+))?,ControllerEpoch:\d+\)"
+)
+"""Groups: leader, ISR, leader epoch, version, which 2.4 and older do not print."""
+ASSIGNMENT: Final = (
+    r"ReplicaAssignment\(replicas=([\d,]*), addingReplicas=([\d,]*), removingReplicas=([\d,]*)\)"
+)
+
+_BEGIN: Final = r"\[(\d{4}-\d\d-\d\d \d\d:\d\d):(\d\d),(\d{3})\] ([A-Z]+) "
+_begins = re.compile(_BEGIN).match
+_whole = re.compile(rf"{_BEGIN}(.*) \(([\w.$]+)\)\s*", re.DOTALL).fullmatch
+_ends = re.compile(r".* \((?:state\.change\.logger|kafka\.[\w.$]+)\)\s*").fullmatch
+_is_trace = re.compile(
+    r"\s|Caused by: |Suppressed: |[\w$]+(?:\.[\w$]+)+(?::|$)|\w*(?:Error|Exception)\b"
+).match
+_exception = re.compile(r"[\w.$]*\w(?:: (.*))?").fullmatch
+_id = re.compile(r"\d+").findall
+_broker_id = re.compile(r"brokerId=(\d+)").findall
+_word = re.compile(r"[A-Za-z]{2,}(?:'s)?:?").fullmatch
+
+
+class Record(NamedTuple):
+    """One record. ``line`` counts from 1; ``offset`` is how many characters precede it.
+
+    ``minute`` is the time up to the minute, ``second`` and ``ms`` the rest. ``trace`` are the lines
+    of a throwable that follow.
+    """
+
+    line: int
+    offset: int
+    minute: str
+    second: str
+    ms: str
+    level: str
+    message: str
+    logger: str
+    trace: Sequence[str]
+
+
+class Unreadable(NamedTuple):
+    """A line that is no record, nor a part of one."""
+
+    line: int
+    problem: str
+    text: str
+
+
+class Fact(msgspec.Struct, gc=False):
+    """What a record says, in the words of event_schema.RAW_SCHEMA."""
+
+    kind: str
+    topic: str | None = None
+    partition: int = -1
+    replica: int = -1
+    from_state: str | None = None
+    to_state: str | None = None
+    leader: int | None = None
+    leader_epoch: int | None = None
+    isr: list[int] | None = None
+    election: str | None = None
+    reassignment: str | None = None
+    zk_version: int | None = None
+    outcome: str | None = None
+    detail: str | None = None
+
+
+class Said(NamedTuple):
+    """Who said something in which controller epoch (0: not known), and what: maybe nothing that
+    is asked for."""
+
+    controller: int
+    epoch: int
+    facts: Sequence[Fact]
+
+
+NOTHING: Final = Said(-1, 0, ())
+
+
+def records(lines: Iterable[str], first_line: int = 1) -> Iterator[Record | Unreadable]:
+    """Records of a file's lines, from one that is not the continuation of another."""
+    begun: list[str] = []
+    line = begin = first_line
+    offset = begun_at = 0
+    for line, text in enumerate(lines, first_line):
+        if text.startswith("[") and _begins(text):
+            if begun:
+                yield from _finish(begin, begun_at, begun)
+            begun = [text]
+            begin, begun_at = line, offset
+        elif begun and (len(begun) <= MAX_TRACE_LINES) and not (_ends(text) and _whole(begun[0])):
+            begun.append(text)
+        elif text.strip():
+            yield Unreadable(line, CUT_LINE if _ends(text) else NOT_A_LOG_LINE, text)
+        offset += len(text) + 1
+    if begun:
+        yield from _finish(begin, begun_at, begun)
+
+
+def _finish(line: int, offset: int, texts: list[str]) -> Iterator[Record | Unreadable]:
+    found, used = _whole(texts[0]), 1
+    if found is None:
+        # A message may have several lines: the logger's name is behind the last.
+        ends = (n for n, text in enumerate(texts) if _ends(text))
+        used = next(ends, len(texts)) + 1
+        found = _whole("\n".join(texts[:used]))
+    if found is None:
+        yield Unreadable(line, CUT_LINE, texts[0])
+        return
+    trace = [text for text in texts[used:] if text.strip()]
+    if trace and found[4] not in ("ERROR", "WARN") and not _is_trace(trace[0]):
+        for n, text in enumerate(texts[used:], line + used):
+            if text.strip():
+                yield Unreadable(n, NOT_A_LOG_LINE, text)
+        trace = []
+    minute, second, ms, level, message, logger = found.groups()
+    yield Record(line, offset, minute, second, ms, level, message, logger, trace)
+
+
+def reason(trace: Sequence[str]) -> str | None:
+    """What a throwable says for itself: the message of its first line, else its class."""
+    if not trace:
+        return None
+    found = _exception(trace[0].strip())
+    return (found and found[1]) or trace[0].strip()
+
+
+def shape(message: str) -> str:
+    """The beginning of a message that others of its kind share: plain words up to the first that
+    is a value, at most five."""
+    words = message.split(" ")
+    if message.startswith("["):
+        ident, _, rest = message.partition("] ")
+        words = [ident[1:].split(" ")[0].split("=")[0], *rest.split(" ")]
+    kept: list[str] = []
+    for word in words[:5]:
+        if not _word(word):
+            break
+        kept.append(word)
+    return " ".join(kept)
+
+
+@lru_cache(maxsize=1 << 16)
+def ids(text: str) -> list[int]:
+    """Broker ids in a list as Kafka prints it; callers share what they get."""
+    return [int(found) for found in (_broker_id if "brokerId" in text else _id)(text)]
+
+
+@lru_cache(maxsize=1 << 12)
+def assignment(replicas: str, adding: str, removing: str) -> ReplicaAssignment:
+    """The groups of ASSIGNMENT."""
+    return ReplicaAssignment(tuple(ids(replicas)), tuple(ids(adding)), tuple(ids(removing)))

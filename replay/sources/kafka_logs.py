@@ -1,0 +1,201 @@
+"""Kafka's state-change.log and controller.log as sources, with their rotated files, of any broker.
+
+Their text has no number a row and no epoch in controller.log: places are bytes from the beginning
+of the run's logs, epochs are carried from elections. What the lines mean is said by
+replay/kafka_state_changes.py and replay/kafka_controller_lines.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from replay.event_schema import CONTROLLER_LOG, EPOCH_SHIFT, STATE_CHANGE_LOG
+from replay.kafka_controller_lines import LOGGER_PREFIX, ControllerLines
+from replay.kafka_lines import UNKNOWN_LINE, Fact, Record, Said, Unreadable, records, shape
+from replay.kafka_state_changes import LOGGER, state_change
+from replay.local_time import LocalClock
+from replay.sources import (
+    READ_SCHEMA,
+    Damaged,
+    Source,
+    SourceOptions,
+    damaged_batch,
+    event_batch,
+)
+from replay.sources.file_parts import CutShort, FilePart, decompressed_head, read_part
+from replay.sources.kafka_log_files import LogPart, plan
+
+OTHER_LOGGER: Final = "other logger"
+NOT_UTF_8: Final = "not utf-8"
+UTF_16: Final = "utf-16"
+_BATCH_ROWS: Final = 20_000
+_UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+_FIELDS: Final = tuple(
+    name for name in Fact.__struct_fields__ if name not in ("kind", "partition", "replica")
+)
+_Read = Callable[[str, Sequence[str]], Said | None]
+_Row = tuple[int, int, int, int, int, Fact]
+
+
+def _recognizes(name: str, logger: str, path: Path, head: bytes) -> bool:
+    """By its name, or by a record of its logger among the first lines."""
+    if path.name.startswith(name):
+        return True
+    lines = decompressed_head(head).decode("utf-8", "replace").splitlines()[:-1]
+    found = (record for record in records(lines) if isinstance(record, Record))
+    first = next(found, None)
+    return first is not None and first.logger.startswith(logger)
+
+
+def _read_logs(
+    source: str, spark: SparkSession, paths: Sequence[Path], options: SourceOptions
+) -> DataFrame:
+    """The lines of logs by READ_SCHEMA; a task some 64 MB."""
+    tasks = plan(spark, paths, run=options.run, zone=options.timezone)
+    return spark.range(len(tasks), numPartitions=max(len(tasks), 1)).mapInArrow(
+        _reader(source, tasks, options.timezone), READ_SCHEMA
+    )
+
+
+def _reader(
+    source: str, tasks: Sequence[Sequence[LogPart]], zone: str | None
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch["id"].to_pylist():
+                for part in tasks[number]:
+                    yield from _PartReader(source, part, zone).batches()
+
+    return read
+
+
+class _PartReader:
+    """One part of a file: its events, and what of it cannot be read, in batches."""
+
+    def __init__(self, source: str, log_part: LogPart, zone: str | None) -> None:
+        self._source = source
+        self._part: FilePart = log_part.part
+        self._run = log_part.run
+        self._before = log_part.before
+        self._clock = LocalClock(zone)
+        self._damaged: list[Damaged] = []
+        self._loggers: set[str] = set()
+        if source == STATE_CHANGE_LOG:
+            self._logger, self._read = LOGGER, state_change
+        else:
+            lines = ControllerLines(log_part.epoch, names_updates=log_part.names_updates)
+            self._logger, self._read = LOGGER_PREFIX, lines.facts
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Batches by READ_SCHEMA."""
+        rows: list[_Row] = []
+        first_line = self._part.lines_before + (2 if self._part.begin else 1)
+        for record in records(self._lines(), first_line):
+            if isinstance(record, Unreadable):
+                self._damaged.append(Damaged(*record))
+                continue
+            said = self._said(record)
+            if said is None or not said.facts:
+                continue
+            line, offset, minute, second, ms, *_ = record
+            t_ms = self._clock.ms(line, minute, second, ms)
+            if t_ms is None:
+                continue
+            controller, epoch, facts = said
+            for n, fact in enumerate(facts, self._before + offset):
+                rows.append((line, n, t_ms, controller, epoch, fact))
+            if len(rows) >= _BATCH_ROWS:
+                yield from self._batches(rows)
+                rows = []
+        self._clock.close()
+        yield from self._batches(rows)
+        self._damaged += [Damaged(*doubt) for doubt in self._clock.doubts]
+        if self._damaged:
+            yield damaged_batch(self._source, self._part.file, self._damaged)
+
+    def _said(self, record: Record) -> Said | None:
+        if not record.logger.startswith(self._logger):
+            if record.logger not in self._loggers:
+                self._loggers.add(record.logger)
+                text = f"{record.logger}: {record.message}"
+                self._damaged.append(Damaged(record.line, OTHER_LOGGER, text))
+            return None
+        said = self._read(record.message, record.trace)
+        if said is None:
+            problem = f"{UNKNOWN_LINE}: {shape(record.message)}".rstrip(": ")
+            self._damaged.append(Damaged(record.line, problem, record.message))
+        return said
+
+    def _lines(self) -> Iterator[str]:
+        """The lines of the part without their ends; what cannot be decoded is told of."""
+        return chain.from_iterable(self._blocks())
+
+    def _blocks(self) -> Iterator[Sequence[str]]:
+        for found in read_part(self._part):
+            if isinstance(found, CutShort):
+                self._damaged.append(Damaged(*found))
+                return
+            data = found.data
+            if found.first_line == 1:
+                if data.startswith(_UTF_16_MARKS):
+                    self._damaged.append(Damaged(1, UTF_16, data[:80].decode("utf-16", "replace")))
+                    return
+                data = data.removeprefix(b"\xef\xbb\xbf")
+            yield self._decoded(data.removesuffix(b"\n"), found.first_line)
+
+    def _decoded(self, data: bytes, first_line: int) -> Sequence[str]:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            for n, line in enumerate(data.split(b"\n"), first_line):
+                decoded = line.decode(errors="replace")
+                if decoded.startswith("[") and "\ufffd" in decoded:
+                    self._damaged.append(Damaged(n, NOT_UTF_8, decoded))
+            text = data.decode(errors="replace")
+        if "\r" in text:
+            text = text.replace("\r\n", "\n")
+        return text.split("\n")
+
+    def _batches(self, rows: Sequence[_Row]) -> Iterator[pa.RecordBatch]:
+        for begin in range(0, len(rows), _BATCH_ROWS):
+            yield self._batch(rows[begin : begin + _BATCH_ROWS])
+
+    def _batch(self, rows: Sequence[_Row]) -> pa.RecordBatch:
+        lines, seqs, times, controllers, epochs, facts = zip(*rows, strict=True)
+        columns = {
+            "source": self._source,
+            "run": self._run,
+            "file": self._part.file,
+            "line": list(lines),
+            "place": [epoch << EPOCH_SHIFT | seq for epoch, seq in zip(epochs, seqs, strict=True)],
+            "t_ms": list(times),
+            "seq": list(seqs),
+            "controller": list(controllers),
+            "epoch": list(epochs),
+            "kind": [fact.kind for fact in facts],
+            "partition": [fact.partition for fact in facts],
+            "replica": [fact.replica for fact in facts],
+            **{name: [getattr(fact, name) for fact in facts] for name in _FIELDS},
+        }
+        return event_batch(len(rows), columns)
+
+
+def _source(name: str, logger: str) -> Source:
+    return Source(
+        name,
+        False,
+        partial(_recognizes, name, logger),
+        partial(_read_logs, name),
+        is_by_file=True,
+    )
+
+
+STATE_CHANGES: Final = _source(STATE_CHANGE_LOG, LOGGER)
+CONTROLLER: Final = _source(CONTROLLER_LOG, LOGGER_PREFIX)
