@@ -1,4 +1,4 @@
-"""One local Spark session, with a Java found for it, quiet, gone when its block ends.
+"""One Spark session, here or on a cluster, with a Java found for it, gone when its block ends.
 
 Starts and stops Spark; what runs on it is the other files' business. Sessions follow one another in
 a process, two at once are a mistake.
@@ -24,15 +24,15 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from cluster.errors import EnvironmentProblem
+from replay.spark_cluster import check_master, is_local, is_loopback, write_packages
 from zk.java import find_java, spark_java_home
 
 LOOPBACK: Final = "127.0.0.1"
 EXIT_TIMEOUT_S: Final = 20.0
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HERE: Final = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
 _SETTINGS: Final = {
     "spark.app.name": "klamm",
-    "spark.driver.bindAddress": LOOPBACK,
-    "spark.driver.host": LOOPBACK,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "4",
@@ -42,26 +42,32 @@ _SETTINGS: Final = {
 
 
 @contextmanager
-def spark_session(cores: int = 2, memory_mb: int = 1024) -> Iterator[SparkSession]:
-    """A session on loopback with ``cores`` threads; Java has ended when the block has.
+def spark_session(
+    cores: int = 2, memory_mb: int = 1024, master: str | None = None
+) -> Iterator[SparkSession]:
+    """A session with ``cores`` threads on loopback, or on ``master``; Java has ended after it.
 
-    Raises JavaNotFound, or EnvironmentProblem with Java's last words if Spark does not start.
+    ``memory_mb`` is Java's heap, and that of each executor of a cluster. Run by spark-submit, the
+    session is what that was told. Raises JavaNotFound, UsageError or EnvironmentProblem for a
+    master that will not do, EnvironmentProblem with Java's last words if Spark does not start.
     """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        with _submitted_session() as session:
+            yield session
+        return
+    master = f"local[{cores}]" if master is None else master
+    check_master(master)
     java_home = spark_java_home()
     with tempfile.TemporaryDirectory(prefix="klamm-spark-") as folder:
-        conf = SparkConf(loadDefaults=False)
-        conf.setMaster(f"local[{cores}]")
-        for name, value in _SETTINGS.items():
-            conf.set(name, value)
-        conf.set("spark.driver.memory", f"{memory_mb}m")
-        conf.set("spark.local.dir", folder)
-        conf.set("spark.sql.warehouse.dir", f"{folder}/warehouse")
+        conf = _conf(master, memory_mb, folder)
+        python = sys.executable
         environment = {
             "JAVA_HOME": str(java_home),
-            "SPARK_LOCAL_IP": LOOPBACK,
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": python if is_local(master) else _python_there(python),
             "PYTHONPATH": _with_this_project(os.environ.get("PYTHONPATH", "")),
         }
+        if is_local(master) or is_loopback(master):
+            environment["SPARK_LOCAL_IP"] = LOOPBACK
         log_path = Path(folder) / "spark.log"
         with (
             _environ(environment),
@@ -72,10 +78,47 @@ def spark_session(cores: int = 2, memory_mb: int = 1024) -> Iterator[SparkSessio
                 context = SparkContext(conf=conf, gateway=gateway)
             try:
                 context.setLogLevel("ERROR")
+                if not is_local(master):
+                    context.addPyFile(str(write_packages(Path(folder) / "klamm.zip")))
                 yield SparkSession(context)
             finally:
                 SparkSession._instantiatedSession = None
                 context.stop()
+
+
+def _conf(master: str, memory_mb: int, folder: str) -> SparkConf:
+    conf = SparkConf(loadDefaults=False)
+    conf.setMaster(master)
+    here = _HERE if is_local(master) or is_loopback(master) else {}
+    for name, value in {**_SETTINGS, **here}.items():
+        conf.set(name, value)
+    conf.set("spark.driver.memory", f"{memory_mb}m")
+    conf.set("spark.executor.memory", f"{memory_mb}m")
+    conf.set("spark.local.dir", folder)
+    conf.set("spark.sql.warehouse.dir", f"{folder}/warehouse")
+    return conf
+
+
+def _python_there(python: str) -> str:
+    """Which Python the executors of a cluster run, unless it is the one that is here."""
+    return os.environ.get("PYSPARK_PYTHON", python)
+
+
+@contextmanager
+def _submitted_session() -> Iterator[SparkSession]:
+    """The session of spark-submit, which has started Java and ends it."""
+    SparkContext._ensure_initialized()
+    conf = SparkConf()
+    for name, value in _SETTINGS.items():
+        conf.setIfMissing(name, value)
+    with _interrupts_untold():
+        with _interrupt_handler_kept():
+            context = SparkContext(conf=conf)
+        try:
+            yield SparkSession(context)
+        finally:
+            SparkSession._instantiatedSession = None
+            context.stop()
 
 
 @contextmanager
