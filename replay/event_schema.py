@@ -53,6 +53,8 @@ ADMIN_REQUEST: Final = "admin_request"
 """A znode asked the controller for something: ``detail`` begins with the znode's name."""
 REPLICA_SNAPSHOT: Final = "replica_snapshot"
 """The state of a replica when a failover was done: in controller.log, which dumps them all."""
+LOG_LEVEL: Final = "log_level"
+"""The most detailed level of a Kafka log, or of a part of it, in ``detail``."""
 KINDS: Final = (
     Kind.RUN_START,
     Kind.CONTROLLER_ELECTED,
@@ -89,6 +91,7 @@ KINDS: Final = (
     WRITE_REFUSED,
     ADMIN_REQUEST,
     REPLICA_SNAPSHOT,
+    LOG_LEVEL,
 )
 ELECTIONS: Final = tuple(
     str(strategy)
