@@ -149,54 +149,50 @@ def _with_owners(rows: DataFrame, sessions: DataFrame, births: DataFrame) -> Dat
 
 
 def _deaths(told: DataFrame, births: DataFrame) -> DataFrame:
-    """Ends of ephemerals, once each: deleted by somebody, or with their session."""
-    closed = told.where(F.col("kind") == SESSION_CLOSED)
-    owned = births.select(
-        "session",
-        F.col("zxid").alias("born_zxid"),
-        F.col("chroot").alias("_chroot"),
-        F.col("broker").alias("_broker"),
-        F.col("kind").alias("_birth"),
-    )
-    is_broker = F.col("_birth") == Kind.BROKER_ONLINE.value
-    left = (
-        closed.join(owned, "session")
-        .where(F.col("born_zxid") < F.col("zxid"))
-        .withColumns(
-            {
-                "kind": F.when(is_broker, Kind.BROKER_OFFLINE.value).otherwise(
-                    Kind.CONTROLLER_RESIGNED.value
-                ),
-                "chroot": F.col("_chroot"),
-                "broker": F.when(is_broker, F.col("_broker")).otherwise(_UNKNOWN),
-                "detail": F.lit(SESSION_CLOSED_DETAIL),
-                "is_left": F.lit(True),
-            }
-        )
-        .select(*told.columns, "is_left")
-    )
-    deleted = told.where(F.col("kind").isin(*_DEATHS)).withColumn("is_left", F.lit(False))
-    lives = births.withColumn("is_left", F.lit(False)).unionByName(deleted).unionByName(left)
-    is_birth = F.col("kind").isin(*_BIRTHS)
+    """Ends of ephemerals, each once, with ``controller``: deleted, or left by a session.
+
+    A session leaves what it created if nothing befell it in between.
+    """
+    deleted = told.where(F.col("kind").isin(*_DEATHS))
     of_broker = F.col("kind").isin(Kind.BROKER_ONLINE.value, Kind.BROKER_OFFLINE.value)
     znode = Window.partitionBy("chroot", F.when(of_broker, F.col("broker"))).orderBy(
-        "zxid", "op_index", "is_left"
+        "zxid", "op_index"
     )
-    before = lives.withColumns(
+    lives = births.unionByName(deleted).withColumns(
         {
-            "_was_born": F.lag(is_birth).over(znode),
-            "_session": F.lag("session").over(znode),
-            "_holder": F.lag("broker").over(znode),
+            "holder": F.lag(F.when(~of_broker, F.col("broker"))).over(znode),
+            "next_zxid": F.lead("zxid").over(znode),
         }
     )
-    ended = before.where(
-        ~is_birth
-        & F.coalesce("_was_born", F.lit(True))
-        & (~F.col("is_left") | (F.col("_session") == F.col("session")))
+    is_birth = F.col("kind").isin(*_BIRTHS)
+    was_broker = F.col("birth") == Kind.BROKER_ONLINE.value
+    created = lives.where(is_birth).select(
+        "session",
+        F.col("zxid").alias("born_zxid"),
+        "next_zxid",
+        F.col("chroot").alias("of_chroot"),
+        F.col("broker").alias("of_broker"),
+        F.col("kind").alias("birth"),
     )
-    is_resigned = F.col("kind") == Kind.CONTROLLER_RESIGNED.value
-    holder = F.when(is_resigned, F.col("_holder"))
-    return ended.select(*told.columns, F.coalesce(holder, F.lit(_UNKNOWN)).alias("controller"))
+    lasts = F.col("next_zxid").isNull() | (F.col("next_zxid") > F.col("zxid"))
+    left = (
+        told.where(F.col("kind") == SESSION_CLOSED)
+        .join(created, "session")
+        .where((F.col("born_zxid") < F.col("zxid")) & lasts)
+        .withColumns(
+            {
+                "kind": F.when(was_broker, Kind.BROKER_OFFLINE.value).otherwise(
+                    Kind.CONTROLLER_RESIGNED.value
+                ),
+                "chroot": F.col("of_chroot"),
+                "broker": F.when(was_broker, F.col("of_broker")).otherwise(_UNKNOWN),
+                "holder": F.when(~was_broker, F.col("of_broker")),
+                "detail": F.lit(SESSION_CLOSED_DETAIL),
+            }
+        )
+    )
+    columns = [*told.columns, F.coalesce("holder", F.lit(_UNKNOWN)).alias("controller")]
+    return lives.where(~is_birth).select(*columns).unionByName(left.select(*columns))
 
 
 def _with_epochs(rows: DataFrame) -> DataFrame:
