@@ -25,6 +25,9 @@ from cli import (
     preferred_replica_election,
     reassign_partitions,
     replay,
+    replay_diff,
+    replay_sql,
+    replay_generate,
     status,
     topics,
     up,
@@ -68,7 +71,10 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(controller.app, name="controller")
 app.add_typer(journal.app, name="journal")
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
+replay.app.command("diff", epilog=replay_diff.EXAMPLES)(replay_diff.diff)
+replay.app.command("sql", epilog=replay_sql.EXAMPLES)(replay_sql.sql)
 app.add_typer(replay.app, name="replay")
+replay.app.command("generate", epilog=replay_generate.EXAMPLES)(replay_generate.generate)
 app.command("watch", epilog=watch.EXAMPLES)(watch.watch)
 
 

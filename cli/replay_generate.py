@@ -1,0 +1,114 @@
+"""`klamm replay generate`: logs of a cluster that never was. Parses, shows progress, prints."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from cli.options import AsJson, print_json
+from cli.running import ending_signals_raise
+from cluster.errors import UsageError
+
+if TYPE_CHECKING:
+    from replay.generate.generate import Truth
+
+_INTERVAL_S = 0.5
+
+
+EXAMPLES = """
+\b
+Formats: journal, state-change-log, controller-log, zookeeper, parquet (an event table)
+Kinds to plant: illegal, gap, duplicate, unclean, two-controllers, late-write, leaderless, stuck,
+  flapping, damaged
+Examples:
+  klamm replay generate --out ./made --seed 7 --plant illegal=5,gap=3
+  klamm replay generate --out ./big --format parquet --partitions 200000 --events 20000000
+"""
+
+
+def generate(
+    out: Annotated[Path, typer.Option("--out", help="Directory to make; it may not be there.")],
+    partitions: Annotated[int, typer.Option(min=1, help="How many partitions.")] = 1_000,
+    events: Annotated[int, typer.Option(min=1, help="How many rows a journal has.")] = 100_000,
+    failure_rate: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Share of steps in which a broker or controller fails."),
+    ] = 0.02,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same bytes.")] = 0,
+    plant: Annotated[
+        str, typer.Option(metavar="KIND=N,..", help="Anomalies to plant, and how many of each.")
+    ] = "",
+    written_as: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="What to write.")
+    ] = "journal",
+    brokers: Annotated[int, typer.Option(min=5, max=10_000, help="How many brokers.")] = 12,
+    partitions_per_topic: Annotated[
+        int, typer.Option(min=1, help="How many partitions a topic has.")
+    ] = 100,
+    skew: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of all partitions that one topic has.")
+    ] = 0.0,
+    json: AsJson = False,
+) -> None:
+    """Write a seeded, consistent history of a cluster, with anomalies planted in it.
+
+    What was planted, and where it stands, is in DIR/planted.json.
+    """
+    from replay.generate.generate import TRUTH, generate
+    from replay.generate.options import Format, HistoryOptions, parse_planted
+
+    if written_as not in list(Format):
+        raise UsageError(f"--format: no {written_as}", hint=f"formats: {', '.join(Format)}")
+    options = HistoryOptions(
+        partitions=partitions,
+        events=events,
+        failure_rate=failure_rate,
+        seed=seed,
+        planted=parse_planted(plant),
+        brokers=brokers,
+        partitions_per_topic=partitions_per_topic,
+        skew=skew,
+    )
+    with ending_signals_raise():
+        truth = generate(options, Format(written_as), out, on_rows=_Progress(events).tell)
+    if json:
+        print_json({"folder": str(out), **msgspec.structs.asdict(truth)})
+        return
+    _print(truth)
+    typer.echo(f"Made {out}; {out / TRUTH} tells what was planted")
+
+
+def _print(truth: Truth) -> None:
+    typer.echo(
+        f"run {truth.run}: {truth.rows:,} rows, {truth.partitions:,} partitions, "
+        f"{truth.brokers} brokers, {truth.epochs} controller epochs"
+    )
+    for kind, count in truth.counts.items():
+        if count:
+            typer.echo(f"  {kind}: {count}")
+    for kind, why in truth.cannot_hold.items():
+        typer.echo(f"  no {kind}: {why}")
+
+
+class _Progress:
+    """A line on a terminal that is overwritten."""
+
+    def __init__(self, events: int) -> None:
+        self._events = events
+        self._shown_s = time.monotonic()
+
+    def tell(self, rows: int) -> None:
+        """So many rows are there."""
+        now_s = time.monotonic()
+        if sys.stderr.isatty() and now_s - self._shown_s > _INTERVAL_S:
+            self._shown_s = now_s
+            share = min(rows / self._events, 1)
+            sys.stderr.write(f"\r\x1b[K{share:.0%} of {self._events:,} rows")
+            if rows >= self._events:
+                sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

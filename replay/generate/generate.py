@@ -1,0 +1,135 @@
+"""Makes a history in a directory: its files in one format, and planted.json, which tells the truth.
+
+The directory is there whole or not at all. What happens is in history.py, how it is written in one
+file a format.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from cluster.errors import EnvironmentProblem, UsageError
+from replay.generate.history import History
+from replay.generate.journal_writer import JournalWriter, run_name
+from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
+from replay.generate.planting import Anomaly
+from replay.generate.table_writer import TableWriter
+from replay.generate.world import World
+from replay.generate.writers import Places, Writer
+
+TRUTH: Final = "planted.json"
+_PARTIAL: Final = ".partial"
+
+_WRITERS: Final[Mapping[Format, Callable[[World, Places], Writer]]] = {
+    Format.JOURNAL: JournalWriter,
+    Format.PARQUET: TableWriter,
+}
+
+
+class Truth(msgspec.Struct, frozen=True):
+    """planted.json: what was asked for, and every anomaly with its places.
+
+    ``cannot_hold``: kinds that this format cannot hold, and why.
+    """
+
+    run: str
+    written_as: str
+    rows: int
+    partitions: int
+    brokers: int
+    failure_rate: float
+    seed: int
+    epochs: int
+    counts: dict[str, int]
+    anomalies: list[dict[str, Any]]
+    cannot_hold: dict[str, str]
+
+
+def generate(
+    options: HistoryOptions,
+    written_as: Format,
+    folder: Path,
+    *,
+    on_rows: Callable[[int], None] | None = None,
+) -> Truth:
+    """Make ``folder``. ``on_rows`` is told how many rows are written so far.
+
+    Raises UsageError for options that will not do and a directory that is there, EnvironmentProblem
+    if the disk refuses; nothing is left then.
+    """
+    options.check(written_as)
+    if folder.exists():
+        raise UsageError(f"{folder} is there already", hint="name a directory that is not")
+    partial = folder.with_name(folder.name + _PARTIAL)
+    try:
+        partial.mkdir(parents=True)
+    except FileExistsError:
+        raise UsageError(
+            f"{partial} is there: another generator is at work, or one was killed",
+            hint="remove it if none is",
+        ) from None
+    try:
+        truth = _fill(options, written_as, partial, on_rows)
+        (partial / TRUTH).write_bytes(msgspec.json.format(msgspec.json.encode(truth)))
+        os.rename(partial, folder)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise EnvironmentProblem(f"{folder} cannot be written: {error.strerror}") from error
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return truth
+
+
+def read_truth(folder: Path) -> Truth:
+    """What was planted in a directory that ``generate`` made. Raises UsageError."""
+    try:
+        return msgspec.json.decode((folder / TRUTH).read_bytes(), type=Truth)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"{folder} was not generated: {error}") from error
+
+
+def _fill(
+    options: HistoryOptions,
+    written_as: Format,
+    folder: Path,
+    on_rows: Callable[[int], None] | None,
+) -> Truth:
+    history = History(options)
+    places = Places(folder, history.planting.found)
+    with closing(_WRITERS[written_as](history.world, places)) as writer:
+        for block in history.blocks():
+            writer.write(block)
+            if on_rows is not None:
+                on_rows(history.rows)
+    found = history.planting.found
+    return Truth(
+        run=run_name(options.seed),
+        written_as=written_as,
+        rows=options.events,
+        partitions=options.partitions,
+        brokers=options.brokers,
+        failure_rate=options.failure_rate,
+        seed=options.seed,
+        epochs=history.world.epoch,
+        counts={kind: sum(one.kind is kind for one in found) for kind in Planted},
+        anomalies=[_told(one) for one in found],
+        cannot_hold={str(kind): why for kind, why in CANNOT_HOLD[written_as].items()},
+    )
+
+
+def _told(anomaly: Anomaly) -> dict[str, Any]:
+    fields = {
+        name: getattr(anomaly, name)
+        for name in anomaly.__dataclass_fields__
+        if getattr(anomaly, name) not in (None, -1)
+    }
+    fields["places"] = [{"file": file, "line": line} for file, line in anomaly.places]
+    return fields

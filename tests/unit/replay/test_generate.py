@@ -1,0 +1,266 @@
+"""Generated histories: the same seed gives the same bytes; what is planted is there, and nothing
+else is wrong, by a plain count that shares nothing with the generator."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from cluster.errors import UsageError
+from cluster.journal import JournalRow, Kind
+from replay.generate.generate import TRUTH, Truth, generate, read_truth
+from replay.generate.journal_writer import FILE_NAME
+from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted, parse_planted
+from statemachines.partition_state import PREVIOUS_NAMES as PARTITION_RULES
+from statemachines.replica_state import PREVIOUS_NAMES as REPLICA_RULES
+
+SMALL = HistoryOptions(
+    partitions=120,
+    events=30_000,
+    failure_rate=0.04,
+    seed=5,
+    planted={kind: 1 + n % 4 for n, kind in enumerate(Planted)},
+    partitions_per_topic=30,
+)
+QUIET = HistoryOptions(partitions=60, events=4_000, failure_rate=0.0, seed=9)
+SOUND = HistoryOptions(partitions=300, events=40_000, failure_rate=0.2, seed=2, skew=0.5)
+
+
+class Line(NamedTuple):
+    """A line of a journal, None for one that is no row."""
+
+    number: int
+    row: JournalRow | None
+
+
+Place = tuple[str | None, int, int]
+
+
+class Count:
+    """What a journal shows, line by line."""
+
+    def __init__(self, lines: Iterator[Line]) -> None:
+        self.found: dict[Planted, set[int]] = defaultdict(set)
+        self.wrong: list[str] = []
+        self.rows = 0
+        self._state: dict[Place, tuple[str, int]] = {}
+        self._key_seq: dict[tuple[int, Place], int] = {}
+        self._seq: dict[tuple[int, int], int] = {}
+        self._leaderships: dict[Place, tuple[int | None, Any, int | None]] = {}
+        self._controllers: dict[int, int] = {}
+        self._epoch = 0
+        for line in lines:
+            self.rows += 1
+            if line.row is None:
+                self.found[Planted.DAMAGED].add(line.number)
+            else:
+                self._take(line.number, line.row)
+
+    def _take(self, number: int, row: JournalRow) -> None:
+        before = self._seq.get((row.epoch, row.controller), 0)
+        if row.seq == before:
+            self.found[Planted.DUPLICATE].add(number)
+            return
+        self._seq[row.epoch, row.controller] = row.seq
+        if row.kind == Kind.CONTROLLER_ELECTED:
+            first = self._controllers.setdefault(row.epoch, row.controller)
+            if first != row.controller:
+                self.found[Planted.TWO_CONTROLLERS].add(number)
+                return
+        is_late = row.epoch < self._epoch
+        if is_late:
+            self.found[Planted.LATE_WRITE].add(number)
+        else:
+            self._epoch = row.epoch
+        if row.topic is not None and row.partition >= 0:
+            self._take_key(number, row, (row.topic, row.partition, row.replica), is_late)
+
+    def _take_key(self, number: int, row: JournalRow, key: Place, is_late: bool) -> None:
+        key_seq = self._key_seq.get((row.epoch, key), 0)
+        self._key_seq[row.epoch, key] = row.key_seq
+        if row.key_seq > key_seq + 1:
+            self.found[Planted.GAP].add(number)
+        elif row.key_seq <= key_seq:
+            self.wrong.append(f"{number}: key_seq {row.key_seq} after {key_seq}")
+        if row.kind in (Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION):
+            self._take_transition(number, row, key)
+        elif row.kind == Kind.PARTITION_SNAPSHOT:
+            self._state[key] = (str(row.to), row.t_ms)
+        if row.leader is not None and not is_late:
+            self._take_leadership(number, row, (row.topic, row.partition, -1))
+        elif row.leader is not None:
+            self._leaderships[row.topic, row.partition, -1] = (row.leader, row.isr, row.zk_version)
+
+    def _take_transition(self, number: int, row: JournalRow, key: Place) -> None:
+        rules = PARTITION_RULES if row.replica < 0 else REPLICA_RULES
+        if row.from_ not in rules.get(str(row.to), ()):
+            self.found[Planted.ILLEGAL].add(number)
+            return
+        state, since_ms = self._state.get(key, (row.from_, 0))
+        # A new controller puts replicas into a state without a row.
+        is_first = row.replica >= 0 and row.key_seq <= 2
+        if not is_first and (row.from_, row.since_ms) != (state, since_ms):
+            self.wrong.append(f"{number}: from {row.from_} since {row.since_ms}, was {state}")
+        self._state[key] = (str(row.to), row.t_ms)
+
+    def _take_leadership(self, number: int, row: JournalRow, key: Place) -> None:
+        before = self._leaderships.get(key)
+        self._leaderships[key] = (row.leader, row.isr, row.zk_version)
+        if before is None or row.zk_version is None:
+            return
+        leader, isr, version = before
+        if row.prev_leader is not None and version == row.zk_version - 1:
+            if (row.prev_leader, row.prev_isr) != (leader, isr):
+                self.wrong.append(f"{number}: before it was {leader} {isr}")
+        elif row.zk_version not in (version, (version or 0) + 1, (version or 0) + 2):
+            self.wrong.append(f"{number}: version {row.zk_version} after {version}")
+        outside = row.prev_isr is not None and row.leader not in row.prev_isr
+        if row.kind == Kind.PARTITION_TRANSITION and outside:
+            self.found[Planted.UNCLEAN].add(number)
+
+
+def lines(path: Path) -> Iterator[Line]:
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            yield Line(number, msgspec.json.decode(line, type=JournalRow))
+        except msgspec.DecodeError:
+            yield Line(number, None)
+
+
+def planted_lines(truth: Truth, kind: Planted) -> set[int]:
+    return {
+        place["line"]
+        for anomaly in truth.anomalies
+        if anomaly["kind"] == kind
+        for place in anomaly["places"]
+    }
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
+    folder = tmp_path_factory.mktemp("generated") / "small"
+    return folder, generate(SMALL, Format.JOURNAL, folder)
+
+
+def test_the_same_seed_gives_the_same_bytes(small: tuple[Path, Truth], tmp_path: Path) -> None:
+    folder, _ = small
+    generate(SMALL, Format.JOURNAL, tmp_path / "again")
+    for name in (FILE_NAME, TRUTH):
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_another_seed_gives_other_rows(tmp_path: Path) -> None:
+    written = set()
+    for seed in (1, 2):
+        options = HistoryOptions(60, 2_000, seed=seed)
+        generate(options, Format.JOURNAL, tmp_path / str(seed))
+        rows = [line.row for line in lines(tmp_path / str(seed) / FILE_NAME)]
+        written.add(tuple((row.t_ms, row.kind) for row in rows if row is not None))
+    assert len(written) == 2
+
+
+def test_as_many_are_planted_as_were_asked_for(small: tuple[Path, Truth]) -> None:
+    folder, truth = small
+    assert truth.counts == {str(kind): count for kind, count in SMALL.planted.items()}
+    assert Counter(anomaly["kind"] for anomaly in truth.anomalies) == truth.counts
+    assert all(anomaly["places"] for anomaly in truth.anomalies)
+    assert read_truth(folder) == truth
+
+
+def test_a_plain_count_finds_what_was_planted_and_nothing_else(small: tuple[Path, Truth]) -> None:
+    folder, truth = small
+    count = Count(lines(folder / FILE_NAME))
+    assert count.rows == SMALL.events == truth.rows
+    assert count.wrong == []
+    for kind in (
+        Planted.ILLEGAL,
+        Planted.GAP,
+        Planted.DUPLICATE,
+        Planted.UNCLEAN,
+        Planted.TWO_CONTROLLERS,
+        Planted.LATE_WRITE,
+        Planted.DAMAGED,
+    ):
+        assert count.found[kind] == planted_lines(truth, kind), kind
+
+
+@pytest.mark.parametrize("options", [QUIET, SOUND], ids=["quiet", "with failures"])
+def test_nothing_is_wrong_where_nothing_is_planted(options: HistoryOptions, tmp_path: Path) -> None:
+    truth = generate(options, Format.JOURNAL, tmp_path / "sound")
+    count = Count(lines(tmp_path / "sound" / FILE_NAME))
+    assert (count.wrong, dict(count.found), truth.anomalies) == ([], {}, [])
+    assert count.rows == options.events
+    assert (truth.epochs > 1) == (options.failure_rate > 0)
+
+
+def test_a_partition_has_no_leader_from_its_first_place_to_its_last(
+    small: tuple[Path, Truth],
+) -> None:
+    folder, truth = small
+    rows = {line.number: line.row for line in lines(folder / FILE_NAME)}
+    found = [one for one in truth.anomalies if one["kind"] == Planted.LEADERLESS]
+    for anomaly in found:
+        places = [rows[place["line"]] for place in anomaly["places"]]
+        first, last = places[0], places[-1]
+        assert first is not None and last is not None
+        assert (first.to, first.t_ms) == ("OfflinePartition", anomaly["begin_ms"])
+        assert (last.from_, last.to) == ("OfflinePartition", "OnlinePartition")
+        assert (last.since_ms, last.t_ms) == (anomaly["begin_ms"], anomaly["end_ms"])
+        assert last.prev_leader == -1
+
+
+def test_a_stuck_move_begins_and_never_ends(small: tuple[Path, Truth]) -> None:
+    folder, truth = small
+    phases = defaultdict(list)
+    for line in lines(folder / FILE_NAME):
+        if line.row is not None and line.row.kind == Kind.REASSIGNMENT_PHASE:
+            phases[line.row.reassignment_id].append(line.row.to)
+    stuck = {one["reassignment"] for one in truth.anomalies if one["kind"] == Planted.STUCK}
+    assert len(stuck) == SMALL.planted[Planted.STUCK]
+    for name, seen in phases.items():
+        assert ("B8" in seen) == (name not in stuck), name
+
+
+def test_one_topic_has_the_share_that_was_asked_for(tmp_path: Path) -> None:
+    generate(SOUND, Format.JOURNAL, tmp_path / "skewed")
+    created = {
+        (line.row.topic, line.row.partition)
+        for line in lines(tmp_path / "skewed" / FILE_NAME)
+        if line.row is not None and line.row.to == "NewPartition"
+    }
+    sizes = Counter(topic for topic, _ in created)
+    assert sizes["topic-00000"] == 150
+    assert sizes.total() == 300
+
+
+def test_nothing_is_overwritten_and_nothing_left_of_what_failed(tmp_path: Path) -> None:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    with pytest.raises(UsageError, match="is there already"):
+        generate(QUIET, Format.JOURNAL, folder)
+    with pytest.raises(UsageError, match="events or more"):
+        generate(HistoryOptions(1_000, 10), Format.JOURNAL, tmp_path / "few")
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("written_as", list(Format))
+def test_a_format_refuses_what_it_cannot_hold(written_as: Format) -> None:
+    for kind in Planted:
+        options = HistoryOptions(100, 20_000, planted={kind: 1})
+        if kind in CANNOT_HOLD[written_as]:
+            with pytest.raises(UsageError, match=f"cannot hold {kind}"):
+                options.check(written_as)
+        else:
+            options.check(written_as)
+
+
+def test_planted_are_named_with_their_counts() -> None:
+    assert parse_planted("illegal=5,late-write=1") == {Planted.ILLEGAL: 5, Planted.LATE_WRITE: 1}
+    for text in ("unlawful=1", "gap", "gap=x"):
+        with pytest.raises(UsageError, match="no kind and count"):
+            parse_planted(text)
