@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from replay.event_schema import CONTROLLER_LOG, EPOCH_SHIFT, STATE_CHANGE_LOG
+from replay.event_schema import CONTROLLER_LOG, EPOCH_SHIFT, LOG_LEVEL, STATE_CHANGE_LOG
 from replay.kafka_controller_lines import LOGGER_PREFIX, ControllerLines
 from replay.kafka_lines import UNKNOWN_LINE, Fact, Record, Said, Unreadable, records, shape
 from replay.kafka_state_changes import LOGGER, state_change
@@ -40,6 +40,8 @@ _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _FIELDS: Final = tuple(
     name for name in Fact.__struct_fields__ if name not in ("kind", "partition", "replica")
 )
+_LEVELS: Final = ("TRACE", "DEBUG")
+"""Those that are looked for, the most detailed first; a log with neither is one at INFO."""
 _Read = Callable[[str, Sequence[str]], Said | None]
 _Row = tuple[int, int, int, int, int, Fact]
 
@@ -87,6 +89,8 @@ class _PartReader:
         self._clock = LocalClock(zone)
         self._damaged: list[Damaged] = []
         self._loggers: set[str] = set()
+        self._levels: set[str] = set()
+        self._characters = 0
         if source == STATE_CHANGE_LOG:
             self._logger, self._read = LOGGER, state_change
         else:
@@ -96,15 +100,21 @@ class _PartReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Batches by READ_SCHEMA."""
         rows: list[_Row] = []
+        begun_ms: int | None = None
         first_line = self._part.lines_before + (2 if self._part.begin else 1)
         for record in records(self._lines(), first_line):
+            if len(self._damaged) >= _BATCH_ROWS:
+                yield self._damage()
             if isinstance(record, Unreadable):
                 self._damaged.append(Damaged(*record))
                 continue
             said = self._said(record)
+            line, offset, minute, second, ms, level, *_ = record
+            if level not in self._levels:
+                self._levels.add(level)
+                begun_ms = begun_ms or self._clock.ms(line, minute, second, ms)
             if said is None or not said.facts:
                 continue
-            line, offset, minute, second, ms, *_ = record
             t_ms = self._clock.ms(line, minute, second, ms)
             if t_ms is None:
                 continue
@@ -115,10 +125,23 @@ class _PartReader:
                 yield from self._batches(rows)
                 rows = []
         self._clock.close()
+        if begun_ms is not None:
+            rows.append((first_line, *self._log_level(begun_ms)))
         yield from self._batches(rows)
         self._damaged += [Damaged(*doubt) for doubt in self._clock.doubts]
         if self._damaged:
-            yield damaged_batch(self._source, self._part.file, self._damaged)
+            yield self._damage()
+
+    def _damage(self) -> pa.RecordBatch:
+        batch = damaged_batch(self._source, self._part.file, self._damaged)
+        self._damaged = []
+        return batch
+
+    def _log_level(self, begun_ms: int) -> tuple[int, int, int, int, Fact]:
+        """What the whole part shows, at its last character, where no record begins."""
+        level = next((name for name in _LEVELS if name in self._levels), "INFO")
+        fact = Fact(LOG_LEVEL, detail=level)
+        return self._before + self._characters - 1, begun_ms, -1, 0, fact
 
     def _said(self, record: Record) -> Said | None:
         if not record.logger.startswith(self._logger):
@@ -159,6 +182,7 @@ class _PartReader:
                 if decoded.startswith("[") and "\ufffd" in decoded:
                     self._damaged.append(Damaged(n, NOT_UTF_8, decoded))
             text = data.decode(errors="replace")
+        self._characters += len(text) + 1
         if "\r" in text:
             text = text.replace("\r\n", "\n")
         return text.split("\n")
