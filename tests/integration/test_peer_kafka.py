@@ -161,18 +161,33 @@ def test_kafkas_tool_fails_with_its_own_words(
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_kafkas_controller_is_timed(peer_libs: Path) -> None:
+@pytest.mark.parametrize(
+    ("steps", "numbers"),
+    [
+        (
+            ["create:50", "create", "failover", "broker_failure", "broker_start", "isr_rejoin"],
+            # Three replicas on five brokers in turn: each has three of five partitions.
+            [50, 100, 150, 90, 90, 90],
+        ),
+        (
+            (
+                "create controlled_shutdown broker_leaves broker_start isr_rejoin "
+                "preferred_election reassign_znode:10 delete_topics:3"
+            ).split(),
+            [100, 60, 60, 60, 60, 20, 10, 30],
+        ),
+    ],
+)
+def test_kafkas_controller_is_timed(peer_libs: Path, steps: list[str], numbers: list[int]) -> None:
     try:
         find_javac()
     except EnvironmentProblem as problem:
         pytest.skip(str(problem))
-    steps = ["create:50", "create", "failover", "broker_failure", "broker_start", "isr_rejoin"]
     results = run_kafka(100, 10, 5, steps)
-    names = [result["step"] for result in results]
-    assert names == ["create_cold", *steps[1:]]
+    names = [step.partition(":")[0] for step in steps]
+    assert [result["step"] for result in results] == ["create_cold", *names[1:]]
     assert [problem for result in results for problem in problems(result)] == []
-    # The assignment puts three replicas on five brokers in turn: each has three of five partitions.
-    assert [result["n"] for result in results] == [50, 100, 150, 90, 90, 90]
+    assert [result["n"] for result in results] == numbers
     for result in results:
         assert 0 < result["wall_s"] < result["cpu_window_s"]
         assert result["cpu_controller_s"] >= 0 and result["cpu_zookeeper_s"] >= 0
