@@ -170,10 +170,16 @@ def test_kafkas_tool_fails_with_its_own_words(
             [50, 100, 150, 90, 90, 90],
         ),
         (
-            (
-                "create controlled_shutdown broker_leaves broker_start isr_rejoin "
-                "preferred_election reassign_znode:10 delete_topics:3"
-            ).split(),
+            [
+                "create",
+                "controlled_shutdown",
+                "broker_leaves",
+                "broker_start",
+                "isr_rejoin",
+                "preferred_election",
+                "reassign_znode:10",
+                "delete_topics:3",
+            ],
             [100, 60, 60, 60, 60, 20, 10, 30],
         ),
     ],
