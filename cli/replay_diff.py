@@ -1,0 +1,165 @@
+"""`klamm replay diff`: two logs, or a log and a ZooKeeper, side by side. Parses and prints."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from cli.connect import open_store
+from cli.options import AsJson, print_json
+from cli.replay import MEMORY_MB, Cores, Memory
+from cli.replay_input import FINDINGS, Master, SparkOptions, Timezone, open_tables
+from cluster.errors import UsageError
+from report.scales import time_text
+from runtime.checks import StoredCluster
+from zk.dump_store import DumpStore, parse_dump
+from zk.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from replay.diff import Difference, Differences, Parting, Side
+
+EXAMPLES = """
+\b
+Examples:
+  klamm replay diff ./journal.jsonl ./zookeeper/version-2
+  klamm replay diff ./journal.jsonl --zookeeper localhost:2181/klamm
+  klamm replay diff ./events dump.json --json       # a dump of klamm zk dump
+"""
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Logs of one kind, or an event table.")],
+    b: Annotated[
+        Path | None,
+        typer.Argument(metavar="B", help="The same, or what klamm zk dump printed."),
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT/CHROOT", help="Compare A with this ZooKeeper; only reads."),
+    ] = None,
+    master: Master = None,
+    timezone: Timezone = None,
+    cores: Cores = None,
+    memory_mb: Memory = MEMORY_MB,
+    json: AsJson = False,
+) -> None:
+    """Say in which leaders, leader epochs, ISRs and states two logs end differently, and where
+    they part first. Exit code 14 if they do."""
+    from replay.diff import compare, side_of
+    from replay.opening import look_at
+
+    if (b is None) == (zookeeper is None):
+        raise UsageError("A is compared with B or with --zookeeper", hint="name one of the two")
+    inputs = [look_at([a])]
+    tree = _tree(b, zookeeper)
+    if tree is None and b is not None:
+        inputs.append(look_at([b]))
+    options = SparkOptions(master, cores, memory_mb, timezone)
+    with open_tables(inputs, options, Path(tempfile.gettempdir())) as opened:
+        sides = [side_of(t, i.name) for t, i in zip(opened.tables, inputs, strict=True)]
+        if tree is not None:
+            sides.append(_tree_side(opened.spark, tree))
+        with opened.progress.step(opened.spark, "compare"):
+            found = compare(sides[0], sides[1])
+    if json:
+        print_json(_as_json(sides, found))
+    else:
+        for line in _lines(sides, found):
+            typer.echo(line)
+    raise typer.Exit(FINDINGS if found.total or found.parting else 0)
+
+
+class _Tree(msgspec.Struct):
+    """ZooKeeper's contents: live, or dumped."""
+
+    name: str
+    what: str
+    stored: StoredCluster
+
+
+def _tree(b: Path | None, zookeeper: str | None) -> _Tree | None:
+    """None for a B that is logs or a table."""
+    if zookeeper is not None:
+        with open_store(zookeeper) as store:
+            return _Tree(zookeeper, "a live ZooKeeper", _read(store, zookeeper))
+    if b is None or b.suffix != ".json" or not b.is_file():
+        return None
+    dump = DumpStore(parse_dump(b.read_bytes()))
+    return _Tree(str(b), "a dump of ZooKeeper", _read(dump, str(b)))
+
+
+def _read(store: Store, name: str) -> StoredCluster:
+    stored = StoredCluster.read(store)
+    if not stored.assignments:
+        raise UsageError(f"{name} holds no topic", hint="a cluster may live below a chroot: /kafka")
+    return stored
+
+
+def _tree_side(spark: SparkSession, tree: _Tree) -> Side:
+    from replay.diff import StoredState, stored_side
+
+    states: list[StoredState] = []
+    for tp in tree.stored.assignments:
+        leadership = tree.stored.states.get(tp)
+        if leadership is None:
+            states.append(StoredState(tp.topic, tp.partition))
+            continue
+        at = leadership.leader_and_isr
+        states.append(
+            StoredState(
+                tp.topic, tp.partition, at.leader, at.leader_epoch, list(at.isr), at.zk_version
+            )
+        )
+    return stored_side(spark, tree.name, tree.what, states)
+
+
+def _lines(sides: Sequence[Side], found: Differences) -> Iterator[str]:
+    for letter, side in zip("AB", sides, strict=True):
+        yield f"{letter}: {side.name} ({side.what})"
+    replicas = "" if found.replicas is None else f" and {found.replicas:,} replicas"
+    yield f"Compared: {found.partitions:,} partitions{replicas}."
+    for words in found.not_compared:
+        yield f"Not compared: {words}."
+    yield f"{found.total:,} differ:" if found.total else "Their ends agree."
+    for difference in found.shown:
+        yield f"  {_difference_line(difference)}"
+    if found.total > len(found.shown):
+        yield f"  and {found.total - len(found.shown):,} more"
+    if found.parting is not None:
+        yield f"They part first at {_parting_line(found.parting)}."
+
+
+def _difference_line(at: Difference) -> str:
+    replica = "" if at.replica < 0 else f" on broker {at.replica}"
+    a, b = ("none" if value is None else value or "empty" for value in (at.a, at.b))
+    return f"{at.topic}-{at.partition}{replica}: {at.field} {a} in A, {b} in B"
+
+
+def _parting_line(at: Parting) -> str:
+    other = "B" if at.side == "A" else "A"
+    parts = [f"leader {at.leader}", f"leader epoch {at.leader_epoch}"]
+    if at.isr is not None:
+        parts.append(f"ISR {','.join(map(str, at.isr))}")
+    if at.zk_version is not None:
+        parts.append(f"version {at.zk_version}")
+    place = f"{at.file}:{at.line} in {at.side}, {time_text(at.t_ms)}"
+    return f"{place}: {at.topic}-{at.partition} {', '.join(parts)}, which {other} never had"
+
+
+def _as_json(sides: Sequence[Side], found: Differences) -> dict[str, object]:
+    return {
+        **{x: {"name": s.name, "what": s.what} for x, s in zip("ab", sides, strict=True)},
+        "partitions": found.partitions,
+        "replicas": found.replicas,
+        "differences": found.total,
+        "shown": [at._asdict() for at in found.shown],
+        "not_compared": found.not_compared,
+        "first_parting": None if found.parting is None else found.parting._asdict(),
+    }

@@ -1,0 +1,95 @@
+"""What the commands that ask an event table share: their options, Spark, and the table opened.
+
+Parses and opens only. Spark is imported when a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from cli.running import ending_signals_raise
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from replay.event_table import EventTable
+    from replay.opening import Input
+    from replay.progress import Progress
+
+FINDINGS = 14
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(metavar="PATH..", help="An event table, or logs and directories of them."),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Spark's master, as spark://host:7077. [default: local]"),
+]
+Timezone = Annotated[
+    str | None,
+    typer.Option(metavar="ZONE", help="Where Kafka's logs were written, as Europe/Berlin."),
+]
+
+
+class SparkOptions(NamedTuple):
+    """What Spark is given: None for cores means those of the machine."""
+
+    master: str | None
+    cores: int | None
+    memory_mb: int
+    timezone: str | None
+
+
+class Opened(NamedTuple):
+    """A running session, and the tables that were asked for, in that order."""
+
+    spark: SparkSession
+    tables: list[EventTable]
+    progress: Progress
+
+
+@contextmanager
+def open_tables(inputs: Sequence[Input], options: SparkOptions, folder: Path) -> Iterator[Opened]:
+    """Spark and the tables of what was looked at; everything is gone after the block.
+
+    ``folder`` is named if a disk is full. Raises KlammError for whatever goes wrong in Spark.
+    """
+    from replay.opening import opened
+    from replay.progress import Progress
+    from replay.sources import SourceOptions
+    from replay.spark import spark_session
+    from replay.spark_errors import told_in_one_line
+
+    for given in inputs:
+        if given.table is None:
+            typer.echo(f"{given.name}: logs, read into a temporary event table", err=True)
+    progress = Progress()
+    with ExitStack() as stack:
+        stack.enter_context(ending_signals_raise())
+        stack.enter_context(told_in_one_line(folder))
+        cores = options.cores or os.cpu_count() or 1
+        spark = stack.enter_context(spark_session(cores, options.memory_mb, options.master))
+        progress.note("Spark has started")
+        sources = SourceOptions(timezone=options.timezone)
+        tables = [stack.enter_context(opened(spark, given, sources, progress)) for given in inputs]
+        yield Opened(spark, tables, progress)
+
+
+def refuse_what_is_there(out: Path, *, overwrite: bool, is_ours: Callable[[Path], bool]) -> None:
+    """Raises UsageError if ``out`` is there and may not be overwritten: without --overwrite
+    nothing may, with it only what ``is_ours``."""
+    from cluster.errors import UsageError
+
+    if not out.exists() and not out.is_symlink():
+        return
+    if not overwrite:
+        raise UsageError(f"{out} is there already", hint="--overwrite replaces it")
+    if not is_ours(out):
+        raise UsageError(f"{out} is not what this command makes, and is not overwritten")

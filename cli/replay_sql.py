@@ -1,0 +1,82 @@
+"""`klamm replay sql`: a question of one's own. Parses and prints."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.options import AsJson, print_json, table_lines
+from cli.replay import MEMORY_MB, Cores, Memory
+from cli.replay_input import Master, Paths, SparkOptions, Timezone, open_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+MOST_ROWS = 100
+EXAMPLES = """
+\b
+Examples:
+  klamm replay sql "SELECT kind, count(*) FROM events GROUP BY 1 ORDER BY 2 DESC" ./events
+  klamm replay sql "SELECT * FROM partitions WHERE leader = -1" ./journal.jsonl --json
+  klamm replay sql "SELECT problem, count(*) FROM damaged GROUP BY 1" ./events
+\b
+Views: events (one row an event), partitions and replicas (what they end with), names (the words
+of the event table's codes), damaged (lines that could not be read).
+"""
+
+
+def sql(
+    query: Annotated[str, typer.Argument(metavar="SELECT", help="A query in Spark's SQL.")],
+    paths: Paths,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="Most rows.")] = MOST_ROWS,
+    master: Master = None,
+    timezone: Timezone = None,
+    cores: Cores = None,
+    memory_mb: Memory = MEMORY_MB,
+    json: AsJson = False,
+) -> None:
+    """Ask the events of logs or of an event table in SQL. Nothing is changed."""
+    from replay.opening import look_at
+    from replay.views import check_query, make_views
+
+    given = look_at(paths)
+    options = SparkOptions(master, cores, memory_mb, timezone)
+    with open_tables([given], options, Path(tempfile.gettempdir())) as opened:
+        make_views(opened.tables[0])
+        check_query(opened.spark, query)
+        with opened.progress.step(opened.spark, "ask"):
+            found = opened.spark.sql(query)
+            rows = found.limit(limit + 1).collect()
+        columns = found.columns
+    more = len(rows) > limit
+    if json:
+        print_json({"columns": columns, "rows": _values(rows[:limit]), "more": more})
+        return
+    for line in table_lines([columns, *([_text(value) for value in row] for row in rows[:limit])]):
+        typer.echo(line)
+    if more:
+        typer.echo(f"and more: --limit {limit} is reached")
+
+
+def _values(rows: list[Row]) -> list[list[Any]]:
+    return [[_plain(value) for value in row] for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; one of Spark's rows is an object."""
+    if hasattr(value, "asDict"):
+        return {name: _plain(inner) for name, inner in value.asDict().items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(_text, value))
+    return "" if value is None else " ".join(str(value).split())

@@ -1,0 +1,70 @@
+"""What a command is told to read: an event table, or logs that are made one for as long as it runs.
+
+Decides and opens; asks nothing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from cluster.errors import UsageError
+from replay.event_table import EventTable, is_table, open_table, read_manifest
+from replay.ingest import ingest
+from replay.progress import Progress
+from replay.sources import SourceOptions
+from replay.sources.registry import SourceFiles, find_files
+from replay.spark_cluster import is_local, is_loopback
+
+_PREFIX: Final = "klamm-replay-"
+_NAMED: Final = 3
+
+
+class Input(NamedTuple):
+    """What to read: the directory of a table, or else logs."""
+
+    name: str
+    table: Path | None
+    found: Sequence[SourceFiles]
+
+
+def look_at(paths: Sequence[Path]) -> Input:
+    """What is under some paths, before Spark starts. Raises UsageError for what will not do."""
+    name = ", ".join(map(str, paths[:_NAMED])) + (", .." if len(paths) > _NAMED else "")
+    tables = [path for path in paths if is_table(path)]
+    if not tables:
+        return Input(name, None, find_files(paths))
+    if len(paths) > 1:
+        raise UsageError(
+            f"{tables[0]} is an event table and is read alone",
+            hint="ingest all logs into one table",
+        )
+    read_manifest(tables[0])
+    return Input(name, tables[0], ())
+
+
+@contextmanager
+def opened(
+    spark: SparkSession, given: Input, options: SourceOptions, progress: Progress
+) -> Iterator[EventTable]:
+    """The table, or one made of the logs in a temporary directory, gone after the block.
+
+    Raises UsageError for logs that executors elsewhere could not read, KlammError as ``ingest``.
+    """
+    if given.table is not None:
+        yield open_table(spark, given.table)
+        return
+    master = str(spark.sparkContext.master)
+    if not is_local(master) and not is_loopback(master):
+        raise UsageError(
+            f"{given.name} is no event table, and a temporary one would not be seen by {master}",
+            hint="klamm replay ingest PATH.. --out a directory that all its workers see",
+        )
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
+        ingest(spark, given.found, Path(folder), options, progress)
+        yield open_table(spark, Path(folder))
