@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -83,7 +84,10 @@ def spark_session(
                 yield SparkSession(context)
             finally:
                 SparkSession._instantiatedSession = None
-                context.stop()
+                # It warns of a Java that is too busy to answer, which ends all the same.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)
+                    context.stop()
 
 
 def _conf(master: str, memory_mb: int, folder: str) -> SparkConf:

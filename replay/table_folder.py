@@ -27,6 +27,7 @@ def new_table_folder(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     The block writes the manifest last. Raises UsageError if ``folder`` is there and may not be
     overwritten: only a table may, never another directory.
     """
+    folder = Path(os.path.abspath(folder))
     _check(folder, overwrite=overwrite)
     partial = folder.with_name(folder.name + _PARTIAL)
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from replay.event_schema import JOURNAL
 from replay.sources import READ_SCHEMA, Damaged, Source, SourceOptions, damaged_batch
-from replay.sources.file_parts import CutShort, FilePart, cut, decompressed_head, read_part
+from replay.sources.file_parts import (
+    PART_BYTES,
+    CutShort,
+    FilePart,
+    cut,
+    decompressed_head,
+    read_part,
+)
 from replay.sources.journal_lines import is_row, journal_batches
 
 _LOOKED_AT: Final = 20
@@ -30,10 +37,13 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 
 def read_journals(
-    spark: SparkSession, paths: Sequence[Path], options: SourceOptions | None = None
+    spark: SparkSession,
+    paths: Sequence[Path],
+    options: SourceOptions | None = None,
+    part_bytes: int = PART_BYTES,
 ) -> DataFrame:
     """The lines of journals by READ_SCHEMA; a task a part. ``options`` say nothing of a journal."""
-    parts = cut(spark, paths)
+    parts = cut(spark, paths, part_bytes)
     return spark.range(len(parts), numPartitions=max(len(parts), 1)).mapInArrow(
         _reader(parts), READ_SCHEMA
     )

@@ -1,0 +1,179 @@
+"""`klamm replay ingest`: what it prints, how it ends, and what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from cli.replay import manifest_lines
+from cluster.journal import SCHEMA_VERSION
+from replay.event_table import Damaged, FileSummary, Manifest, RunCoverage, SourceSummary
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+def row(seq: int, detail: str = "x") -> str:
+    fields = {"v": SCHEMA_VERSION, "run_id": "r", "t_ms": 1000, "seq": seq, "controller": 0}
+    return json.dumps({**fields, "epoch": 1, "kind": "event", "detail": detail}) + "\n"
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    path = tmp_path / "journal.jsonl"
+    path.write_text("".join(row(n) for n in range(1, 4)) + '{"v":1,\n')
+    return path
+
+
+@contextlib.contextmanager
+def started(*args: str, prefix: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
+    command = [*prefix, sys.executable, "-m", "cli.main", "replay", "ingest", *args]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("content", "args", "message"),
+    [
+        (None, [], "there is no "),
+        (b"", [], "is empty"),
+        (b"hello\n", [], "is no log that klamm knows"),
+        (b'{"a":1}\n', [], "is no log that klamm knows"),
+        (row(1), ["--timezone", "Mars/Phobos"], "there is no time zone 'Mars/Phobos'"),
+        (row(1), ["--timezone", "../etc"], "there is no time zone '../etc'"),
+        (row(1), ["SAME"], "is given twice"),
+        (row(1), ["COPY"], "copy has what "),
+        (row(1), ["--out", "."], "is there already"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    content: bytes | str | None,
+    args: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path, copy = tmp_path / "events", tmp_path / "copy"
+    if content is not None:
+        for file in (path, copy):
+            file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    places = {"SAME": str(path), "COPY": str(copy)}
+    given = [places.get(arg, arg) for arg in args]
+    out = str(tmp_path / "table")
+    assert main(["replay", "ingest", str(path), "--out", out, *given]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and message in said.err.splitlines()[0]
+    assert said.err.count("\n") <= 2
+    assert not (tmp_path / "table").exists() and not (tmp_path / "table.partial").exists()
+
+
+def test_a_directory_of_something_else_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("hello\n")
+    (tmp_path / "notes" / "empty").touch()
+    out = str(tmp_path / "table")
+    assert main(["replay", "ingest", str(tmp_path / "notes"), "--out", out]) == 2
+    assert "error: there is no log in " in capsys.readouterr().err
+
+
+def test_what_is_no_table_is_never_replaced(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "precious").mkdir()
+    args = ["replay", "ingest", str(journal), "--overwrite", "--out"]
+    assert main([*args, str(tmp_path / "precious")]) == 2
+    assert "is no event table and is not overwritten" in capsys.readouterr().err
+    (tmp_path / "table.partial").mkdir()
+    assert main([*args, str(tmp_path / "table")]) == 2
+    assert "another ingest is at work, or one was killed" in capsys.readouterr().err
+    assert (tmp_path / "precious").is_dir() and (tmp_path / "table.partial").is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_what_was_read_is_told_as_json(journal: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    with started(str(journal), "--out", str(table), "--json") as ingest:
+        out, err = ingest.communicate(timeout=110)
+    said = json.loads(out)
+    assert (ingest.returncode, said["table"], said["schema_version"]) == (0, str(table), 1)
+    assert said["sources"][0]["damaged"] == {"not json": 1}
+    assert said["some_damaged"][0]["line"] == 4
+    assert [line.split(":")[0] for line in err.splitlines()] == [
+        "Spark has started",
+        "read journal",
+        "name the codes",
+        "count",
+    ]
+
+
+def test_what_was_read_is_told_as_text() -> None:
+    run = RunCoverage("r", 3, 1, 2, 1000, 2000, missing=1, repeated=0)
+    kafka = RunCoverage("k", 1, 0, 0, 1000, 1000, missing=None, repeated=None)
+    sources = [
+        SourceSummary("journal", [FileSummary("f", 9, "")], 3000, {}, {"torn": 1}, [run], 2.0),
+        SourceSummary("controller.log", [], 1, {}, {}, [kafka], 0.5, 1.25),
+    ]
+    damaged = [Damaged("f", 4, "torn", '{"v')]
+    assert list(manifest_lines(Manifest(1, sources), damaged)) == [
+        "journal: 3,000 events of 1 file in 2.0 s (1,500 a second)",
+        "  run r: 1970-01-01 00:00:01.000+00:00 to 1970-01-01 00:00:02.000+00:00, "
+        "controller epochs 1 to 2, 1 row missing",
+        "  damaged, torn: 1 line",
+        "controller.log: 1 event of 0 files in 0.5 s (2 a second), and 1.2 s to find what came "
+        "before each",
+        "  run k: 1970-01-01 00:00:01.000+00:00 to 1970-01-01 00:00:01.000+00:00",
+        '  f:4: torn: {"v',
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_full_disk_leaves_no_table(tmp_path: Path) -> None:
+    disk, journal = tmp_path / "disk", tmp_path / "journal.jsonl"
+    disk.mkdir()
+    journal.write_text("".join(row(n, os.urandom(500).hex()) for n in range(1, 3_000)))
+    inside = f'mount -t tmpfs -o size=300k none {disk} && "$@"; code=$?; ls {disk}; exit $code'
+    unshare = ("unshare", "-rm", "sh", "-c")
+    if subprocess.run([*unshare, "mount -t tmpfs none /mnt"], capture_output=True).returncode:
+        pytest.skip("no small disk can be mounted here")
+    prefix = (*unshare, inside, "sh")
+    with started(str(journal), "--out", str(disk / "t"), prefix=prefix) as ingest:
+        out, err = ingest.communicate(timeout=110)
+    assert (ingest.returncode, out) == (1, "")
+    last = err.splitlines()[-2:]
+    assert last[0] == f"error: no space left while {disk}/t.partial was made"
+    assert last[1].startswith("hint: ")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_ctrl_c_leaves_nothing_and_says_nothing(tmp_path: Path) -> None:
+    journal, table = tmp_path / "journal.jsonl", tmp_path / "table"
+    with journal.open("w") as file:
+        for n in range(1, 400_000):
+            file.write(row(n))
+    with started(str(journal), "--out", str(table)) as ingest:
+        events = tmp_path / "table.partial" / "events"
+        wait_until(lambda: events.exists() or ingest.poll() is not None, 60)
+        ingest.send_signal(signal.SIGINT)
+        out, err = ingest.communicate(timeout=60)
+    assert (ingest.returncode, out) == (130, "")
+    assert [line for line in err.splitlines() if "Spark has started" not in line] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["journal.jsonl"]

@@ -1,0 +1,211 @@
+"""Journals into event tables: what is told of them, and what happens when something is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from cluster.errors import EnvironmentProblem, KlammError, UsageError
+from cluster.journal import SCHEMA_VERSION, JournalRow
+from replay.event_table import RunCoverage, open_table, some_damaged
+from replay.ingest import ingest, make_table
+from replay.progress import Progress
+from replay.sources import SourceOptions
+from replay.sources.file_parts import cut
+from replay.sources.journal import read_journals
+from replay.sources.registry import find_files
+from replay.spark_errors import as_klamm_error
+from replay.table_folder import new_table_folder
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def row(seq: int, **fields: Any) -> JournalRow:
+    fixed = {"v": SCHEMA_VERSION, "run_id": "r", "controller": 0, "epoch": 1, "kind": "event"}
+    return msgspec.convert({**fixed, "t_ms": 1000 * seq, "seq": seq, **fields}, JournalRow)
+
+
+def encoded(*rows: JournalRow) -> bytes:
+    return msgspec.json.Encoder().encode_lines(rows)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """Three rows."""
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(encoded(*map(row, (1, 2, 3))))
+    return path
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+def test_a_table_of_several_journals(spark: SparkSession, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    first = [row(n, topic="t", partition=n, isr=[n]) for n in range(1, 4)]
+    (logs / "journal.jsonl").write_bytes(encoded(*first) + b'{"v":9}\n{"v":1,"ru')
+    (logs / "b.jsonl.gz").write_bytes(gzip.compress(encoded(row(1, run_id="b", epoch=4))))
+    (logs / "c.jsonl.zst").write_bytes(zstd(encoded(row(2, run_id="b", epoch=4))))
+    (logs / "notes.txt").write_text("no log")
+    manifest = make_table(spark, [logs], tmp_path / "table")
+    (source,) = manifest.sources
+    assert (source.rows, source.kinds) == (5, {"event": 5})
+    assert source.damaged == {"schema version 9": 1, "torn": 1}
+    assert source.runs == [
+        RunCoverage("b", 2, 4, 4, 1000, 2000, missing=0, repeated=0),
+        RunCoverage("r", 3, 1, 1, 1000, 3000, missing=0, repeated=0),
+    ]
+    assert sorted(Path(file.path).name for file in source.files) == [
+        "b.jsonl.gz",
+        "c.jsonl.zst",
+        "journal.jsonl",
+    ]
+    table = open_table(spark, tmp_path / "table")
+    assert table.manifest == manifest
+    told = table.in_words(table.events.where("topic is not null")).orderBy("line").collect()
+    assert [(at.file, at.line) for at in told] == [
+        (str(logs / "journal.jsonl"), n) for n in (1, 2, 3)
+    ]
+    assert [(at.run, at.topic, at.partition, at.isr) for at in told] == [
+        ("r", "t", n, [n]) for n in (1, 2, 3)
+    ]
+    damaged = some_damaged(spark, tmp_path / "table", 10)
+    assert [(at.line, at.problem, at.text) for at in damaged] == [
+        (4, "schema version 9", '{"v":9}'),
+        (5, "torn", '{"v":1,"ru'),
+    ]
+    assert sorted(path.name for path in (tmp_path / "table").iterdir()) == [
+        "damaged",
+        "events",
+        "manifest.json",
+        "names",
+    ]
+
+
+def test_lost_and_repeated_rows_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(encoded(*map(row, (2, 3, 3, 5, 9)), row(7, epoch=2), row(0, epoch=0)))
+    (source,) = make_table(spark, [path], tmp_path / "table").sources
+    assert source.runs == [RunCoverage("r", 7, 1, 2, 0, 9000, missing=4, repeated=1)]
+
+
+def test_a_lost_row_does_not_hide_behind_a_repeated_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(encoded(*map(row, (1, 2, 4, 4, 5, 5, 7, 8))))
+    (source,) = make_table(spark, [path], tmp_path / "table").sources
+    (run,) = source.runs
+    assert (run.rows, run.missing, run.repeated) == (8, 2, 2)
+
+
+def test_rows_keep_their_lines_in_whatever_parts_a_file_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for path, count in zip(paths, (40, 3), strict=True):
+        path.write_bytes(encoded(*map(row, range(1, count + 1))))
+    parts = cut(spark, paths, part_bytes=500)
+    assert len(parts) > 4
+    read = read_journals(spark, paths, part_bytes=500).orderBy("file", "line").collect()
+    expected = [
+        (str(path), n)
+        for path, count in zip(paths, (40, 3), strict=True)
+        for n in range(1, count + 1)
+    ]
+    assert [(at.file, at.line) for at in read] == expected
+    assert all(at.seq == at.line for at in read)
+
+
+def test_a_truncated_gzip_gives_what_is_before_its_end(spark: SparkSession, tmp_path: Path) -> None:
+    whole = gzip.compress(encoded(*(row(n, detail=str(n**7)) for n in range(1, 20_001))))
+    path = tmp_path / "journal.jsonl.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    (source,) = make_table(spark, [path], tmp_path / "table").sources
+    assert source.damaged == {"truncated gzip": 1}
+    assert 5_000 < source.rows < 15_000
+    (damaged,) = some_damaged(spark, tmp_path / "table", 10)
+    assert damaged.line == source.rows + 1
+
+
+def test_no_table_is_made_of_what_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b'{"v":9,"run_id":"r","seq":1,"kind":"event"}\n' * 3)
+    with pytest.raises(KlammError, match="no event in 1 files") as caught:
+        make_table(spark, [path], tmp_path / "table")
+    assert caught.value.hint == "damaged lines: schema version 9: 3"
+    assert [at.name for at in tmp_path.iterdir()] == ["journal.jsonl"]
+
+
+def test_a_file_that_goes_away_leaves_no_table(spark: SparkSession, journal: Path) -> None:
+    found = find_files([journal])
+    table = journal.with_name("table")
+
+    def make() -> None:
+        with new_table_folder(table, overwrite=False) as folder:
+            journal.unlink()
+            ingest(spark, found, folder, SourceOptions(), Progress(quiet=True))
+
+    with pytest.raises((KlammError, OSError), match="No such file"):
+        make()
+    assert list(table.parent.iterdir()) == []
+
+
+def test_an_interrupted_ingest_leaves_what_was_there(spark: SparkSession, journal: Path) -> None:
+    table = journal.with_name("table")
+    make_table(spark, [journal], table)
+    before = (table / "manifest.json").read_bytes()
+    with pytest.raises(KeyboardInterrupt), new_table_folder(table, overwrite=True) as folder:
+        (folder / "events").mkdir()
+        raise KeyboardInterrupt
+    assert (table / "manifest.json").read_bytes() == before
+    assert sorted(path.name for path in table.parent.iterdir()) == ["journal.jsonl", "table"]
+
+
+def test_a_table_is_replaced_only_if_that_is_asked_for(spark: SparkSession, journal: Path) -> None:
+    table = journal.with_name("table")
+    make_table(spark, [journal], table)
+    with pytest.raises(UsageError, match="is there already"):
+        make_table(spark, [journal], table)
+    journal.write_bytes(encoded(row(1)))
+    assert make_table(spark, [journal], table, overwrite=True).rows == 1
+    assert open_table(spark, table).events.count() == 1
+    assert sorted(path.name for path in table.parent.iterdir()) == ["journal.jsonl", "table"]
+
+
+class Terminal(io.StringIO):
+    """A stream that a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_comes_from_sparks_stages(spark: SparkSession) -> None:
+    screen = Terminal()
+    progress = Progress(screen)
+    with progress.step(spark, "count"):
+        spark.range(3 * 10**8, numPartitions=8).selectExpr("sum(sin(id))").collect()
+    assert "count" in progress.elapsed_s
+    assert "\r\x1b[Kcount " in screen.getvalue() and "/8 tasks" in screen.getvalue()
+    assert screen.getvalue().endswith(f"count: {progress.elapsed_s['count']:.1f} s\n")
+
+
+def test_a_full_disk_is_told_in_a_line() -> None:
+    text = "SparkException: Job aborted\nCaused by: java.io.IOException: No space left on device"
+    error = as_klamm_error(text, Path("t"))
+    assert isinstance(error, EnvironmentProblem)
+    assert error.message == "no space left while t was made"
+    other = as_klamm_error("E\nCaused by: a.b.FileNotFound: no x\n\tat y", Path("t"))
+    assert other.message == "Spark's job failed: no x (FileNotFound)"
