@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,18 +18,24 @@ import msgspec
 
 from cluster.errors import EnvironmentProblem, UsageError
 from replay.generate.history import History
-from replay.generate.journal_writer import JournalWriter, run_name
+from replay.generate.journal_rows import run_name
+from replay.generate.journal_writer import JournalWriter
+from replay.generate.kafka_log_writer import CONTROLLER_LOG, STATE_CHANGE_LOG, KafkaLogWriter
 from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
 from replay.generate.planting import Anomaly
 from replay.generate.table_writer import TableWriter
 from replay.generate.world import World
 from replay.generate.writers import Places, Writer
+from replay.generate.zookeeper_writer import ZooKeeperWriter
 
 TRUTH: Final = "planted.json"
 _PARTIAL: Final = ".partial"
 
 _WRITERS: Final[Mapping[Format, Callable[[World, Places], Writer]]] = {
     Format.JOURNAL: JournalWriter,
+    Format.STATE_CHANGE_LOG: partial(KafkaLogWriter, name=STATE_CHANGE_LOG),
+    Format.CONTROLLER_LOG: partial(KafkaLogWriter, name=CONTROLLER_LOG),
+    Format.ZOOKEEPER: ZooKeeperWriter,
     Format.PARQUET: TableWriter,
 }
 

@@ -261,6 +261,11 @@ class Planting:
         # Each controller counts its own rows.
         world.controller, world.seq = other, 0
         world.record(1, Kind.CONTROLLER_ELECTED, mark=mark)
+        at, slot = np.array([p]), np.array([0])
+        states = world.replica_state[at, slot]
+        columns = {"from_state": states, "to_state": states, "key_seq": 1, "mark": mark}
+        replica = world.replicas[at, slot]
+        world.record(1, Kind.REPLICA_TRANSITION, p=at, replica=replica, **columns)
         world.controller, world.seq = controller, seq
 
     def _late_write(self, p: int) -> None:

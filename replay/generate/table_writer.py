@@ -38,7 +38,8 @@ from replay.event_table import (
     RunCoverage,
     SourceSummary,
 )
-from replay.generate.journal_writer import FILE_NAME, GARBAGE, run_name
+from replay.generate.journal_rows import run_name
+from replay.generate.journal_writer import FILE_NAME, GARBAGE
 from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, REPEATED, Array, Block
 from replay.generate.world import World
 from replay.generate.writers import Places

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from io import SEEK_CUR
 from pathlib import Path
 from struct import Struct
 from types import TracebackType
@@ -23,6 +24,7 @@ _INT: Final = Struct(">i")
 _END_OF_RECORD: Final = b"B"
 _OPEN_ACL: Final = b"\0\0\0\1\0\0\0\x1f\0\0\0\5world\0\0\0\6anyone"
 _UNKNOWN_CVERSION: Final = 1
+_SPOILT: Final = b"\xa5"
 PADDING_BYTES: Final = 1024
 
 
@@ -38,6 +40,11 @@ class TxnLogWriter:
         """Create ``path``, which must not exist: FileExistsError."""
         self._file: BinaryIO = path.open("xb")
         self._file.write(_FILE_HEADER.pack(MAGIC, VERSION, 0))
+
+    @property
+    def offset(self) -> int:
+        """Where the next transaction begins, in bytes."""
+        return self._file.tell()
 
     def write(
         self,
@@ -59,6 +66,11 @@ class TxnLogWriter:
         payload = _TXN_HEADER.pack(session_id, cxid, zxid, t_ms, kind) + body
         frame = _FRAME.pack(zlib.adler32(payload), len(payload))
         self._file.write(b"".join((frame, payload, _END_OF_RECORD)))
+
+    def damage_last(self) -> None:
+        """Spoil the last byte of the transaction that was written last: its checksum is wrong."""
+        self._file.seek(-len(_END_OF_RECORD) - 1, SEEK_CUR)
+        self._file.write(_SPOILT + _END_OF_RECORD)
 
     def close(self) -> None:
         """Pad the file with zeros, as ZooKeeper does (with 64 MiB), and close it."""

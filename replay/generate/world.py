@@ -81,6 +81,12 @@ class World:
         """The name of a topic by its number."""
         return f"topic-{topic:05d}"
 
+    def partitions_of(self, topic: int) -> tuple[int, int]:
+        """The number of a topic's first partition, and of the one behind its last."""
+        return int(np.searchsorted(self.topic, topic)), int(
+            np.searchsorted(self.topic, topic, side="right")
+        )
+
     def assignment(self, p: int) -> tuple[int, ...]:
         """A partition's replicas."""
         return tuple(int(broker) for broker in self.replicas[p] if broker != NOBODY)

@@ -67,11 +67,9 @@ class Count:
             self.found[Planted.DUPLICATE].add(number)
             return
         self._seq[row.epoch, row.controller] = row.seq
-        if row.kind == Kind.CONTROLLER_ELECTED:
-            first = self._controllers.setdefault(row.epoch, row.controller)
-            if first != row.controller:
-                self.found[Planted.TWO_CONTROLLERS].add(number)
-                return
+        if self._controllers.setdefault(row.epoch, row.controller) != row.controller:
+            self.found[Planted.TWO_CONTROLLERS].add(number)
+            return
         is_late = row.epoch < self._epoch
         if is_late:
             self.found[Planted.LATE_WRITE].add(number)

@@ -1,0 +1,225 @@
+"""A history as ZooKeeper 3.5's transaction logs: what brokers and controllers of Kafka 2.8 write.
+
+Every znode that is set or deleted was created before, every controller's write checks
+/controller_epoch. A row that changes no znode leaves nothing. Mirrors kafka/zk/KafkaZkClient.scala.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from cluster.journal import JournalRow, Kind
+from cluster.types import Broker, EndPoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from replay.generate.journal_rows import InWords, in_words
+from replay.generate.rows import DAMAGED, LOST, NOBODY, REPEATED, Block
+from replay.generate.txn_log_writer import TxnLogWriter, log_name
+from replay.generate.world import START_MS, World
+from replay.generate.writers import Places
+from statemachines.reassignment import Phase
+from zk.txn_log import TxnOp, TxnType
+from zk.znodes import (
+    BrokerIdZNode,
+    BrokerInfo,
+    ControllerEpochZNode,
+    ControllerZNode,
+    TopicPartitionStateZNode,
+    TopicPartitionsZNode,
+    TopicPartitionZNode,
+    TopicZNode,
+)
+
+VERSION_FOLDER: Final = "version-2"
+TXNS_A_FILE: Final = 100_000
+"""As ZooKeeper's snapCount."""
+_FIRST_ZXID: Final = (1 << 32) + 1
+_SESSION: Final = 0x1000_0000_0000_0000
+_ADMIN: Final = _SESSION + 0xAD
+_TIMEOUT_MS: Final = 18_000
+_CONTROLLER: Final = "/controller"
+_EPOCH: Final = "/controller_epoch"
+_PERSISTENT: Final = (
+    "/brokers",
+    "/brokers/ids",
+    "/brokers/topics",
+    "/admin",
+    "/admin/delete_topics",
+    "/config",
+    "/isr_change_notification",
+)
+_Ops = list[TxnOp]
+
+
+class ZooKeeperWriter:
+    """Writes FOLDER/version-2/log.ZXID, a hundred thousand transactions each."""
+
+    def __init__(self, world: World, places: Places) -> None:
+        self._world = world
+        self._places = places
+        self._folder = places.folder / VERSION_FOLDER
+        self._folder.mkdir()
+        self._zxid = _FIRST_ZXID
+        self._t_ms = START_MS
+        self._log: TxnLogWriter | None = None
+        self._in_file = 0
+        self._sessions: dict[int, int] = {}
+        self._incarnations = 0
+        self._controller = 0
+        self._epoch = 0
+        self._epoch_version = 0
+        self._fences: dict[tuple[int, int], int] = {}
+        """The version of /controller_epoch that each controller knows, by (controller, epoch)."""
+        self._versions = np.full(world.options.partitions, -1, np.int64)
+        self._assignments: dict[int, dict[TopicPartition, ReplicaAssignment]] = {}
+        self._topic_versions: dict[int, int] = {}
+        self._begin()
+
+    def write(self, block: Block) -> None:
+        """The next rows."""
+        for words in in_words(self._world, block):
+            if words.fate != REPEATED:
+                self._t_ms = words.row.t_ms
+                self._write_row(words)
+
+    def close(self) -> None:
+        """Close the log."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    # Transactions
+
+    def _txn(self, session: int, *ops: TxnOp, mark: int = -1, is_multi: bool | None = None) -> None:
+        if self._log is None or self._in_file >= TXNS_A_FILE:
+            if self._log is not None:
+                self._log.close()
+            self._path = self._folder / log_name(self._zxid)
+            self._log = TxnLogWriter(self._path)
+            self._in_file = 0
+        if mark >= 0:
+            self._places.tell(mark, self._path, self._log.offset)
+        self._log.write(self._zxid, self._t_ms, session, ops, is_multi=is_multi)
+        self._zxid += 1
+        self._in_file += 1
+
+    def _fenced(self, row: JournalRow, *ops: TxnOp, mark: int = -1) -> None:
+        """What a controller writes, one multi an operation."""
+        version = self._fences[row.controller, row.epoch]
+        check = TxnOp(TxnType.CHECK, _EPOCH, version=version + 1)
+        session = self._sessions.get(row.controller, _ADMIN)
+        for op in ops:
+            self._txn(session, check, op, mark=mark)
+
+    def _begin(self) -> None:
+        self._txn(_ADMIN, TxnOp(TxnType.CREATE_SESSION, number=_TIMEOUT_MS))
+        for path in _PERSISTENT:
+            self._txn(_ADMIN, TxnOp(TxnType.CREATE, path))
+        self._txn(_ADMIN, TxnOp(TxnType.CREATE, _EPOCH, ControllerEpochZNode.encode(0)))
+
+    # What rows say
+
+    def _write_row(self, words: InWords) -> None:
+        row = words.row
+        if words.fate == DAMAGED:
+            self._write_damaged(words.mark)
+        elif row.kind == Kind.CONTROLLER_ELECTED:
+            self._elect(row, words.mark)
+        elif row.kind == Kind.CONTROLLER_RESIGNED:
+            self._txn(self._sessions[row.controller], TxnOp(TxnType.DELETE, _CONTROLLER))
+            self._controller = 0
+        elif row.kind == Kind.BROKER_ONLINE:
+            self._register(row.replica)
+        elif row.kind == Kind.BROKER_OFFLINE:
+            self._end_session(row.replica)
+        elif row.kind == Kind.TOPIC_CREATED:
+            self._create_topic(words)
+        elif row.kind == Kind.REASSIGNMENT_PHASE and row.to in (Phase.U1, Phase.B6):
+            self._assign(words)
+        elif row.zk_version is not None and row.zk_version > self._versions[words.p]:
+            self._store(words)
+
+    def _write_damaged(self, mark: int) -> None:
+        self._txn(_ADMIN, TxnOp(TxnType.SET_DATA, "/config", b"{}", 1), mark=mark)
+        assert self._log is not None
+        self._log.damage_last()
+
+    def _elect(self, row: JournalRow, mark: int) -> None:
+        if row.epoch > self._epoch and self._controller:
+            # Nobody says that it resigned: its session ends with it.
+            self._end_session(self._controller)
+        self._register(row.controller)
+        self._epoch_version += 1
+        self._fences[row.controller, row.epoch] = self._epoch_version
+        znode = ControllerZNode.encode(row.controller, row.t_ms)
+        epoch = ControllerEpochZNode.encode(row.epoch)
+        self._txn(
+            self._sessions[row.controller],
+            TxnOp(TxnType.CREATE, _CONTROLLER, znode, is_ephemeral=True),
+            TxnOp(TxnType.SET_DATA, _EPOCH, epoch, self._epoch_version),
+            mark=mark,
+        )
+        if row.epoch > self._epoch:
+            self._epoch, self._controller = row.epoch, row.controller
+
+    def _register(self, broker: int) -> None:
+        if broker in self._sessions:
+            return
+        self._incarnations += 1
+        session = self._sessions[broker] = _SESSION + (self._incarnations << 16) + broker
+        self._txn(session, TxnOp(TxnType.CREATE_SESSION, number=_TIMEOUT_MS))
+        end_point = EndPoint(f"host-{broker}", 9092, "PLAINTEXT", "PLAINTEXT")
+        info = BrokerIdZNode.encode(BrokerInfo(Broker(broker, (end_point,))), self._t_ms)
+        path = BrokerIdZNode.path(broker)
+        self._txn(
+            session,
+            TxnOp(TxnType.CREATE, path, None, is_ephemeral=True),
+            TxnOp(TxnType.SET_DATA, path, info, 1),
+        )
+
+    def _end_session(self, broker: int) -> None:
+        session = self._sessions.pop(broker)
+        self._txn(session, TxnOp(TxnType.CLOSE_SESSION))
+
+    def _create_topic(self, words: InWords) -> None:
+        world = self._world
+        first, last = world.partitions_of(words.topic)
+        assigned = {
+            world.names[p]: ReplicaAssignment(
+                tuple(broker for broker in world.initial_replicas[p].tolist() if broker != NOBODY)
+            )
+            for p in range(first, last)
+        }
+        self._assignments[words.topic] = assigned
+        self._topic_versions[words.topic] = 0
+        topic = world.topic_name(words.topic)
+        data = TopicZNode.encode(None, assigned)
+        self._txn(_ADMIN, TxnOp(TxnType.CREATE, TopicZNode.path(topic), data))
+        self._fenced(words.row, TxnOp(TxnType.CREATE, TopicPartitionsZNode.path(topic)))
+        paths = map(TopicPartitionZNode.path, assigned)
+        self._fenced(words.row, *(TxnOp(TxnType.CREATE, path) for path in paths))
+
+    def _assign(self, words: InWords) -> None:
+        topic = int(self._world.topic[words.p])
+        assert isinstance(words.detail, ReplicaAssignment)
+        self._assignments[topic][self._world.names[words.p]] = words.detail
+        version = self._topic_versions[topic] = self._topic_versions[topic] + 1
+        data = TopicZNode.encode(None, self._assignments[topic])
+        path = TopicZNode.path(self._world.topic_name(topic))
+        op = TxnOp(TxnType.SET_DATA, path, data, version)
+        self._fenced(words.row, op, mark=words.mark)
+
+    def _store(self, words: InWords) -> None:
+        row = words.row
+        version, leader, epoch = row.zk_version, row.leader, row.leader_epoch
+        assert version is not None and leader is not None and epoch is not None
+        self._versions[words.p] = version
+        if words.fate == LOST:
+            self._zxid += 1
+            return
+        data = TopicPartitionStateZNode.encode(
+            LeaderAndIsr(leader, epoch, row.isr or ()), row.epoch
+        )
+        path = TopicPartitionStateZNode.path(self._world.names[words.p])
+        kind = TxnType.CREATE if version == 0 else TxnType.SET_DATA
+        self._fenced(row, TxnOp(kind, path, data, version), mark=words.mark)
