@@ -83,8 +83,6 @@ _FROM_FIRST_LINE: Final = "of a partition from its first line on"
 _DUMPS: Final = "only as failovers dump them"
 _NO_DUMPS: Final = _no("the dumps of failovers are DEBUG lines")
 
-_J, _T, _I = Reading.JOURNAL, Reading.STATE_CHANGE_TRACE, Reading.STATE_CHANGE_INFO
-_D, _C, _Z = Reading.CONTROLLER_DEBUG, Reading.CONTROLLER_INFO, Reading.ZOOKEEPER
 _ROWS: Final[dict[Question, tuple[Answer, ...]]] = {
     Question.PARTITION_STATES: (
         _YES,
