@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
+from replay.generate.txn_log_writer import TxnLogWriter, log_name
 from zk.embedded import EmbeddedZooKeeper
 from zk.snapshot_file import read_snapshot
 from zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
 WRITES = 40
+EMPTY_SNAPSHOT = Path(__file__).parents[1] / "data/kafka_logs/trace/zookeeper/version-2/snapshot.0"
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +82,24 @@ def test_the_log_replayed_is_the_snapshot(version_2: Path) -> None:
     assert tree == kept
     assert set(tree) == {"/a", "/a/child", "/straße-中", "/row-0000000004"}
     assert tree["/a"] == (b"multi", WRITES + 1)
+
+
+def test_zookeeper_reads_a_log_that_was_written_for_it(tmp_path: Path) -> None:
+    folder = tmp_path / "version-2"
+    folder.mkdir()
+    shutil.copy(EMPTY_SNAPSHOT, folder)
+    with TxnLogWriter(folder / log_name(1)) as writer:
+        writer.write(1, 1_000, 5, [TxnOp(TxnType.CREATE, "/a", b"1")])
+        writer.write(2, 2_000, 5, [TxnOp(TxnType.CREATE, "/straße-中", None)])
+        both = [TxnOp(TxnType.CHECK, "/a", version=1), TxnOp(TxnType.SET_DATA, "/a", b"2", 1)]
+        writer.write(3, 3_000, 5, both)
+        writer.write(4, 4_000, 5, [TxnOp(TxnType.CREATE, "/gone", b"")])
+        writer.write(5, 5_000, 5, [TxnOp(TxnType.DELETE, "/gone")])
+    with EmbeddedZooKeeper(tmp_path) as server:
+        client = KazooClient(hosts=server.connect_string)
+        client.start()
+        data, stat = client.get("/a")
+        assert (data, stat.version, stat.czxid, stat.mzxid, stat.mtime) == (b"2", 1, 1, 3, 3_000)
+        assert set(client.get_children("/")) == {"a", "straße-中", "zookeeper"}
+        client.stop()
+        client.close()

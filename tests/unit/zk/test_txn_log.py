@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import struct
+import zlib
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from cluster.errors import EnvironmentProblem
-from zk.snapshot_file import read_snapshot
-from zk.txn_log import Txn, TxnDamage, TxnType, read_txn_log
+from zk.snapshot_file import read_entries, read_snapshot
+from zk.txn_log import Stretch, Txn, TxnDamage, TxnType, read_stretches, read_txn_log
 
 DATA = Path(__file__).parents[2] / "data" / "kafka_logs" / "trace" / "zookeeper" / "version-2"
 LOG = DATA / "log.1"
@@ -143,4 +145,74 @@ def test_a_log_is_no_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.1"
     shutil.copy(LOG, path)
     with pytest.raises(EnvironmentProblem, match="is no ZooKeeper snapshot"):
+        read_snapshot(path)
+
+
+def test_a_damaged_length_costs_the_rest_and_says_how_much(tmp_path: Path) -> None:
+    hit = transactions(LOG)[1300]
+    data = bytearray(LOG.read_bytes())
+    data[hit.offset + 8] ^= 0x40
+    damaged = tmp_path / "log.1"
+    damaged.write_bytes(data)
+    assert len(transactions(damaged)) == 1300
+    (damage,) = damages(damaged)
+    lost = len(bytes(data[hit.offset :]).rstrip(b"\0"))
+    assert (damage.offset, damage.problem) == (hit.offset, "torn")
+    assert damage.text.endswith(f"does not end; {lost} bytes are not read")
+
+
+def test_a_checksummed_record_that_is_none_is_said(tmp_path: Path) -> None:
+    short, unknown = b"\0" * 20, b"\0" * 28 + b"\0\0\0\x63"
+    frames = (struct.pack(">qi", zlib.adler32(p), len(p)) + p + b"B" for p in (short, unknown))
+    path = tmp_path / "log.1"
+    path.write_bytes(LOG.read_bytes()[:16] + b"".join(frames))
+    assert [damage.problem for damage in damages(path)] == ["record", "record"]
+    assert [at.first_zxid for at in read_stretches(path)] == [0]
+
+
+def test_stretches_tell_which_transactions_there_are(tmp_path: Path) -> None:
+    whole = transactions(LOG)
+    assert list(read_stretches(LOG)) == [Stretch(16, 1, 1328)]
+    data = LOG.read_bytes()
+    cut = tmp_path / "log.1"
+    cut.write_bytes(data[: whole[9].offset] + data[whole[19].offset : whole[-1].offset + 9])
+    after = 16 + whole[9].offset - whole[0].offset
+    assert list(read_stretches(cut)) == [Stretch(16, 1, 9), Stretch(after, 20, 1327)]
+
+
+def test_a_damaged_number_is_no_stretch_of_its_own(tmp_path: Path) -> None:
+    hit = transactions(LOG)[700]
+    data = bytearray(LOG.read_bytes())
+    data[hit.offset + 12 + 12] ^= 0x40
+    path = tmp_path / "log.1"
+    path.write_bytes(data)
+    stretches = [(at.first_zxid, at.last_zxid) for at in read_stretches(path)]
+    assert stretches == [(1, 700), (702, 1328)]
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 100, LOG.read_bytes()[:16]])
+def test_a_file_without_transactions_has_no_stretch(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "log.1"
+    path.write_bytes(content)
+    assert list(read_stretches(path)) == []
+
+
+def test_entries_are_the_nodes_of_a_snapshot(tmp_path: Path) -> None:
+    path = DATA / "snapshot.0"
+    entries = list(read_entries(path))
+    assert {entry.path: entry.node for entry in entries} == read_snapshot(path).nodes
+    assert [entry.offset for entry in entries] == sorted({entry.offset for entry in entries})
+    torn = tmp_path / "snapshot.0"
+    torn.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(EnvironmentProblem, match="is a damaged snapshot"):
+        list(read_entries(torn))
+
+
+@pytest.mark.parametrize("place", [20, -12])
+def test_a_damaged_gzip_file_is_refused(tmp_path: Path, place: int) -> None:
+    packed = bytearray(gzip.compress((DATA / "snapshot.0").read_bytes()))
+    packed[place] ^= 0xFF
+    path = tmp_path / "snapshot.0.gz"
+    path.write_bytes(packed)
+    with pytest.raises(EnvironmentProblem, match=r"damaged gzip file|damaged snapshot"):
         read_snapshot(path)
