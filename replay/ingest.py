@@ -38,6 +38,8 @@ from replay.table_folder import new_table_folder
 
 _STAGED: Final = "staged"
 _COMPRESSION: Final = "zstd"
+_Read = tuple[SourceFiles, float, float | None]
+"""Files of one kind, and how many seconds it took to read them and to find predecessors."""
 
 
 def make_table(
@@ -73,9 +75,10 @@ def ingest(
         _empty(spark, DAMAGED_SCHEMA).write.parquet(str(folder / DAMAGED))
         stored = [_store(spark, files, folder, options, progress) for files in found]
         with progress.step(spark, "name the codes"):
-            _store_names(spark, [at.with_words for at in stored], folder)
+            store_names(spark, [at.with_words for at in stored], folder)
         with progress.step(spark, "count"):
-            manifest = _describe(spark, folder, stored)
+            read = [(at.files, at.read_s, at.predecessors_s) for at in stored]
+            manifest = describe(spark, folder, read)
     if not manifest.rows:
         raise _nothing_read(manifest)
     shutil.rmtree(folder / _STAGED, ignore_errors=True)
@@ -105,13 +108,8 @@ def _store(
     first = events if source.has_predecessors else folder / _STAGED / partition
     title = f"read {source.name}"
     with progress.step(spark, title):
-        seen = Observation()
         rows = source.read(spark, paths, options)
-        observed = rows.observe(
-            seen, F.collect_set(F.when(F.col("problem").isNotNull(), F.col("file"))).alias("files")
-        )
-        _write(with_words(split(observed).events), first)
-        damaged = set(seen.get["files"])
+        damaged = store_events(rows, first).damaged_files
         if damaged:
             if source.is_by_file:
                 again = [path for path in paths if str(path) in damaged]
@@ -129,6 +127,26 @@ def _store(
     return _Stored(files, first, read_s, progress.elapsed_s[title])
 
 
+class StoredRows(NamedTuple):
+    """How many events were stored, and in which files lines are damaged."""
+
+    rows: int
+    damaged_files: set[str]
+
+
+def store_events(rows: DataFrame, folder: Path) -> StoredRows:
+    """Write the events among what a source has read, with the words of their hashes; one pass."""
+    seen = Observation()
+    is_damaged = F.col("problem").isNotNull()
+    observed = rows.observe(
+        seen,
+        F.count_if(~is_damaged).alias("rows"),
+        F.collect_set(F.when(is_damaged, F.col("file"))).alias("files"),
+    )
+    _write(with_words(split(observed).events), folder)
+    return StoredRows(seen.get["rows"], set(seen.get["files"]))
+
+
 def _write(events: DataFrame, folder: Path) -> None:
     events.drop("source").write.option("compression", _COMPRESSION).parquet(str(folder))
 
@@ -139,13 +157,15 @@ def _stored_events(spark: SparkSession, base: Path, folder: Path) -> DataFrame:
     return reader.parquet(str(folder)).select(*CODED_SCHEMA.fieldNames())
 
 
-def _store_names(spark: SparkSession, folders: Sequence[Path], folder: Path) -> None:
+def store_names(spark: SparkSession, folders: Sequence[Path], folder: Path) -> None:
+    """Write the names of what is stored with its words. Raises KlammError for two of one code."""
     stored = spark.read.parquet(*map(str, folders))
     names_of(stored).write.parquet(str(folder / NAMES))
     check_names(spark.read.schema(NAMES_SCHEMA).parquet(str(folder / NAMES)))
 
 
-def _describe(spark: SparkSession, folder: Path, stored: Sequence[_Stored]) -> Manifest:
+def describe(spark: SparkSession, folder: Path, read: Sequence[_Read]) -> Manifest:
+    """The manifest of a table that is whole but for it."""
     events = spark.read.schema(CODED_SCHEMA).parquet(str(folder / EVENTS))
     names = spark.read.schema(NAMES_SCHEMA).parquet(str(folder / NAMES))
     damaged = spark.read.schema(DAMAGED_SCHEMA).parquet(str(folder / DAMAGED))
@@ -155,16 +175,16 @@ def _describe(spark: SparkSession, folder: Path, stored: Sequence[_Stored]) -> M
         SCHEMA_VERSION,
         [
             SourceSummary(
-                source=(name := at.files.source.name),
-                files=at.files.summaries,
+                source=(name := files.source.name),
+                files=files.summaries,
                 rows=sum(kinds.get(name, {}).values()),
                 kinds=kinds.get(name, {}),
                 damaged={row.problem: row["count"] for row in problems if row.source == name},
                 runs=runs.get(name, []),
-                read_s=round(at.read_s, 3),
-                predecessors_s=None if at.predecessors_s is None else round(at.predecessors_s, 3),
+                read_s=round(read_s, 3),
+                predecessors_s=None if predecessors_s is None else round(predecessors_s, 3),
             )
-            for at in stored
+            for files, read_s, predecessors_s in read
         ],
     )
 

@@ -18,6 +18,7 @@ from cluster.errors import EnvironmentProblem, KlammError
 
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC")
 _PYTHON_ERROR: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Problem)): (.+)$", re.M)
+_OWN_ERROR: Final = re.compile(r"^cluster\.errors\.\w+: (.+)$", re.M)
 _CAUSE: Final = re.compile(r"^Caused by: [\w.$]*?([\w$]+): (.+)$", re.M)
 
 
@@ -44,6 +45,9 @@ def as_klamm_error(text: str, folder: Path) -> KlammError:
             f"no space left while {folder} was made",
             hint="the directory of the table or that of temporary files (TMPDIR) is full",
         )
+    own = _OWN_ERROR.findall(text)
+    if own:
+        return EnvironmentProblem(own[-1].strip())
     causes = _PYTHON_ERROR.findall(text) or _CAUSE.findall(text)
     if causes:
         kind, words = causes[-1]

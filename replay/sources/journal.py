@@ -55,12 +55,13 @@ def _reader(
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch["id"].to_pylist():
-                yield from _read(parts[number])
+                yield from read_part_of_journal(parts[number])
 
     return read
 
 
-def _read(part: FilePart) -> Iterator[pa.RecordBatch]:
+def read_part_of_journal(part: FilePart) -> Iterator[pa.RecordBatch]:
+    """The rows and the damaged lines of a part, by READ_SCHEMA."""
     for found in read_part(part):
         if isinstance(found, CutShort):
             yield damaged_batch(JOURNAL, part.file, [Damaged(*found)])

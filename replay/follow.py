@@ -1,0 +1,157 @@
+"""An event table that grows with a journal, until it is told to stop; it can be taken up again.
+
+Spark's checkpoint says how far it has come. Each batch is written aside and renamed, under its own
+number, so that one that is done again after a crash replaces itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from cluster.errors import EnvironmentProblem, UsageError
+from replay.event_schema import DAMAGED_SCHEMA, JOURNAL, SOURCES, code_of
+from replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest
+from replay.ingest import describe, store_events, store_names
+from replay.sources import split
+from replay.sources.file_parts import compression_of
+from replay.sources.follow import FORMAT, GrowingJournal
+from replay.sources.registry import SourceFiles, find_files
+from replay.spark_errors import told_in_one_line
+
+CHECKPOINT: Final = "checkpoint"
+FOLLOWED: Final = "followed.json"
+INTERVAL_S: Final = 1.0
+_NEXT: Final = "next"
+_NO_BATCH: Final = "batch=-1"
+_POLL_S: Final = 0.2
+
+
+def open_followed(path: Path, folder: Path) -> SourceFiles:
+    """Make the directory of a table that follows a journal, or find the one that did.
+
+    Raises UsageError for what is no plain journal, and for a directory that is something else.
+    """
+    (found, *others) = find_files([path])
+    if path.is_dir() or others or found.source.name != JOURNAL:
+        raise UsageError(f"--follow takes one journal, {path} is none")
+    with path.open("rb") as file:
+        if compression_of(file.read(4)) is not None:
+            raise UsageError(f"{path} is compressed and cannot be followed")
+    followed = folder / FOLLOWED
+    if not followed.exists():
+        if folder.exists():
+            raise UsageError(f"{folder} is there already, and does not follow {path}")
+        folder.mkdir(parents=True)
+        followed.write_bytes(msgspec.json.encode(str(path.absolute())))
+    elif (other := msgspec.json.decode(followed.read_bytes(), type=str)) != str(path.absolute()):
+        raise UsageError(f"{folder} follows {other}, not {path}")
+    return found
+
+
+def follow(
+    spark: SparkSession,
+    found: SourceFiles,
+    folder: Path,
+    stop: threading.Event,
+    *,
+    idle_timeout_s: float | None = None,
+    on_batch: Callable[[int, float], None] = lambda rows, elapsed_s: None,
+) -> Manifest:
+    """Read what is there and what comes, until ``stop`` is set or nothing came for a while.
+
+    ``on_batch`` is told the rows and seconds of each batch. While it runs the directory has no
+    manifest, so that nobody takes it for a whole table. Raises EnvironmentProblem if the journal
+    was truncated or replaced.
+    """
+    (folder / MANIFEST).unlink(missing_ok=True)
+    begun_s = time.monotonic()
+    batches = _Batches(folder, on_batch)
+    with told_in_one_line(folder):
+        spark.dataSource.register(GrowingJournal)
+        query = (
+            spark.readStream.format(FORMAT)
+            .load(str(found.paths[0]))
+            .writeStream.foreachBatch(batches.store)
+            .option("checkpointLocation", str((folder / CHECKPOINT).absolute()))
+            .trigger(processingTime=f"{INTERVAL_S} seconds")
+            .start()
+        )
+        try:
+            while query.isActive and not stop.wait(_POLL_S):
+                if idle_timeout_s is not None and batches.idle_s() > idle_timeout_s:
+                    break
+        finally:
+            query.stop()
+        if batches.error is not None:
+            raise batches.error
+        if (error := query.exception()) is not None:
+            raise error
+        return _finish(spark, found, folder, time.monotonic() - begun_s)
+
+
+class _Batches:
+    """Stores what comes, batch by batch."""
+
+    def __init__(self, folder: Path, on_batch: Callable[[int, float], None]) -> None:
+        self._folder = folder
+        self._on_batch = on_batch
+        self._last_s = time.monotonic()
+        self.error: OSError | None = None
+
+    def idle_s(self) -> float:
+        """Since the last batch."""
+        return time.monotonic() - self._last_s
+
+    def store(self, rows: DataFrame, number: int) -> None:
+        """A batch into directories of its number, which replace those of an earlier attempt."""
+        begun_s = time.monotonic()
+        try:
+            count = self._store(rows, number)
+        except OSError as error:
+            # Spark would tell of it as of an error in Python.
+            self.error = error
+            raise
+        self._last_s = time.monotonic()
+        self._on_batch(count, self._last_s - begun_s)
+
+    def _store(self, rows: DataFrame, number: int) -> int:
+        partition = f"source={code_of(JOURNAL, SOURCES)}"
+        following = self._folder / _NEXT
+        shutil.rmtree(following, ignore_errors=True)
+        stored = store_events(rows, following / EVENTS)
+        if stored.damaged_files:
+            split(rows).damaged.write.parquet(str(following / DAMAGED))
+            _put(following / DAMAGED, self._folder / DAMAGED / f"batch={number}")
+        _put(following / EVENTS, self._folder / EVENTS / partition / f"batch={number}")
+        return stored.rows
+
+
+def _put(made: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place, ignore_errors=True)
+    os.rename(made, place)
+
+
+def _finish(spark: SparkSession, found: SourceFiles, folder: Path, elapsed_s: float) -> Manifest:
+    """The rest of a table: names, what it covers, and at last that it is whole."""
+    events = folder / EVENTS / f"source={code_of(JOURNAL, SOURCES)}"
+    if not events.exists():
+        raise EnvironmentProblem(f"nothing has been read of {found.paths[0]}")
+    if not (folder / DAMAGED).exists():
+        spark.createDataFrame([], DAMAGED_SCHEMA).write.parquet(str(folder / DAMAGED / _NO_BATCH))
+    shutil.rmtree(folder / NAMES, ignore_errors=True)
+    store_names(spark, [events], folder)
+    (summary,) = found.summaries
+    grown = msgspec.structs.replace(summary, size=found.paths[0].stat().st_size)
+    manifest = describe(spark, folder, [(found._replace(summaries=[grown]), elapsed_s, None)])
+    (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+    return manifest

@@ -1,0 +1,62 @@
+"""A journal that grows, as a streaming source of Spark: each line once, when it is complete.
+
+Spark's own stream of files never reads a file again that has grown. Which lines a batch has is said
+by places in the file, which Spark's checkpoint keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from replay.sources import READ_SCHEMA
+from replay.sources.file_parts import FilePart
+from replay.sources.growing_file import beginning, last_line_end, parts_between, place_of
+from replay.sources.journal import read_part_of_journal
+
+FORMAT: Final = "growingjournal"
+
+
+class GrowingJournal(DataSource):
+    """``spark.readStream.format("growingjournal").load(FILE)``, by READ_SCHEMA."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """READ_SCHEMA."""
+        return READ_SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader of the file that was given to ``load``."""
+        return _Reader(self.options)
+
+
+class _Part(InputPartition):
+    def __init__(self, part: FilePart) -> None:
+        super().__init__(part)
+
+
+class _Reader(DataSourceStreamReader):
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self._path = Path(options["path"])
+
+    def initialOffset(self) -> dict[str, Any]:
+        return beginning(self._path).as_offset()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return last_line_end(place_of(start)).as_offset()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [_Part(part) for part in parts_between(place_of(start), place_of(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_part_of_journal(partition.value)

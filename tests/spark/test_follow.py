@@ -1,0 +1,172 @@
+"""A journal that grows: each line is read once, whatever happens between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cluster.errors import EnvironmentProblem, UsageError
+from replay.event_table import Manifest, is_table, open_table, some_damaged
+from replay.follow import follow, open_followed
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+DEADLINE_S = 100
+
+
+def row(seq: int) -> bytes:
+    return b'{"v":1,"run_id":"r","t_ms":1,"seq":%d,"controller":0,"epoch":1,"kind":"event"}\n' % seq
+
+
+def rows(first: int, last: int) -> bytes:
+    return b"".join(map(row, range(first, last + 1)))
+
+
+class Following:
+    """A journal that is being followed in another thread."""
+
+    def __init__(self, spark: SparkSession, journal: Path, table: Path) -> None:
+        self.read = 0
+        self._stop = threading.Event()
+        self._pool = ThreadPoolExecutor(1)
+        found = open_followed(journal, table)
+        self._done: Future[Manifest] = self._pool.submit(
+            follow, spark, found, table, self._stop, on_batch=self._count
+        )
+
+    def _count(self, count: int, elapsed_s: float) -> None:
+        assert elapsed_s > 0
+        self.read += count
+
+    def wait_for(self, count: int) -> None:
+        wait_until(lambda: self.read >= count or self._done.done(), DEADLINE_S)
+        # What was stored just before a stop may be stored again.
+        assert self.read >= count
+
+    def stopped(self) -> Manifest:
+        self._stop.set()
+        return self._done.result(DEADLINE_S)
+
+    def failed(self) -> BaseException | None:
+        return self._done.exception(DEADLINE_S)
+
+    def close(self) -> None:
+        self._stop.set()
+        self._pool.shutdown()
+
+
+@pytest.fixture
+def follower(spark: SparkSession, tmp_path: Path) -> Callable[[Path], Following]:
+    return lambda journal: Following(spark, journal, tmp_path / "table")
+
+
+@contextmanager
+def following(start: Callable[[Path], Following], journal: Path) -> Iterator[Following]:
+    started = start(journal)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def append(journal: Path, data: bytes) -> None:
+    with journal.open("ab") as file:
+        file.write(data)
+
+
+def seqs_and_lines(spark: SparkSession, table: Path) -> list[tuple[int, int]]:
+    found = open_table(spark, table).events.select("seq", "line").orderBy("line", "seq").collect()
+    return [(at.seq, at.line) for at in found]
+
+
+def test_stop_and_restart_give_equal_totals(
+    spark: SparkSession, follower: Callable[[Path], Following], tmp_path: Path
+) -> None:
+    journal, table = tmp_path / "journal.jsonl", tmp_path / "table"
+    append(journal, rows(1, 5) + row(6)[:30])
+    with following(follower, journal) as first:
+        first.wait_for(5)
+        assert not is_table(table)
+        append(journal, row(6)[30:] + b"nonsense\n" + rows(7, 8) + row(9)[:-1])
+        first.wait_for(8)
+        assert first.stopped().rows == 8
+    lines = [(n, n) for n in range(1, 7)] + [(7, 8), (8, 9)]
+    assert seqs_and_lines(spark, table) == lines
+    append(journal, b"\n" + rows(10, 40))
+    with following(follower, journal) as second:
+        second.wait_for(32)
+        manifest = second.stopped()
+    assert seqs_and_lines(spark, table) == lines + [(n, n + 1) for n in range(9, 41)]
+    (source,) = manifest.sources
+    assert (source.rows, source.damaged) == (40, {"not json": 1})
+    assert source.files[0].size == journal.stat().st_size
+    (run,) = source.runs
+    assert (run.rows, run.missing, run.repeated) == (40, 0, 0)
+    assert [at.line for at in some_damaged(spark, table, 9)] == [7]
+
+
+def test_a_batch_that_was_stored_before_a_crash_replaces_itself(
+    spark: SparkSession, follower: Callable[[Path], Following], tmp_path: Path
+) -> None:
+    journal, table = tmp_path / "journal.jsonl", tmp_path / "table"
+    append(journal, rows(1, 3))
+    with following(follower, journal) as first:
+        first.wait_for(3)
+        first.stopped()
+    for commit in (table / "checkpoint" / "commits").glob("*0*"):
+        commit.unlink()
+    append(journal, row(4))
+    with following(follower, journal) as second:
+        second.wait_for(4)
+        assert second.stopped().rows == 4
+    assert seqs_and_lines(spark, table) == [(n, n) for n in range(1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda path: os.truncate(path, 100), "was truncated"),
+        (lambda path: path.write_bytes(rows(11, 20)), "was truncated"),
+        (lambda path: os.replace(shutil.copy(path, f"{path}.new"), path), "was replaced"),
+        (lambda path: path.rename(f"{path}.1"), "is not there any more"),
+    ],
+    ids=["truncated", "written anew", "replaced", "removed"],
+)
+def test_a_journal_that_is_not_the_same_any_more_is_an_error(
+    follower: Callable[[Path], Following],
+    tmp_path: Path,
+    change: Callable[[Path], object],
+    message: str,
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    append(journal, rows(1, 5))
+    with following(follower, journal) as first:
+        first.wait_for(5)
+        change(journal)
+        error = first.failed()
+    assert isinstance(error, EnvironmentProblem)
+    assert str(error).startswith(str(journal)) and message in str(error)
+    assert not is_table(tmp_path / "table")
+
+
+def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
+    journal, other = tmp_path / "journal.jsonl", tmp_path / "journal2.jsonl"
+    for path in (journal, other):
+        path.write_bytes(row(int(path is journal)))
+    (tmp_path / "full").mkdir()
+    with pytest.raises(UsageError, match="takes one journal"):
+        open_followed(tmp_path, tmp_path / "table")
+    with pytest.raises(UsageError, match="is there already, and does not follow"):
+        open_followed(journal, tmp_path / "full")
+    assert not (tmp_path / "table").exists()
+    open_followed(journal, tmp_path / "table")
+    with pytest.raises(UsageError, match=r"follows \S+/journal.jsonl, not \S+/journal2.jsonl"):
+        open_followed(other, tmp_path / "table")
