@@ -1,0 +1,138 @@
+"""When partitions were Offline or had no leader: intervals with start and end.
+
+A row that leaves Offline says since when it was so; what an epoch ended with is closed by the next
+epoch's snapshot, which tells every state anew. Leaders are stored: that one is missing outlives an
+epoch, and is paired from the rows where it begins and ends, which alone are put in order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from cluster.journal import Kind
+from cluster.types import NO_LEADER
+from replay.event_schema import LEADERSHIP_DELETED
+from replay.questions.columns import (
+    NO_PARTITION,
+    OFFLINE,
+    PARTITION,
+    ends_offline_piece,
+    is_illegal,
+    is_kind,
+    is_leadership,
+)
+from replay.questions.controllers import EPOCH
+
+BY_TRANSITION: Final = "transition"
+BY_SNAPSHOT: Final = "snapshot"
+_HELD: Final = (*PARTITION, "controller", "epoch")
+
+
+def offline_intervals(events: DataFrame, histories: DataFrame, epochs: DataFrame) -> DataFrame:
+    """``start_ms`` to ``end_ms`` of each stay in OfflinePartition; null: not known, not ended.
+
+    ``ended_by``: transition, snapshot (of the next epoch; the state may go on in an interval of
+    its own) or null. A state found by a snapshot starts with it.
+    """
+    return _left(events, histories).unionByName(_held(histories, epochs))
+
+
+def with_held(histories: DataFrame, epochs: DataFrame, from_ms: int | None = None) -> DataFrame:
+    """Histories whose ``offline_ms`` has also what an epoch ended with, to the end of the run."""
+    ends = epochs.select(*EPOCH, F.coalesce("next_snapshot_ms", "run_last_ms").alias("_end_ms"))
+    is_held = (F.col("replica") == -1) & (F.col("state") == OFFLINE)
+    start, end = F.col("state_ms"), F.col("_end_ms")
+    if from_ms is not None:
+        start, end = F.greatest(start, F.lit(from_ms)), F.greatest(end, F.lit(from_ms))
+    held_ms = F.coalesce(F.when(is_held, end - start), F.lit(0))
+    return (
+        histories.join(F.broadcast(ends), list(EPOCH), "left")
+        .withColumn("offline_ms", F.col("offline_ms") + held_ms)
+        .select(*histories.columns)
+    )
+
+
+def _left(events: DataFrame, histories: DataFrame) -> DataFrame:
+    pieces = events.where(ends_offline_piece() & ~is_illegal()).select(
+        *_HELD,
+        F.col("since_ms").alias("start_ms"),
+        F.col("t_ms").alias("end_ms"),
+        (F.col("to_state") == OFFLINE).alias("_goes_on"),
+        "place",
+    )
+    # A partition that is put Offline once more says so since then: its pieces are put together.
+    split = histories.where("replica = -1 AND offline_again > 0").select(*_HELD)
+    whole = pieces.join(split, list(_HELD), "left_anti")
+    return (
+        whole.drop("place", "_goes_on")
+        .unionByName(_joined(pieces.join(split, list(_HELD), "left_semi")))
+        .withColumn("ended_by", F.lit(BY_TRANSITION))
+    )
+
+
+def _joined(pieces: DataFrame) -> DataFrame:
+    order = Window.partitionBy(*_HELD).orderBy("place")
+    follows = F.lag("_goes_on").over(order) & (F.lag("end_ms").over(order) == F.col("start_ms"))
+    return (
+        pieces.withColumn("_is_first", ~F.coalesce(follows, F.lit(False)))
+        .withColumn("_number", F.count_if("_is_first").over(order))
+        .groupBy(*_HELD, "_number")
+        .agg(
+            F.min_by("start_ms", "place").alias("start_ms"),
+            F.max_by("end_ms", "place").alias("end_ms"),
+            F.max_by("_goes_on", "place").alias("_goes_on"),
+        )
+        .where("NOT _goes_on")
+        .select(*_HELD, "start_ms", "end_ms")
+    )
+
+
+def _held(histories: DataFrame, epochs: DataFrame) -> DataFrame:
+    ends = epochs.select(*EPOCH, "next_snapshot_ms")
+    closed = F.when(F.col("next_snapshot_ms").isNotNull(), F.lit(BY_SNAPSHOT))
+    return (
+        histories.where((F.col("replica") == -1) & (F.col("state") == OFFLINE))
+        .join(F.broadcast(ends), list(EPOCH))
+        .select(
+            *_HELD,
+            F.col("entered_ms").alias("start_ms"),
+            F.col("next_snapshot_ms").alias("end_ms"),
+            closed.alias("ended_by"),
+        )
+    )
+
+
+def leaderless_intervals(events: DataFrame) -> DataFrame:
+    """``start_ms`` to ``end_ms`` of each time in which a state znode had leader -1.
+
+    ``lost`` is the leader before, null if not known; ``end_ms`` null: it never ended. The deletion
+    of a partition ends it.
+    """
+    none = F.col("leader") == NO_LEADER
+    had_none = F.col("prev_leader") == NO_LEADER
+    is_deleted = is_kind(LEADERSHIP_DELETED) | (
+        is_kind(Kind.PARTITION_TRANSITION) & (F.col("to_state") == NO_PARTITION) & ~is_illegal()
+    )
+    starts = is_leadership() & none & ~F.coalesce(had_none, F.lit(False))
+    ends = is_deleted | (is_leadership() & ~none & had_none)
+    rows = events.where(starts | ends).select(
+        *PARTITION,
+        "t_ms",
+        "place",
+        "epoch",
+        F.coalesce(starts, F.lit(False)).alias("_starts"),
+        F.col("prev_leader").alias("lost"),
+    )
+    order = Window.partitionBy(*PARTITION).orderBy("place")
+    # A snapshot says again that there is none.
+    told = rows.withColumn("_before", F.lag("_starts").over(order)).where(
+        ~(F.col("_starts") & F.coalesce("_before", F.lit(False)))
+    )
+    return (
+        told.withColumn("end_ms", F.lead("t_ms").over(order))
+        .where("_starts")
+        .select(*PARTITION, "epoch", "lost", F.col("t_ms").alias("start_ms"), "end_ms")
+    )

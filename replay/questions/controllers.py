@@ -1,0 +1,145 @@
+"""Who was the controller and when: epochs, failovers, two controllers at once, late writes.
+
+One hash aggregation over every row gives a row an epoch and controller; all else is asked of that.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from cluster.journal import Kind
+from replay.event_schema import (
+    JOURNAL,
+    LEADERSHIP_WRITTEN,
+    SOURCES,
+    ZOOKEEPER_LOG,
+    code_of,
+)
+from replay.questions.columns import AT, PARTITION, RUN, is_kind, is_leadership
+
+EPOCH: Final = (*RUN, "controller", "epoch")
+_IS_JOURNAL: Final = f"source = {code_of(JOURNAL, SOURCES)}"
+_IS_ZOOKEEPER: Final = f"source = {code_of(ZOOKEEPER_LOG, SOURCES)}"
+
+
+def epochs(events: DataFrame) -> DataFrame:
+    """A row for each epoch of each controller, with the times of what makes an epoch.
+
+    ``first_at`` to ``last_write_at`` are places in ZooKeeper's logs, which have one order, and
+    times elsewhere. ``next_snapshot_ms``: when the next epoch told every state anew; it closes
+    what was open. ``newer_at``: the first row of a newer epoch. ``is_plain``: every number of
+    ``seq`` from the first to the last is there once, or rows are not numbered.
+    """
+    at = F.when(F.expr(_IS_ZOOKEEPER), F.col("place")).otherwise(F.col("t_ms"))
+    seq = F.when(F.expr(_IS_JOURNAL), F.col("seq"))
+    found = events.groupBy(*EPOCH).agg(
+        F.count("*").alias("rows"),
+        F.min("t_ms").alias("first_ms"),
+        F.max("t_ms").alias("last_ms"),
+        F.min(at).alias("first_at"),
+        F.max(F.when(is_write(), at)).alias("last_write_at"),
+        *(
+            F.min(F.when(is_kind(kind), F.col("t_ms"))).alias(name)
+            for name, kind in (
+                ("snapshot_ms", Kind.PARTITION_SNAPSHOT),
+                ("elected_ms", Kind.CONTROLLER_ELECTED),
+                ("ready_ms", Kind.CONTROLLER_READY),
+                ("resigned_ms", Kind.CONTROLLER_RESIGNED),
+                ("moved_ms", Kind.CONTROLLER_MOVED),
+            )
+        ),
+        F.min(seq).alias("first_seq"),
+        F.max(seq).alias("last_seq"),
+        F.sum(seq).alias("_sum"),
+        F.bit_xor(seq).alias("_xor"),
+    )
+    newer = Window.partitionBy(*RUN).orderBy("epoch").rangeBetween(1, Window.unboundedFollowing)
+    return found.select(
+        *EPOCH,
+        "rows",
+        "first_ms",
+        "last_ms",
+        *("snapshot_ms", "elected_ms", "ready_ms", "resigned_ms", "moved_ms"),
+        *("first_seq", "last_seq"),
+        _is_plain().alias("is_plain"),
+        "last_write_at",
+        F.min("first_at").over(newer).alias("newer_at"),
+        F.first("snapshot_ms", ignorenulls=True).over(newer).alias("next_snapshot_ms"),
+        F.max("last_ms").over(Window.partitionBy(*RUN)).alias("run_last_ms"),
+    )
+
+
+def failovers(found: DataFrame) -> DataFrame:
+    """A row for each epoch that has a controller, in order.
+
+    ``silent_ms``: from the last row of any epoch before to the election; ``ready_after_ms``: from
+    the election to the controller that serves. Null where no row tells.
+    """
+    before = Window.partitionBy(*RUN).orderBy("epoch").rangeBetween(Window.unboundedPreceding, -1)
+    return found.where("epoch > 0 AND elected_ms IS NOT NULL").select(
+        *EPOCH,
+        "elected_ms",
+        "ready_ms",
+        (F.col("ready_ms") - F.col("elected_ms")).alias("ready_after_ms"),
+        (F.col("elected_ms") - F.max("last_ms").over(before)).alias("silent_ms"),
+        "last_ms",
+    )
+
+
+def shared_epochs(found: DataFrame) -> DataFrame:
+    """Epochs in which more than one controller acted."""
+    return (
+        found.where("epoch > 0 AND controller >= 0")
+        .groupBy(*RUN, "epoch")
+        .agg(
+            F.sort_array(F.collect_set("controller")).alias("controllers"),
+            F.min("first_ms").alias("first_ms"),
+        )
+        .where(F.size("controllers") > 1)
+    )
+
+
+def late_writes(events: DataFrame, found: DataFrame) -> DataFrame:
+    """Writes of an epoch after a newer one began, by the order of ZooKeeper where a log has it,
+    else by the clocks of the two controllers. Only epochs that have some are looked through."""
+    late = found.where("last_write_at > newer_at").select(*EPOCH, "newer_at")
+    at = F.when(F.expr(_IS_ZOOKEEPER), F.col("place")).otherwise(F.col("t_ms"))
+    return (
+        events.where(is_write())
+        .join(F.broadcast(late), list(EPOCH))
+        .where(at > F.col("newer_at"))
+        .select(*PARTITION, "replica", "kind", "leader", "isr", *AT)
+    )
+
+
+def is_write() -> Column:
+    """True for rows that say that a state znode was written."""
+    is_first = is_kind(Kind.PARTITION_TRANSITION)
+    return is_kind(LEADERSHIP_WRITTEN) | (
+        is_leadership()
+        & ~is_kind(Kind.PARTITION_SNAPSHOT)
+        & (is_first | F.col("prev_isr").isNotNull())
+    )
+
+
+def _is_plain() -> Column:
+    numbers = F.col("last_seq") - F.col("first_seq") + 1
+    return F.col("first_seq").isNull() | (
+        (F.col("rows") == numbers)
+        & (F.col("_sum") * 2 == (F.col("first_seq") + F.col("last_seq")) * numbers)
+        & (F.col("_xor") == _xor_to(F.col("last_seq")).bitwiseXOR(_xor_to(F.col("first_seq") - 1)))
+    )
+
+
+def _xor_to(number: Column) -> Column:
+    """1 xor 2 xor ... xor number: its last two bits tell."""
+    rest = number.bitwiseAND(F.lit(3))
+    return (
+        F.when(rest == 0, number)
+        .when(rest == 1, F.lit(1))
+        .when(rest == 2, number + 1)
+        .otherwise(F.lit(0))
+    )

@@ -1,0 +1,54 @@
+"""Rows that are there twice, by (source, run, controller, epoch, seq): listed, and left out.
+
+Only journals number their rows. Epochs whose numbers add up have no row twice and are not looked
+into. Of several rows the one that stands first by (file, line) is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from replay.event_schema import CODED_SCHEMA
+from replay.questions.controllers import EPOCH
+
+_IDENTITY: Final = (*EPOCH, "seq")
+_SAID: Final = tuple(
+    name for name in CODED_SCHEMA.fieldNames() if name not in ("file", "line", *_IDENTITY)
+)
+
+
+def duplicates(events: DataFrame, epochs: DataFrame) -> DataFrame:
+    """A row for each number that is there more than once: ``copies``, and the place of the first.
+
+    ``is_contradiction``: the copies do not say the same.
+    """
+    doubtful = epochs.where("NOT is_plain").select(*EPOCH)
+    first = F.min(F.struct("file", "line")).alias("_first")
+    said = F.xxhash64(*_SAID)
+    return (
+        events.join(F.broadcast(doubtful), list(EPOCH), "left_semi")
+        .withColumn("_said", said)
+        .groupBy(*_IDENTITY)
+        .agg(
+            F.count("*").alias("copies"),
+            (F.min("_said") != F.max("_said")).alias("is_contradiction"),
+        )
+        .where("copies > 1")
+        .select(*_IDENTITY, "copies", "is_contradiction")
+        .join(events.select(*_IDENTITY, "file", "line"), list(_IDENTITY))
+        .groupBy(*_IDENTITY, "copies", "is_contradiction")
+        .agg(first)
+        .select(*_IDENTITY, "copies", "is_contradiction", "_first.file", "_first.line")
+    )
+
+
+def without(events: DataFrame, repeated: DataFrame) -> DataFrame:
+    """Events of which each number is there once; ``repeated`` is what ``duplicates`` found."""
+    kept = repeated.select(*_IDENTITY, F.col("file").alias("_file"), F.col("line").alias("_line"))
+    is_kept = F.col("_file").isNull() | (
+        (F.col("_file") == F.col("file")) & (F.col("_line") == F.col("line"))
+    )
+    return events.join(kept, list(_IDENTITY), "left").where(is_kept).select(*events.columns)

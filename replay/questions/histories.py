@@ -1,0 +1,188 @@
+"""The pass over every row: one hash aggregation by key, epoch and controller, without a sort.
+
+All that is counted or found per key comes from it: final states, gaps, illegal transitions, ISR
+churn, states held at an epoch's end. Its result is small beside the rows and is asked many times.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from replay.event_schema import LEADERSHIP_DELETED
+from replay.questions.columns import (
+    FAILURES,
+    HISTORY,
+    OFFLINE,
+    PARTITION,
+    REPLICA,
+    STATE_KINDS,
+    changes_isr,
+    ends_offline_piece,
+    goes_offline,
+    is_illegal,
+    is_kind,
+    is_leadership,
+    is_unclean,
+    isr_added,
+    isr_removed,
+    replica_key,
+)
+
+COUNTS: Final = (
+    "rows",
+    "illegal",
+    "failed",
+    "unclean",
+    "shrinks",
+    "expands",
+    "leader_changes",
+    "offlines",
+    "offline_again",
+)
+"""What is counted of each key."""
+
+
+def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
+    """A row for each key in each epoch of a controller.
+
+    Key: source, run, topic, partition, replica (-1: the partition's own rows), controller, epoch.
+    COUNTS are of rows at or after ``from_ms``; all else is of every row. ``missing``: numbers of
+    key_seq that no row has. ``state``, entered at ``entered_ms`` by the row at ``entered_place``,
+    is the last one that a legal row led to, of which ``state_place`` is the last row.
+    ``offlines`` counts transitions to Offline, ``offline_ms`` is the time between them and the
+    next row; a state that was still held is not in it. ``leader`` to ``leadership_place`` are
+    those of the last row that says a leader. Null where no row says it.
+    """
+    told = events.where(F.col("topic").isNotNull()).select(
+        *PARTITION,
+        replica_key().alias("replica"),
+        "controller",
+        "epoch",
+        "key_seq",
+        "t_ms",
+        "to_state",
+        "leader",
+        "leader_epoch",
+        "zk_version",
+        *_places(is_illegal(), from_ms),
+        *(condition.alias(name) for name, condition in _conditions(from_ms).items()),
+    )
+    return (
+        told.groupBy(*HISTORY)
+        .agg(
+            *(F.count_if(name).alias(name) for name in COUNTS),
+            F.min("key_seq").alias("_first"),
+            F.max("key_seq").alias("_last"),
+            F.count("key_seq").alias("_numbered"),
+            F.max("state_place").alias("state_place"),
+            F.max_by("to_state", "state_place").alias("state"),
+            F.max_by("state_ms", "state_place").alias("state_ms"),
+            F.coalesce(F.sum("offline_ms"), F.lit(0)).alias("offline_ms"),
+            F.max("entered_place").alias("entered_place"),
+            F.max_by("t_ms", "entered_place").alias("entered_ms"),
+            F.max("leadership_place").alias("leadership_place"),
+            *(
+                F.max_by(name, "leadership_place").alias(name)
+                for name in ("leader", "leader_epoch", "zk_version")
+            ),
+        )
+        .select(*HISTORY, _missing().alias("missing"), *COUNTS, "offline_ms", *_LAST)
+    )
+
+
+_LAST: Final = (
+    "state",
+    "state_place",
+    "state_ms",
+    "entered_ms",
+    "entered_place",
+    "leader",
+    "leader_epoch",
+    "zk_version",
+    "leadership_place",
+)
+SUMS: Final = ("missing", *COUNTS, "offline_ms")
+"""What is added up over the histories of a key."""
+
+
+def partitions(found: DataFrame) -> DataFrame:
+    """Histories by partition: sums over replicas and epochs, and the last of each thing.
+
+    ``state`` is the partition's, not that of a replica.
+    """
+    own = F.when(F.col("replica") == -1, F.col("state_place"))
+    return found.groupBy(*PARTITION).agg(
+        *(F.sum(name).alias(name) for name in SUMS),
+        F.max_by("state", own).alias("state"),
+        F.max(own).alias("state_place"),
+        *_last_leadership(),
+    )
+
+
+def replicas(found: DataFrame) -> DataFrame:
+    """Histories by replica."""
+    return (
+        found.where("replica >= 0")
+        .groupBy(*REPLICA)
+        .agg(
+            *(F.sum(name).alias(name) for name in SUMS),
+            F.max_by("state", "state_place").alias("state"),
+            F.max("state_place").alias("state_place"),
+        )
+    )
+
+
+def _conditions(from_ms: int | None) -> dict[str, Column]:
+    in_time = F.lit(True) if from_ms is None else F.col("t_ms") >= from_ms
+    return {
+        "rows": in_time,
+        "illegal": in_time & is_illegal(),
+        "failed": in_time & is_kind(*FAILURES),
+        "unclean": in_time & is_unclean(),
+        "shrinks": in_time & changes_isr() & (F.size(isr_removed()) > 0),
+        "expands": in_time & changes_isr() & (F.size(isr_added()) > 0),
+        "leader_changes": in_time & is_leadership() & (F.col("leader") != F.col("prev_leader")),
+        "offlines": in_time & ~is_illegal() & goes_offline(),
+        # Of all times: who needs it joins pieces of intervals.
+        "offline_again": ends_offline_piece() & (F.col("to_state") == OFFLINE),
+    }
+
+
+def _places(illegal: Column, from_ms: int | None) -> tuple[Column, ...]:
+    state = is_kind(*STATE_KINDS) & ~illegal
+    enters = state & (F.col("from_state") != F.col("to_state"))
+    return (
+        F.when(state, F.col("place")).alias("state_place"),
+        F.when(enters, F.col("place")).alias("entered_place"),
+        F.when(state, F.col("t_ms")).alias("state_ms"),
+        # A state znode that was deleted says no leader from then on.
+        F.when(is_leadership() | is_kind(LEADERSHIP_DELETED), F.col("place")).alias(
+            "leadership_place"
+        ),
+        F.when(state & ends_offline_piece(), _length(from_ms)).alias("offline_ms"),
+    )
+
+
+def _length(from_ms: int | None) -> Column:
+    """Of the time that a row ends, what is not before ``from_ms``."""
+    start, end = F.col("since_ms"), F.col("t_ms")
+    if from_ms is None:
+        return end - start
+    return F.greatest(end, F.lit(from_ms)) - F.greatest(start, F.lit(from_ms))
+
+
+def _missing() -> Column:
+    # Rows are counted from 1 in each epoch, so that a lost first row is missed as well.
+    first = F.least("_first", F.lit(1))
+    return F.coalesce(F.col("_last") - first + 1 - F.col("_numbered"), F.lit(0))
+
+
+def _last_leadership() -> list[Column]:
+    names = ("leader", "leader_epoch", "zk_version")
+    return [
+        *(F.max_by(name, "leadership_place").alias(name) for name in names),
+        F.max("leadership_place").alias("leadership_place"),
+    ]

@@ -1,0 +1,76 @@
+"""Reassignments: how long each took, how far it came, and which never ended.
+
+Told by the phases that controllers write, or by topic znodes whose assignment adds and removes
+replicas. These rows are few, and the only ones that are put in order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from cluster.journal import Kind
+from replay.event_schema import ASSIGNMENT_WRITTEN, STATE_CODES
+from replay.questions.columns import PARTITION, is_kind
+from statemachines.reassignment import Phase
+
+DONE: Final = "done"
+REPLACED: Final = "replaced"
+OPEN: Final = "open"
+_FIRST: Final = STATE_CODES[Phase.U1.value]
+_ENDS: Final = (STATE_CODES[Phase.B7.value], STATE_CODES[Phase.B8.value])
+
+
+def reassignments(events: DataFrame) -> DataFrame:
+    """A row for each reassignment in the order of its partition.
+
+    ``status``: done, replaced (by the next one of the partition: overridden or cancelled) or open.
+    ``took_ms``: from its first row to the one that ends it. ``last_phase``: how far it came, 0
+    where the source names no phases. ``epochs``: how many controller epochs worked on it.
+    """
+    marks = events.where(
+        is_kind(Kind.REASSIGNMENT_PHASE, ASSIGNMENT_WRITTEN) & F.col("topic").isNotNull()
+    ).select(*PARTITION, "place", "t_ms", "epoch", "reassignment", "to_state", "kind")
+    order = Window.partitionBy(*PARTITION).orderBy("place")
+    is_phase = is_kind(Kind.REASSIGNMENT_PHASE)
+    is_next = ~F.col("reassignment").eqNullSafe(F.lag("reassignment").over(order))
+    numbered = marks.withColumn("_is_next", is_next).withColumn(
+        "number",
+        F.count_if(F.col("_is_next") | (is_phase & (F.col("to_state") == _FIRST))).over(order),
+    )
+    found = numbered.groupBy(*PARTITION, "number").agg(
+        F.max("reassignment").alias("reassignment"),
+        F.min("t_ms").alias("start_ms"),
+        F.max("t_ms").alias("last_ms"),
+        F.max(F.when(is_phase & F.col("to_state").isin(*_ENDS), F.col("t_ms"))).alias("_ended_ms"),
+        F.max_by("to_state", "place").alias("last_phase"),
+        F.count_distinct("epoch").alias("epochs"),
+    )
+    following = Window.partitionBy(*PARTITION).orderBy("number")
+    beside = found.withColumns(
+        {
+            "_next_ms": F.lead("start_ms").over(following),
+            "_next": F.lead("reassignment").over(following),
+        }
+    ).where("reassignment IS NOT NULL")
+    # An assignment that adds and removes nothing says that the one before it has ended.
+    is_over = F.col("_next_ms").isNotNull() & F.col("_next").isNull()
+    end_ms = F.coalesce("_ended_ms", "_next_ms")
+    status = (
+        F.when(F.col("_ended_ms").isNotNull() | is_over, DONE)
+        .when(F.col("_next_ms").isNotNull(), REPLACED)
+        .otherwise(OPEN)
+    )
+    return beside.select(
+        *PARTITION,
+        "reassignment",
+        "start_ms",
+        end_ms.alias("end_ms"),
+        (end_ms - F.col("start_ms")).alias("took_ms"),
+        status.alias("status"),
+        "last_phase",
+        "last_ms",
+        "epochs",
+    )

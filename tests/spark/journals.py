@@ -1,0 +1,104 @@
+"""Journals of simulated clusters, the same with rows spoilt, and both as event tables."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from cluster.journal import JournalRow, Kind
+from cluster.types import TopicPartition
+from replay.encode import encode
+from replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION
+from replay.event_table import EventTable, Manifest
+from replay.fold import Line
+from replay.sources import split
+from replay.sources.journal import read_journals
+from statemachines.partition_state import PartitionState
+from statemachines.replica_state import ReplicaState
+from tests.sim.deletions import delete_topics
+from tests.sim.reassignments import brokers_up, reassign
+from tests.sim.worlds import create_topic
+
+_TRANSITIONS = (Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION)
+
+
+def eventful_journal() -> list[JournalRow]:
+    """Some controllers, brokers that die and come back, an election of who was not in sync, a
+    reassignment that ends and one that does not, a topic that is deleted while it is offline, a
+    partition that ends offline."""
+    world = brokers_up(4, config={"unclean.leader.election.enable": "true"})
+    create_topic(world, "t", {n: tuple((n + k) % 3 for k in range(3)) for n in range(4)})
+    create_topic(world, "single", {0: (0,), 1: (2,)})
+    create_topic(world, "pair", {0: (1, 2)})
+    create_topic(world, "lone", {0: (3,), 1: (1,)})
+    world.run_for(3_000)
+    world.kill(2)
+    world.run_for(10_000)
+    world.kill(1)
+    world.run_for(10_000)
+    world.start(2)
+    world.run_for(10_000)
+    delete_topics(world, "single")
+    world.run_for(3_000)
+    world.kill(0)
+    world.run_for(10_000)
+    world.start(1)
+    world.start(0)
+    world.run_for(20_000)
+    reassign(world, {TopicPartition("t", 0): (1, 2, 3)})
+    world.run_for(20_000)
+    world.kill(3)
+    world.run_for(10_000)
+    reassign(world, {TopicPartition("t", 1): (1, 2, 3)})
+    world.run_for(5_000)
+    return list(world.journal.rows)
+
+
+def as_run(rows: Sequence[JournalRow], run: str) -> list[JournalRow]:
+    """The same rows as another run's."""
+    return [msgspec.structs.replace(row, run_id=run) for row in rows]
+
+
+def spoilt(rows: Sequence[JournalRow], seed: int) -> list[JournalRow]:
+    """Rows dropped, doubled, put out of order, and states swapped; the same for the same seed."""
+    draw = random.Random(seed)
+    found = list(rows)
+    for _ in range(draw.randrange(4)):
+        del found[draw.randrange(len(found))]
+    for _ in range(draw.randrange(4)):
+        found.insert(draw.randrange(len(found)), found[draw.randrange(len(found))])
+    moves = [n for n, row in enumerate(found) if row.kind in _TRANSITIONS]
+    for _ in range(draw.randrange(6)):
+        one, other = draw.sample(moves, 2)
+        if found[one].kind == found[other].kind:
+            to, from_ = found[other].to, found[other].from_
+            found[other] = msgspec.structs.replace(found[other], to=found[one].to)
+            found[one] = msgspec.structs.replace(found[one], to=to)
+            if draw.random() < 0.3:
+                found[one] = msgspec.structs.replace(found[one], from_=from_)
+    for _ in range(draw.randrange(3)):
+        n = draw.choice(moves)
+        states = PartitionState if found[n].kind == Kind.PARTITION_TRANSITION else ReplicaState
+        state = draw.choice(list(states)).value
+        found[n] = msgspec.structs.replace(found[n], **{draw.choice(["to", "from_"]): state})
+    if draw.random() < 0.5:
+        draw.shuffle(found)
+    return found
+
+
+def lines_of(rows: Sequence[JournalRow]) -> list[Line]:
+    """Rows as they stand in one file."""
+    return [Line(n, row) for n, row in enumerate(rows, 1)]
+
+
+def table_of(spark: SparkSession, folder: Path, rows: Sequence[JournalRow]) -> EventTable:
+    """The event table of a journal with these rows; ingest is not part of it."""
+    path = folder / "journal.jsonl"
+    path.write_bytes(msgspec.json.Encoder().encode_lines(rows))
+    events, names = encode(split(read_journals(spark, [path])).events)
+    damaged = spark.createDataFrame([], DAMAGED_SCHEMA)
+    return EventTable(events.persist(), names.persist(), damaged, Manifest(SCHEMA_VERSION, []))

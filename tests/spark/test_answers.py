@@ -1,0 +1,202 @@
+"""Every answer beside a plain fold and an ordered one, on journals of simulated clusters.
+
+The journals are whole, and spoilt in many ways; each is a run of one table.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from cluster.journal import JournalRow
+from replay.event_table import EventTable
+from replay.fold import Folded, History, Interval, Leaderless, Leadership, Partition, fold
+from replay.ordered_fold import ordered_fold
+from replay.questions.duplicates import without
+from replay.questions.elections import flapping_replicas
+from replay.questions.histories import histories, partitions
+from replay.run import Answers, answer
+from replay.words import in_words
+from statemachines.partition_state import PartitionState
+from statemachines.replica_state import ReplicaState
+from tests.spark.journals import as_run, eventful_journal, lines_of, spoilt, table_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+SPOILT = 24
+GONE = (PartitionState.NON_EXISTENT.value, ReplicaState.NON_EXISTENT.value)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[JournalRow]:
+    journal = eventful_journal()
+    found = as_run(journal, "whole")
+    for seed in range(SPOILT):
+        found += as_run(spoilt(journal, seed), f"spoilt {seed}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def folded(rows: list[JournalRow]) -> Folded:
+    return fold(lines_of(rows))
+
+
+@pytest.fixture(scope="module")
+def table(
+    spark: SparkSession, rows: list[JournalRow], tmp_path_factory: pytest.TempPathFactory
+) -> EventTable:
+    return table_of(spark, tmp_path_factory.mktemp("journal"), rows)
+
+
+@pytest.fixture(scope="module")
+def answers(table: EventTable) -> Iterator[Answers]:
+    with answer(table) as found:
+        yield found
+
+
+def told(table: EventTable, frame: DataFrame) -> list[dict[str, Any]]:
+    return list(in_words({"": frame.collect()}, table.names)[""])
+
+
+def partition_of(row: dict[str, Any]) -> Partition:
+    return Partition(row["run"], row["topic"], row["partition"])
+
+
+def isr_of(row: dict[str, Any]) -> tuple[int, ...] | None:
+    return None if row["isr"] is None else tuple(row["isr"])
+
+
+def leadership_of(row: dict[str, Any]) -> Leadership:
+    return Leadership(row["leader"], row["leader_epoch"], isr_of(row), row["zk_version"])
+
+
+def test_the_journals_have_all_that_is_asked(folded: Folded) -> None:
+    for name in Folded.__slots__:
+        assert getattr(folded, name) or name in ("late_writes", "shared_epochs"), name
+
+
+def test_final_partitions(table: EventTable, answers: Answers, folded: Folded) -> None:
+    found = {partition_of(row): row for row in told(table, answers.tables["partitions"])}
+    there = {tp: state for tp, state in folded.states.items() if state not in GONE}
+    assert {tp: row["state"] for tp, row in found.items()} == there
+    assert {tp: leadership_of(row) for tp, row in found.items()} == {
+        tp: folded.leaderships.get(tp, Leadership()) for tp in there
+    }
+
+
+def test_final_replicas(table: EventTable, answers: Answers, folded: Folded) -> None:
+    found = told(table, answers.tables["replicas"])
+    assert {(partition_of(row), row["replica"]): row["state"] for row in found} == {
+        at: state for at, state in folded.replica_states.items() if state not in GONE
+    }
+
+
+def test_the_ordered_fold_ends_with_the_same(
+    table: EventTable, answers: Answers, folded: Folded
+) -> None:
+    found = told(table, ordered_fold(without(table.events, answers.tables["duplicates"])))
+    states = {partition_of(row): row for row in found if row["replica"] == -1}
+    assert {tp: row["state"] for tp, row in states.items() if row["state"]} == folded.states
+    assert {tp: leadership_of(row) for tp, row in states.items()} == {
+        tp: folded.leaderships.get(tp, Leadership()) for tp in states
+    }
+    assert {
+        (partition_of(row), row["replica"]): row["state"]
+        for row in found
+        if row["replica"] >= 0 and row["state"]
+    } == folded.replica_states
+    assert sum(row["illegal"] for row in found) == len(folded.illegal)
+    breaks = Counter(row["run"] for row in found if row["breaks"])
+    assert "whole" not in breaks and len(breaks) > SPOILT / 3
+
+
+def test_illegal_transitions(table: EventTable, answers: Answers, folded: Folded) -> None:
+    assert sorted(row["line"] for row in told(table, answers.tables["illegal"])) == sorted(
+        folded.illegal
+    )
+    assert answers.counts["illegal"] == len(folded.illegal)
+    listed = answers.listings["illegal"].rows
+    assert {row["line"] for row in listed} <= set(folded.illegal)
+    assert all(row["file"].endswith("journal.jsonl") for row in listed)
+
+
+def test_gaps(table: EventTable, answers: Answers, folded: Folded) -> None:
+    found: Counter[History] = Counter()
+    for row in told(table, answers.tables["gaps"]):
+        key = History(*(row[name] for name in History._fields))
+        assert row["missing"] == row["before_key_seq"] - (row["after_key_seq"] or 0) - 1
+        found[key] += row["missing"]
+    assert found == folded.missing
+    assert answers.counts["missing"] == sum(folded.missing.values())
+    assert answers.counts["gaps"] == len(folded.missing)
+
+
+def test_duplicates_are_counted_once(table: EventTable, answers: Answers, folded: Folded) -> None:
+    found = told(table, answers.tables["duplicates"])
+    assert {
+        (row["run"], row["controller"], row["epoch"], row["seq"]): row["copies"] for row in found
+    } == folded.copies
+    assert answers.counts["repeated"] == sum(folded.copies.values()) - len(folded.copies)
+
+
+def test_offline_intervals(table: EventTable, answers: Answers, folded: Folded) -> None:
+    found = [
+        Interval(partition_of(row), row["epoch"], row["start_ms"], row["end_ms"], row["ended_by"])
+        for row in told(table, answers.tables["offline_intervals"])
+    ]
+    assert Counter(found) == Counter(folded.offline)
+    assert {at.ended_by for at in found} == {"transition", "snapshot", None}
+
+
+def test_leaderless_intervals(table: EventTable, answers: Answers, folded: Folded) -> None:
+    found = [
+        Leaderless(partition_of(row), row["lost"], row["start_ms"], row["end_ms"])
+        for row in told(table, answers.tables["leaderless_intervals"])
+    ]
+    assert Counter(found) == Counter(folded.leaderless)
+
+
+def test_unclean_elections(table: EventTable, answers: Answers, folded: Folded) -> None:
+    found = told(table, answers.tables["unclean"])
+    assert sorted(row["line"] for row in found) == sorted(folded.unclean)
+    assert all(row["leader"] not in row["prev_isr"] for row in found)
+    assert answers.counts["unclean"] == len(folded.unclean)
+
+
+def test_isr_churn(table: EventTable, answers: Answers, folded: Folded) -> None:
+    for name, expected in (("shrinks", folded.shrinks), ("expands", folded.expands)):
+        by_broker: Counter[int] = Counter()
+        for (_, replica), times in expected.items():
+            by_broker[replica] += times
+        found: Counter[int] = Counter()
+        for row in answers.tables["isr_churn"].collect():
+            found[row.broker] += row[name]
+        assert found == by_broker
+
+
+def test_flapping_replicas(table: EventTable, answers: Answers, folded: Folded) -> None:
+    events = without(table.events, answers.tables["duplicates"])
+    found = told(table, flapping_replicas(events, partitions(histories(events)), flaps=2))
+    assert {
+        (partition_of(row), row["replica"]): (row["shrinks"], row["expands"]) for row in found
+    } == {
+        at: (shrinks, folded.expands[at])
+        for at, shrinks in folded.shrinks.items()
+        if shrinks >= 2 and folded.expands[at] >= 2
+    }
+
+
+def test_failovers(table: EventTable, answers: Answers, folded: Folded) -> None:
+    found = told(table, answers.tables["failovers"])
+    assert {(row["run"], row["epoch"]): row["ready_after_ms"] for row in found} == {
+        at: took for at, took in folded.ready_after_ms.items()
+    }
+
+
+def test_nobody_writes_late(answers: Answers, folded: Folded) -> None:
+    assert answers.counts["late_writes"] == len(folded.late_writes)
+    assert answers.counts["shared_epochs"] == len(folded.shared_epochs)
