@@ -27,6 +27,7 @@ from cli import (
     replay,
     replay_diff,
     replay_generate,
+    replay_run,
     replay_sql,
     status,
     topics,
@@ -72,6 +73,7 @@ app.add_typer(controller.app, name="controller")
 app.add_typer(journal.app, name="journal")
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 replay.app.command("diff", epilog=replay_diff.EXAMPLES)(replay_diff.diff)
+replay.app.command("run", epilog=replay_run.EXAMPLES)(replay_run.run)
 replay.app.command("sql", epilog=replay_sql.EXAMPLES)(replay_sql.sql)
 app.add_typer(replay.app, name="replay")
 replay.app.command("generate", epilog=replay_generate.EXAMPLES)(replay_generate.generate)

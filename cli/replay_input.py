@@ -6,7 +6,7 @@ Parses and opens only. Spark is imported when a command runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -80,16 +80,3 @@ def open_tables(inputs: Sequence[Input], options: SparkOptions, folder: Path) ->
         sources = SourceOptions(timezone=options.timezone)
         tables = [stack.enter_context(opened(spark, given, sources, progress)) for given in inputs]
         yield Opened(spark, tables, progress)
-
-
-def refuse_what_is_there(out: Path, *, overwrite: bool, is_ours: Callable[[Path], bool]) -> None:
-    """Raises UsageError if ``out`` is there and may not be overwritten: without --overwrite
-    nothing may, with it only what ``is_ours``."""
-    from cluster.errors import UsageError
-
-    if not out.exists() and not out.is_symlink():
-        return
-    if not overwrite:
-        raise UsageError(f"{out} is there already", hint="--overwrite replaces it")
-    if not is_ours(out):
-        raise UsageError(f"{out} is not what this command makes, and is not overwritten")

@@ -1,0 +1,263 @@
+"""`klamm replay run`: what happened and what went wrong, as text, JSON, Parquet or a page.
+
+Parses and prints; the answers are replay/run.py's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.options import print_json
+from cli.replay import MEMORY_MB, Cores, Memory
+from cli.replay_input import (
+    FINDINGS,
+    Master,
+    Opened,
+    Paths,
+    SparkOptions,
+    Timezone,
+    open_tables,
+)
+from cli.replay_text import show_page
+from cluster.errors import UsageError
+from report.page import page_html
+from report.scales import time_text
+from report.values import Page
+
+if TYPE_CHECKING:
+    from replay.filters import Filters
+    from replay.run import Answers
+
+EXAMPLES = """
+\b
+Examples:
+  klamm replay run ./rehearsal/journal.jsonl
+  klamm replay run ./events --topic orders --from 2026-01-02T10:00 --to 2026-01-02T11:00
+  klamm replay run ./events --as-of epoch:7 --format json
+  klamm replay run ./events --out ./answers --format html      # ./answers/page.html
+  klamm replay run /shared/events --master spark://host:7077 --out ./answers --format parquet
+\b
+Exit code 14 if there are violations: illegal transitions, lost or repeated rows, unclean
+elections, two controllers in an epoch, writes after a newer epoch.
+"""
+_STATES_TOLD = 100
+_YEAR_DIGITS = 4
+
+
+class Format(StrEnum):
+    """How the answers are given."""
+
+    TEXT = "text"
+    JSON = "json"
+    PARQUET = "parquet"
+    HTML = "html"
+
+
+_MADE = {
+    Format.TEXT: "replay.txt",
+    Format.JSON: "answers.json",
+    Format.PARQUET: "",
+    Format.HTML: "page.html",
+}
+
+
+def run(
+    paths: Paths,
+    master: Master = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="T|epoch:N|zxid:X", help="As it stood then: a time in UTC, an epoch, a zxid."
+        ),
+    ] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Only this topic; several times.")] = None,
+    broker: Annotated[
+        list[int] | None, typer.Option(help="Only partitions of this broker; several times.")
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="T", help="Count from this time on, in UTC.")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option(metavar="T", help="Read up to this time, in UTC.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the answers into this new directory.")
+    ] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", help="parquet and html need --out.")
+    ] = Format.TEXT,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the answers that are there.")
+    ] = False,
+    timezone: Timezone = None,
+    cores: Cores = None,
+    memory_mb: Memory = MEMORY_MB,
+) -> None:
+    """Rebuild what happened from logs or an event table: final states, offline partitions,
+    elections, ISRs, reassignments, failovers, and whatever should not have happened."""
+    from replay.opening import look_at
+    from replay.result_folder import as_values, check_out, result_folder, write_answers
+
+    if out is None and format_ in (Format.PARQUET, Format.HTML):
+        raise UsageError(f"--format {format_} needs --out", hint="--out names a new directory")
+    filters = read_filters(as_of, topic or (), broker or (), from_, to)
+    given = look_at(paths)
+    if out is not None:
+        check_out(out, overwrite=overwrite)
+    options = SparkOptions(master, cores, memory_mb, timezone)
+    folder = nullcontext() if out is None else result_folder(out, overwrite=overwrite)
+    with (
+        folder as partial,
+        open_tables([given], options, out or Path(tempfile.gettempdir())) as opened,
+        answered(opened, filters) as answers,
+    ):
+        page = page_of(given.name, opened, filters, answers)
+        states = _states(opened, answers) if _is_narrow(filters) else None
+        values = {
+            "paths": given.name,
+            "filters": dataclasses.asdict(filters),
+            **as_values(answers),
+            "states": states,
+        }
+        if partial is not None:
+            _write(partial, format_, opened, answers, page)
+            write_answers(partial, values)
+    if format_ is Format.JSON and out is None:
+        print_json(values)
+    else:
+        show_page(page, states)
+        if out is not None:
+            typer.echo(f"Written: {out / _MADE[format_]}")
+    raise typer.Exit(FINDINGS if answers.violations else 0)
+
+
+@contextmanager
+def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
+    """Every answer, kept for the length of the block."""
+    from replay.run import answer
+
+    with opened.progress.step(opened.spark, "answer every question"):
+        answers = answer(opened.tables[0], filters)
+    with answers:
+        yield answers
+
+
+def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Page:
+    """The answers as a page, with what the table's sources cannot tell."""
+    from replay.answers import limits
+    from replay.page import Asked, replay_page
+    from replay.readings import readings
+
+    (table,) = opened.tables
+    with opened.progress.step(opened.spark, "see what the sources can tell"):
+        found = readings(table.events, table.names)
+    facts = [("read", name)]
+    for source in table.manifest.sources:
+        damaged = sum(source.damaged.values())
+        words = f", {damaged:,} damaged lines" if damaged else ""
+        facts.append(
+            (source.source, f"{source.rows:,} events of {len(source.files):,} files{words}")
+        )
+    facts += _told(filters)
+    return replay_page(Asked(name, filters.from_ms, facts, limits(found)), answers)
+
+
+def read_filters(
+    as_of: str | None,
+    topics: Sequence[str],
+    brokers: Sequence[int],
+    from_: str | None,
+    to: str | None,
+) -> Filters:
+    """The options as Filters. Raises UsageError for a moment that is none."""
+    from replay.filters import Filters
+
+    moment: dict[str, int] = {}
+    if as_of is not None:
+        kind, _, number = as_of.partition(":")
+        if kind in ("epoch", "zxid"):
+            moment[f"as_of_{kind}"] = _number(as_of, number)
+        else:
+            moment["as_of_ms"] = _time_ms("--as-of", as_of)
+    from_ms = None if from_ is None else _time_ms("--from", from_)
+    to_ms = None if to is None else _time_ms("--to", to)
+    if from_ms is not None and to_ms is not None and from_ms > to_ms:
+        raise UsageError(f"--from {from_} is after --to {to}")
+    return Filters(
+        topics=tuple(topics), brokers=tuple(brokers), from_ms=from_ms, to_ms=to_ms, **moment
+    )
+
+
+def _number(as_of: str, text: str) -> int:
+    try:
+        return int(text, 16 if text.startswith("0x") else 10)
+    except ValueError:
+        raise UsageError(
+            f"--as-of {as_of} names no number", hint="for example epoch:7 or zxid:0x10000002a"
+        ) from None
+
+
+def _time_ms(option: str, text: str) -> int:
+    """Milliseconds since 1970, of them or of a time in ISO 8601, in UTC unless it says."""
+    if text.isdecimal() and len(text) > _YEAR_DIGITS:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{option} {text} is no time",
+            hint="2026-01-02T10:15:00.250, with +02:00 if it is not UTC; or milliseconds",
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def _told(filters: Filters) -> Iterator[tuple[str, str]]:
+    """The filters that leave something out, in words."""
+    for name, value in dataclasses.asdict(filters).items():
+        if value in (None, ()):
+            continue
+        words = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        is_time = name.endswith("_ms")
+        yield name.removesuffix("_ms").replace("_", " "), time_text(value) if is_time else words
+
+
+def _is_narrow(filters: Filters) -> bool:
+    """True if states are asked for: those of all partitions would be no summary."""
+    moment = (filters.as_of_ms, filters.as_of_epoch, filters.as_of_zxid)
+    return bool(filters.topics or filters.brokers or any(at is not None for at in moment))
+
+
+def _states(opened: Opened, answers: Answers) -> dict[str, Any]:
+    """The first partitions by name and number, with their states, and how many there are."""
+    from replay.result_folder import table_in_words
+
+    partitions = answers.tables["partitions"]
+    with opened.progress.step(opened.spark, "put states into words"):
+        words = table_in_words(opened.tables[0], partitions)
+        first = words.orderBy("source", "run", "topic", "partition").limit(_STATES_TOLD)
+        rows = [row.asDict() for row in first.collect()]
+    return {"partitions": partitions.count(), "first": rows}
+
+
+def _write(folder: Path, format_: Format, opened: Opened, answers: Answers, page: Page) -> None:
+    from replay.result_folder import PAGE, write_tables
+
+    if format_ is Format.HTML:
+        (folder / PAGE).write_text(page_html(page), encoding="utf-8")
+    elif format_ is Format.PARQUET:
+        with opened.progress.step(opened.spark, "write the tables"):
+            write_tables(folder, opened.tables[0], answers)
+    elif format_ is Format.TEXT:
+        with (folder / _MADE[format_]).open("w", encoding="utf-8") as file:
+            show_page(page, None, file)

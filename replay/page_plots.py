@@ -1,0 +1,128 @@
+"""The plots of a replay's page, of listings that are in order of source, run and time.
+
+Answers -> report.values; several sources or runs have a plot each. ``begin_ms``: where it begins;
+what was before is one interval there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from replay.questions.reassignments import DONE, OPEN
+from replay.run import Answers
+from report.scales import duration_text
+from report.values import Bar, Gantt, HeatMap, StepPlot, StepRows, Steps, Tone
+
+MOST_RUNS: Final = 4
+_MOST_BROKERS: Final = 40
+_NOBODY: Final = -1
+_Row = dict[str, Any]
+
+
+def offline_plots(answers: Answers, begin_ms: int) -> Iterator[StepPlot]:
+    """How many partitions were Offline, by the end of each interval of time."""
+    end_ms = _end(answers, begin_ms)
+    for of_run, rows in _runs(answers, "offline_timeline"):
+        points = [(max(row["bucket_ms"], begin_ms), row["offline"]) for row in rows]
+        if not any(value for _, value in points) and not any(row["went_offline"] for row in rows):
+            continue
+        if points[0][0] > begin_ms:
+            points.insert(0, (begin_ms, 0))
+        yield StepPlot(
+            f"Offline partitions over time{of_run}",
+            Steps("partitions in OfflinePartition", points),
+            end_ms,
+            _every(answers),
+        )
+
+
+def leader_rows(answers: Answers, begin_ms: int) -> Iterator[StepRows]:
+    """A row for each broker, and one for partitions without a leader if there ever were any."""
+    end_ms = _end(answers, begin_ms)
+    for of_run, rows in _runs(answers, "leaders_over_time"):
+        by_broker: dict[int, list[tuple[int, float]]] = {}
+        for row in rows:
+            points = by_broker.setdefault(row["broker"], [])
+            points.append((max(row["bucket_ms"], begin_ms), row["leaders"]))
+        steps = [
+            Steps("no leader" if broker == _NOBODY else f"broker {broker}", points)
+            for broker, points in sorted(by_broker.items())
+            if broker != _NOBODY or any(value for _, value in points)
+        ]
+        yield StepRows(
+            f"Leaders per broker over time{of_run}",
+            steps[:_MOST_BROKERS],
+            begin_ms,
+            end_ms,
+            f"One scale for all; the number is that at the end. {_every(answers)}",
+            len(steps),
+        )
+
+
+def churn_maps(answers: Answers, begin_ms: int) -> Iterator[HeatMap]:
+    """How often each broker left an ISR or joined one, by interval of time."""
+    end_ms = _end(answers, begin_ms)
+    width_ms = answers.bucket_ms
+    for of_run, rows in _runs(answers, "isr_churn"):
+        brokers = sorted({row["broker"] for row in rows})
+        place = {broker: n for n, broker in enumerate(brokers)}
+        counts = {
+            (place[row["broker"]], max((row["bucket_ms"] - begin_ms) // width_ms, 0)): (
+                row["shrinks"] + row["expands"]
+            )
+            for row in rows
+        }
+        yield HeatMap(
+            f"ISR changes by broker over time{of_run}",
+            [f"broker {broker}" for broker in brokers],
+            (end_ms - begin_ms) // width_ms + 1,
+            begin_ms,
+            width_ms,
+            counts,
+            note="Replicas of the broker that left an ISR or joined one.",
+        )
+
+
+def reassignment_bars(answers: Answers, begin_ms: int) -> Iterator[Gantt]:
+    """The reassignments that are listed, as bars in order of time."""
+    listing = answers.listings["reassignments"]
+    bars = [
+        Bar(
+            f"{row['topic']}-{row['partition']}",
+            row["start_ms"],
+            row["end_ms"],
+            _outcome(row),
+            {DONE: Tone.GOOD, OPEN: Tone.WARNING}.get(row["status"], Tone.PLAIN),
+        )
+        for row in sorted(listing.rows, key=lambda row: row["start_ms"])
+    ]
+    if bars:
+        note = "" if listing.is_whole else "Only the unfinished and the longest of many."
+        yield Gantt("Reassignments over time", bars, _end(answers, begin_ms), note)
+
+
+def _outcome(row: _Row) -> str:
+    if row["status"] == OPEN and row["last_phase"]:
+        return f"open, last {row['last_phase']}"
+    return str(row["status"])
+
+
+def _runs(answers: Answers, name: str) -> Iterator[tuple[str, Sequence[_Row]]]:
+    """Words that tell a run from the others, none if it is alone, and its rows."""
+    rows = answers.listings[name].rows
+    runs = [
+        (key, list(of_run))
+        for key, of_run in groupby(rows, lambda row: (row["source"], row["run"]))
+    ]
+    for (source, run), of_run in runs[:MOST_RUNS]:
+        yield ("" if len(runs) == 1 else f", {source} of {run}"), of_run
+
+
+def _end(answers: Answers, begin_ms: int) -> int:
+    return max(answers.last_ms or 0, begin_ms)
+
+
+def _every(answers: Answers) -> str:
+    return f"Told every {duration_text(answers.bucket_ms)}."

@@ -1,0 +1,115 @@
+"""The directory that a replay's answers are written to: whole, or not there.
+
+Made as DIR.partial and renamed when all is in it; ``answers.json`` is written last and marks it.
+Knows files, not what the answers mean.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cluster.errors import UsageError
+from replay.encode import state_word
+from replay.event_table import EventTable
+from replay.run import Answers
+
+ANSWERS: Final = "answers.json"
+PAGE: Final = "page.html"
+_PARTIAL: Final = ".partial"
+_OLD: Final = ".old"
+_FILES: Final[tuple[str, ...]] = ("after_file", "before_file")
+_STATES: Final[tuple[str, ...]] = ("state", "last_phase")
+
+
+def check_out(out: Path, *, overwrite: bool) -> None:
+    """Raises UsageError if ``out`` is there and may not be overwritten: only a directory that a
+    replay has made ever is."""
+    if not out.name:
+        raise UsageError(f"{out} cannot be made")
+    if not out.exists() and not out.is_symlink():
+        return
+    if not overwrite:
+        raise UsageError(f"{out} is there already", hint="--overwrite replaces a replay's answers")
+    if not (out / ANSWERS).is_file():
+        raise UsageError(f"{out} holds no answers of a replay and is not overwritten")
+
+
+@contextmanager
+def result_folder(out: Path, *, overwrite: bool) -> Iterator[Path]:
+    """An empty directory that becomes ``out`` when the block ends well, and else is removed.
+
+    Raises UsageError as ``check_out`` does.
+    """
+    check_out(out, overwrite=overwrite)
+    partial = out.with_name(out.name + _PARTIAL)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        partial.mkdir()
+    except FileExistsError:
+        raise UsageError(
+            f"{partial} is there: another replay is at work, or one was killed",
+            hint="remove it if none is",
+        ) from None
+    try:
+        yield partial
+        assert (partial / ANSWERS).is_file(), "the block wrote no answers"
+        check_out(out, overwrite=overwrite)
+        old = out.with_name(out.name + _OLD)
+        if out.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            os.rename(out, old)
+        os.rename(partial, out)
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def as_values(answers: Answers) -> dict[str, Any]:
+    """All that was collected, as JSON has it."""
+    return {
+        "violations": answers.violations,
+        "counts": dict(answers.counts),
+        "first_ms": answers.first_ms,
+        "last_ms": answers.last_ms,
+        "bucket_ms": answers.bucket_ms,
+        "listings": {
+            name: {"rows": listing.rows, "is_whole": listing.is_whole}
+            for name, listing in answers.listings.items()
+        },
+    }
+
+
+def write_answers(folder: Path, values: object) -> None:
+    """``answers.json``."""
+    (folder / ANSWERS).write_bytes(msgspec.json.format(msgspec.json.encode(values)))
+
+
+def write_tables(folder: Path, table: EventTable, answers: Answers) -> None:
+    """Every whole answer as Parquet in words, a directory each."""
+    for name, frame in answers.tables.items():
+        words = table_in_words(table, frame)
+        words.write.option("compression", "zstd").parquet(str(folder / name))
+
+
+def table_in_words(table: EventTable, frame: DataFrame) -> DataFrame:
+    """A whole answer with words in all columns, those that are not named as an event's too."""
+    words = table.in_words(frame)
+    for name in _FILES:
+        if name in words.columns:
+            files = table.names.where("domain = 'file'").select(
+                F.col("code").alias(name), F.col("name").alias("_word")
+            )
+            told = [F.col("_word").alias(n) if n == name else F.col(n) for n in words.columns]
+            words = words.join(files, name, "left").select(*told)
+    states = {name: state_word(name) for name in _STATES if name in words.columns}
+    return words.withColumns(states) if states else words
