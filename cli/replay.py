@@ -15,13 +15,15 @@ import msgspec
 import typer
 
 from cli.options import AsJson, print_json
-from cli.running import ending_signals_raise
+from cli.running import ending_signals_raise, stopped_by_signals
+from cluster.errors import UsageError
 
 if TYPE_CHECKING:
     from replay.event_table import Damaged, Manifest, RunCoverage, SourceSummary
 
 DAMAGED_SHOWN = 10
 MEMORY_MB = 2048
+CORES = os.cpu_count() or 1
 
 app = typer.Typer(
     help="Rebuild what happened in a cluster from its logs, with Spark.",
@@ -32,6 +34,7 @@ app = typer.Typer(
 \b
 Examples:
   klamm replay ingest ./rehearsal/journal.jsonl --out ./events
+  klamm replay ingest ./rehearsal/journal.jsonl --out ./events --follow
   klamm replay ingest /var/log/kafka --timezone Europe/Berlin --out ./events
   klamm replay ingest /var/lib/zookeeper/version-2 --out ./events --json
 """,
@@ -66,12 +69,28 @@ def ingest(
         str | None,
         typer.Option(help="Name of the run. [default: the journal's; the folder; the chroot]"),
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Go on as a journal grows, until Ctrl-C; the same command takes it up again.",
+        ),
+    ] = False,
+    idle_timeout_s: Annotated[
+        float | None,
+        typer.Option(min=0, help="With --follow: stop when nothing came for so many seconds."),
+    ] = None,
     cores: Cores = None,
     memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
     """Read journals, Kafka's state-change and controller logs and ZooKeeper's transaction logs
     into one event table, which the other commands ask. Lines that cannot be read are counted."""
+    if follow:
+        if overwrite or len(paths) != 1:
+            raise UsageError("--follow takes one journal, and goes on with the table in --out")
+        _follow(paths[0], out, idle_timeout_s, cores, memory_mb, as_json=json)
+        return
     from replay.event_table import some_damaged
     from replay.ingest import ingest as make
     from replay.progress import Progress
@@ -88,12 +107,47 @@ def ingest(
         ending_signals_raise(),
         new_table_folder(out, overwrite=overwrite) as folder,
         told_in_one_line(folder),
-        spark_session(cores or os.cpu_count() or 1, memory_mb) as spark,
+        spark_session(cores or CORES, memory_mb) as spark,
     ):
         progress.note("Spark has started")
         manifest = make(spark, found, folder, options, progress)
         damaged = some_damaged(spark, folder, DAMAGED_SHOWN)
-    if json:
+    _show(out, manifest, damaged, as_json=json)
+
+
+def _follow(
+    path: Path,
+    out: Path,
+    idle_timeout_s: float | None,
+    cores: int | None,
+    memory_mb: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Ctrl-C ends what is followed, not the command: the table is made whole."""
+    from replay.event_table import some_damaged
+    from replay.follow import follow, open_followed
+    from replay.progress import Progress
+    from replay.spark import spark_session
+
+    found = open_followed(path, out)
+    progress = Progress()
+    with stopped_by_signals() as stop, spark_session(cores or CORES, memory_mb) as spark:
+        progress.note("Spark has started")
+        manifest = follow(
+            spark,
+            found,
+            out,
+            stop,
+            idle_timeout_s=idle_timeout_s,
+            on_batch=lambda rows, elapsed_s: progress.note(f"{_counted(rows, 'event')} more"),
+        )
+        damaged = some_damaged(spark, out, DAMAGED_SHOWN)
+    _show(out, manifest, damaged, as_json=as_json)
+
+
+def _show(out: Path, manifest: Manifest, damaged: Sequence[Damaged], *, as_json: bool) -> None:
+    if as_json:
         print_json({"table": str(out), **msgspec.structs.asdict(manifest), "some_damaged": damaged})
         return
     for line in manifest_lines(manifest, damaged):

@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -38,6 +39,19 @@ def ending_signals_raise() -> Iterator[None]:
     before = {number: signal.signal(number, _raise_exit) for number in numbers}
     try:
         yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and what ends a process set, for a block that ends well when it is."""
+    stop = threading.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
+    try:
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -58,6 +58,7 @@ def started(*args: str, prefix: tuple[str, ...] = ()) -> Iterator[subprocess.Pop
         (row(1), ["SAME"], "is given twice"),
         (row(1), ["COPY"], "copy has what "),
         (row(1), ["--out", "."], "is there already"),
+        (row(1), ["--follow", "--overwrite"], "--follow takes one journal"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(
@@ -177,3 +178,18 @@ def test_ctrl_c_leaves_nothing_and_says_nothing(tmp_path: Path) -> None:
     assert (ingest.returncode, out) == (130, "")
     assert [line for line in err.splitlines() if "Spark has started" not in line] == []
     assert [path.name for path in tmp_path.iterdir()] == ["journal.jsonl"]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_ctrl_c_ends_what_is_followed_and_makes_the_table_whole(tmp_path: Path) -> None:
+    journal, table = tmp_path / "journal.jsonl", tmp_path / "table"
+    journal.write_text(row(1) + row(2) + row(3)[:20])
+    with started(str(journal), "--out", str(table), "--follow", "--json") as ingest:
+        stored = table / "events" / "source=1" / "batch=0"
+        wait_until(lambda: stored.exists() or ingest.poll() is not None, 100)
+        ingest.send_signal(signal.SIGINT)
+        out, err = ingest.communicate(timeout=100)
+    assert ingest.returncode == 0, err
+    assert json.loads(out)["sources"][0]["rows"] == 2
+    assert (table / "manifest.json").exists()
