@@ -220,6 +220,40 @@ CODED_SCHEMA: Final = _schema(
 """What is stored. Words of fixed lists are places in them, from 1, 0 for none; run, file, topic,
 reassignment and outcome are xxhash64 of the word, told again by the table of names."""
 
+COLUMN_TEXTS: Final[dict[str, str]] = {
+    "source": "which kind of log",
+    "run": "one run of klamm, one folder of Kafka's logs, or one chroot",
+    "file": "where the row stands",
+    "line": "its line, from 1; in a transaction log the byte where its transaction begins",
+    "place": "its place in the order of its run",
+    "t_ms": "wall clock, milliseconds since 1970 in UTC",
+    "seq": "counts the rows of a controller's epoch in a journal, from 1",
+    "controller": "broker id of the controller, -1 if none is told",
+    "epoch": "the controller's epoch, 0 if none is told",
+    "kind": "what happened",
+    "topic": "about which topic, if about one",
+    "partition": "about which partition, or -1",
+    "replica": "about which replica or broker, or -1",
+    "from_state": "the state that was left",
+    "to_state": "the state that was entered, or a reassignment's phase",
+    "since_ms": "when from_state was entered; in a transaction log when the leadership before was",
+    "key_seq": "counts the rows of a partition or replica in a controller epoch, in a journal",
+    "leader": "the leader, -1 for none, -2 for one of a topic being deleted",
+    "prev_leader": "the leader before, where it is known and there was a change",
+    "leader_epoch": "the leader's epoch",
+    "isr": "the in-sync replicas",
+    "prev_isr": "those before",
+    "election": "the rule by which the leader was elected",
+    "reassignment": "the name of a reassignment",
+    "zk_version": "version of the partition's state znode",
+    "zxid": "ZooKeeper's transaction",
+    "event_id": "which event of the controller did it",
+    "cause_id": "which event of the controller put that one into the queue",
+    "outcome": "why it failed, or an error",
+    "detail": "more, in words that depend on the kind",
+    "has_predecessors": "true when since_ms, from_state and prev_* are as complete as they can be",
+}
+"""What the columns of CODED_SCHEMA say."""
 NAMED: Final = ("run", "file", "topic", "reassignment", "outcome")
 NAMES_SCHEMA: Final = _schema(
     ("domain", StringType(), False), ("code", LongType(), False), ("name", StringType(), False)

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cluster.errors import KlammError, UsageError
-from cluster.journal import Kind
 from replay.encode import check_names, encode
 from replay.event_schema import (
     CODED_SCHEMA,
@@ -22,12 +21,8 @@ from replay.event_schema import (
     SCHEMA_VERSION,
     SOURCES,
     STATE_CODES,
-    code_of,
 )
 from replay.event_table import Manifest, open_table
-from statemachines.partition_state import PartitionState
-from statemachines.reassignment import Phase
-from statemachines.replica_state import ReplicaState
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -82,17 +77,6 @@ def test_every_word_has_its_published_code(raw_events: Callable[..., DataFrame])
     coded = encode(raw_events(*rows)).events.orderBy("seq").collect()
     assert [row.from_state for row in coded] == [*STATE_CODES.values(), -1, 0]
     assert [row.to_state for row in coded] == [row.from_state for row in coded]
-
-
-def test_published_codes_do_not_change() -> None:
-    assert code_of(Kind.PARTITION_TRANSITION, KINDS) == 9
-    assert code_of("assignment_written", KINDS) == 31
-    assert code_of("zookeeper", SOURCES) == 4
-    assert STATE_CODES["OfflinePartition"] == 4 and STATE_CODES["ReplicaDeletionIneligible"] == 17
-    assert STATE_CODES["U1"] == 21 and STATE_CODES["B8"] == 33
-    named = {word.value for kind in (PartitionState, ReplicaState, Phase) for word in kind}
-    assert named == set(STATE_CODES)
-    assert set(Kind) <= set(KINDS)
 
 
 def test_a_table_tells_the_words_again(
