@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from cli.client import find_server
 from cli.options import AsJson, DataDirectory, Server, print_json, table_lines
 
+SHOWN: Final = 5
 EXAMPLES = """
 \b
 Examples:
@@ -23,7 +24,7 @@ def status(
     data_dir: DataDirectory = None,
     json: AsJson = False,
 ) -> None:
-    """Show controller, brokers, counts of states and what cannot be read."""
+    """Show controller, brokers, what is under way or waits, and what cannot be read."""
     values = find_server(server, data_dir).get("/status")
     if json:
         print_json(values)
@@ -71,7 +72,46 @@ def controller_lines(controller: Mapping[str, Any] | None) -> list[str]:
         f"Replicas:    {counts(controller['replicas'])}",
         f"Offline:     {controller['offline_partitions']} partitions; "
         f"{controller['preferred_replica_imbalance']} not led by their preferred replica",
+        *work_lines(controller),
     ]
+
+
+def work_lines(controller: Mapping[str, Any]) -> list[str]:
+    """What is under way, and what it waits for: shutdowns, deletions, reassignments."""
+    lines = []
+    stopping = controller["shutting_down_brokers"]
+    if stopping:
+        lines.append(f"Stopping:    {_brokers(stopping)}")
+    deletions, moved = controller["deletions"], controller["reassignments"]
+    texts = [f"topic {d['topic']} {_waiting(d)}" for d in deletions[:SHOWN]]
+    lines += _listed("Deleting:", texts, len(deletions))
+    texts = [
+        f"{r['topic']}-{r['partition']} from {_ids(r['replicas'])} to {_ids(r['target'])} "
+        f"{_waiting(r)}"
+        for r in moved[:SHOWN]
+    ]
+    return lines + _listed("Reassigning:", texts, controller["partitions_being_reassigned"])
+
+
+def _listed(label: str, texts: list[str], count: int) -> list[str]:
+    more = [f"and {count - len(texts)} more"] if count > len(texts) else []
+    return [f"{label if not n else '':<12} {text}" for n, text in enumerate([*texts, *more])]
+
+
+def _waiting(work: Mapping[str, Any]) -> str:
+    if work.get("waits_for_reassignment"):
+        return "waits for its reassignment"
+    if work["waits_for_brokers"]:
+        return f"waits for {_brokers(work['waits_for_brokers'])}"
+    return "is under way"
+
+
+def _brokers(ids: list[int]) -> str:
+    return f"broker{'s' if len(ids) > 1 else ''} {_ids(ids)}"
+
+
+def _ids(ids: list[int]) -> str:
+    return ",".join(map(str, ids))
 
 
 def broker_lines(brokers: list[dict[str, Any]]) -> list[str]:

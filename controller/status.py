@@ -6,10 +6,17 @@ Reads the context from another thread than the one that changes it: counts and c
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.types import TopicPartition
+from statemachines.context import ControllerContext
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
+
+REASSIGNMENTS_SHOWN: Final = 100
+"""Of so many reassignments the status says where they stand: those that wait for a broker first."""
 
 
 def controller_status(controller: KafkaController) -> dict[str, Any]:
@@ -42,5 +49,58 @@ def controller_status(controller: KafkaController) -> dict[str, Any]:
         "topics_to_be_deleted": sorted(
             context.topics_to_be_deleted | context.topics_waiting_for_reassignment
         ),
+        "deletions": _deletions(context),
+        "partitions_being_reassigned": len(context.partitions_being_reassigned),
+        "reassignments": _reassignments(context),
         "malformed": dict(sorted(controller.malformed.items())),
     }
+
+
+def _deletions(context: ControllerContext) -> list[dict[str, Any]]:
+    """What each topic that is to be deleted waits for: brokers, or a reassignment; or nothing."""
+    waiting = context.topics_waiting_for_reassignment.copy()
+    return [
+        {
+            "topic": topic,
+            "waits_for_brokers": _offline_brokers(
+                context,
+                [(tp, context.partition_replica_assignment(tp)) for tp in partitions],
+            ),
+            "waits_for_reassignment": topic in waiting,
+        }
+        for topic in sorted(context.topics_to_be_deleted | waiting)
+        for partitions in [context.partitions_for_topic(topic)]
+    ]
+
+
+def _reassignments(context: ControllerContext) -> list[dict[str, Any]]:
+    """Where the reassignments stand that are under way."""
+    found = []
+    for tp in sorted(context.partitions_being_reassigned.copy()):
+        assignment = context.partition_full_replica_assignment(tp)
+        target = assignment.target_replicas
+        found.append(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "replicas": list(assignment.origin_replicas),
+                "target": list(target),
+                "waits_for_brokers": _offline_brokers(context, [(tp, target)]),
+            }
+        )
+    found.sort(key=lambda reassignment: not reassignment["waits_for_brokers"])
+    return found[:REASSIGNMENTS_SHOWN]
+
+
+def _offline_brokers(
+    context: ControllerContext, replicas: Iterable[tuple[TopicPartition, tuple[int, ...]]]
+) -> list[int]:
+    """The brokers of those of the replicas that are not online, ascending."""
+    return sorted(
+        {
+            broker_id
+            for tp, broker_ids in replicas
+            for broker_id in broker_ids
+            if not context.is_replica_online(broker_id, tp)
+        }
+    )

@@ -1,0 +1,72 @@
+"""What `klamm status` says of work that is under way, in the simulated world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli.status import work_lines
+from cluster.types import TopicPartition
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.deletions import delete_topics
+from tests.sim.reassignments import brokers_up, hold, reassign, with_topic
+from tests.sim.worlds import active_controller, create_topic
+
+T0 = TopicPartition("t", 0)
+
+
+def shown(world: SimulatedWorld) -> tuple[dict[str, Any], list[str]]:
+    status = active_controller(world).status()
+    return status, work_lines(status)
+
+
+def test_nothing_is_under_way() -> None:
+    world = brokers_up()
+    with_topic(world, (0, 1))
+    assert shown(world)[1] == []
+
+
+def test_a_deletion_and_a_reassignment_wait_for_a_dead_broker() -> None:
+    world = brokers_up()
+    with_topic(world, (0, 3), topic="gone")
+    with_topic(world, (0, 1))
+    world.kill(3)
+    world.run_for(10_000)
+    delete_topics(world, "gone")
+    reassign(world, {T0: (2, 3)})
+    world.run_for(5_000)
+    status, lines = shown(world)
+    assert lines == [
+        "Deleting:    topic gone waits for broker 3",
+        "Reassigning: t-0 from 0,1 to 2,3 waits for broker 3",
+    ]
+    assert status["deletions"] == [
+        {"topic": "gone", "waits_for_brokers": [3], "waits_for_reassignment": False}
+    ]
+    assert status["reassignments"][0]["target"] == [2, 3]
+    world.start(3)
+    world.run_for(10_000)
+    assert shown(world)[1] == []
+
+
+def test_a_deletion_waits_for_a_reassignment_and_of_many_some_are_shown() -> None:
+    world = brokers_up()
+    create_topic(world, "t", {n: (0, 1) for n in range(7)})
+    world.run_for(3_000)
+    hold(world, 2)
+    reassign(world, {TopicPartition("t", n): (0, 2) for n in range(7)})
+    world.run_for(2_000)
+    delete_topics(world, "t")
+    world.run_for(1_000)
+    status, lines = shown(world)
+    assert lines[:2] == [
+        "Deleting:    topic t waits for its reassignment",
+        "Reassigning: t-0 from 0,1 to 0,2 is under way",
+    ]
+    assert lines[-1] == "             and 2 more"
+    assert status["partitions_being_reassigned"] == len(status["reassignments"]) == 7
+
+
+def test_a_broker_that_shuts_down() -> None:
+    world = brokers_up()
+    active_controller(world).context.add_shutting_down_broker(2)
+    assert shown(world)[1] == ["Stopping:    broker 2"]
