@@ -152,7 +152,6 @@ class History:
 
     def _fail_over(self, *, dies: bool) -> None:
         self.planting.end_leaderless()
-        self.planting.remember_controller()
         others = self._live()
         others = others[others != self.world.controller]
         if dies:

@@ -242,6 +242,13 @@ def _phase(world: World, words: InWords) -> Said:
     if row.to in (Phase.U1, Phase.B6):
         assert isinstance(detail, ReplicaAssignment)
         return "INFO", f"Successfully updated assignment of partition {_tp(row)} to {detail}"
+    if row.to == Phase.B7:
+        assert isinstance(detail, ReplicaAssignment)
+        target = ", ".join(map(str, detail.replicas))
+        return "INFO", (
+            f"Removing partitions Map({_tp(row)} -> List({target})) from the list of reassigned "
+            "partitions in zookeeper"
+        )
     return None
 
 

@@ -52,7 +52,7 @@ class Moves:
             name = reassignment_id(world.names[at], during)
             after = ReplicaAssignment(during.target_replicas)
             self.running[at] = _Move(slot, name, during, after)
-        world.event("ApiPartitionReassignment")
+        world.event("ZkPartitionReassignment")
         names, texts = self._texts(p, during=True)
         for phase in (Phase.U1, Phase.U2, Phase.A1):
             self._phase(phase, p, names, texts, mark)

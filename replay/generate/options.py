@@ -71,6 +71,7 @@ CANNOT_HOLD: Final[dict[Format, dict[Planted, str]]] = {
         _P.UNCLEAN: "it tells of no leader",
         _P.LATE_WRITE: "its lines name no epoch",
         _P.LEADERLESS: "it tells of no leader",
+        _P.FLAPPING: "it tells of an ISR without its leader and the one before",
     },
     Format.ZOOKEEPER: {
         _P.ILLEGAL: "it tells of no transition",

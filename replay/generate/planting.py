@@ -54,16 +54,6 @@ class Anomaly:
     places: list[tuple[str, int]] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Before:
-    """What is left of a controller whose epoch is over."""
-
-    controller: int
-    epoch: int
-    seq: int
-    replica_key_seq: Array
-
-
 class Planting:
     """Plants anomalies, one at a time; ``found`` are those that were, their places being marks."""
 
@@ -73,7 +63,6 @@ class Planting:
         self._moves = moves
         self._rng = rng
         self._leaderless: list[tuple[int, Anomaly, int]] = []
-        self._before: _Before | None = None
         self._shared_epoch = 0
         self._plants: dict[Planted, Callable[[int], None]] = {
             Planted.ILLEGAL: self._illegal,
@@ -105,12 +94,6 @@ class Planting:
     def plant(self, kind: Planted, p: int) -> None:
         """One anomaly at a partition that is ready, and of which nothing else is asked."""
         self._plants[kind](p)
-
-    def remember_controller(self) -> None:
-        """The controller's epoch ends now; a write that is late will be its."""
-        world = self._world
-        kept = world.replica_key_seq.copy()
-        self._before = _Before(world.controller, world.epoch, world.seq, kept)
 
     def end_leaderless(self) -> None:
         """Those that have no leader on purpose get one."""
@@ -270,8 +253,8 @@ class Planting:
 
     def _late_write(self, p: int) -> None:
         """The controller of before takes a replica out of the ISR; the leader takes it back."""
-        world, before, at = self._world, self._before, np.array([p])
-        assert before is not None, "a controller was remembered"
+        world, before, at = self._world, self._world.before, np.array([p])
+        assert before is not None, "there was a controller before"
         slot = self._follower(p)
         key_seq = int(before.replica_key_seq[p, slot[0]]) + 1
         before.replica_key_seq[p, slot[0]] = key_seq

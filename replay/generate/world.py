@@ -6,6 +6,7 @@ is told; what happens is decided in steps.py and planting.py. Mirrors controller
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -41,6 +42,16 @@ class Leadership(NamedTuple):
     isr: Array
 
 
+@dataclass(slots=True)
+class Before:
+    """What is left of a controller whose epoch is over."""
+
+    controller: int
+    epoch: int
+    seq: int
+    replica_key_seq: Array
+
+
 class World:
     """The cluster. Arrays have a row a partition, those of replicas a column a place."""
 
@@ -74,6 +85,7 @@ class World:
             for topic, number in zip(self.topic.tolist(), self.number.tolist(), strict=True)
         ]
         """By partition."""
+        self.before: Before | None = None
         self.gone: dict[tuple[int, int], tuple[int, int]] = {}
         """(since_ms, key_seq) of replicas that were taken away in this epoch."""
 
@@ -99,6 +111,9 @@ class World:
 
     def begin_epoch(self, controller: int) -> None:
         """A broker becomes the controller: numbers begin again."""
+        if self.epoch:
+            kept = self.replica_key_seq.copy()
+            self.before = Before(self.controller, self.epoch, self.seq, kept)
         self.epoch += 1
         self.controller = controller
         self.seq = 0

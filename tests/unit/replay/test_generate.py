@@ -47,7 +47,7 @@ class Count:
     def __init__(self, lines: Iterator[Line]) -> None:
         self.found: dict[Planted, set[int]] = defaultdict(set)
         self.wrong: list[str] = []
-        self.rows = 0
+        self.rows = self.skipped = 0
         self._state: dict[Place, tuple[str, int]] = {}
         self._key_seq: dict[tuple[int, Place], int] = {}
         self._seq: dict[tuple[int, int], int] = {}
@@ -67,6 +67,9 @@ class Count:
             self.found[Planted.DUPLICATE].add(number)
             return
         self._seq[row.epoch, row.controller] = row.seq
+        self.skipped += row.seq - before - 1
+        if row.seq < before:
+            self.wrong.append(f"{number}: seq {row.seq} after {before}")
         if self._controllers.setdefault(row.epoch, row.controller) != row.controller:
             self.found[Planted.TWO_CONTROLLERS].add(number)
             return
@@ -175,6 +178,7 @@ def test_a_plain_count_finds_what_was_planted_and_nothing_else(small: tuple[Path
     count = Count(lines(folder / FILE_NAME))
     assert count.rows == SMALL.events == truth.rows
     assert count.wrong == []
+    assert count.skipped == SMALL.planted[Planted.GAP]
     for kind in (
         Planted.ILLEGAL,
         Planted.GAP,
@@ -192,6 +196,7 @@ def test_nothing_is_wrong_where_nothing_is_planted(options: HistoryOptions, tmp_
     truth = generate(options, Format.JOURNAL, tmp_path / "sound")
     count = Count(lines(tmp_path / "sound" / FILE_NAME))
     assert (count.wrong, dict(count.found), truth.anomalies) == ([], {}, [])
+    assert count.skipped == 0
     assert count.rows == options.events
     assert (truth.epochs > 1) == (options.failure_rate > 0)
 
