@@ -19,11 +19,13 @@ from pyspark.sql import SparkSession
 from cluster.errors import UsageError
 from replay.event_schema import EPOCH_SHIFT
 from replay.local_time import is_ambiguous
-from replay.sources.file_parts import PART_BYTES, CutShort, FilePart, compression_of, read_part
+from replay.sources.file_parts import CutShort, FilePart, compression_of, read_part
 
 NAMES: Final = ("state-change.log", "controller.log")
 _SCANS_AT_ONCE: Final = 64
-_date = re.compile(r"[._-]?(\d{4}-\d\d-\d\d(?:[-_T]\d\d(?:[-_:]?\d\d)?)?)").search
+_date = re.compile(
+    r"[._-]?(\d{4}-\d\d-\d\d(?:[-_T]\d\d(?:[-_:]?\d\d)?)?)(?:[.-](\d{1,4}))?(?=\.|$)"
+).search
 _number = re.compile(r"\.(\d{1,4})$").search
 _record = re.compile(
     rb"^\[(\d{4}-\d\d-\d\d \d\d:\d\d):\d\d,\d{3}\] "
@@ -82,7 +84,7 @@ def plan(
     *,
     run: str | None,
     zone: str | None,
-    part_bytes: int = PART_BYTES,
+    part_bytes: int,
 ) -> list[list[LogPart]]:
     """Files in parts, those of one task together, in the order in which they were written.
 
@@ -123,13 +125,13 @@ def files_of_brokers(paths: Iterable[Path]) -> dict[tuple[str, str], list[Path]]
 
 
 def _rotation(name: str) -> tuple[str, tuple[int, str, int]]:
-    """A name without what rotation adds, and how old that says the file is: dates grow, numbers
-    count into the past, the file without either is being written."""
+    """A name without what rotation adds, and how old that says the file is: dates grow, and numbers
+    behind them; numbers alone count into the past; the file without either is being written."""
     stem = name
     for ending in (".gz", ".zst"):
         stem = stem.removesuffix(ending)
     if found := _date(stem):
-        return stem.replace(found[0], ""), (0, found[1], 0)
+        return stem.replace(found[0], ""), (0, found[1], int(found[2] or 0))
     if found := _number(stem):
         return stem[: found.start()], (1, "", -int(found[1]))
     return stem, (2, "", 0)

@@ -29,7 +29,13 @@ from replay.sources import (
     damaged_batch,
     event_batch,
 )
-from replay.sources.file_parts import CutShort, FilePart, decompressed_head, read_part
+from replay.sources.file_parts import (
+    PART_BYTES,
+    CutShort,
+    FilePart,
+    decompressed_head,
+    read_part,
+)
 from replay.sources.kafka_log_files import LogPart, plan
 
 OTHER_LOGGER: Final = "other logger"
@@ -60,7 +66,7 @@ def _read_logs(
     source: str, spark: SparkSession, paths: Sequence[Path], options: SourceOptions
 ) -> DataFrame:
     """The lines of logs by READ_SCHEMA; a task some 64 MB."""
-    tasks = plan(spark, paths, run=options.run, zone=options.timezone)
+    tasks = plan(spark, paths, run=options.run, zone=options.timezone, part_bytes=PART_BYTES)
     return spark.range(len(tasks), numPartitions=max(len(tasks), 1)).mapInArrow(
         _reader(source, tasks, options.timezone), READ_SCHEMA
     )

@@ -1,0 +1,39 @@
+"""Which source answers which question: all of it is declared, and the journal answers all."""
+
+from __future__ import annotations
+
+from replay.answers import How, Question, Reading, answer, answer_table, limits
+
+
+def test_everything_is_declared() -> None:
+    for question in Question:
+        for reading in Reading:
+            how, why = answer(question, reading)
+            assert bool(why) == (how is not How.YES), (question, reading)
+
+
+def test_a_journal_has_no_limits() -> None:
+    assert limits([Reading.JOURNAL]) == {}
+    assert limits([Reading.STATE_CHANGE_INFO, Reading.JOURNAL]) == {}
+
+
+def test_what_none_of_some_sources_tells() -> None:
+    found = limits([Reading.STATE_CHANGE_INFO, Reading.CONTROLLER_INFO])
+    assert {reading for told in found.values() for reading, _ in told} == {
+        Reading.STATE_CHANGE_INFO,
+        Reading.CONTROLLER_INFO,
+    }
+    assert Question.REPLICA_STATES in found and Question.FAILOVERS not in found
+    info = answer(Question.REPLICA_STATES, Reading.STATE_CHANGE_INFO)
+    assert (info.how, info.why) == (How.NO, "transitions of replicas are TRACE lines")
+    assert Question.REPLICA_STATES in limits([Reading.ZOOKEEPER])
+    assert Question.LEADERSHIPS not in limits([Reading.ZOOKEEPER, Reading.STATE_CHANGE_INFO])
+
+
+def test_the_table_has_a_row_a_question_and_its_notes() -> None:
+    lines = answer_table().splitlines()
+    rows = [line for line in lines if line.startswith("| ")]
+    assert len(rows) == len(Question) + 1
+    assert all(line.count("|") == len(Reading) + 2 for line in rows)
+    notes = [line for line in lines if line[:1].isdigit()]
+    assert f"[{len(notes)}]" in answer_table() and f"[{len(notes) + 1}]" not in answer_table()
