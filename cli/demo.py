@@ -1,16 +1,18 @@
 """`klamm demo`: the main job from start to end, told as it goes. Parses and prints.
 
 The story is runtime/demo.py's, the last word Spark's: what the journal ends with must be what
-ZooKeeper has.
+ZooKeeper has, and the replay of the journal is drawn on a page.
 """
 
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
+import uuid
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -19,12 +21,19 @@ from rich.status import Status
 from cli.errors import FAILED
 from cli.options import AsJson, print_json
 from cli.running import ending_signals_raise, own_log, work_folder
+from report.page import page_html
 from runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, tell
 from runtime.demo_stage import DemoOptions
 from server.cluster_server import klamm_version
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 MAX_BROKERS = 40
 SPARK_TITLE = "Rebuild the final states from the journal with Spark"
+REPLAY_TITLE = "Replay the journal and draw what happened"
+PAGE = "replay.html"
+EVENTS = "events"
 EXAMPLES = """
 \b
 Examples:
@@ -46,7 +55,7 @@ def demo(
         int, typer.Option(min=MIN_BROKERS, max=MAX_BROKERS, help="How many brokers, in 3 racks.")
     ] = 6,
     spark: Annotated[
-        bool, typer.Option(help="Rebuild the final states from the journal with Spark.")
+        bool, typer.Option(help="Rebuild states and replay the journal with Spark.")
     ] = True,
     seed: Annotated[int, typer.Option(help="Seed of placements and ids.")] = 0,
     json: AsJson = False,
@@ -57,22 +66,42 @@ def demo(
         options = DemoOptions(
             data_dir=folder, klamm_version=klamm_version(), brokers=brokers, seed=seed
         )
-        with contextlib.closing(story(options, spark=spark)) as steps:
+        page = new_page() if data_dir is None else folder / PAGE
+        with contextlib.closing(story(options, page if spark else None)) as steps:
             code = show(steps, as_json=json)
         if data_dir is not None and not json:
             typer.echo(f"Journal, logs and ZooKeeper's data: {data_dir}")
     raise typer.Exit(code)
 
 
-def story(options: DemoOptions, *, spark: bool) -> Generator[StepBegins | Step]:
-    """The story's steps, and the Spark job's after everything else is closed."""
+def new_page() -> Path:
+    """Where the page of a demo in a temporary directory goes, which is all that is left of it."""
+    return Path(tempfile.gettempdir()) / f"klamm-demo-{uuid.uuid4().hex[:8]}.html"
+
+
+def story(options: DemoOptions, page: Path | None) -> Generator[StepBegins | Step]:
+    """The story's steps, and Spark's after everything else is closed, which write ``page``; None:
+    without Spark."""
     with contextlib.closing(tell(options)) as told:
         for step in told:
             if not isinstance(step, DemoEnd):
                 yield step
-            elif spark:
-                yield StepBegins(SPARK_TITLE)
-                yield compare_with_spark(step)
+            elif page is not None:
+                yield from spark_steps(step, options.data_dir / EVENTS, page)
+
+
+def spark_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins | Step]:
+    """What Spark makes of the journal: final states, then everything that a replay tells."""
+    # Importing it takes longer than most commands run.
+    from replay.spark import spark_session
+
+    begun_s = time.monotonic()
+    yield StepBegins(SPARK_TITLE)
+    with spark_session() as session:
+        start_s = time.monotonic() - begun_s
+        yield compare_with_spark(session, end, start_s)
+        yield StepBegins(REPLAY_TITLE)
+        yield replay_with_spark(session, end.journal, table, page)
 
 
 def show(steps: Iterable[StepBegins | Step], *, as_json: bool) -> int:
@@ -93,11 +122,9 @@ def show(steps: Iterable[StepBegins | Step], *, as_json: bool) -> int:
     return FAILED if disagreements else 0
 
 
-def compare_with_spark(end: DemoEnd) -> Step:
-    """The Spark job: the journal's final states beside what ZooKeeper held at the end."""
-    # Importing it takes longer than most commands run.
+def compare_with_spark(session: SparkSession, end: DemoEnd, start_s: float) -> Step:
+    """The journal's final states beside what ZooKeeper held at the end."""
     from replay.final_states import StoredPartition, compare, rebuild
-    from replay.spark import spark_session
 
     begun_s = time.monotonic()
     stored = []
@@ -106,12 +133,10 @@ def compare_with_spark(end: DemoEnd) -> Step:
         at = None if leadership is None else leadership.leader_and_isr
         state = () if at is None else (at.leader, at.leader_epoch, at.isr, at.zk_version)
         stored.append(StoredPartition(*tp, assignment.replicas, *state))
-    with spark_session() as session:
-        started_s = time.monotonic()
-        found = compare(session, rebuild(session, [end.journal]), stored, end.stored.broker_epochs)
-        job_s = time.monotonic() - started_s
+    found = compare(session, rebuild(session, [end.journal]), stored, end.stored.broker_epochs)
+    job_s = time.monotonic() - begun_s
     lines = [
-        f"Spark started in {started_s - begun_s:.1f} s, the job took {job_s:.1f} s.",
+        f"Spark started in {start_s:.1f} s, the job took {job_s:.1f} s.",
         f"Compared: {found.partitions} partitions and {found.replicas} replicas with ZooKeeper.",
         f"{found.differing} differ:" if found.differing else "All agree.",
         *found.lines,
@@ -122,10 +147,33 @@ def compare_with_spark(end: DemoEnd) -> Step:
         "differing": found.differing,
         "disagreements": found.lines,
     }
+    return Step(SPARK_TITLE, tuple(lines), facts, round((start_s + job_s) * 1000))
+
+
+def replay_with_spark(session: SparkSession, journal: Path, table: Path, page: Path) -> Step:
+    """What `klamm replay run` tells of the journal; its page is a new file."""
+    from replay.event_table import open_table
+    from replay.ingest import make_table
+    from replay.page import Asked, replay_page
+    from replay.run import answer
+
+    begun_s = time.monotonic()
+    make_table(session, [journal], table)
+    with answer(open_table(session, table)) as answers:
+        drawn = replay_page(Asked("the demo", None, [("journal", str(journal))], {}), answers)
+        counts, violations = dict(answers.counts), answers.violations
+    with page.open("x", encoding="utf-8") as file:
+        file.write(page_html(drawn))
+    figures = ", ".join(f"{figure.value} {figure.name}" for figure in drawn.figures)
+    lines = [f"{figures}.", drawn.verdict, f"The page, to be opened in a browser: {page}"]
+    facts = {
+        "page": str(page),
+        "counts": counts,
+        "violations": violations,
+        "disagreements": [drawn.verdict] if violations else [],
+    }
     elapsed_ms = round((time.monotonic() - begun_s) * 1000)
-    return Step(
-        "Rebuild the final states from the journal with Spark", tuple(lines), facts, elapsed_ms
-    )
+    return Step(REPLAY_TITLE, tuple(lines), facts, elapsed_ms)
 
 
 class Teller:

@@ -6,8 +6,9 @@ what was before is one interval there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, Final
 
 from replay.questions.reassignments import DONE, OPEN
@@ -22,20 +23,41 @@ _Row = dict[str, Any]
 
 
 def offline_plots(answers: Answers, begin_ms: int) -> Iterator[StepPlot]:
-    """How many partitions were Offline, by the end of each interval of time."""
+    """How many partitions were Offline: exactly if every stay there is listed, else by intervals
+    of time."""
     end_ms = _end(answers, begin_ms)
-    for of_run, rows in _runs(answers, "offline_timeline"):
-        points = [(max(row["bucket_ms"], begin_ms), row["offline"]) for row in rows]
-        if not any(value for _, value in points) and not any(row["went_offline"] for row in rows):
-            continue
-        if points[0][0] > begin_ms:
-            points.insert(0, (begin_ms, 0))
-        yield StepPlot(
-            f"Offline partitions over time{of_run}",
-            Steps("partitions in OfflinePartition", points),
-            end_ms,
-            _every(answers),
-        )
+    stays = answers.listings["offline_intervals"]
+    name = "offline_intervals" if stays.is_whole else "offline_timeline"
+    note = "" if stays.is_whole else f"{_every(answers)} Within an interval the most there may be."
+    for of_run, rows in _runs(answers, name):
+        if stays.is_whole:
+            points = _points_of_stays(rows, begin_ms)
+        else:
+            points = _points_of_intervals(rows, begin_ms, answers.bucket_ms)
+        if any(value for _, value in points):
+            steps = Steps("partitions in OfflinePartition", points)
+            yield StepPlot(f"Offline partitions over time{of_run}", steps, end_ms, note)
+
+
+def _points_of_stays(rows: Sequence[_Row], begin_ms: int) -> list[tuple[int, float]]:
+    changes: Counter[int] = Counter({begin_ms: 0})
+    for row in rows:
+        changes[max(row["start_ms"] or begin_ms, begin_ms)] += 1
+        if row["end_ms"] is not None:
+            changes[max(row["end_ms"], begin_ms)] -= 1
+    times = sorted(changes)
+    return list(zip(times, accumulate(changes[t_ms] for t_ms in times), strict=True))
+
+
+def _points_of_intervals(
+    rows: Sequence[_Row], begin_ms: int, width_ms: int
+) -> list[tuple[int, float]]:
+    points: list[tuple[int, float]] = [(begin_ms, 0)]
+    for row in rows:
+        most = max(points[-1][1] + row["went_offline"], row["offline"])
+        points.append((max(row["bucket_ms"], begin_ms), most))
+        points.append((max(row["bucket_ms"] + width_ms, begin_ms), row["offline"]))
+    return points
 
 
 def leader_rows(answers: Answers, begin_ms: int) -> Iterator[StepRows]:
@@ -111,7 +133,7 @@ def _outcome(row: _Row) -> str:
 
 def _runs(answers: Answers, name: str) -> Iterator[tuple[str, Sequence[_Row]]]:
     """Words that tell a run from the others, none if it is alone, and its rows."""
-    rows = answers.listings[name].rows
+    rows = sorted(answers.listings[name].rows, key=lambda row: (row["source"], row["run"]))
     runs = [
         (key, list(of_run))
         for key, of_run in groupby(rows, lambda row: (row["source"], row["run"]))

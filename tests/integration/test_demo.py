@@ -20,6 +20,7 @@ from cluster.types import LeaderAndIsr, TopicPartition
 from runtime.demo import AUTOMATIC, Step, StepBegins
 from runtime.demo_stage import DemoOptions
 from runtime.journal import read_journal
+from tests.unit.report.pages import loaded, read_page
 from tests.waiting import wait_until
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
@@ -28,7 +29,7 @@ from zk.znodes import TopicPartitionStateZNode
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "cli.main", "demo")
-DEADLINE_S = 90
+DEADLINE_S = 240
 RULE = "OfflinePartitionLeaderElectionStrategy(false)"
 
 
@@ -54,6 +55,7 @@ def is_served(connect_string: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(DEADLINE_S)
 def test_everything_agrees_after_two_losses(tmp_path: Path) -> None:
     done = run_demo("--json", "--data-dir", str(tmp_path / "demo"))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -61,7 +63,8 @@ def test_everything_agrees_after_two_losses(tmp_path: Path) -> None:
     assert told["agrees"] and told["disagreements"] == []
     assert told["elapsed_s"] < DEADLINE_S
     steps = [step["facts"] for step in told["steps"]]
-    zookeeper, brokers, orders, payments, audit, _, lost, taken_over, healed, checked, spark = steps
+    zookeeper, brokers, orders, payments, audit, _, lost, taken_over, *rest = steps
+    healed, checked, spark, replayed = rest
     assert brokers["racks"] == {"rack-a": [0, 3], "rack-b": [1, 4], "rack-c": [2, 5]}
     for times in (orders, payments, audit):
         assert 0 <= times["written_ms"] <= times["online_ms"]
@@ -80,22 +83,42 @@ def test_everything_agrees_after_two_losses(tmp_path: Path) -> None:
     assert (spark["partitions"], spark["replicas"]) == (21, 63)
     assert not is_served(zookeeper["zookeeper"])
     rows = read_journal(tmp_path / "demo" / "journal.jsonl")
+    assert (replayed["violations"], replayed["counts"]["events"]) == ({}, len(rows))
+    assert replayed["counts"]["partitions"] == 21
+    page = read_page(Path(replayed["page"]).read_text(encoding="utf-8"))
+    assert page.only("p", "verdict").text == "No violation was found."
+    assert loaded(page) == []
+    controllers = next(t for t in page.all("table") if "Controllers" in t.only("caption").text)
+    assert [row.all("td")[1].text for row in controllers.only("tbody").all("tr")] == [
+        str(brokers["controller"]),
+        str(taken_over["controller"]),
+    ]
     assert {row.cluster_id for row in rows} == {brokers["cluster_id"]}
     assert "controller.log" in os.listdir(tmp_path / "demo" / "logs" / "broker-0")
 
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(DEADLINE_S)
 def test_it_runs_where_no_java_is_installed(
     tmp_path: Path, environ_without_java: dict[str, str]
 ) -> None:
-    env = {**environ_without_java, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    env = {
+        **environ_without_java,
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "TMPDIR": str(temporary),
+    }
     done = run_demo("--brokers", "3", env=env)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     lines = done.stdout.splitlines()
     assert lines[0].startswith("1. Start ZooKeeper (")
     assert lines.count("   All agree.") == 2
     assert lines[-1].startswith("Everything agrees, after ")
+    (page,) = temporary.iterdir()
+    assert lines[-2] == f"   The page, to be opened in a browser: {page}"
+    assert loaded(read_page(page.read_text(encoding="utf-8"))) == []
 
 
 @pytest.mark.slow
@@ -167,14 +190,15 @@ def tampered(steps: Iterable[StepBegins | Step]) -> Iterator[StepBegins | Step]:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(DEADLINE_S)
 def test_a_state_that_somebody_rewrote_ends_in_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = DemoOptions(data_dir=tmp_path, klamm_version="test")
-    assert show(tampered(story(options, spark=True)), as_json=True) == 1
+    assert show(tampered(story(options, tmp_path / "page.html")), as_json=True) == 1
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert not told["agrees"]
-    by_checks, by_spark = (step["facts"]["disagreements"] for step in told["steps"][-2:])
+    by_checks, by_spark = (step["facts"]["disagreements"] for step in told["steps"][-3:-1])
     assert told["disagreements"] == [*by_checks, *by_spark]
     assert len(by_checks) == 6 + 3 + 1
     assert all(line.startswith(f"{AUTOMATIC}-0: ") for line in told["disagreements"])
