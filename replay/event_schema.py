@@ -53,6 +53,8 @@ ADMIN_REQUEST: Final = "admin_request"
 """A znode asked the controller for something: ``detail`` begins with the znode's name."""
 REPLICA_SNAPSHOT: Final = "replica_snapshot"
 """The state of a replica when a failover was done: in controller.log, which dumps them all."""
+LEADERSHIP_SEEN: Final = "leadership_seen"
+"""The leadership that a controller knew when a broker was shut down: controller.log dumps all."""
 LOG_LEVEL: Final = "log_level"
 """The most detailed level of a Kafka log, or of a part of it, in ``detail``."""
 KINDS: Final = (
@@ -92,6 +94,7 @@ KINDS: Final = (
     ADMIN_REQUEST,
     REPLICA_SNAPSHOT,
     LOG_LEVEL,
+    LEADERSHIP_SEEN,
 )
 ELECTIONS: Final = tuple(
     str(strategy)

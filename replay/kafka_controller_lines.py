@@ -15,7 +15,7 @@ from typing import Final
 
 from cluster.journal import Kind
 from cluster.types import ReplicaAssignment, TopicPartition
-from replay.event_schema import REPLICA_SNAPSHOT, STATE_CODES
+from replay.event_schema import LEADERSHIP_SEEN, REPLICA_SNAPSHOT, STATE_CODES
 from replay.kafka_known_lines import KNOWN, KNOWN_OF_NOBODY
 from replay.kafka_lines import (
     ASSIGNMENT,
@@ -342,10 +342,9 @@ def _states_at_start(text: str, trace: Trace) -> Facts | None:
 
 
 def _all_leaders(text: str, trace: Trace) -> Facts | None:
-    kind = Kind.PARTITION_SNAPSHOT.value
     return [
         Fact(
-            kind,
+            LEADERSHIP_SEEN,
             at[1],
             int(at[2]),
             leader=int(at[3]),

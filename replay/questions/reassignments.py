@@ -12,7 +12,13 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from cluster.journal import Kind
-from replay.event_schema import ASSIGNMENT_WRITTEN, STATE_CODES
+from replay.event_schema import (
+    ASSIGNMENT_WRITTEN,
+    CONTROLLER_LOG,
+    SOURCES,
+    STATE_CODES,
+    code_of,
+)
 from replay.questions.columns import PARTITION, is_kind
 from statemachines.reassignment import Phase
 
@@ -21,6 +27,8 @@ REPLACED: Final = "replaced"
 OPEN: Final = "open"
 _FIRST: Final = STATE_CODES[Phase.U1.value]
 _ENDS: Final = (STATE_CODES[Phase.B7.value], STATE_CODES[Phase.B8.value])
+_LAST_LOGGED: Final = STATE_CODES[Phase.B6.value]
+"""What comes after it Kafka's controller.log names of none that was asked for through the API."""
 
 
 def reassignments(events: DataFrame) -> DataFrame:
@@ -35,6 +43,8 @@ def reassignments(events: DataFrame) -> DataFrame:
     ).select(*PARTITION, "place", "t_ms", "epoch", "reassignment", "to_state", "kind")
     order = Window.partitionBy(*PARTITION).orderBy("place")
     is_phase = is_kind(Kind.REASSIGNMENT_PHASE)
+    is_logged = F.col("source") == code_of(CONTROLLER_LOG, SOURCES)
+    is_end = F.col("to_state").isin(*_ENDS) | (is_logged & (F.col("to_state") == _LAST_LOGGED))
     is_next = ~F.col("reassignment").eqNullSafe(F.lag("reassignment").over(order))
     numbered = marks.withColumn("_is_next", is_next).withColumn(
         "number",
@@ -44,7 +54,7 @@ def reassignments(events: DataFrame) -> DataFrame:
         F.max("reassignment").alias("reassignment"),
         F.min("t_ms").alias("start_ms"),
         F.max("t_ms").alias("last_ms"),
-        F.max(F.when(is_phase & F.col("to_state").isin(*_ENDS), F.col("t_ms"))).alias("_ended_ms"),
+        F.max(F.when(is_phase & is_end, F.col("t_ms"))).alias("_ended_ms"),
         F.max_by("to_state", "place").alias("last_phase"),
         F.count_distinct("epoch").alias("epochs"),
     )

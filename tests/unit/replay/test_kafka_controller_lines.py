@@ -24,7 +24,7 @@ def facts(*texts: str, trace: list[str] | None = None, **options: Any) -> list[F
     lines = ControllerLines(**options)
     for text in texts:
         said = lines.facts(f"[Controller id=1] {text}", trace or [])
-        assert said is not None, text
+    assert said is not None, texts
     return list(said.facts)
 
 
@@ -145,7 +145,7 @@ def test_isrs_and_leader_epochs() -> None:
         "LeaderAndIsr(leader=1, leaderEpoch=5, isr=List(1, 20), leaderRecoveryState=RECOVERED, "
         "partitionEpoch=4)"
     )
-    known = {"leader": 1, "leader_epoch": 5, "isr": [1, 20], "zk_version": 4}
+    known: dict[str, Any] = {"leader": 1, "leader_epoch": 5, "isr": [1, 20], "zk_version": 4}
     [fact] = facts(f"ISR for partition t-0 updated to {state}.")
     assert fact == Fact("isr_changed", "t", 0, **known)
     [fact] = facts(f"Failed to update ISR to {state} for partition t-0, bad ZK version.")
@@ -173,12 +173,12 @@ def test_dumps() -> None:
     ]
     assert facts("Started replica state machine with initial state -> HashMap()") == []
     one = "(Leader:1,ISR:1,20,LeaderEpoch:2,ZkVersion:3,ControllerEpoch:1)"
-    known = {"leader": 1, "leader_epoch": 2, "isr": [1, 20], "zk_version": 3}
+    known: dict[str, Any] = {"leader": 1, "leader_epoch": 2, "isr": [1, 20], "zk_version": 3}
     assert facts(f"All leaders = a-1-0 -> {one},b-7 -> {one}") == [
-        Fact("partition_snapshot", "a-1", 0, **known),
-        Fact("partition_snapshot", "b", 7, **known),
+        Fact("leadership_seen", "a-1", 0, **known),
+        Fact("leadership_seen", "b", 7, **known),
     ]
-    assert facts(f"All leaders = (b-7,{one})") == [Fact("partition_snapshot", "b", 7, **known)]
+    assert facts(f"All leaders = (b-7,{one})") == [Fact("leadership_seen", "b", 7, **known)]
 
 
 def test_what_went_wrong() -> None:
