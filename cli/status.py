@@ -41,7 +41,9 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
         f"Cluster:     {values['cluster_id']} at {values['url']}, data in {values['data_dir']}",
         f"ZooKeeper:   {zookeeper['connect']} ({zookeeper['state'].lower()}{own})",
     ]
-    lines += controller_lines(values["controller"])
+    if zookeeper["is_stale"]:
+        lines.append("             It does not answer: what follows is what klamm last knew")
+    lines += controller_lines(values["controller"], zookeeper["is_stale"])
     for other in values["other_active_controllers"]:
         lines.append(f"             broker {other['id']} also acts, with epoch {other['epoch']}")
     lines += ["", *broker_lines(values["brokers"])]
@@ -57,15 +59,15 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def controller_lines(controller: Mapping[str, Any] | None) -> list[str]:
-    """What the controller knows."""
+def controller_lines(controller: Mapping[str, Any] | None, is_stale: bool) -> list[str]:
+    """What the controller knows, or knew."""
     if controller is None:
         return ["Controller:  none"]
     waiting = controller["requests_waiting"]
     requests = sum(waiting.values())
     return [
-        f"Controller:  broker {controller['controller_id']}, epoch {controller['epoch']}, "
-        f"{controller['state']}",
+        f"Controller:  {'last known: ' if is_stale else ''}broker {controller['controller_id']}, "
+        f"epoch {controller['epoch']}, {controller['state']}",
         f"Waiting:     {controller['event_queue_size']} events, {requests} requests",
         f"Topics:      {controller['topics']}",
         f"Partitions:  {counts(controller['partitions'])}",

@@ -115,8 +115,9 @@ def summary_line(status: Mapping[str, Any]) -> str:
     alive = f"brokers {running}/{len(brokers)} running"
     if controller is None:
         return f"== no controller; {alive}"
+    known = "ZooKeeper does not answer; last known " if status["zookeeper"]["is_stale"] else ""
     return (
-        f"== controller {controller['controller_id']} epoch {controller['epoch']}; {alive}; "
+        f"== {known}controller {controller['controller_id']} epoch {controller['epoch']}; {alive}; "
         f"queue {controller['event_queue_size']}; "
         f"partitions: {counts(controller['partitions'])}; "
         f"offline {controller['offline_partitions']}"
@@ -145,7 +146,8 @@ def _head(status: Mapping[str, Any]) -> RenderableType:
             table.add_row("Malformed", Text(", ".join(zookeeper["malformed"]), style="yellow"))
         return table
     waiting = sum(controller["requests_waiting"].values())
-    who = f"broker {controller['controller_id']}, epoch {controller['epoch']}"
+    known = "last known: " if zookeeper["is_stale"] else ""
+    who = f"{known}broker {controller['controller_id']}, epoch {controller['epoch']}"
     table.add_row("Controller", Text(f"{who}, {controller['state']}", style="bold"))
     table.add_row("Waiting", f"{controller['event_queue_size']} events, {waiting} requests")
     table.add_row("Partitions", counts(controller["partitions"]))

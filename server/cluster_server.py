@@ -34,6 +34,7 @@ from server.config import ServerConfig
 from server.data_dir import DataDir, ServerAddress
 from server.dumped_cluster import DumpedCluster
 from server.status import cluster_status
+from server.zookeeper_guard import ZooKeeperGuard
 from zk.dump_load import NotEmpty, apart, check_no_load_is_open, cut_short, load
 from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
@@ -77,20 +78,28 @@ class LoadProgress:
 class ClusterServer:
     """One cluster, from ``open`` to ``close``. ``say`` is told of every step of the opening.
 
-    ``is_embedded``: ZooKeeper is klamm's own. Attributes are there once it is open.
+    ``is_embedded``: ZooKeeper is klamm's own. ``failure``: why the cluster cannot go on; then
+    ``on_failure`` was called, on another thread. Attributes are there once it is open.
     """
 
     cluster: RealCluster
     operations: BrokerOperations
     admin: RunningClusterAdmin
 
-    def __init__(self, config: ServerConfig, say: Say = lambda _: None) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        say: Say = lambda _: None,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
         self.config = config
         self.data_dir = DataDir(config.data_dir)
         self.closing = Closing()
         self.is_embedded = config.zookeeper is None
         self.url: str | None = None
+        self.failure: KlammError | None = None
         self._say = say
+        self._on_failure = on_failure
         self._stack = contextlib.ExitStack()
         self._started_s = time.monotonic()
 
@@ -166,7 +175,12 @@ class ClusterServer:
         self._stack.callback(zookeeper.close)
         zookeeper.start()
         self._say(f"ZooKeeper started: {zookeeper.connect_string}")
+        self._stack.callback(ZooKeeperGuard(zookeeper, self._fail).close)
         return zookeeper.connect_string
+
+    def _fail(self, error: KlammError) -> None:
+        self.failure = error
+        self._on_failure()
 
     def _load(self, dump: DumpedCluster, connect_string: str, run: RunInfo) -> None:
         """Write the dump into ZooKeeper, which must be empty, and mark it as klamm's."""

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
@@ -73,13 +74,14 @@ class _Signals:
 def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]) -> int:
     """Bring a cluster up, call ``on_up``, serve until a signal; the exit code.
 
-    Raises KlammError if it cannot be brought up; then nothing is left behind.
+    Raises KlammError if it cannot be brought up, or cannot go on; then nothing is left behind.
     """
     signals = _Signals()
+    server: ClusterServer | None = None
     with signals.caught(), contextlib.ExitStack() as stack:
         try:
             listener = stack.enter_context(listen(config.host, config.port))
-            server = ClusterServer(config, say)
+            server = ClusterServer(config, say, _end_process)
             stack.callback(server.close)
             server.open()
             server.publish(url_of(listener))
@@ -90,7 +92,14 @@ def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]
             # From here on a signal must not interrupt the closing.
             if signals.first is None:
                 signals.first = 0
+    if server is not None and server.failure is not None:
+        raise server.failure
     return signals.exit_code
+
+
+def _end_process() -> None:
+    """As if a signal had come from outside: it also ends whatever the main thread waits for."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
 def _serve_http(

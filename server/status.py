@@ -9,6 +9,7 @@ from runtime.real_cluster import RealCluster
 from server.broker_operations import BrokerOperations
 from server.zookeeper import connected_store
 from zk.kafka_zk_client import KafkaZkClient
+from zk.store import SessionState
 from zk.znodes import ControllerEpochZNode, ControllerZNode, MalformedZNode
 
 _NOTHING_KNOWN: dict[str, Any] = {
@@ -23,14 +24,19 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
     """The cluster at one moment. ``controller`` is None while there is none; ``malformed`` of
     ``zookeeper`` then says which znodes keep anybody from being elected.
 
-    ``live`` of a broker says what the controller believes; None without a controller.
+    ``live`` of a broker says what the controller believes; None without a controller. ``is_stale``
+    of ``zookeeper``: it does not answer, so that controller, live brokers, leaders and ISRs are as
+    they were last known; another may have been elected since.
     """
+    is_stale = cluster.session_state is not SessionState.CONNECTED
     status = cluster.status()
     active = status["active_controller"]
     controllers = {c["controller_id"]: c for c in status["controllers"]}
     controller = controllers.get(active)
     known = {broker["id"]: broker for broker in status["brokers"]}
-    believed = None if controller is None else {int(id_) for id_ in controller["live_brokers"]}
+    believed = None
+    if controller is not None and not is_stale:
+        believed = {int(id_) for id_ in controller["live_brokers"]}
     return {
         "cluster_id": cluster.spec.cluster_id,
         "run_id": cluster.spec.run_id,
@@ -38,6 +44,7 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
         "zookeeper": {
             "connect": cluster.connect_string,
             "state": cluster.session_state.name,
+            "is_stale": is_stale,
             "malformed": {} if controller is not None else _what_nobody_is_elected_by(cluster),
         },
         "controller": controller,

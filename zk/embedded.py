@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -146,7 +146,8 @@ class EmbeddedZooKeeper:
     @property
     def is_running(self) -> bool:
         """Whether the server's process is there."""
-        return self._supervisor is not None and self._supervisor.poll() is None
+        supervisor = self._supervisor
+        return supervisor is not None and supervisor.poll() is None
 
     def start(self) -> Self:
         """Start, and wait until it serves. After ``kill`` the same data and port again."""
@@ -191,8 +192,13 @@ class EmbeddedZooKeeper:
         try:
             supervisor.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
+            pass
+        # The server too, where its supervisor was killed and could not do it.
+        with suppress(ProcessLookupError, ZooKeeperUnavailable):
             os.killpg(supervisor.pid, signal.SIGKILL)
-            supervisor.wait()
+            with _locked(self.data_dir):
+                pass  # it is gone once it has let go of the lock
+        supervisor.wait()
 
     def close(self) -> None:
         """Kill the server and remove a temporary data directory. May be called twice."""
