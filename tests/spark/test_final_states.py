@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from cluster.journal import JournalRow, Kind
 from replay.final_states import Comparison, StoredPartition, compare, rebuild
-from replay.journal_table import journal_schema, read_journals, readable, unreadable_lines
-from replay.spark import spark_session
 from runtime.checks import StoredCluster
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.worlds import create_topic, three_brokers
@@ -20,12 +18,6 @@ from tests.sim.worlds import create_topic, three_brokers
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 LIVE = (0, 1)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session() as session:
-        yield session
 
 
 @pytest.fixture(scope="module")
@@ -170,13 +162,14 @@ def test_what_only_one_side_has_is_found(
 
 
 def test_a_torn_line_and_another_schema_version_are_told_and_the_rest_is_read(
-    compare_with: Callable[..., Comparison],
+    compare_with: Callable[..., Comparison], world: SimulatedWorld
 ) -> None:
     found = compare_with(more=b'{"v":9,"topic":"t"}\n{"v":1,"run_id":"r')
     assert found.partitions == 7
-    assert sorted(found.lines) == [
-        "journal: cannot read schema version 9",
-        'journal: cannot read {"v":1,"run_id":"r',
+    first = len(world.journal.rows) + 1
+    assert [line.split("journal.jsonl:")[1] for line in found.lines] == [
+        f'{first}: schema version 9: {{"v":9,"topic":"t"}}',
+        f'{first + 1}: torn: {{"v":1,"run_id":"r',
     ]
     assert not found.agrees
 
@@ -187,37 +180,3 @@ def test_many_differences_are_counted_and_some_are_shown(
     more = [StoredPartition("u", n, (0,), 0, 0, (0,), 0) for n in range(50)]
     found = compare_with(partitions=[*stored, *more])
     assert (found.differing, len(found.lines)) == (100, 20)
-
-
-def test_every_field_of_a_row_comes_through_spark(spark: SparkSession, tmp_path: Path) -> None:
-    values = {
-        field.name: {"isr": (3, 1), "prev_isr": (), "v": SCHEMA_VERSION}.get(
-            field.name, n + 100 if "int" in str(field.type) else f"word {n}"
-        )
-        for n, field in enumerate(msgspec.structs.fields(JournalRow))
-    }
-    full = msgspec.convert(values, JournalRow)
-    least = JournalRow(
-        v=SCHEMA_VERSION, run_id="r", t_ms=1, seq=1, controller=0, epoch=1, kind=Kind.EVENT
-    )
-    path = tmp_path / "journal.jsonl"
-    path.write_bytes(msgspec.json.Encoder().encode_lines([full, least]))
-    lines = read_journals(spark, [path])
-    assert unreadable_lines(lines, 10) == []
-    names = [field.encode_name for field in msgspec.structs.fields(JournalRow)]
-    assert journal_schema().fieldNames() == names
-    read = {row.run_id: row.asDict() for row in readable(lines).collect()}
-    for expected in (full, least):
-        attributes = (getattr(expected, name) for name in expected.__struct_fields__)
-        in_lists = [list(at) if isinstance(at, tuple) else at for at in attributes]
-        assert read[expected.run_id] == dict(zip(names, in_lists, strict=True))
-
-
-def test_the_rebuild_sorts_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    path.write_bytes(b"")
-    final = rebuild(spark, [path])
-    for table in (final.partitions, final.replicas):
-        plan = table._jdf.queryExecution().sparkPlan().toString()
-        assert "HashAggregate" in plan
-        assert "SortAggregate" not in plan and "ObjectHashAggregate" not in plan
