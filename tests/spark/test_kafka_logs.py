@@ -15,6 +15,7 @@ from pyspark.sql import Row, SparkSession
 
 from replay.encode import encode
 from replay.event_schema import EPOCH_SHIFT, LOG_LEVEL
+from replay.questions.reassignments import reassignments
 from replay.readings import kafka_readings, readings
 from replay.sources import Source, SourceOptions, split
 from replay.sources.file_parts import FilePart
@@ -79,7 +80,8 @@ def test_every_row_of_real_logs(read: Read) -> None:
         "event": 17,
         "isr_changed": 22,
         "leader_epoch_bumped": 3,
-        "partition_snapshot": 26,
+        "partition_snapshot": 8,
+        "leadership_seen": 18,
         "replica_snapshot": 24,
         "reassignment_phase": 8,
         "topic_created": 6,
@@ -291,3 +293,14 @@ def test_the_level_of_each_log_says_what_it_can_tell(spark: SparkSession) -> Non
     found = kafka_readings(coded.events, coded.names)
     assert [(at.run, Path(at.file).name, at.reading) for at in found] == expected
     assert readings(coded.events, coded.names) == {reading for _, _, reading in expected}
+
+
+def test_reassignments_of_real_logs_end(spark: SparkSession) -> None:
+    paths = [MOVED / "controller.log", DATA / "info/api_reassign_cancel/b0/controller.log"]
+    coded = encode(split(CONTROLLER.read(spark, paths, SourceOptions())).events)
+    found = reassignments(coded.events).orderBy("start_ms").collect()
+    assert [(row.status, row.took_ms) for row in found] == [
+        ("done", 672),
+        ("replaced", 15_816),
+        ("done", 17),
+    ]
