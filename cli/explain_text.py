@@ -28,6 +28,8 @@ def explained_lines(explained: Explained) -> Iterator[str]:
     """The answer for people."""
     if explained.standing is not None:
         yield f"{explained.subject}: {_standing_text(explained.standing)}"
+    for wait in explained.waits:
+        yield f"  {wait}"
     for change in explained.changes:
         yield ""
         yield from _change_lines(change)
@@ -44,6 +46,7 @@ def as_json(explained: Explained) -> dict[str, Any]:
     return {
         "subject": explained.subject,
         "standing": None if explained.standing is None else explained.standing._asdict(),
+        "waits": explained.waits,
         "changes": [_change_as_json(change) for change in explained.changes],
         "others": [key._asdict() for key in explained.others],
     }

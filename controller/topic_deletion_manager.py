@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
 
 _SOURCE = Source.TOPIC_DELETION_MANAGER
+OFFLINE_REPLICAS = "offline replicas"
 REASSIGNMENT = "topic reassignment in progress"
 
 
@@ -68,7 +69,9 @@ class TopicDeletionManager:
             self._remove_requests(to_delete)
             return
         self._queue(to_delete)
-        context.topics_ineligible_for_deletion |= ineligible & context.topics_to_be_deleted
+        halted = ineligible & context.topics_to_be_deleted
+        context.topics_ineligible_for_deletion |= halted
+        self._journal_halted(halted, OFFLINE_REPLICAS)
         self._count()
 
     def try_topic_deletion(self) -> None:
@@ -280,7 +283,7 @@ class TopicDeletionManager:
         replicas.handle_state_changes(plan.replicas, ReplicaState.OFFLINE)
         replicas.handle_state_changes(plan.replicas, ReplicaState.DELETION_STARTED)
         if plan.halted:
-            self._halt(plan.halted, "offline replicas")
+            self._halt(plan.halted, OFFLINE_REPLICAS)
 
     def _halt(self, topics: Collection[str], reason: str) -> None:
         self._controller.context.topics_ineligible_for_deletion.update(topics)
@@ -291,7 +294,10 @@ class TopicDeletionManager:
         self._controller.log.info(
             f"Halted deletion of topics {','.join(names)} due to {reason}", _SOURCE
         )
-        for topic in names:
+        self._journal_halted(names, reason)
+
+    def _journal_halted(self, topics: Iterable[str], reason: str) -> None:
+        for topic in sorted(topics):
             self._controller.recorder.occurrence(
                 Kind.TOPIC_DELETION_HALTED, topic=topic, outcome=reason
             )

@@ -7,6 +7,7 @@ means is in explained_rows.py, how it is shown is the command line's.
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -25,6 +26,7 @@ from runtime.explained_rows import (
     trigger_of,
     znodes_of,
 )
+from runtime.explained_waits import waits_of
 from statemachines.explanations import Rule
 from statemachines.reassignment import Phase
 from statemachines.replica_state import ReplicaState
@@ -94,12 +96,14 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """The answer: for a partition also where it stands after the last of ``changes``."""
+    """The answer: for a partition also where it stands after the last of ``changes``, and in
+    ``waits`` what it waits for, a sentence each."""
 
     subject: str
     standing: Standing | None
     changes: tuple[Change, ...]
     others: tuple[EventKey, ...] = ()
+    waits: tuple[str, ...] = ()
 
 
 def explain_partition(
@@ -116,14 +120,11 @@ def explain_partition(
     """
     wanted = f'"topic":"{partition.topic}"'.encode()
     found = _Found(lines, lambda line: b'"topic":' not in line or wanted in line)
-    groups = [
-        group
-        for group in found.groups()
-        if any((r.topic, r.partition) == tuple(partition) for r in group)
-    ]
-    if not groups:
+    known = found.groups()
+    groups = [group for group in known if any(_tells_of(partition, r) for r in group)]
+    own = [[r for r in group if _tells_of(partition, r)] for group in groups]
+    if not any(r.partition == partition.partition for rows in own for r in rows):
         raise _unknown(lines, partition)
-    own = [[r for r in group if (r.topic, r.partition) == tuple(partition)] for group in groups]
     if chosen is not None:
         last = chosen(own)
         if last is None:
@@ -132,10 +133,12 @@ def explain_partition(
                 hint=f"klamm explain {partition} --all lists them",
             )
         del own[last + 1 :]
+        known = known[: known.index(groups[last]) + 1]
     stands = standing(row for rows in own for row in rows)
     picked = range(len(own)) if show_all else [_last_change(own)]
     changes = tuple(found.change(groups[n], own[n]) for n in picked)
-    return Explained(str(partition), stands, changes)
+    waits = waits_of(itertools.chain.from_iterable(known), partition)
+    return Explained(str(partition), stands, changes, waits=waits)
 
 
 def explain_event(lines: Lines, event_id: int, epoch: int | None = None) -> Explained:
@@ -192,7 +195,7 @@ class _Found:
         if row.kind == Kind.EVENT and event_name(row) in _REQUESTS:
             for topic in (row.detail or "").partition("(")[2].rstrip(")").split(","):
                 self._begin(key, _asked(event_name(row), topic))
-        elif row.kind == Kind.TOPIC_DELETION_STARTED:
+        elif row.kind == Kind.TOPIC_DELETION_STARTED or self._is_halted_at_once(row):
             self._begin(key, _deletion(row.topic))
         elif row.kind == Kind.TOPIC_DELETED:
             self.ended.setdefault((row.run_id, _deletion(row.topic)), []).append(key)
@@ -205,6 +208,14 @@ class _Found:
         begun = self.begun.setdefault((key.run_id, work), [])
         if key not in begun[-1:]:
             begun.append(key)
+
+    def _is_halted_at_once(self, row: JournalRow) -> bool:
+        """True if a deletion is halted of which the journal does not have the beginning."""
+        if row.kind != Kind.TOPIC_DELETION_HALTED:
+            return False
+        work = (row.run_id, _deletion(row.topic))
+        begun, ended = self.begun.get(work, []), self.ended.get(work, [])
+        return not begun or bool(ended and self._place[ended[-1]] >= self._place[begun[-1]])
 
     def groups(self) -> list[list[JournalRow]]:
         """The rows of each event, in the order in which the events began."""
@@ -321,6 +332,13 @@ def _last_change(own: Sequence[Sequence[JournalRow]]) -> int:
         if any(_is_change(row) for row in own[n]):
             return n
     return len(own) - 1
+
+
+def _tells_of(partition: TopicPartition, row: JournalRow) -> bool:
+    """True for the partition's own rows, and for those that say why its topic is still there."""
+    return row.topic == partition.topic and (
+        row.partition == partition.partition or row.kind == Kind.TOPIC_DELETION_HALTED
+    )
 
 
 def _is_change(row: JournalRow) -> bool:

@@ -1,0 +1,103 @@
+"""klamm explain says what a stuck partition waits for, under a second controller too."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.explain_text import as_json, explained_lines
+from cluster.types import TopicPartition
+from runtime.explain import Explained, explain_partition
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.deletions import delete_topics
+from tests.sim.reassignments import alter, brokers_up, hold, reassign, with_topic
+
+T0, GONE = TopicPartition("t", 0), TopicPartition("gone", 0)
+TAKEN_UP = (
+    "; controller {} took it up at its election, epoch 2, and gave partition and replicas the"
+    " states that follow from ZooKeeper and the live brokers"
+)
+
+
+def explained(world: SimulatedWorld, tp: TopicPartition) -> Explained:
+    return explain_partition(lambda: world.journal.to_bytes().splitlines(), tp)
+
+
+@pytest.fixture
+def world() -> SimulatedWorld:
+    """Broker 3 is dead; the topic ``gone`` is to be deleted, and t-0 to move to 2 and 3."""
+    world = brokers_up()
+    with_topic(world, (1, 3), topic="gone")
+    with_topic(world, (1, 0))
+    world.kill(3)
+    world.run_for(10_000)
+    delete_topics(world, "gone")
+    reassign(world, {T0: (2, 3)})
+    world.run_for(5_000)
+    return world
+
+
+def test_a_dead_broker_is_named(world: SimulatedWorld) -> None:
+    assert explained(world, GONE).waits == (
+        "the deletion of topic gone waits for broker 3, halted: offline replicas",
+    )
+    moving = explained(world, T0)
+    assert moving.waits == (
+        "the reassignment t-0->2,3 waits in phase A2 for broker 3 to join the ISR;"
+        " broker 3 is not alive",
+    )
+    assert list(explained_lines(moving))[1] == f"  {moving.waits[0]}"
+    assert as_json(moving)["waits"] == moving.waits
+    world.start(3)
+    world.run_for(10_000)
+    assert explained(world, GONE).waits == explained(world, T0).waits == ()
+
+
+def test_the_next_controller_took_it_up(world: SimulatedWorld) -> None:
+    world.kill(0)
+    world.run_for(20_000)
+    stuck = explained(world, GONE)
+    (change,) = stuck.changes
+    taken_up = TAKEN_UP.format(change.key.controller)
+    assert change.key.epoch == 2
+    assert stuck.waits == (
+        f"the deletion of topic gone waits for broker 3, halted: offline replicas{taken_up}",
+        "it has no leader, and a topic that is to be deleted gets none",
+    )
+    assert [cause.relation for cause in change.causes] == [
+        "done by",
+        "because",
+        "goes on with the deletion of topic gone of",
+        "because",
+    ]
+    assert "partition_snapshot" in [step.row.kind for step in change.steps]
+    assert explained(world, T0).waits[0].endswith(f"broker 3 is not alive{taken_up}")
+
+
+def test_before_the_work_began_nothing_is_waited_for(world: SimulatedWorld) -> None:
+    first = explain_partition(lambda: world.journal.to_bytes().splitlines(), T0, lambda _: 0)
+    assert first.waits == ()
+
+
+def test_a_deletion_waits_for_a_reassignment_that_is_then_cancelled() -> None:
+    world = brokers_up()
+    with_topic(world, (0, 1))
+    hold(world, 2)
+    reassign(world, {T0: (2,)})
+    world.run_for(2_000)
+    delete_topics(world, "t")
+    world.run_for(1_000)
+    assert explained(world, T0).waits == (
+        "the deletion of topic t waits until the topic's reassignment is over",
+        "the reassignment t-0->2 waits in phase A2 for broker 2 to join the ISR",
+    )
+    alter(world, {T0: None})
+    world.run_for(5_000)
+    assert explained(world, T0).waits == ()
+
+
+def test_no_leader_is_waited_for_by_name() -> None:
+    world = brokers_up()
+    with_topic(world, (1,))
+    world.kill(1)
+    world.run_for(10_000)
+    assert explained(world, T0).waits == ("it has no leader until broker 1 of the ISR is back",)
