@@ -92,7 +92,8 @@ class ZooKeeperTopics:
     def describe_topic(self, command: TopicCommandOptions, output: Output) -> None:
         """Print topics and partitions.
 
-        Malformed znodes do not hide the other topics; the first of them is raised at the end.
+        Malformed znodes do not hide the other topics: they are named after them, the last one by
+        what is raised.
         """
         topics = select_topics(self._client.get_all_topics_in_cluster(), command)
         ensure_topics_exist(topics, command)
@@ -103,8 +104,10 @@ class ZooKeeperTopics:
             wave = topics[start : start + _TOPICS_A_WAVE]
             for topic in self._descriptions(wave, output, problems):
                 show(topic, shown, output)
+        for problem in problems[:-1]:
+            output.warn(f"Error while executing topic command : {problem.message}")
         if problems:
-            raise problems[0]
+            raise problems[-1]
 
     def alter_topic(self, command: TopicCommandOptions, output: Output) -> None:
         """Change overrides, then add partitions, topic by topic."""

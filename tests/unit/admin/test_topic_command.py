@@ -86,6 +86,19 @@ def test_a_malformed_topic_does_not_hide_the_others() -> None:
     assert altered.exit_code == 1
 
 
+def test_every_malformed_topic_is_named() -> None:
+    server, client = cluster()
+    for name in ("bad", "worse", "worst"):
+        put(client, f"/brokers/topics/{name}", "")
+    result = run(server, "--describe")
+    named = [line.split(": ")[1] for line in result.stdout.splitlines()[-3:]]
+    assert named == [
+        f"malformed znode /brokers/topics/{name}" for name in ("bad", "worse", "worst")
+    ]
+    assert [warning.split(": ")[1] for warning in result.report["warnings"]] == named[:2]
+    assert result.exit_code == 1
+
+
 def test_a_topic_without_partitions_fails_as_in_kafka_with_a_hint() -> None:
     server, client = cluster()
     put(client, "/brokers/topics/empty", {"version": 1, "partitions": {}})
