@@ -7,6 +7,7 @@ ReassignPartitionsCommand's methods that take a KafkaZkClient.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from admin.entity_configs import ZooKeeperConfigs
 from admin.java_maps import string_hash
@@ -42,10 +43,15 @@ from admin.reassign_throttles import Throttles
 from admin.scala_sets import immutable_order, int_hash, topic_partition_hash
 from admin.tool_output import ToolOutput
 from cluster.errors import AdminCommandFailed
-from cluster.types import TopicPartition
+from cluster.types import ReplicaAssignment, TopicPartition
 from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
 from placement.draws import IntSource
 from zk.kafka_zk_client import KafkaZkClient
+
+_INCOMPLETE: Final = (
+    "Warning: because you are using the deprecated --zookeeper option, the results may be "
+    "incomplete.  Use --bootstrap-server instead for more accurate results."
+)
 
 
 class ZooKeeperReassignment:
@@ -62,18 +68,27 @@ class ZooKeeperReassignment:
         targets, log_dirs = parse_reassignment(text)
         if log_dirs:
             raise AdminCommandFailed(NEEDS_BOOTSTRAP_SERVER)
-        self._output.println(
-            "Warning: because you are using the deprecated --zookeeper option, the results may be "
-            "incomplete.  Use --bootstrap-server instead for more accurate results."
-        )
+        self._output.println(_INCOMPLETE)
+        self._output.report["warnings"] = [_INCOMPLETE]
         reassigning = self._client.get_partition_reassignment()
         current = self._assignments([tp.topic for tp, _ in targets])
         states = {
-            tp: PartitionReassignmentState(current.get(tp, ()), replicas, tp not in reassigning)
+            tp: PartitionReassignmentState(
+                current[tp].replicas if tp in current else (), replicas, tp not in reassigning
+            )
             for tp, replicas in targets
         }
         self._output.println(partition_states_text(states))
-        report_verified(states, {}, self._output)
+        # Kafka's text knows those of the znode alone; a topic znode shows those by request too.
+        moving = {tp for tp, assignment in current.items() if assignment.is_being_reassigned}
+        report_verified(
+            {
+                tp: state._replace(done=state.done and tp not in moving)
+                for tp, state in states.items()
+            },
+            {},
+            self._output,
+        )
         live = self._client.get_sorted_broker_list()
         if not reassigning and not preserve_throttles:
             finish_throttles(self._throttles, self._own, live, targets)
@@ -85,7 +100,7 @@ class ZooKeeperReassignment:
     def generate(self, text: str, broker_list: str, rack_aware: bool, source: IntSource) -> None:
         """Propose new replicas for topics."""
         brokers, topics = parse_generate_arguments(text, broker_list)
-        current = self._assignments(topics)
+        current = self._replicas(topics)
         mode = RackAwareMode.ENFORCED if rack_aware else RackAwareMode.DISABLED
         registered = self._client.get_all_brokers_and_epochs_in_cluster().values
         metadatas = broker_metadatas(
@@ -104,7 +119,7 @@ class ZooKeeperReassignment:
         proposed, log_dirs = parse_execute_arguments(text)
         if log_dirs:
             raise AdminCommandFailed(NEEDS_BOOTSTRAP_SERVER)
-        current = self._assignments([tp.topic for tp in proposed])
+        current = self._replicas([tp.topic for tp in proposed])
         self._check_exists(proposed, current)
         check_plan_in_pools(proposed, current, self._own.pools)
         if self._client.reassign_partitions_in_progress():
@@ -139,13 +154,14 @@ class ZooKeeperReassignment:
                 f"The proposed assignment contains non-existent brokerIDs: {joined(in_order)}"
             )
 
-    def _assignments(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
-        """Replicas by partition; topics that are not there are left out. Raises MalformedZNode."""
+    def _replicas(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
+        return {tp: found.replicas for tp, found in self._assignments(topics).items()}
+
+    def _assignments(self, topics: Sequence[str]) -> dict[TopicPartition, ReplicaAssignment]:
+        """Assignments; topics that are not there are left out. Raises MalformedZNode."""
         read = self._client.get_topic_assignments(immutable_order(topics, string_hash))
         if read.malformed:
             raise read.malformed[0]
         return {
-            tp: found.replicas
-            for topic in read.values.values()
-            for tp, found in topic.assignment.items()
+            tp: found for topic in read.values.values() for tp, found in topic.assignment.items()
         }

@@ -157,6 +157,23 @@ def test_unknown_brokers_and_topics(tool: Tool, where: tuple[str, str]) -> None:
     )
 
 
+def test_a_reassignment_by_request_is_in_progress_for_machines_that_ask_zookeeper(
+    tool: Tool,
+) -> None:
+    tool(SERVER, "execute")
+    found = tool(ZOOKEEPER, "verify")
+    assert "There is no active reassignment of partition a-0, but replica set is" in found.stdout
+    assert (found.exit_code, found.report["exit_code"], found.report["state"]) == (
+        0,
+        12,
+        "in_progress",
+    )
+    assert "results may be incomplete" in found.report["warnings"][0]
+    tool.complete()
+    assert tool(ZOOKEEPER, "verify").report["exit_code"] == 0
+    assert "warnings" not in tool(SERVER, "verify").report
+
+
 def test_throttles_are_put_back_as_they_were(tool: Tool) -> None:
     client, file = tool.world.client, tool.folder / "before"
     rate, log_dir_rate = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
