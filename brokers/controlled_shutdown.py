@@ -20,7 +20,7 @@ Send = Callable[[Address, ControlledShutdownRequest], int]
 
 class ControlledShutdown:
     """One broker's attempts. ``is_over`` says that it may end, ``succeeded`` that nothing is left
-    that it leads; ``remaining`` is what the controller could not move, ``error`` what it answered.
+    that it leads, ``is_enabled`` False that it never asks; ``remaining`` is what the controller could not move, ``error`` what it answered.
 
     ``find_controller`` gives the id of a controller whose broker is registered, or None.
     """
@@ -39,7 +39,8 @@ class ControlledShutdown:
         self._attempts_left = config.controlled_shutdown_max_retries
         self._in_flight: int | None = None
         self._due_ms: float | None = None
-        self.is_over = not config.controlled_shutdown_enable or self._attempts_left == 0
+        self.is_enabled = config.controlled_shutdown_enable and self._attempts_left > 0
+        self.is_over = not self.is_enabled
         self.succeeded = False
         self.error = Errors.NONE
         self.remaining: tuple[TopicPartition, ...] = ()

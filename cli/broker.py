@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from cli.client import ServerClient, find_server
 from cli.options import AsJson, DataDirectory, Server, print_json
+from cluster.api_errors import Errors
+
+SHOWN_PARTITIONS = 10
 
 app = typer.Typer(
     help="Kill, start, stop, pause, resume and add brokers of a running cluster.",
@@ -74,9 +78,17 @@ def stop(
     data_dir: DataDirectory = None,
     json: AsJson = False,
 ) -> None:
-    """Stop a broker: its session is closed, ZooKeeper notices at once."""
+    """Stop a broker in a controlled way: the controller first moves away what it leads, and
+    ZooKeeper notices at once.
+
+    It asks controlled.shutdown.max.retries times (3), waiting controlled.shutdown.retry.backoff.ms
+    (5000) after each refusal, so this may take a while. Whatever comes of it, the broker stops, as
+    Kafka's does, and the exit code is 0; what it still led is printed, and in
+    controlled_shutdown of --json. A paused broker cannot ask.
+    """
     answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/stop")
-    _say(json, answer, f"broker {broker_id} is stopped")
+    behind = shutdown_text(answer["controlled_shutdown"])
+    _say(json, answer, f"broker {broker_id} is stopped{behind}")
 
 
 @app.command()
@@ -139,6 +151,24 @@ def fail_log_dir(
     client = find_server(server, data_dir)
     answer = client.post(f"/brokers/{broker_id}/fail-log-dir", {"log_dir": log_dir})
     _say(json, answer, f"log directory {log_dir} of broker {broker_id} has failed")
+
+
+def shutdown_text(shutdown: Mapping[str, Any]) -> str:
+    """What came of a controlled shutdown, to go behind "is stopped"; nothing if all went well."""
+    if shutdown["outcome"] == "succeeded":
+        return ""
+    if shutdown["outcome"] == "not attempted":
+        return " without a controlled shutdown: leaders move only now"
+    remaining = shutdown["remaining"]
+    if remaining:
+        shown = ", ".join(remaining[:SHOWN_PARTITIONS])
+        more = len(remaining) - SHOWN_PARTITIONS
+        why = f"it still led {shown}{f' and {more} more' if more > 0 else ''}"
+    elif shutdown["error"] != Errors.NONE.name:
+        why = f"the controller answered {shutdown['error']}"
+    else:
+        why = "no controller answered"
+    return f"; its controlled shutdown failed: {why}"
 
 
 def _announce_wait(client: ServerClient, broker_id: int) -> None:

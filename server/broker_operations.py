@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
+from brokers.controlled_shutdown import ControlledShutdown
 from cluster.errors import KlammError, UsageError
 from controller.events import ControllerState
 from runtime.real_cluster import RealCluster
@@ -97,7 +98,12 @@ class BrokerOperations:
         return self._end(broker_id, KILLED)
 
     def stop(self, broker_id: int) -> dict[str, Any]:
-        """Stop a broker: its session is closed."""
+        """Stop a broker: the controller relieves it, then its session is closed.
+
+        It is stopped whatever came of that; ``controlled_shutdown`` says: ``outcome`` succeeded,
+        failed or not attempted, Kafka's ``error`` and the partitions ``remaining`` by the last
+        answer. Failed without either: no controller could be asked.
+        """
         return self._end(broker_id, STOPPED)
 
     def _end(self, broker_id: int, state: str) -> dict[str, Any]:
@@ -112,12 +118,17 @@ class BrokerOperations:
                 self._cluster.kill(broker_id)
             else:
                 self._cluster.stop(broker_id)
-        return {
+        ended = {
             "id": broker_id,
             "state": state,
             "session_timeout_ms": self._cluster.spec.session_timeout_ms,
             "is_session_shared": running.is_pooled,
         }
+        if state == STOPPED:
+            could_ask = before not in (PAUSED, STARTING)
+            shutdown = running.node.broker.controlled_shutdown
+            ended["controlled_shutdown"] = _outcome_of(shutdown, could_ask)
+        return ended
 
     def pause(self, broker_id: int) -> dict[str, Any]:
         """Freeze a broker and its controller."""
@@ -183,6 +194,17 @@ class BrokerOperations:
             raise UsageError(
                 f"there is no broker {broker_id}", hint=f"klamm broker add {broker_id}"
             )
+
+
+def _outcome_of(shutdown: ControlledShutdown, could_ask: bool) -> dict[str, Any]:
+    if shutdown.succeeded:
+        outcome = "succeeded"
+    elif could_ask and shutdown.is_enabled:
+        outcome = "failed"
+    else:
+        outcome = "not attempted"
+    remaining = [str(partition) for partition in shutdown.remaining]
+    return {"outcome": outcome, "error": shutdown.error.name, "remaining": remaining}
 
 
 def ready_controller(cluster: RealCluster, after_epoch: int) -> dict[str, int] | None:

@@ -189,10 +189,8 @@ class EmbeddedZooKeeper:
             return
         assert supervisor.stdin is not None
         supervisor.stdin.close()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             supervisor.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            pass
         # The server too, where its supervisor was killed and could not do it.
         with suppress(ProcessLookupError, ZooKeeperUnavailable):
             os.killpg(supervisor.pid, signal.SIGKILL)

@@ -1,0 +1,58 @@
+"""What klamm broker says of a broker that ends otherwise than one may think."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cli.broker import shutdown_text
+from tests.serving import Up, klamm_up
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """Three brokers with two log directories each, that do not wait long for a controller."""
+    with klamm_up(
+        tmp_path_factory.mktemp("up"),
+        *("--brokers", "3", "--session-timeout-ms", "4000"),
+        *("--config", "controlled.shutdown.retry.backoff.ms=100", "--config", "log.dirs=d0,d1"),
+    ) as running:
+        yield running
+
+
+@pytest.mark.slow
+def test_a_controlled_shutdown_that_fails_is_told(up: Up) -> None:
+    server = ("--bootstrap-server", up.url.removeprefix("http://"))
+    up.ok("topics", *server, "--create", "--topic", "led", "--replica-assignment", "2:1,2:1")
+    assert up.ok("broker", "stop", "1") == "broker 1 is stopped\n"
+    stopped = up.run("broker", "stop", "2")
+    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert stopped.stdout == (
+        "broker 2 is stopped; its controlled shutdown failed: it still led led-0, led-1\n"
+    )
+    up.ok("broker", "start", "2")
+    answer = up.json("broker", "stop", "2")
+    assert answer["controlled_shutdown"] == {
+        "outcome": "failed",
+        "error": "NONE",
+        "remaining": ["led-0", "led-1"],
+    }
+    up.ok("broker", "start", "1")
+    up.ok("broker", "pause", "1")
+    said = up.ok("broker", "stop", "1")
+    assert said == "broker 1 is stopped without a controlled shutdown: leaders move only now\n"
+    up.ok("broker", "start", "1")
+    up.ok("broker", "start", "2")
+
+
+def test_words_for_every_end_of_a_controlled_shutdown() -> None:
+    failed = {"outcome": "failed", "error": "NONE", "remaining": []}
+    assert shutdown_text({**failed, "outcome": "succeeded"}) == ""
+    assert shutdown_text(failed).endswith("failed: no controller answered")
+    stale = {**failed, "error": "STALE_BROKER_EPOCH"}
+    assert shutdown_text(stale).endswith("failed: the controller answered STALE_BROKER_EPOCH")
+    many = {**failed, "remaining": [f"t-{n}" for n in range(12)]}
+    assert shutdown_text(many).endswith(
+        "it still led " + ", ".join(many["remaining"][:10]) + " and 2 more"
+    )
