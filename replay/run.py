@@ -244,7 +244,7 @@ def _counts(by_partition: DataFrame, found: DataFrame) -> dict[str, int]:
     flaps = (F.col("shrinks") >= FLAPS) & (F.col("expands") >= FLAPS)
     sums = by_partition.agg(
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in SUMS),
-        F.count_if("partition >= 0").alias("partitions"),
+        F.count_if(F.col("partition") >= 0).alias("partitions"),
         F.count_if(flaps).alias("flapping_partitions"),
     )
     keys = found.agg(F.count_if(F.col("missing") > 0).alias("gaps"))
