@@ -26,7 +26,7 @@ from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 
 ASSIGNMENT = {n: tuple((n + k) % 4 for k in range(3)) for n in range(8)}
 PARTITIONS = [TopicPartition("t", n) for n in ASSIGNMENT]

@@ -13,7 +13,7 @@ from replay.ingest import make_table
 from tests.spark.zookeeper_logs import Story, Told, read_events, write_log
 from zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 LAST = 40
 

@@ -15,7 +15,7 @@ from tests.scenarios import SCENARIOS, read_scenario
 from tests.spark.zookeeper_logs import Story, Told, check, error, read_events, write_log
 from zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SERVER = Path(__file__).parents[1] / "data/kafka_logs/trace/zookeeper"
 LOG = SERVER / "version-2/log.1"
