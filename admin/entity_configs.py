@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from admin.reassign_admin import TOPICS, ConfigResource
+from admin.reassign_admin import BROKERS, TOPICS, ConfigResource
 from admin.topic_configs import validate_configs
 from admin.topic_names import validate_topic_name
 from cluster.errors import UnknownTopicOrPartition
@@ -22,9 +22,16 @@ class ZooKeeperConfigs:
         self._client = client
 
     def overrides(
-        self, resources: Collection[ConfigResource]
+        self, resources: Collection[ConfigResource] | None = None
     ) -> dict[ConfigResource, dict[str, str]]:
-        """The configs that are set for each of the entities. Raises MalformedZNode."""
+        """The configs that are set for each of the entities; without ``resources``: of every topic
+        and broker that has some, DEFAULT_ENTITY included. Raises MalformedZNode."""
+        if resources is None:
+            resources = [
+                ConfigResource(entity_type, name)
+                for entity_type in (BROKERS, TOPICS)
+                for name in self._client.get_all_entities_with_config(entity_type)
+            ]
         return {resource: self._client.get_entity_configs(*resource) for resource in resources}
 
     def incremental_alter_configs(

@@ -57,9 +57,12 @@ class ReassignAdmin(Protocol):
         ...
 
     def overrides(
-        self, resources: Collection[ConfigResource]
+        self, resources: Collection[ConfigResource] | None = None
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """The configs that are set for each of the entities; none for one that has none."""
+        """The configs that are set for each of the entities; none for one that has none.
+
+        Without ``resources``: of every entity that has some.
+        """
         ...
 
     def incremental_alter_configs(

@@ -148,10 +148,11 @@ def show_throttles(
     brokers: Iterable[int],
     topics: Iterable[str],
 ) -> None:
-    """Report the throttles that are set now, and print them if that was asked for."""
-    lines = throttles.show(brokers, topics)
+    """Report the throttles of these entities or, if that was asked for, print all that are set."""
     if own.show_throttles:
-        output.println("\n".join(lines))
+        output.println("\n".join(throttles.show()))
+    else:
+        throttles.report(brokers, topics)
 
 
 def started_report(targets: Assignment) -> list[dict[str, Any]]:

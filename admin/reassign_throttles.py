@@ -40,9 +40,9 @@ class ThrottleConfigs(Protocol):
     """Where the configs of topics and brokers are read and changed."""
 
     def overrides(
-        self, resources: Collection[ConfigResource]
+        self, resources: Collection[ConfigResource] | None = None
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """The configs that are set for each of the entities."""
+        """The configs that are set for each of the entities, or for all that have some."""
         ...
 
     def incremental_alter_configs(
@@ -119,23 +119,20 @@ class Throttles:
             {ConfigResource(TOPICS, topic): _put_back(TOPICS, {}) for topic in topics}
         )
 
-    def show(self, brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
-        """Report the throttles of these entities, and give them as lines."""
-        found = self._read(
-            [
-                *(ConfigResource(BROKERS, str(broker)) for broker in sorted(set(brokers))),
-                *(ConfigResource(TOPICS, topic) for topic in sorted(set(topics))),
-            ]
+    def report(self, brokers: Iterable[int], topics: Iterable[str]) -> None:
+        """Report the throttles of these entities."""
+        self._report(
+            self._read(
+                [
+                    *(ConfigResource(BROKERS, str(broker)) for broker in sorted(set(brokers))),
+                    *(ConfigResource(TOPICS, topic) for topic in sorted(set(topics))),
+                ]
+            )
         )
-        throttled = {resource: configs for resource, configs in found.items() if configs}
-        self._output.report["throttles"] = {
-            entity_type: {
-                resource.name: configs
-                for resource, configs in throttled.items()
-                if resource.entity_type == entity_type
-            }
-            for entity_type in (BROKERS, TOPICS)
-        }
+
+    def show(self) -> list[str]:
+        """Report every throttle that is set, and give them as lines."""
+        throttled = self._report(self._read(None))
         if not throttled:
             return ["No throttles are set."]
         return [
@@ -146,6 +143,20 @@ class Throttles:
                 for resource, configs in throttled.items()
             ),
         ]
+
+    def _report(
+        self, found: Mapping[ConfigResource, Mapping[str, str]]
+    ) -> Mapping[ConfigResource, Mapping[str, str]]:
+        throttled = {resource: configs for resource, configs in found.items() if configs}
+        self._output.report["throttles"] = {
+            entity_type: {
+                resource.name: configs
+                for resource, configs in throttled.items()
+                if resource.entity_type == entity_type
+            }
+            for entity_type in (BROKERS, TOPICS)
+        }
+        return throttled
 
     def restore(self, file: Path) -> None:
         """Put back what ``file`` holds and remove the file. Raises UsageError if it is unfit."""
@@ -165,8 +176,12 @@ class Throttles:
         self._output.report["restored"] = msgspec.to_builtins(saved)
         file.unlink()
 
-    def _read(self, resources: Collection[ConfigResource]) -> dict[ConfigResource, dict[str, str]]:
+    def _read(
+        self, resources: Collection[ConfigResource] | None
+    ) -> dict[ConfigResource, dict[str, str]]:
         found = self._configs.overrides(resources)
+        if resources is None:
+            resources = sorted(found, key=_brokers_first)
         return {
             resource: {
                 name: configs[name]
@@ -214,6 +229,11 @@ def read_saved(file: Path) -> SavedThrottles:
     if unknown or saved.version != 1:
         raise UsageError(f"{file} holds no saved throttles of version 1: {joined(unknown)}")
     return saved
+
+
+def _brokers_first(resource: ConfigResource) -> tuple[bool, int, str]:
+    is_id = resource.entity_type == BROKERS and resource.name.isdecimal()
+    return resource.entity_type == TOPICS, int(resource.name) if is_id else -1, resource.name
 
 
 def _kafka_order(moves: MoveMap) -> list[str]:

@@ -167,10 +167,15 @@ class ClusterClient(ABC):
     # -- configs
 
     def overrides(
-        self, resources: Collection[ConfigResource]
+        self, resources: Collection[ConfigResource] | None = None
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """The configs that are set for each of the entities; none for one that has none."""
-        body = Entities(tuple(Entity(*resource) for resource in resources))
+        """The configs that are set for each of the entities; none for one that has none.
+
+        Without ``resources``: of every entity that has some.
+        """
+        body = Entities(
+            None if resources is None else tuple(Entity(*resource) for resource in resources)
+        )
         found = self._ask("/configs/overrides", body, ConfigsOfEntities).by_entity()
         return {
             resource: {name: value for name, value in configs.items() if value is not None}

@@ -196,7 +196,7 @@ class DriverAdmin:
         return [BrokerMetadata(b.broker.id, b.broker.rack) for b in found.values.values()]
 
     def overrides(
-        self, resources: Collection[ConfigResource]
+        self, resources: Collection[ConfigResource] | None = None
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
         """The configs that are set."""
         return self._configs.overrides(resources)

@@ -98,8 +98,8 @@ def describe_configs(server: ClusterServer, request: Request, wanted: Entity) ->
 def config_overrides(
     server: ClusterServer, request: Request, wanted: Entities
 ) -> ConfigsOfEntities:
-    """The configs that are set for topics and brokers."""
-    asked = [entity.resource for entity in wanted.entities]
+    """The configs that are set for topics and brokers: for those of the body, or for all."""
+    asked = None if wanted.entities is None else [entity.resource for entity in wanted.entities]
     return _configs_of(server, asked)
 
 
@@ -112,8 +112,13 @@ def alter_configs(
     return _configs_of(server, list(changes))
 
 
-def _configs_of(server: ClusterServer, resources: Sequence[ConfigResource]) -> ConfigsOfEntities:
+def _configs_of(
+    server: ClusterServer, resources: Sequence[ConfigResource] | None
+) -> ConfigsOfEntities:
     found = server.admin.overrides(resources)
     return ConfigsOfEntities(
-        tuple(EntityConfigs(*resource, dict(found[resource])) for resource in resources)
+        tuple(
+            EntityConfigs(*resource, dict(found[resource]))
+            for resource in (found if resources is None else resources)
+        )
     )

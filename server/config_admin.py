@@ -29,13 +29,15 @@ class ConfigCalls(ClusterCalls):
     """Calls about configs; brokers answer, ZooKeeper keeps them."""
 
     def overrides(
-        self, resources: Collection[ConfigResource]
+        self, resources: Collection[ConfigResource] | None = None
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
         """The configs that are set for each of the entities; none for one that has none.
 
+        Without ``resources``: of every entity that has some.
+
         Raises InvalidRequest for an entity that cannot be.
         """
-        for resource in resources:
+        for resource in resources or ():
             _check(resource)
         return ZooKeeperConfigs(self._zk()).overrides(resources)
 

@@ -24,9 +24,9 @@ class Entity(msgspec.Struct, frozen=True):
 
 
 class Entities(msgspec.Struct, frozen=True):
-    """Body of POST /configs/overrides."""
+    """Body of POST /configs/overrides. None: every entity that has configs."""
 
-    entities: tuple[Entity, ...]
+    entities: tuple[Entity, ...] | None = None
 
 
 class EntityConfigs(Entity, frozen=True):

@@ -173,6 +173,9 @@ def test_configs_are_changed_and_announced(api: AsgiClient, server: ClusterServe
         return api.post("/configs", json={"entities": [{**entity, "configs": configs}]})
 
     assert alter({"retention.ms": "7"}).json()["entities"][0]["configs"] == {"retention.ms": "7"}
+    assert {**entity, "configs": {"retention.ms": "7"}} in api.post(
+        "/configs/overrides", json={}
+    ).json()["entities"], "of all that have configs"
     assert alter({"retention.ms": None, "flush.ms": None}).json()["entities"][0]["configs"] == {}
     assert alter({"flush.ms": None}).status_code == 200
     assert len(zk.get_config_change_notifications()) == before + 3, "also where nothing changes"

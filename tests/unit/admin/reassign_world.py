@@ -76,7 +76,7 @@ class ZnodeCluster:
         return [BrokerMetadata(id_, registered.broker.rack) for id_, registered in found.items()]
 
     def overrides(
-        self, resources: Collection[ConfigResource]
+        self, resources: Collection[ConfigResource] | None = None
     ) -> dict[ConfigResource, dict[str, str]]:
         return self.configs.overrides(resources)
 

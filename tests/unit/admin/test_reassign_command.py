@@ -174,6 +174,21 @@ def test_a_reassignment_by_request_is_in_progress_for_machines_that_ask_zookeepe
     assert "warnings" not in tool(SERVER, "verify").report
 
 
+@pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
+def test_every_throttle_that_is_set_is_shown(tool: Tool, where: tuple[str, str]) -> None:
+    rate, replicas = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+    client = tool.world.client
+    client.set_or_create_entity_configs("brokers", "10", {rate: "5"})
+    client.set_or_create_entity_configs("brokers", "9", {rate: "6"})
+    client.set_or_create_entity_configs("topics", "b", {replicas: "*", "retention.ms": "9"})
+    action = ("list",) if where == SERVER else ("verify", "--preserve-throttles")
+    shown = tool(where, *action, show_throttles=True)
+    assert shown.stdout.endswith(
+        f"Throttles:\n  broker 9: {rate}=6\n  broker 10: {rate}=5\n  topic b: {replicas}=*\n"
+    )
+    assert shown.report["throttles"]["topics"] == {"b": {replicas: "*"}}
+
+
 def test_throttles_are_put_back_as_they_were(tool: Tool) -> None:
     client, file = tool.world.client, tool.folder / "before"
     rate, log_dir_rate = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
