@@ -8,7 +8,7 @@ maybeRemoveFromZkReassignment of kafka/controller/KafkaController.scala.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from cluster.api_errors import Errors
@@ -33,6 +33,7 @@ from controller.reassign_partitions_znode import (
     read_reassignment,
 )
 from placement.pool_rules import outside_pool_text
+from statemachines.context import ControllerContext
 from statemachines.reassignment import (
     Assignments,
     build_reassignment,
@@ -55,6 +56,7 @@ _NOT_IN_PROGRESS: Final = ApiError(Errors.NO_REASSIGNMENT_IN_PROGRESS)
 _NO_SUCH_PARTITION: Final = ApiError(
     Errors.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
 )
+_UNKNOWN_ERROR: Final = ApiError(Errors.UNKNOWN_SERVER_ERROR)
 _NOT_CONTROLLER: Final = ApiError(Errors.NOT_CONTROLLER)
 
 
@@ -69,17 +71,7 @@ def process_zk_partition_reassignment(controller: KafkaController) -> set[TopicP
         return set()
     entries = read_reassignment(controller).targets
     targets = controller.reassignments.take_up(entries)
-    results: _Results = {}
-    wanted: Assignments = {}
-    for tp, target in targets.items():
-        is_sane = target and min(target) >= 0
-        error = None if is_sane else validate_replicas(controller.context, tp, target)
-        error = error or _refuse_outside_pool(controller, tp, target)
-        reassignment = None if error else build_reassignment(controller.context, tp, target)
-        if reassignment is None:
-            results[tp] = error or _NOT_IN_PROGRESS
-        else:
-            wanted[tp] = reassignment
+    wanted, results = _build_reassignments(controller, targets, _refuse_no_brokers)
     results.update(_maybe_trigger_partition_reassignment(controller, wanted))
     failed = {tp: error for tp, error in results.items() if error.error is not Errors.NONE}
     if failed:
@@ -109,8 +101,7 @@ def process_api_partition_reassignment(
         controller.reply(message, AlterPartitionReassignmentsResponse(_NOT_CONTROLLER))
         raise
     except Exception:
-        error = ApiError(Errors.UNKNOWN_SERVER_ERROR)
-        controller.reply(message, AlterPartitionReassignmentsResponse(error))
+        controller.reply(message, AlterPartitionReassignmentsResponse(_UNKNOWN_ERROR))
         raise
     controller.reply(message, AlterPartitionReassignmentsResponse(_NONE, results))
 
@@ -127,23 +118,42 @@ def not_controller(
 def _alter(
     controller: KafkaController, asked: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> _Results:
-    results: _Results = {}
-    wanted: Assignments = {}
-    for tp, target in asked.items():
-        error = (
-            None
-            if target is None
-            else validate_replicas(controller.context, tp, target)
-            or _refuse_outside_pool(controller, tp, target)
-        )
-        reassignment = None if error else build_reassignment(controller.context, tp, target)
-        if reassignment is None:
-            results[tp] = error or _NOT_IN_PROGRESS
-        else:
-            wanted[tp] = reassignment
+    wanted, results = _build_reassignments(controller, asked, validate_replicas)
     maybe_remove_from_zk_reassignment(controller, lambda tp, _: tp in wanted)
     results.update(_maybe_trigger_partition_reassignment(controller, wanted))
     return {tp: results[tp] for tp in asked}
+
+
+def _build_reassignments(
+    controller: KafkaController,
+    asked: Mapping[TopicPartition, tuple[int, ...] | None],
+    refuse: Callable[[ControllerContext, TopicPartition, tuple[int, ...]], ApiError | None],
+) -> tuple[Assignments, _Results]:
+    """What is to be done for those of ``asked`` that may be, and why the others may not."""
+    wanted: Assignments = {}
+    refused: _Results = {}
+    for tp, target in asked.items():
+        error = None
+        if target is not None:
+            error = refuse(controller.context, tp, target)
+            error = error or _refuse_outside_pool(controller, tp, target)
+        reassignment = None if error else build_reassignment(controller.context, tp, target)
+        if reassignment is None:
+            refused[tp] = error or _NOT_IN_PROGRESS
+        else:
+            wanted[tp] = reassignment
+    return wanted, refused
+
+
+def _refuse_no_brokers(
+    context: ControllerContext, tp: TopicPartition, target: tuple[int, ...]
+) -> ApiError | None:
+    """What may not stand in the znode: no replicas, or ids that no broker can have.
+
+    Unlike a request an entry may name a broker that is not alive: it waits for it.
+    """
+    is_possible = target and min(target) >= 0
+    return None if is_possible else validate_replicas(context, tp, target)
 
 
 def _refuse_outside_pool(
@@ -177,41 +187,31 @@ def _maybe_trigger_partition_reassignment(
     controller: KafkaController, reassignments: Assignments
 ) -> _Results:
     """Begin reassignments of partitions that exist and are not being deleted."""
-    context = controller.context
     results: _Results = {}
     accepted: Assignments = {}
     for tp, reassignment in reassignments.items():
-        if tp.topic in context.topics_to_be_deleted:
-            controller.log.info(
-                f"Skipping reassignment of {tp} since the topic is currently being deleted"
-            )
-            results[tp] = _NO_SUCH_PARTITION
-        elif not context.partition_replica_assignment(tp):
-            results[tp] = _NO_SUCH_PARTITION
-        elif (refused := refuse_reassignment(context, tp, reassignment)) is not None:
-            results[tp] = refused
-        else:
+        refused = _refuse_to_begin(controller, tp, reassignment)
+        if refused is None:
             accepted[tp] = reassignment
-    failures = controller.reassignments.on_partition_reassignment(accepted)
-    for tp in accepted:
-        failure = failures.get(tp)
-        if failure is None:
-            results[tp] = _NONE
         else:
-            controller.log.error(
-                f"Error completing reassignment of partition {tp}: {failure.reason}"
-            )
-            results[tp] = ApiError(Errors.UNKNOWN_SERVER_ERROR)
-    for tp, reassignment in reassignments.items():
-        if results[tp].error is not Errors.NONE:
-            controller.recorder.occurrence(
-                Kind.REASSIGNMENT_FAILED,
-                topic=tp.topic,
-                partition=tp.partition,
-                reassignment_id=reassignment_id(tp, reassignment),
-                outcome=failures[tp].reason if tp in failures else _text(results[tp]),
-            )
-    return results
+            results[tp] = refused
+            _journal_failed(controller, tp, reassignment, _text(refused))
+    failed = _go_on(controller, accepted)
+    return results | {tp: _UNKNOWN_ERROR if tp in failed else _NONE for tp in accepted}
+
+
+def _refuse_to_begin(
+    controller: KafkaController, tp: TopicPartition, reassignment: ReplicaAssignment
+) -> ApiError | None:
+    context = controller.context
+    if tp.topic in context.topics_to_be_deleted:
+        controller.log.info(
+            f"Skipping reassignment of {tp} since the topic is currently being deleted"
+        )
+        return _NO_SUCH_PARTITION
+    if not context.partition_replica_assignment(tp):
+        return _NO_SUCH_PARTITION
+    return refuse_reassignment(context, tp, reassignment)
 
 
 # What may go on
@@ -276,19 +276,27 @@ def maybe_complete_reassignments(
     _go_on(controller, completed)
 
 
-def _go_on(controller: KafkaController, assignments: Assignments) -> None:
+def _go_on(controller: KafkaController, assignments: Assignments) -> Collection[TopicPartition]:
+    """Take reassignments as far as they can go; gives those that failed."""
     if not assignments:
-        return
+        return ()
     failures = controller.reassignments.on_partition_reassignment(assignments)
     for tp, failure in failures.items():
         controller.log.error(f"Error completing reassignment of partition {tp}: {failure.reason}")
-        controller.recorder.occurrence(
-            Kind.REASSIGNMENT_FAILED,
-            topic=tp.topic,
-            partition=tp.partition,
-            reassignment_id=reassignment_id(tp, assignments[tp]),
-            outcome=failure.reason,
-        )
+        _journal_failed(controller, tp, assignments[tp], failure.reason)
+    return failures
+
+
+def _journal_failed(
+    controller: KafkaController, tp: TopicPartition, reassignment: ReplicaAssignment, reason: str
+) -> None:
+    controller.recorder.occurrence(
+        Kind.REASSIGNMENT_FAILED,
+        topic=tp.topic,
+        partition=tp.partition,
+        reassignment_id=reassignment_id(tp, reassignment),
+        outcome=reason,
+    )
 
 
 def process_partition_reassignment_isr_change(
