@@ -1,8 +1,8 @@
 """What every partition and replica ended with, or had at a moment.
 
 A state as of a moment is the final state of the rows up to it. Leaderships come from the last row
-that says a leader; an ISR does not fit a hash aggregation's fixed-width buffer and is fetched by
-the place of its row.
+that says a leader; an ISR does not fit a hash aggregation's fixed-width buffer, which has its hash:
+there are few different ones, and a dictionary of them tells them again.
 """
 
 from __future__ import annotations
@@ -41,17 +41,13 @@ def final_partitions(partitions: DataFrame, events: DataFrame) -> DataFrame:
     ``state`` is 0 where the source tells no states; a partition whose state znode was last seen
     deleted is left out.
     """
-    last = partitions.where(
-        F.coalesce(F.col("state") != NO_PARTITION, F.col("leadership_place").isNotNull())
+    last = partitions.where(F.coalesce(F.col("state") != NO_PARTITION, F.col("leader").isNotNull()))
+    isrs = (
+        events.where(is_leadership() & F.col("isr").isNotNull())
+        .select(F.xxhash64("isr").alias("isr_code"), "isr")
+        .distinct()
     )
-    is_row = [
-        *(F.col(f"isr_{name}") == F.col(name) for name in PARTITION),
-        F.col("isr_place") == F.col("leadership_place"),
-    ]
-    isrs = events.where(is_leadership() & F.col("isr").isNotNull()).select(
-        *(F.col(name).alias(f"isr_{name}") for name in (*PARTITION, "place")), "isr"
-    )
-    return last.join(isrs, is_row, "left").select(
+    return last.join(isrs, "isr_code", "left").select(
         *PARTITION,
         F.coalesce("state", F.lit(0)).cast("byte").alias("state"),
         *("leader", "leader_epoch", "isr", "zk_version"),

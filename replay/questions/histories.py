@@ -56,7 +56,10 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
     next row; a state that was still held is not in it. ``leader`` to ``leadership_place`` are
     those of the last row that says a leader. Null where no row says it.
     """
-    told = events.where(F.col("topic").isNotNull()).select(
+    judged = events.where(F.col("topic").isNotNull()).withColumns(
+        {"_illegal": is_illegal(), "_leads": is_leadership(), "_changes": changes_isr()}
+    )
+    told = judged.select(
         *PARTITION,
         replica_key().alias("replica"),
         "controller",
@@ -67,7 +70,8 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
         "leader",
         "leader_epoch",
         "zk_version",
-        *_places(is_illegal(), from_ms),
+        F.xxhash64("isr").alias("isr_code"),
+        *_places(from_ms),
         *(condition.alias(name) for name, condition in _conditions(from_ms).items()),
     )
     return (
@@ -83,25 +87,21 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
             F.coalesce(F.sum("offline_ms"), F.lit(0)).alias("offline_ms"),
             F.max("entered_place").alias("entered_place"),
             F.max_by("t_ms", "entered_place").alias("entered_ms"),
-            F.max("leadership_place").alias("leadership_place"),
-            *(
-                F.max_by(name, "leadership_place").alias(name)
-                for name in ("leader", "leader_epoch", "zk_version")
-            ),
+            *_last_leadership(),
         )
         .select(*HISTORY, _missing().alias("missing"), *COUNTS, "offline_ms", *_LAST)
     )
 
 
+LEADERSHIP: Final = ("leader", "leader_epoch", "zk_version", "isr_code")
+"""A leadership in numbers alone: ``isr_code`` is xxhash64 of the ISR."""
 _LAST: Final = (
     "state",
     "state_place",
     "state_ms",
     "entered_ms",
     "entered_place",
-    "leader",
-    "leader_epoch",
-    "zk_version",
+    *LEADERSHIP,
     "leadership_place",
 )
 SUMS: Final = ("missing", *COUNTS, "offline_ms")
@@ -139,27 +139,27 @@ def _conditions(from_ms: int | None) -> dict[str, Column]:
     in_time = F.lit(True) if from_ms is None else F.col("t_ms") >= from_ms
     return {
         "rows": in_time,
-        "illegal": in_time & is_illegal(),
+        "illegal": in_time & F.col("_illegal"),
         "failed": in_time & is_kind(*FAILURES),
         "unclean": in_time & is_unclean(),
-        "shrinks": in_time & changes_isr() & (F.size(isr_removed()) > 0),
-        "expands": in_time & changes_isr() & (F.size(isr_added()) > 0),
-        "leader_changes": in_time & is_leadership() & (F.col("leader") != F.col("prev_leader")),
-        "offlines": in_time & ~is_illegal() & goes_offline(),
+        "shrinks": in_time & F.col("_changes") & (F.size(isr_removed()) > 0),
+        "expands": in_time & F.col("_changes") & (F.size(isr_added()) > 0),
+        "leader_changes": in_time & F.col("_leads") & (F.col("leader") != F.col("prev_leader")),
+        "offlines": in_time & ~F.col("_illegal") & goes_offline(),
         # Of all times: who needs it joins pieces of intervals.
         "offline_again": ends_offline_piece() & (F.col("to_state") == OFFLINE),
     }
 
 
-def _places(illegal: Column, from_ms: int | None) -> tuple[Column, ...]:
-    state = is_kind(*STATE_KINDS) & ~illegal
+def _places(from_ms: int | None) -> tuple[Column, ...]:
+    state = is_kind(*STATE_KINDS) & ~F.col("_illegal")
     enters = state & (F.col("from_state") != F.col("to_state"))
     return (
         F.when(state, F.col("place")).alias("state_place"),
         F.when(enters, F.col("place")).alias("entered_place"),
         F.when(state, F.col("t_ms")).alias("state_ms"),
         # A state znode that was deleted says no leader from then on.
-        F.when(is_leadership() | is_kind(LEADERSHIP_DELETED), F.col("place")).alias(
+        F.when(F.col("_leads") | is_kind(LEADERSHIP_DELETED), F.col("place")).alias(
             "leadership_place"
         ),
         F.when(state & ends_offline_piece(), _length(from_ms)).alias("offline_ms"),
@@ -181,8 +181,7 @@ def _missing() -> Column:
 
 
 def _last_leadership() -> list[Column]:
-    names = ("leader", "leader_epoch", "zk_version")
     return [
-        *(F.max_by(name, "leadership_place").alias(name) for name in names),
+        *(F.max_by(name, "leadership_place").alias(name) for name in LEADERSHIP),
         F.max("leadership_place").alias("leadership_place"),
     ]
