@@ -20,7 +20,8 @@ Send = Callable[[Address, ControlledShutdownRequest], int]
 
 class ControlledShutdown:
     """One broker's attempts. ``is_over`` says that it may end, ``succeeded`` that nothing is left
-    that it leads, ``is_enabled`` False that it never asks; ``remaining`` is what the controller could not move, ``error`` what it answered.
+    that it leads, ``is_enabled`` False that it never asks; ``remaining`` is what the controller
+    could not move, ``error`` what it answered.
 
     ``find_controller`` gives the id of a controller whose broker is registered, or None.
     """

@@ -64,11 +64,7 @@ def kill(
     In a cluster of more than 40 brokers most share sessions: their registration goes at once.
     """
     answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/kill")
-    if answer["is_session_shared"]:
-        follows = "its registration is gone"
-    else:
-        follows = f"ZooKeeper notices within about {answer['session_timeout_ms']} ms"
-    _say(json, answer, f"broker {broker_id} is killed; {follows}")
+    _say(json, answer, f"broker {broker_id} is killed; {_what_follows(answer)}")
 
 
 @app.command()
@@ -147,10 +143,20 @@ def fail_log_dir(
     data_dir: DataDirectory = None,
     json: AsJson = False,
 ) -> None:
-    """Let a log directory of a broker fail. A broker that loses its last one ends at once."""
+    """Let a log directory of a broker fail: its replicas there go offline.
+
+    A broker that loses its last directory halts, as if it was killed: ZooKeeper notices when its
+    session expires. klamm broker start brings it back, with all its directories. In --json:
+    halted and state.
+    """
     client = find_server(server, data_dir)
     answer = client.post(f"/brokers/{broker_id}/fail-log-dir", {"log_dir": log_dir})
-    _say(json, answer, f"log directory {log_dir} of broker {broker_id} has failed")
+    line = f"log directory {log_dir} of broker {broker_id} has failed"
+    if answer["halted"] and answer["state"] == "paused":
+        line += "; it is the last: the broker halts as soon as it is resumed"
+    elif answer["halted"]:
+        line += f"; it was the last: the broker has halted, {_what_follows(answer)}"
+    _say(json, answer, line)
 
 
 def shutdown_text(shutdown: Mapping[str, Any]) -> str:
@@ -169,6 +175,12 @@ def shutdown_text(shutdown: Mapping[str, Any]) -> str:
     else:
         why = "no controller answered"
     return f"; its controlled shutdown failed: {why}"
+
+
+def _what_follows(killed: Mapping[str, Any]) -> str:
+    if killed["is_session_shared"]:
+        return "its registration is gone"
+    return f"ZooKeeper notices within about {killed['session_timeout_ms']} ms"
 
 
 def _announce_wait(client: ServerClient, broker_id: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from brokers.controlled_shutdown import ControlledShutdown
@@ -32,6 +32,7 @@ ADDED: Final = "added"
 NOT_STARTED: Final = "not started"
 FAILED: Final = "failed to start"
 MOVE_TIMEOUT_S: Final = 30.0
+LOG_DIR_TIMEOUT_S: Final = 30.0
 
 
 class BrokerOperations:
@@ -152,12 +153,42 @@ class BrokerOperations:
         return {"id": broker_id, "state": RUNNING}
 
     def fail_log_dir(self, broker_id: int, path: str) -> dict[str, Any]:
-        """Let a log directory of a broker fail; a broker that loses its last one is killed."""
+        """Let a log directory of a broker fail; returns once the broker has acted on it.
+
+        A broker that loses its last one halts, as if it was killed: ``state`` and ``halted`` say
+        so. One that is paused acts on it when it goes on: then ``halted`` says what it will do.
+        """
         self._check_known(broker_id)
+        running = self._cluster.nodes.get(broker_id)
         self._cluster.fail_log_dir(broker_id, path)
         # What it is from now on if it does not run any more.
         self._ended[broker_id] = KILLED
-        return {"id": broker_id, "log_dir": path}
+        halted = False
+        if running is not None:
+            broker = running.node.broker
+            dirs = broker.replica_manager.log_dirs
+            if not running.is_paused:
+                self._await_log_dir(broker_id, lambda: not dirs.is_online(path))
+            lost = {*dirs.offline, path}
+            halted = broker.config.halts_on_log_dir_failure or lost.issuperset(dirs.paths)
+            if halted and not running.is_paused:
+                nodes = self._cluster.nodes
+                self._await_log_dir(broker_id, lambda: nodes.get(broker_id) is not running)
+        return {
+            "id": broker_id,
+            "log_dir": path,
+            "halted": halted,
+            "state": self.state_of(broker_id),
+            "session_timeout_ms": self._cluster.spec.session_timeout_ms,
+            "is_session_shared": running is not None and running.is_pooled,
+        }
+
+    def _await_log_dir(self, broker_id: int, is_done: Callable[[], bool]) -> None:
+        self._closing.wait_until(
+            lambda: is_done() or None,
+            time.monotonic() + LOG_DIR_TIMEOUT_S,
+            f"broker {broker_id} has not acted on the failure within {LOG_DIR_TIMEOUT_S:g} s",
+        )
 
     def add(self, broker_id: int | None, rack: str | None) -> dict[str, Any]:
         """Add a broker, by default with the next id, and start it."""

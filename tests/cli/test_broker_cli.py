@@ -8,6 +8,7 @@ import pytest
 
 from cli.broker import shutdown_text
 from tests.serving import Up, klamm_up
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +57,22 @@ def test_words_for_every_end_of_a_controlled_shutdown() -> None:
     assert shutdown_text(many).endswith(
         "it still led " + ", ".join(many["remaining"][:10]) + " and 2 more"
     )
+
+
+@pytest.mark.slow
+def test_a_last_log_directory_that_fails_is_told(up: Up) -> None:
+    assert up.ok("broker", "fail-log-dir", "0", "d1") == (
+        "log directory d1 of broker 0 has failed\n"
+    )
+    assert up.ok("broker", "fail-log-dir", "0", "d0") == (
+        "log directory d0 of broker 0 has failed; it was the last: the broker has halted, "
+        "ZooKeeper notices within about 4000 ms\n"
+    )
+    up.ok("broker", "start", "0")
+    up.ok("broker", "fail-log-dir", "0", "d1")
+    up.ok("broker", "pause", "0")
+    answer = up.json("broker", "fail-log-dir", "0", "d0")
+    assert (answer["halted"], answer["state"]) == (True, "paused")
+    up.ok("broker", "resume", "0")
+    wait_until(lambda: "killed" in up.ok("status"), 20)
+    up.ok("broker", "start", "0")

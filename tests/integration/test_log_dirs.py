@@ -52,13 +52,14 @@ def leaders(cluster: RealCluster) -> list[int]:
 
 def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
     operations = BrokerOperations(cluster, Closing())
-    operations.fail_log_dir(1, "d0")
+    failed = operations.fail_log_dir(1, "d0")
+    assert (failed["halted"], failed["state"]) == (False, RUNNING)
     wait_until(lambda: leaders(cluster) == [0, 1])
     wait_until(lambda: cluster.is_idle and check_real_cluster(cluster) == [])
     assert KafkaZkClient(cluster.store).get_all_log_dir_event_notifications() == []
     assert operations.state_of(1) == RUNNING
-    operations.fail_log_dir(1, "d1")
-    wait_until(lambda: operations.state_of(1) == KILLED)
+    failed = operations.fail_log_dir(1, "d1")
+    assert (failed["halted"], failed["state"]) == (True, KILLED)
     wait_until(lambda: leaders(cluster) == [0, 2])
     assert cluster.errors == []
     operations.start(1, wait=True)
