@@ -57,15 +57,33 @@ def quirk_texts() -> dict[str, tuple[str, ...]]:
 
 
 def scenario_table() -> str:
-    """Every recorded scenario, and how klamm without quirks differed from Kafka."""
+    """Every recorded scenario, and how klamm without quirks differed from Kafka: first how much
+    and by which quirks, then below the table in full."""
     lines = ["| scenario | what is done | steps | differences |", "|---|---|---|---|"]
+    in_full: list[str] = []
     for name in SCENARIOS:
         scenario = read_scenario(name)
         steps = len(scenario["steps"])
         differences = simulated_differences(name, quirks.NO_QUIRKS)
-        shown = "<br>".join(f"`{line}`" for line in differences) or "none"
+        shown = "none"
+        if differences:
+            shown = f"{len(differences)} lines, below; {_explanation(name, len(differences))}"
+            in_full += ["", f"The differences of {name}:", ""]
+            in_full += [f"- `{line}`" for line in differences]
         lines.append(f"| {name} | {scenario['about']} | {steps} | {shown} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *in_full]) + "\n"
+
+
+def _explanation(scenario: str, differences: int) -> str:
+    """By which quirks a scenario differs: those that make it differ less, and what is left then."""
+    fewer = [
+        name
+        for name, field in quirks.NAMES.items()
+        if len(simulated_differences(scenario, quirks.Quirks(**{field: True}))) < differences
+    ]
+    on = quirks.Quirks(**{quirks.NAMES[name]: True for name in fewer})
+    left = len(simulated_differences(scenario, on))
+    return f"{left or 'none'} with {' and '.join(fewer) or 'any one quirk'} on"
 
 
 def route_table() -> str:

@@ -18,13 +18,15 @@ from tests.sim.reassignments import (
     phases,
     reassign,
     reassignment_znode,
+    reassignments,
     release,
     rows,
     stored,
     with_topic,
 )
 from tests.sim.worlds import active_controller
-from zk.store import ReadOp, ReadResult, Transaction, TxnResult
+from zk.store import Delete, ReadOp, ReadResult, Transaction, TxnResult
+from zk.znodes import ReassignPartitionsZNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 WHOLE = ["U1", "U2", "A1", "A2", "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8"]
@@ -116,6 +118,22 @@ def test_a_reassignment_waits_for_a_dead_target_and_goes_on_with_its_return() ->
     assert reassignment_znode(world) == MOVE_ZNODE
     world.start(3)
     assert_settled(world, T0, (2, 3))
+
+
+def test_a_broker_that_never_was_is_waited_for_until_a_cancel() -> None:
+    world = brokers_up()
+    with_topic(world, (0, 1))
+    reassign(world, {T0: (0, 77)})
+    world.run_for(20_000)
+    assert reassignments(world)[T0].adding_replicas == (77,)
+    world.open_store().write([[Delete(ReassignPartitionsZNode.path)]])
+    world.kill(0)
+    world.run_for(20_000)
+    assert reassignments(world)[T0].adding_replicas == (77,), "the next controller resumes it"
+    assert alter(world, {T0: None})[T0].error is Errors.NONE
+    world.run_for(5_000)
+    assert reassignments(world) == {}
+    assert stored(world, T0).assignment == ReplicaAssignment((0, 1))
 
 
 def test_a_target_replica_that_dies_holds_the_completion_up() -> None:
