@@ -36,7 +36,7 @@ from replay.sources.zookeeper_reader import CHANGES, DIGESTS, FORMAT, STRETCHES,
 from zk.snapshot_file import snapshot_zxid
 
 _GAP: Final = "gap"
-_SAME: Final = ("zxid", "op_index", "kind", "topic", "partition")
+_SAME: Final = ("zxid", "op_index", "kind", "chroot", "topic", "partition", "broker")
 
 
 def recognizes(path: Path, head: bytes) -> bool:

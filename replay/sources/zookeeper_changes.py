@@ -45,9 +45,6 @@ SNAPSHOT_DETAIL: Final = "snapshot"
 _ERRORS: Final = {
     -1: "SYSTEMERROR",
     -4: "CONNECTIONLOSS",
-    -5: "MARSHALLINGERROR",
-    -6: "UNIMPLEMENTED",
-    -7: "OPERATIONTIMEOUT",
     -8: "BADARGUMENTS",
     -101: "NONODE",
     -102: "NOAUTH",
@@ -56,8 +53,6 @@ _ERRORS: Final = {
     -110: "NODEEXISTS",
     -111: "NOTEMPTY",
     -112: "SESSIONEXPIRED",
-    -114: "INVALIDACL",
-    -118: "SESSIONMOVED",
 }
 _CAUSED_BY_ANOTHER: Final = (0, -2)
 """Error numbers of a multi's operations that failed only as another one did."""

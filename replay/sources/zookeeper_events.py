@@ -85,29 +85,34 @@ def _with_generation(rows: DataFrame, told: DataFrame, sessions: DataFrame) -> D
 
     A fence is a version of /controller_epoch, which is written once an epoch.
     """
-    epochs = told.where(F.col("kind").isin(*_EPOCHS))
-    generations = _until(
-        epochs.select(
-            F.col("chroot").alias("of_chroot"),
-            F.col("zk_version").alias("of_version"),
-            F.col("zxid").alias("from_zxid"),
-            F.col("epoch").alias("generation"),
-            F.col("broker").alias("of_broker"),
-        ),
-        "of_chroot",
-        "of_version",
+    epochs = told.where(F.col("kind").isin(*_EPOCHS)).select(
+        F.col("chroot").alias("of_chroot"),
+        F.col("zk_version").alias("of_version"),
+        F.col("zxid").alias("from_zxid"),
+        F.col("epoch").alias("generation"),
+        F.col("broker").alias("of_broker"),
     )
-    is_its = (F.col("chroot") == F.col("of_chroot")) & (F.col("fence") == F.col("of_version"))
-    joined = rows.join(F.broadcast(generations), is_its & _lasts(), "left").join(
-        F.broadcast(sessions), "session", "left"
+    generations = _until(epochs, "of_chroot", "of_version")
+    of_chroot = F.col("chroot") == F.col("of_chroot")
+    fenced = rows.join(
+        F.broadcast(generations),
+        of_chroot & (F.col("fence") == F.col("of_version")) & _lasts(),
+        "left",
+    ).drop("of_chroot", "of_version", "from_zxid", "until_zxid")
+    # A leader that writes by itself does so without a fence, and its data has the epoch that made
+    # it the leader, which may be over.
+    current = _until(epochs.withColumnRenamed("generation", "current"), "of_chroot").drop(
+        "of_version", "of_broker"
     )
-    # A leader writes without a fence, of the epoch that made it leader.
+    joined = fenced.join(
+        F.broadcast(current), F.col("fence").isNull() & of_chroot & _lasts(), "left"
+    ).join(F.broadcast(sessions), "session", "left")
     is_leaders = F.col("fence").isNull() & F.col("session_broker").isNotNull()
     writer = F.concat(F.lit(_WRITER), F.col("session_broker"))
     return joined.select(
         *rows.drop("epoch", "detail", "broker").columns,
         F.coalesce("of_broker", F.lit(_UNKNOWN)).alias("controller"),
-        F.coalesce("generation", "epoch").alias("epoch"),
+        F.coalesce("generation", F.greatest("current", "epoch")).alias("epoch"),
         F.coalesce("detail", F.when(is_leaders, writer)).alias("detail"),
     )
 
@@ -191,7 +196,8 @@ def _deaths(told: DataFrame, births: DataFrame) -> DataFrame:
             }
         )
     )
-    columns = [*told.columns, F.coalesce("holder", F.lit(_UNKNOWN)).alias("controller")]
+    controller = F.coalesce("holder", F.lit(_UNKNOWN)).alias("controller")
+    columns: list[str | Column] = [*told.columns, controller]
     return lives.where(~is_birth).select(*columns).unionByName(left.select(*columns))
 
 

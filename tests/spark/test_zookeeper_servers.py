@@ -25,7 +25,8 @@ def cluster_story() -> Story:
     story.elect(1, 1, 1)
     for version in range(LAST - 3):
         story.lead(1, 1, version, leader=version % 3)
-    story.close(1, ("/brokers/ids/1", "/controller"))
+    # Of a broker that registered elsewhere too, and before the log.
+    story.close(1, ("/brokers/ids/1", "/controller", "/other/brokers/ids/1"))
     assert len(story.txns) == LAST
     return story
 
@@ -54,6 +55,10 @@ def test_several_servers_are_united(spark: SparkSession, tmp_path: Path, whole: 
     write_log(tmp_path / "two-again", txns[:20])
     # What is told of closed sessions depends on a server's version.
     closed = txns[-1]._replace(ops=(TxnOp(TxnType.CLOSE_SESSION),))
+    assert [row.run for row in whole.events if row.kind == "broker_offline"] == [
+        "mine",
+        "mine/other",
+    ]
     write_log(tmp_path / "three", [*txns[30:-1], closed])
     folders = [tmp_path / name for name in ("one", "two", "two-again", "three")]
     told = read_events(spark, *folders, run="mine")
@@ -62,7 +67,7 @@ def test_several_servers_are_united(spark: SparkSession, tmp_path: Path, whole: 
 
 
 def test_a_run_has_the_name_it_is_given(whole: Told) -> None:
-    assert {row.run for row in whole.events} == {"mine"}
+    assert {row.run for row in whole.events} == {"mine", "mine/other"}
 
 
 def test_what_no_server_has_is_a_gap(spark: SparkSession, tmp_path: Path, whole: Told) -> None:
@@ -124,7 +129,8 @@ def test_a_table_is_made_of_them(spark: SparkSession, tmp_path: Path) -> None:
     table = open_table(spark, tmp_path / "table")
     (source,) = table.manifest.sources
     assert (source.source, source.damaged) == ("zookeeper", {})
-    assert [(run.run, run.first_epoch, run.last_epoch) for run in source.runs] == [("/", 1, 1)]
+    assert {run.run for run in source.runs} == {"/", "/other"}
+    assert [(at.first_epoch, at.last_epoch) for at in source.runs if at.run == "/"] == [(1, 1)]
     assert source.kinds["leadership_written"] == LAST - 3
     with_leaders = table.events.where("leader is not null and zk_version > 0")
     assert with_leaders.where("prev_leader is null or prev_isr is null").count() == 0

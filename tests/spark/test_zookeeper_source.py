@@ -175,7 +175,7 @@ def stale_controller(story: Story) -> None:
     story.lead(20, 2, 1, leader=2, epoch=2, chroot="/stale")
     story.txn(10, error(-103), error(-2))
     story.lead(10, 1, 2, leader=1, epoch=1, chroot="/stale")
-    story.lead(20, None, 3, leader=2, epoch=2, isr="2", chroot="/stale")
+    story.lead(20, None, 3, leader=2, epoch=1, isr="2", chroot="/stale")
     story.txn(77, error(-103), error(-2))
 
 
