@@ -73,10 +73,11 @@ def open_tables(inputs: Sequence[Input], options: SparkOptions, folder: Path) ->
     progress = Progress()
     with ExitStack() as stack:
         stack.enter_context(ending_signals_raise())
-        stack.enter_context(told_in_one_line(folder))
         cores = options.cores or os.cpu_count() or 1
         spark = stack.enter_context(spark_session(cores, options.memory_mb, options.master))
         progress.note("Spark has started")
+        # Inside the session, as what Spark raises can only be told while Java is there.
+        stack.enter_context(told_in_one_line(folder))
         sources = SourceOptions(timezone=options.timezone)
         tables = [stack.enter_context(opened(spark, given, sources, progress)) for given in inputs]
         yield Opened(spark, tables, progress)

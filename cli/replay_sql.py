@@ -40,15 +40,14 @@ def sql(
 ) -> None:
     """Ask the events of logs or of an event table in SQL. Nothing is changed."""
     from replay.opening import look_at
-    from replay.views import check_query, make_views
+    from replay.views import ask, make_views
 
     given = look_at(paths)
     options = SparkOptions(master, cores, memory_mb, timezone)
     with open_tables([given], options, Path(tempfile.gettempdir())) as opened:
         make_views(opened.tables[0])
-        check_query(opened.spark, query)
+        found = ask(opened.spark, query)
         with opened.progress.step(opened.spark, "ask"):
-            found = opened.spark.sql(query)
             rows = found.limit(limit + 1).collect()
         columns = found.columns
     more = len(rows) > limit

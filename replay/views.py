@@ -1,13 +1,16 @@
 """An event table as views with words, for questions in SQL.
 
-Makes views and judges a query's text; asks nothing.
+Makes views, and refuses what is no query; computes nothing.
 """
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import ParseException
-from pyspark.sql import SparkSession
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cluster.errors import UsageError
@@ -31,13 +34,35 @@ def make_views(table: EventTable) -> None:
         views[name].createOrReplaceTempView(name)
 
 
-def check_query(spark: SparkSession, query: str) -> None:
-    """Raises UsageError for what is no query: a statement could write."""
+def ask(spark: SparkSession, query: str) -> DataFrame:
+    """The query's result, not computed yet.
+
+    Raises UsageError for what is no query, as a statement could write, and for names that are not
+    there.
+    """
     parser = spark._jsparkSession.sessionState().sqlParser()
+    with _spark_untold():
+        try:
+            parser.parseQuery(query)
+            return spark.sql(query)
+        except PySparkException as error:
+            words = " ".join(str(error).split("SQLSTATE")[0].split())
+            raise UsageError(
+                f"this cannot be asked: {words}",
+                hint=f'"SELECT .. FROM events"; views: {", ".join(VIEWS)}',
+            ) from error
+
+
+@contextmanager
+def _spark_untold() -> Iterator[None]:
+    """Spark reports a wrong query on standard error, as JSON, and raises it too."""
+    loggers = [
+        PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")
+    ]
+    for logger in loggers:
+        logger.disabled = True
     try:
-        parser.parseQuery(query)
-    except (ParseException, Py4JJavaError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), "no query")
-        raise UsageError(
-            f"this is no query: {first.strip()}", hint='"SELECT .. FROM events"'
-        ) from error
+        yield
+    finally:
+        for logger in loggers:
+            logger.disabled = False
