@@ -39,6 +39,9 @@ _PREFIX: Final = ConfigEntityChangeNotificationSequenceZNode.sequence_number_pre
 _NUMBERED: Final = re.compile(re.escape(_PREFIX) + r"\d+", re.ASCII)
 _FOLLOWED: Final = ("topics", "brokers")
 
+FOR_ALL: Final = "for_all"
+"""Attribute of a log record: the words for what every broker of a cluster says alike."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -109,6 +112,8 @@ class DynamicConfigManager:
             if names:
                 logger.info("Processing notification(s) to %s", _PATH)
                 self._process(names)
+            else:
+                self._forget_all_but(())
         except SessionExpired:
             logger.info("broker %d: the session ended before %s was read", self._broker_id, _PATH)
         except (StoreError, MalformedZNode) as error:
@@ -233,4 +238,11 @@ class DynamicConfigManager:
 
     def _set_apart(self, path: str, reason: str) -> None:
         self.malformed[path] = reason
-        logger.warning("Ignoring the malformed znode %s: %s", path, reason)
+        logger.warning(
+            "broker %d: ignoring the malformed znode %s: %s",
+            self._broker_id,
+            path,
+            reason,
+            # Every broker reads the same znodes: where all of them speak, one is enough.
+            extra={FOR_ALL: f"brokers ignore the malformed znode {path}: {reason}"},
+        )

@@ -54,6 +54,11 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     if malformed:
         lines += ["", "Malformed znodes, left alone:"]
         lines += [f"  {path}: {reason}" for path, reason in malformed.items()]
+    if values["malformed_configs"]:
+        lines += ["", "Malformed configs and change notices, passed over by brokers:"]
+        for path, found in values["malformed_configs"].items():
+            brokers = ", ".join(map(str, found["brokers"]))
+            lines.append(f"  {path}: {found['reason']} (brokers {brokers})")
     if values["errors"]:
         lines += ["", "Errors inside klamm:", *(f"  {error}" for error in values["errors"])]
     return lines

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.status import Status
 
 from admin.pools import read_pools
+from brokers.dynamic_config import FOR_ALL
 from cli.client import TOKEN_VARIABLE
 from cluster.errors import KlammError, UsageError
 from cluster.quirks import parse_quirks
@@ -28,6 +29,8 @@ from server.data_dir import default_data_dir
 from server.dumped_cluster import DumpedCluster, read_dumped_cluster
 from server.serve import serve
 from zk.dump_text import read_dump
+
+ONCE_FOR_ALL_S = 30.0
 
 EXAMPLES = """
 \b
@@ -209,20 +212,44 @@ class Progress:
             status.stop()
 
 
-class _OneLine(logging.Formatter):
+class OneLine(logging.Formatter):
     """A warning for the terminal: no traceback, that is in the file."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The line; of what all brokers say, the words for all of them."""
+        for_all: str | None = getattr(record, FOR_ALL, None)
+        if for_all is not None:
+            return f"{record.levelname.lower()}: {for_all} (klamm status lists it until it is gone)"
         error = record.exc_info[1] if record.exc_info else None
         behind = f": {error!r}" if error is not None else ""
         return f"{record.levelname.lower()}: {record.getMessage()}{behind}"
+
+
+class OnceForAll(logging.Filter):
+    """Of what all brokers say at about the same time, lets the first pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """False for what another broker said a moment ago."""
+        for_all: str | None = getattr(record, FOR_ALL, None)
+        if for_all is None:
+            return True
+        oldest_s = record.created - ONCE_FOR_ALL_S
+        self._said_s = {text: at for text, at in self._said_s.items() if at > oldest_s}
+        is_news = for_all not in self._said_s
+        self._said_s[for_all] = record.created
+        return is_news
 
 
 def _log_to(server: ClusterServer) -> None:
     file = logging.FileHandler(server.data_dir.own_log, delay=True)
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     terminal = logging.StreamHandler()
-    terminal.setFormatter(_OneLine())
+    terminal.setFormatter(OneLine())
+    terminal.addFilter(OnceForAll())
     logging.basicConfig(level=logging.WARNING, handlers=[file, terminal])
 
 

@@ -66,8 +66,19 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
             }
             for broker_id in sorted(cluster.spec.broker_ids)
         ],
+        "malformed_configs": _malformed_configs(status["brokers"]),
         "errors": cluster.errors,
     }
+
+
+def _malformed_configs(brokers: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Configs and notices of their changes that brokers cannot read: by path why, and who."""
+    found: dict[str, dict[str, Any]] = {}
+    for broker in brokers:
+        for path, reason in broker["malformed"].items():
+            one = found.setdefault(path, {"reason": reason, "brokers": []})
+            one["brokers"].append(broker["id"])
+    return found
 
 
 def _what_nobody_is_elected_by(cluster: RealCluster) -> dict[str, str]:
