@@ -16,6 +16,8 @@ from cluster.errors import KlammError
 
 FAILED = 1
 INTERRUPTED = 130
+READER_GONE = 141
+"""128 + SIGPIPE: what a shell shows for any command whose reader had enough, as with head."""
 
 
 def run(command: Callable[[], int]) -> int:
@@ -36,13 +38,22 @@ def run(command: Callable[[], int]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has what it wanted; Python would complain when it flushes at its end.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return _reader_gone()
+    except SystemExit as end:
+        # What click makes of a closed pipe.
+        if isinstance(end.__context__, BrokenPipeError):
+            return _reader_gone()
+        raise
     except OSError as error:
         print_error(str(error), None)
         return FAILED
+
+
+def _reader_gone() -> int:
+    # Python would complain when it flushes at its end.
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return READER_GONE
 
 
 def print_error(message: str, hint: str | None) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 INTERRUPTED = 130
+NOTHING_STARTED = "Interrupted: nothing was started"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from cli import errors
         from cli.app import app
     except KeyboardInterrupt:
+        if args[:1] == ["up"]:
+            print(NOTHING_STARTED, file=sys.stderr)
         return INTERRUPTED
     return errors.run(lambda: app(args, prog_name="klamm", standalone_mode=False) or 0)
 

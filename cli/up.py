@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from rich.status import Status
 from admin.pools import read_pools
 from brokers.dynamic_config import FOR_ALL
 from cli.client import TOKEN_VARIABLE
+from cli.main import NOTHING_STARTED
 from cluster.errors import KlammError, UsageError
 from cluster.quirks import parse_quirks
 from server.cluster_server import ClusterServer
@@ -124,25 +126,26 @@ def up(
 ) -> None:
     """Run a cluster of simulated brokers with real controllers over a real ZooKeeper, in the
     foreground, until Ctrl-C. Its HTTP API is for this machine alone unless --host says so."""
-    server_config = ServerConfig(
-        brokers=brokers,
-        dump=None if from_dump is None else _read_cluster(from_dump),
-        racks=tuple(_words(racks)),
-        controllers=controllers,
-        zookeeper=zookeeper,
-        data_dir=data_dir or default_data_dir(os.environ),
-        config=parse_configs(config or ()),
-        session_timeout_ms=session_timeout_ms,
-        host=host,
-        port=port,
-        token=token or None,
-        allowed_hosts=tuple(allowed_host or ()),
-        state_change_level=state_change_level.upper(),
-        quirks=parse_quirks(_words(quirks)),
-        seed=seed,
-        pools=None if pools is None else read_pools(pools),
-        journal_messages=journal_messages,
-    )
+    with _interrupted_before():
+        server_config = ServerConfig(
+            brokers=brokers,
+            dump=None if from_dump is None else _read_cluster(from_dump),
+            racks=tuple(_words(racks)),
+            controllers=controllers,
+            zookeeper=zookeeper,
+            data_dir=data_dir or default_data_dir(os.environ),
+            config=parse_configs(config or ()),
+            session_timeout_ms=session_timeout_ms,
+            host=host,
+            port=port,
+            token=token or None,
+            allowed_hosts=tuple(allowed_host or ()),
+            state_change_level=state_change_level.upper(),
+            quirks=parse_quirks(_words(quirks)),
+            seed=seed,
+            pools=None if pools is None else read_pools(pools),
+            journal_messages=journal_messages,
+        )
     progress = Progress(Console(file=sys.stdout, highlight=False))
     try:
         code = serve(server_config, progress.say, progress.on_up)
@@ -150,8 +153,19 @@ def up(
         progress.stop()
         raise
     progress.stop()
-    typer.echo("klamm has ended")
+    behind = "" if progress.is_up else " before it was up: nothing is left running"
+    typer.echo(f"klamm has ended{behind}")
     raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def _interrupted_before() -> Iterator[None]:
+    """Of a Ctrl-C before anything is started, say so."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(NOTHING_STARTED, err=True)
+        raise
 
 
 def _read_cluster(path: Path) -> DumpedCluster:
@@ -177,6 +191,7 @@ class Progress:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._status: Status | None = None
+        self.is_up = False
 
     def say(self, line: str) -> None:
         """One more step is done."""
@@ -191,6 +206,7 @@ class Progress:
 
     def on_up(self, server: ClusterServer) -> None:
         """Everything runs."""
+        self.is_up = True
         self.stop()
         path = server.data_dir.path
         _log_to(server)

@@ -20,7 +20,7 @@
     `- StateChangeFailed           a value, never raised: one partition's transition failed
 
 Exit codes: 0 ok, 1 failed, 2 usage, 10 safety violated, 11 liveness, 12 inconclusive,
-13 not deterministic, 14 findings, 130 Ctrl-C.
+13 not deterministic, 14 findings, 130 Ctrl-C, 141 the reader of the output went away.
 """
 
 from __future__ import annotations

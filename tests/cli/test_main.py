@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from cli import errors
-from cli.main import main
+from cli.main import NOTHING_STARTED, main
 from cluster.errors import KlammError, NotKlamm
 
 ROOT = Path(__file__).parents[2]
@@ -68,18 +68,23 @@ def test_the_help_begins_with_what_one_begins_with(capsys: pytest.CaptureFixture
     assert [line.split()[0] for line in commands[:2]] == ["up", "demo"]
 
 
-def test_an_interrupt_during_the_imports_is_quiet(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("args", "said"), [(["--help"], ""), (["up", "--brokers", "3"], f"{NOTHING_STARTED}\n")]
+)
+def test_an_interrupt_during_the_imports_is_quiet(
+    tmp_path: Path, args: list[str], said: str
+) -> None:
     # Found instead of the real one, it sends a Ctrl-C while main imports it.
     (tmp_path / "typer.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "--help"],
+        [sys.executable, "-m", "cli.main", *args],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
 
 
 def fail(error: BaseException) -> int:
@@ -123,4 +128,4 @@ def test_a_reader_that_has_enough_hears_no_complaint(partitions: str) -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(60) == 1
+        assert process.wait(60) == 141

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
 from kazoo.client import KazooClient
 
-from tests.serving import klamm_up
+from tests.serving import KLAMM, ROOT, environ_for, klamm_up, processes_naming
 from tests.waiting import wait_until
 
 CHANGES = "/config/changes"
@@ -40,3 +42,45 @@ def test_what_every_broker_says_is_said_once_and_stays_in_the_status(tmp_path: P
     ]
     log = (tmp_path / "klamm.log").read_text()
     assert all(f"broker {id_}: ignoring the malformed znode {path}" in log for id_ in range(3))
+
+
+@pytest.mark.slow
+def test_an_interrupt_while_it_starts_leaves_nothing_and_says_so(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*KLAMM, "up", "--port", "0", "--brokers", "3"],
+        cwd=ROOT,
+        env=environ_for(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "Starting ZooKeeper\n"
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    assert process.returncode == 130
+    assert output == "klamm has ended before it was up: nothing is left running\n"
+    assert not processes_naming(str(tmp_path))
+
+
+def test_a_reader_of_the_journal_that_has_enough_hears_no_complaint(tmp_path: Path) -> None:
+    row = b'{"v":1,"kind":"run_start","time_ms":0,"detail":"%s"}\n' % (b"x" * 1000)
+    (tmp_path / "journal.jsonl").write_bytes(row * 1000)
+    with subprocess.Popen(
+        [*KLAMM, "journal", "tail", "-n", "1000", "--json"],
+        cwd=ROOT,
+        env=environ_for(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == row
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 141
