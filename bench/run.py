@@ -35,6 +35,8 @@ REPEATED_PER_TOPIC = 100
 MEMORY_PARTITIONS = 10_000
 MEMORY_PER_TOPIC = 100
 MAX_BUSY_SHARE = 0.1
+REPLAY = "replay"
+REPLAY_ROWS = 20_000_000
 
 
 class Run(NamedTuple):
@@ -132,8 +134,20 @@ def bench(runs: Sequence[Run], report: Report, with_memory: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and judge."""
+    """Measure, print, and judge: the controller's jobs, then replay."""
     options = _parser().parse_args(arguments)
+    only = options.only or ()
+    codes = [] if set(only) == {REPLAY} else [_bench_controller(options)]
+    is_narrowed = only or options.quick or options.partitions is not None
+    if REPLAY in only or not (is_narrowed or UsageError.exit_code in codes):
+        # Spark is for who needs it.
+        from bench import replay
+
+        codes.append(replay.main(["--rows", str(options.replay_rows)]))
+    return max(codes)
+
+
+def _bench_controller(options: argparse.Namespace) -> int:
     try:
         layouts = _layouts(options)
         parts = _parts(options)
@@ -171,7 +185,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--no-kafka", action="store_true", help="klamm and the store alone")
     parser.add_argument(
-        "--only", action="append", choices=PARTS, help="this part (and what it needs); repeatable"
+        "--only",
+        action="append",
+        choices=(*PARTS, REPLAY),
+        help="this part (and what it needs); repeatable",
+    )
+    parser.add_argument(
+        "--replay-rows", type=int, default=REPLAY_ROWS, help="of replay's table (%(default)s)"
     )
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="for the medians (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append results, one a line")
