@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +24,14 @@ _SECTIONS: Final = ("pools", "topics", "weights")
 _ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _RANGE: Final = re.compile(r"(0|[1-9][0-9]{0,9})-(0|[1-9][0-9]{0,9})")
 _WEIGHT: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_MAX_DEPTH: Final = 20
+_OPENING: Final = (
+    yaml.FlowSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.BlockMappingStartToken,
+)
+_CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 _HINT: Final = "docs/pools.md shows a whole file"
 
 
@@ -70,37 +78,57 @@ class _File:
                 raise self._error(
                     f"unknown section '{entry.key}'", entry.line, "sections: pools, topics, weights"
                 )
-        for needed in ("pools", "topics"):
-            if needed not in sections:
-                raise self._error(f"there is no section '{needed}'")
         by_name = {
             entry.key: Pool(entry.key, self._broker_ids(entry))
-            for entry in self._entries(sections["pools"].value, "section 'pools'")
+            for entry in self._section(sections, "pools")
         }
-        rules = tuple(
-            self._rule(entry, by_name)
-            for entry in self._entries(sections["topics"].value, "section 'topics'")
-        )
-        weights = {}
-        if "weights" in sections:
-            for entry in self._entries(sections["weights"].value, "section 'weights'"):
-                weights[self._weighed_broker(entry)] = self._weight(entry)
+        rules = tuple(self._rule(entry, by_name) for entry in self._section(sections, "topics"))
+        weights = {
+            self._weighed_broker(entry): self._weight(entry)
+            for entry in self._section(sections, "weights")
+        }
+        # What is there is looked at first: a section is often missing since the file is not done.
+        for needed in ("pools", "topics"):
+            if needed not in sections:
+                raise self._error(
+                    f"there is no section '{needed}'",
+                    root.start_mark.line + 1,
+                    f"{needed}: on a line of its own; {_HINT}",
+                )
         return Pools(by_name, rules, weights)
+
+    def _section(self, sections: Mapping[str, _Entry], name: str) -> Iterator[_Entry]:
+        if name in sections:
+            yield from self._entries(sections[name].value, f"section '{name}'")
 
     def _compose(self, text: str) -> yaml.Node:
         try:
+            self._scan(text)
             root = yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             problem = error.problem or error.context or "not YAML"
             raise self._error(problem, None if mark is None else mark.line + 1) from None
         except yaml.YAMLError as error:
-            raise self._error(f"not YAML: {' '.join(str(error).split())}") from None
-        except RecursionError:
-            raise self._error("nested too deeply") from None
+            position = getattr(error, "position", None)
+            line = None if position is None else text.count("\n", 0, position) + 1
+            problem = getattr(error, "reason", "") or " ".join(str(error).split())
+            raise self._error(f"not YAML: {problem}", line) from None
         if root is None:
             raise self._error("the file is empty")
         return root
+
+    def _scan(self, text: str) -> None:
+        """Refuse what has no meaning here, and would be passed over, and what is nested deeply."""
+        depth = 0
+        for token in yaml.scan(text, Loader=yaml.SafeLoader):
+            line = token.start_mark.line + 1
+            if isinstance(token, yaml.TagToken):
+                tag = "".join(filter(None, token.value))
+                raise self._error(f"the tag {tag} is not allowed", line)
+            depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+            if depth > _MAX_DEPTH:
+                raise self._error("nested too deeply", line)
 
     def _entries(self, node: yaml.Node, what: str) -> Iterator[_Entry]:
         """The entries of a mapping that is not empty and names nothing twice."""
@@ -166,7 +194,7 @@ class _File:
                 "topics whose whole name matches are meant, as in orders-.*",
             ) from None
         pool = self._text(entry.value, f"the pool of topics {entry.key}")
-        if pool not in by_name:
+        if by_name and pool not in by_name:
             raise self._error(
                 f"topics {entry.key} go to pool '{pool}', which is not declared",
                 entry.line,
@@ -178,7 +206,7 @@ class _File:
         if not _ID.fullmatch(entry.key):
             raise self._error(f"'{entry.key}' in section 'weights' is no broker id", entry.line)
         broker_id = int(entry.key)
-        if broker_id not in self._pool_of_broker:
+        if self._pool_of_broker and broker_id not in self._pool_of_broker:
             raise self._error(f"broker {broker_id} has a weight but is in no pool", entry.line)
         return broker_id
 

@@ -79,11 +79,15 @@ class Reader:
         return root
 
     def _scan(self, text: str) -> None:
-        """Refuse what would take too long: an alias may stand for any amount of text."""
+        """Refuse what would take too long, or be passed over: an alias may stand for any amount of
+        text, a tag says what its value is."""
         depth = 0
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
             if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
                 raise self.error_at(token.start_mark, "anchors and aliases are not allowed")
+            if isinstance(token, yaml.TagToken):
+                tag = "".join(filter(None, token.value))
+                raise self.error_at(token.start_mark, f"the tag {tag} is not allowed")
             depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
             if depth > MAX_DEPTH:
                 raise self.error_at(token.start_mark, "nested too deeply")

@@ -184,6 +184,7 @@ WRONG = {
     "- {always: {leader: {t-0: 1}}}": ("5:6", "unknown word in a step 'always'", "known: kill"),
     "- when: {step: U2}": ("5:5", "unknown word in a step 'when'", ""),
     "- &a kill": ("5:5", "anchors and aliases are not allowed", ""),
+    "- !!python/name:x kill": ("5:5", "the tag !!python/name:x is not allowed", ""),
     "- [": ("6:1", "", ""),
 }
 
