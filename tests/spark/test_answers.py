@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from cluster.journal import JournalRow
+from cluster.journal import JournalRow, Kind
+from replay import windows
 from replay.event_table import EventTable
+from replay.filters import Filters
 from replay.fold import Folded, History, Interval, Leaderless, Leadership, Partition, fold
 from replay.ordered_fold import ordered_fold
 from replay.questions.duplicates import without
@@ -28,6 +31,8 @@ from tests.spark.journals import as_run, eventful_journal, lines_of, spoilt, tab
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SPOILT = 24
+OFFLINE = PartitionState.OFFLINE.value
+OTHERS = ("repeated", "offline_ms")
 GONE = (PartitionState.NON_EXISTENT.value, ReplicaState.NON_EXISTENT.value)
 
 
@@ -56,6 +61,13 @@ def table(
 def answers(table: EventTable) -> Iterator[Answers]:
     with answer(table) as found:
         yield found
+
+
+def run_code(run: str) -> int:
+    """The code of a run's name."""
+    spark = SparkSession.getActiveSession()
+    assert spark is not None
+    return spark.range(1).select(F.xxhash64(F.lit(run))).collect()[0][0]
 
 
 def told(table: EventTable, frame: DataFrame) -> list[dict[str, Any]]:
@@ -200,3 +212,71 @@ def test_failovers(table: EventTable, answers: Answers, folded: Folded) -> None:
 def test_nobody_writes_late(answers: Answers, folded: Folded) -> None:
     assert answers.counts["late_writes"] == len(folded.late_writes)
     assert answers.counts["shared_epochs"] == len(folded.shared_epochs)
+
+
+def test_the_timeline_ends_with_what_is_left(
+    table: EventTable, answers: Answers, folded: Folded
+) -> None:
+    leading: dict[int, int] = {}
+    for row in answers.listings["leaders_over_time"].rows:
+        if row["run"] == "whole":
+            leading[row["broker"]] = row["leaders"]
+    there = [at for at, state in folded.states.items() if state not in GONE and at.run == "whole"]
+    expected = Counter(folded.leaderships[at].leader for at in there)
+    assert {broker: n for broker, n in leading.items() if n} == expected
+    offline = [
+        row["offline"] for row in answers.listings["offline_timeline"].rows if row["run"] == "whole"
+    ]
+    assert offline[-1] == sum(folded.states[at] == OFFLINE for at in there) > 0
+
+
+def test_the_time_offline_is_that_of_the_intervals(
+    answers: Answers, folded: Folded, rows: list[JournalRow]
+) -> None:
+    last_ms = {row.run_id: row.t_ms for row in sorted(rows, key=lambda row: row.t_ms)}
+    whole = [at for at in folded.offline if at.partition.run == "whole"]
+    took_ms = sum((at.end_ms or last_ms["whole"]) - (at.start_ms or 0) for at in whole)
+    found = [row for row in answers.tables["topics"].collect() if row.run == run_code("whole")]
+    assert sum(row.offline_ms for row in found) == took_ms > 0
+
+
+def test_reassignments_are_those_of_the_phases(
+    table: EventTable, answers: Answers, rows: list[JournalRow]
+) -> None:
+    phases = [row for row in rows if row.run_id == "whole" and row.kind == Kind.REASSIGNMENT_PHASE]
+    found = [row for row in told(table, answers.tables["reassignments"]) if row["run"] == "whole"]
+    assert {row["reassignment"] for row in found} == {row.reassignment_id for row in phases}
+    (done,) = (row for row in found if row["status"] == "done")
+    assert done["end_ms"] == max(row.t_ms for row in phases if row.to == "B8")
+    assert done["last_phase"] == "B8" and done["took_ms"] == done["end_ms"] - done["start_ms"]
+
+
+def test_as_of_an_epoch_and_from_a_time(table: EventTable, rows: list[JournalRow]) -> None:
+    before = fold(lines_of([row for row in rows if row.epoch == 1]))
+    from_ms = sorted(row.t_ms for row in rows if row.epoch == 1)[len(rows) // 4]
+    filters = Filters(as_of_epoch=1, from_ms=from_ms, topics=("t",))
+    with answer(table, filters) as found:
+        last = {partition_of(row): row for row in told(table, found.tables["partitions"])}
+        counts = found.counts
+    assert {at: row["state"] for at, row in last.items()} == {
+        at: state for at, state in before.states.items() if at.topic == "t" and state not in GONE
+    }
+    assert {at: leadership_of(row) for at, row in last.items()} == {
+        at: before.leaderships.get(at, Leadership()) for at in last
+    }
+    lines = [row for row in rows if row.epoch == 1]
+    illegal = [lines[at - 1] for at in before.illegal]
+    expected = [row for row in illegal if row.topic == "t" and row.t_ms >= from_ms]
+    assert counts["illegal"] == len(expected) < len(illegal)
+
+
+def test_windows_count_the_same(table: EventTable, answers: Answers) -> None:
+    events = table.events.where(F.col("run") == run_code("whole"))
+    counts, listed = windows.answer(events, 0, 10**12)
+    expected = partitions(histories(events)).agg(
+        *(F.sum(name).alias(name) for name in windows.COUNTED if name not in OTHERS)
+    )
+    assert {name: counts[name] for name in windows.COUNTED if name not in OTHERS} == (
+        expected.collect()[0].asDict()
+    )
+    assert counts["repeated"] == 0 and not listed["gaps"] and listed["unclean"]
