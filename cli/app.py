@@ -27,6 +27,7 @@ from cli import (
     replay,
     replay_diff,
     replay_generate,
+    replay_package,
     replay_run,
     replay_sql,
     status,
@@ -75,6 +76,7 @@ app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 replay.app.command("diff", epilog=replay_diff.EXAMPLES)(replay_diff.diff)
 replay.app.command("run", epilog=replay_run.EXAMPLES)(replay_run.run)
 replay.app.command("sql", epilog=replay_sql.EXAMPLES)(replay_sql.sql)
+replay.app.command("package", epilog=replay_package.EXAMPLES)(replay_package.package)
 app.add_typer(replay.app, name="replay")
 replay.app.command("generate", epilog=replay_generate.EXAMPLES)(replay_generate.generate)
 app.command("watch", epilog=watch.EXAMPLES)(watch.watch)

@@ -1,0 +1,38 @@
+"""`klamm replay package`: what Spark's workers elsewhere need of klamm, in one archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster.errors import UsageError
+
+EXAMPLES = """
+\b
+Examples:
+  klamm replay package --out klamm.zip
+  spark-submit --master spark://host:7077 --py-files klamm.zip klamm_job.py replay run ./events
+"""
+
+
+def package(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The archive to make.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file that is there.")
+    ] = False,
+) -> None:
+    """Write klamm's packages as an archive for spark-submit's --py-files. With --master, klamm
+    sends them along by itself."""
+    from replay.spark_cluster import write_packages
+
+    if out.exists() and not (overwrite and out.is_file()):
+        raise UsageError(f"{out} is there already", hint="--overwrite replaces a file")
+    partial = out.with_name(f"{out.name}.partial")
+    try:
+        write_packages(partial)
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)
+    typer.echo(f"Written: {out}")

@@ -1,0 +1,146 @@
+"""`klamm replay run`, `diff` and `sql`: what they refuse, print, write, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from cli.replay_run import read_filters
+from replay.filters import Filters
+from tests.unit.report.pages import loaded, read_page
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 400
+ROW = b'{"v":1,"run_id":"r","t_ms":5,"seq":1,"controller":0,"epoch":1,"kind":"event"}\n'
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(ROW)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["run", "NOWHERE"], "there is no NOWHERE"),
+        (["run", "JOURNAL", "--format", "html"], "--format html needs --out"),
+        (["run", "JOURNAL", "--format", "parquet"], "--format parquet needs --out"),
+        (["run", "JOURNAL", "--as-of", "epoch:seven"], "--as-of epoch:seven names no number"),
+        (["run", "JOURNAL", "--as-of", "yesterday"], "--as-of yesterday is no time"),
+        (["run", "JOURNAL", "--from", "noon"], "--from noon is no time"),
+        (["run", "JOURNAL", "--from", "2026-01-02", "--to", "2026-01-01"], "is after --to"),
+        (["run", "JOURNAL", "--out", "."], ". cannot be made"),
+        (["run", "JOURNAL", "--out", "FOLDER"], "is there already"),
+        (["run", "JOURNAL", "--out", "FOLDER", "--overwrite"], "is not overwritten"),
+        (["run", "JOURNAL", "--master", "cluster7"], "cluster7 is no Spark master"),
+        (["run", "JOURNAL", "JOURNAL"], "is given twice"),
+        (["diff", "JOURNAL"], "A is compared with B or with --zookeeper"),
+        (["diff", "JOURNAL", "JOURNAL", "--zookeeper", "localhost:1"], "A is compared with B or"),
+        (["diff", "JOURNAL", "NOWHERE"], "there is no NOWHERE"),
+        (["sql", "SELECT 1", "NOWHERE"], "there is no NOWHERE"),
+    ],
+)
+def test_what_will_not_do_is_refused_in_one_line_and_a_hint(
+    args: list[str],
+    message: str,
+    journal: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "precious").touch()
+    places = {"JOURNAL": str(journal), "FOLDER": str(folder)}
+    assert main(["replay", *(places.get(arg, arg) for arg in args)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    lines = [line for line in told.err.splitlines() if not line.endswith("temporary event table")]
+    assert lines[0].startswith("error: ") and message in lines[0]
+    assert {path.name for path in tmp_path.iterdir()} == {"journal.jsonl", "folder"}
+    assert [path.name for path in folder.iterdir()] == ["precious"]
+
+
+def test_a_master_that_does_not_answer_ends_in_1(
+    journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", "run", str(journal), "--master", "spark://127.0.0.1:1"]) == 1
+    assert "error: no Spark master answers at spark://127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_filters_of_the_command_line() -> None:
+    assert read_filters(None, (), (), None, None) == Filters()
+    found = read_filters(
+        "zxid:0x10000002a", ["a", "b"], [1], "2026-01-02T10:15:00.250+02:00", "1767341700251"
+    )
+    assert found == Filters(
+        topics=("a", "b"),
+        brokers=(1,),
+        from_ms=1767341700250,
+        to_ms=1767341700251,
+        as_of_zxid=0x10000002A,
+    )
+    assert read_filters("epoch:7", (), (), None, None) == Filters(as_of_epoch=7)
+    assert read_filters("2026-01-02", (), (), None, None) == Filters(as_of_ms=1767312000000)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(TIMEOUT_S)
+def test_planted_violations_end_in_14_and_stand_on_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, out = tmp_path / "made", tmp_path / "answers"
+    planted = "illegal=3,gap=2,duplicate=2,unclean=1"
+    generate = ["--out", str(made), "--seed", "7", "--partitions", "40", "--events", "4000"]
+    assert main(["replay", "generate", *generate, "--plant", planted]) == 0
+    capsys.readouterr()
+    journals = sorted(map(str, made.glob("**/*journal*.jsonl*")))
+    args = ["run", *journals, "--out", str(out), "--format", "html", "--memory-mb", "1024"]
+    assert main(["replay", *args]) == 14
+    told = capsys.readouterr()
+    assert told.out.endswith(f"Written: {out / 'page.html'}\n")
+    assert "logs, read into a temporary event table" in told.err
+    answers = json.loads((out / "answers.json").read_text())
+    counts = answers["counts"]
+    assert (counts["illegal"], counts["unclean"], counts["repeated"]) == (3, 1, 2)
+    assert counts["gaps"] == 2
+    page = read_page((out / "page.html").read_text(encoding="utf-8"))
+    assert loaded(page) == []
+    verdict = page.only("p", "verdict").text
+    assert "3 illegal transitions" in verdict and verdict in told.out
+    assert main(["replay", *args]) == 2
+    assert f"{out} is there already" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(TIMEOUT_S)
+def test_an_interrupted_run_leaves_nothing(journal: Path, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    out = tmp_path / "answers"
+    with subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "replay", "run", str(journal), "--out", str(out)],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_until(lambda: list(temporary.glob("klamm-spark-*/spark.log")), TIMEOUT_S / 2)
+        process.send_signal(signal.SIGINT)
+        told, errors = process.communicate(timeout=TIMEOUT_S / 2)
+    assert (process.returncode, told) == (130, "")
+    assert errors == f"{journal}: logs, read into a temporary event table\n"
+    assert list(temporary.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("answers")] == []
