@@ -57,7 +57,8 @@ class TopicDeletionManager:
         """After an election, before the state machines start: queue what is to be deleted."""
         context, log = self._controller.context, self._controller.log
         to_delete = set(topics)
-        ineligible = topics_with_offline_replicas(context, sorted(to_delete))
+        offline = topics_with_offline_replicas(context, sorted(to_delete))
+        ineligible = set(offline)
         if self._controller.quirks.kafka_8249:
             ineligible |= topics_being_reassigned(context)
         log.info(
@@ -69,9 +70,9 @@ class TopicDeletionManager:
             self._remove_requests(to_delete)
             return
         self._queue(to_delete)
-        halted = ineligible & context.topics_to_be_deleted
-        context.topics_ineligible_for_deletion |= halted
-        self._journal_halted(halted, OFFLINE_REPLICAS)
+        context.topics_ineligible_for_deletion |= ineligible & context.topics_to_be_deleted
+        self._journal_halted(offline & context.topics_to_be_deleted, OFFLINE_REPLICAS)
+        self._journal_halted((ineligible - offline) & context.topics_to_be_deleted, REASSIGNMENT)
         self._count()
 
     def try_topic_deletion(self) -> None:

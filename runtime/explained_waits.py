@@ -117,7 +117,7 @@ class _Seen:
             return None
         if self._deletion is not None:
             return "it has no leader, and a topic that is to be deleted gets none"
-        return f"it has no leader until {_brokers(self._isr)} of the ISR is back"
+        return f"it has no leader until one of its ISR is back: {_brokers(self._isr)}"
 
     def _taken_up(self, row: JournalRow) -> str:
         """Says so if a controller found the work at its election."""

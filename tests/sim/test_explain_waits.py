@@ -100,4 +100,6 @@ def test_no_leader_is_waited_for_by_name() -> None:
     with_topic(world, (1,))
     world.kill(1)
     world.run_for(10_000)
-    assert explained(world, T0).waits == ("it has no leader until broker 1 of the ISR is back",)
+    assert explained(world, T0).waits == (
+        "it has no leader until one of its ISR is back: broker 1",
+    )
