@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from cli.broker import shutdown_text
@@ -76,3 +78,31 @@ def test_a_last_log_directory_that_fails_is_told(up: Up) -> None:
     up.ok("broker", "resume", "0")
     wait_until(lambda: "killed" in up.ok("status"), 20)
     up.ok("broker", "start", "0")
+
+
+@pytest.mark.slow
+def test_a_paused_target_holds_a_reassignment_for_all_to_see(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"partitions": [{"topic": "t", "partition": 0, "replicas": [0, 2]}]}')
+    file = ("--reassignment-json-file", str(plan))
+    size = ("--brokers", "3", "--controllers", "2", "--session-timeout-ms", "12000")
+    with klamm_up(tmp_path / "up", *size) as up:
+        server = ("--bootstrap-server", up.url.removeprefix("http://"))
+        up.ok("topics", *server, "--create", "--topic", "t", "--replica-assignment", "0:1")
+        up.ok("broker", "pause", "2")
+        up.ok("reassign-partitions", *server, *file, "--execute")
+        listed = "t-0: replicas: 0,2,1. adding: 2. removing: 1."
+        assert listed in up.ok("reassign-partitions", *server, "--list")
+        assert "waits in phase A2 for broker 2 to join the ISR" in up.ok("explain", "t-0")
+
+        def is_expired() -> bool:
+            brokers = msgspec.convert(up.json("status")["brokers"], list[dict[str, object]])
+            return brokers[2]["live"] is False
+
+        wait_until(is_expired, 30)
+        assert listed in up.ok("reassign-partitions", *server, "--list")
+        up.ok("controller", "move")
+        assert listed in up.ok("reassign-partitions", *server, "--list")
+        up.ok("broker", "resume", "2")
+        done = "Reassignment of partition t-0 is complete."
+        wait_until(lambda: done in up.ok("reassign-partitions", *server, *file, "--verify"), 30)
