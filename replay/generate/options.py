@@ -124,8 +124,12 @@ class HistoryOptions:
         rows += self.planted.get(_P.LATE_WRITE, 0) * 2 * self.partitions * REPLICATION_FACTOR
         if self.events < rows:
             raise UsageError(
-                f"{self.partitions:,} partitions with what is planted take {rows:,} events or more"
+                f"{self.partitions:,} partitions{_with(planted)} take {rows:,} events or more"
             )
+
+
+def _with(planted: int) -> str:
+    return f" with {planted} anomalies" if planted else ""
 
 
 def parse_planted(text: str) -> dict[Planted, int]:

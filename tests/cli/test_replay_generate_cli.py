@@ -1,0 +1,60 @@
+"""klamm replay generate: what it makes and prints, and what it refuses in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+
+SMALL = ["--partitions", "50", "--events", "3000", "--seed", "3"]
+
+
+def run(*arguments: str) -> int:
+    return main(["replay", "generate", *arguments])
+
+
+def test_it_says_what_it_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "made"
+    assert run("--out", str(out), *SMALL, "--plant", "illegal=2,gap=1") == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[0].startswith("run generated-3: 3,000 rows, 50 partitions")
+    assert "  illegal: 2" in said.out and "  gap: 1" in said.out
+    assert said.err == ""
+    assert {path.name for path in out.iterdir()} == {"journal.jsonl", "planted.json"}
+    assert (out / "journal.jsonl").read_bytes().count(b"\n") == 3_000
+
+
+def test_it_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "made"
+    assert run("--out", str(out), *SMALL, "--format", "zookeeper", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["folder"] == str(out)
+    assert set(told["cannot_hold"]) == {"illegal", "duplicate"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--format", "xml"], "error: --format: no xml"),
+        (["--plant", "chaos=1"], "error: --plant: chaos=1 is no kind and count"),
+        (
+            ["--format", "zookeeper", "--plant", "illegal=1"],
+            "error: format zookeeper cannot hold illegal: it tells of no transition",
+        ),
+        (["--events", "10"], "error: 1,000 partitions take 8,012 events or more"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--out", str(tmp_path / "made"), *arguments) == 2
+    assert capsys.readouterr().err.startswith(line)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--out", str(tmp_path)) == 2
+    assert "is there already" in capsys.readouterr().err
