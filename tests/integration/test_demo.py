@@ -29,7 +29,7 @@ from zk.znodes import TopicPartitionStateZNode
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "cli.main", "demo")
-DEADLINE_S = 240
+DEADLINE_S = 400
 RULE = "OfflinePartitionLeaderElectionStrategy(false)"
 
 
