@@ -109,41 +109,52 @@ NOTHING: Final = Said(-1, 0, ())
 def records(lines: Iterable[str], first_line: int = 1) -> Iterator[Record | Unreadable]:
     """Records of a file's lines, from one that is not the continuation of another."""
     begun: list[str] = []
+    whole: re.Match[str] | None = None
     line = begin = first_line
     offset = begun_at = 0
     for line, text in enumerate(lines, first_line):
-        if text.startswith("[") and _begins(text):
-            if begun:
-                yield from _finish(begin, begun_at, begun)
-            begun = [text]
+        is_first = text.startswith("[")
+        found = _whole(text) if is_first else None
+        if found or (is_first and _begins(text)):
+            if whole and len(begun) == 1:
+                yield _record(begin, begun_at, whole, [])
+            elif begun:
+                yield from _finish(begin, begun_at, whole, begun)
+            begun, whole = [text], found
             begin, begun_at = line, offset
-        elif begun and (len(begun) <= MAX_TRACE_LINES) and not (_ends(text) and _whole(begun[0])):
+        elif begun and len(begun) <= MAX_TRACE_LINES and not (whole and _ends(text)):
             begun.append(text)
         elif text.strip():
             yield Unreadable(line, CUT_LINE if _ends(text) else NOT_A_LOG_LINE, text)
         offset += len(text) + 1
     if begun:
-        yield from _finish(begin, begun_at, begun)
+        yield from _finish(begin, begun_at, whole, begun)
 
 
-def _finish(line: int, offset: int, texts: list[str]) -> Iterator[Record | Unreadable]:
-    found, used = _whole(texts[0]), 1
-    if found is None:
+def _finish(
+    line: int, offset: int, whole: re.Match[str] | None, texts: list[str]
+) -> Iterator[Record | Unreadable]:
+    used = 1
+    if whole is None:
         # A message may have several lines: the logger's name is behind the last.
         ends = (n for n, text in enumerate(texts) if _ends(text))
         used = next(ends, len(texts)) + 1
-        found = _whole("\n".join(texts[:used]))
-    if found is None:
+        whole = _whole("\n".join(texts[:used]))
+    if whole is None:
         yield Unreadable(line, CUT_LINE, texts[0])
         return
     trace = [text for text in texts[used:] if text.strip()]
-    if trace and found[4] not in ("ERROR", "WARN") and not _is_trace(trace[0]):
+    if trace and whole[4] not in ("ERROR", "WARN") and not _is_trace(trace[0]):
         for n, text in enumerate(texts[used:], line + used):
             if text.strip():
                 yield Unreadable(n, NOT_A_LOG_LINE, text)
         trace = []
-    minute, second, ms, level, message, logger = found.groups()
-    yield Record(line, offset, minute, second, ms, level, message, logger, trace)
+    yield _record(line, offset, whole, trace)
+
+
+def _record(line: int, offset: int, whole: re.Match[str], trace: Sequence[str]) -> Record:
+    minute, second, ms, level, message, logger = whole.groups()
+    return Record(line, offset, minute, second, ms, level, message, logger, trace)
 
 
 def reason(trace: Sequence[str]) -> str | None:

@@ -152,7 +152,10 @@ def run_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _cluster_folder(folder: Path) -> Path:
-    beside = [other for other in folder.parent.iterdir() if other.is_dir() and other != folder]
+    try:
+        beside = [other for other in folder.parent.iterdir() if other.is_dir() and other != folder]
+    except PermissionError:
+        return folder
     logs = (name for other in beside for name in NAMES if any(other.glob(f"{name}*")))
     return folder.parent if next(logs, None) else folder
 
