@@ -70,7 +70,8 @@ class Source(NamedTuple):
     given (as they stand in it), one of these logs? ``read``: lines of several such files by
     READ_SCHEMA, in one pass and with nothing computed yet. ``has_predecessors``: its rows carry
     what came before them. ``is_by_file``: what it says of a file does not depend on the others, so
-    that damage can be looked at again in the files that have some.
+    that damage can be looked at again in the files that have some. ``unites_copies``: what several
+    files hold is told once, so that equal ones may be given.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Source(NamedTuple):
     recognizes: Callable[[Path, bytes], bool]
     read: Callable[[SparkSession, Sequence[Path], SourceOptions], DataFrame]
     is_by_file: bool = False
+    unites_copies: bool = False
 
 
 class SourceTables(NamedTuple):

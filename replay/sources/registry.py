@@ -42,10 +42,10 @@ def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
     if not paths:
         raise UsageError("no files to read", hint="name journals, logs or their directories")
     found: dict[str, SourceFiles] = {}
-    seen: dict[tuple[int, str], Path] = {}
+    seen: dict[str | tuple[int, str], Path] = {}
     for path in paths:
         for file, source, summary in _logs_under(path):
-            same = (summary.size, _ends_sha256(file))
+            same = str(file) if source.unites_copies else (summary.size, _ends_sha256(file))
             first = seen.get(same)
             # Logs of two servers may begin and end alike; their source tells what is there twice.
             if first is not None and (source.is_by_file or first == file):

@@ -70,7 +70,7 @@ def read(spark: SparkSession, paths: Sequence[Path], options: SourceOptions) -> 
     )
 
 
-SOURCE: Final = Source(ZOOKEEPER_LOG, False, recognizes, read, is_by_file=False)
+SOURCE: Final = Source(ZOOKEEPER_LOG, False, recognizes, read, unites_copies=True)
 
 
 def _load(

@@ -15,8 +15,10 @@ import pytest
 
 from cli.main import main
 from cli.replay import manifest_lines
+from cluster.errors import UsageError
 from cluster.journal import SCHEMA_VERSION
 from replay.event_table import Damaged, FileSummary, Manifest, RunCoverage, SourceSummary
+from replay.sources.registry import find_files
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +93,16 @@ def test_a_directory_of_something_else_is_refused(
     out = str(tmp_path / "table")
     assert main(["replay", "ingest", str(tmp_path / "notes"), "--out", out]) == 2
     assert "error: there is no log in " in capsys.readouterr().err
+
+
+def test_servers_may_have_equal_snapshots(tmp_path: Path) -> None:
+    for server in ("one", "two"):
+        (tmp_path / server).mkdir()
+        (tmp_path / server / "snapshot.0").write_bytes(b"ZKSN\0\0\0\2" + b"\xff" * 8)
+    (found,) = find_files([tmp_path])
+    assert [path.parent.name for path in found.paths] == ["one", "two"]
+    with pytest.raises(UsageError, match=r"one/snapshot\.0 is given twice"):
+        find_files([tmp_path, tmp_path / "one"])
 
 
 def test_what_is_no_table_is_never_replaced(
