@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Final
 
 from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import Row as Row
+from pyspark.sql import SparkSession as SparkSession
 
 from cluster.errors import EnvironmentProblem
 from replay.spark_cluster import check_master, is_local, is_loopback, write_packages
@@ -76,7 +78,7 @@ def spark_session(
             _gateway(conf, log_path) as gateway,
         ):
             with _interrupt_handler_kept():
-                context = SparkContext(conf=conf, gateway=gateway)
+                context = _context(conf, gateway)
             try:
                 context.setLogLevel("ERROR")
                 if not is_local(master):
@@ -88,6 +90,17 @@ def spark_session(
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", RuntimeWarning)
                     context.stop()
+
+
+def _context(conf: SparkConf, gateway: JavaGateway) -> SparkContext:
+    try:
+        return SparkContext(conf=conf, gateway=gateway)
+    except Py4JJavaError as error:
+        causes = [line for line in str(error).splitlines() if line.startswith((":", "Caused by:"))]
+        words = causes[-1].partition(" ")[2] if causes else "no word from it"
+        raise EnvironmentProblem(
+            f"Spark did not start: {words}", hint=f"its master is {conf.get('spark.master')}"
+        ) from error
 
 
 def _conf(master: str, memory_mb: int, folder: str) -> SparkConf:
