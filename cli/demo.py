@@ -27,7 +27,7 @@ from runtime.demo_stage import DemoOptions
 from server.cluster_server import klamm_version
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from replay.spark import SparkSession
 
 MAX_BROKERS = 40
 SPARK_TITLE = "Rebuild the final states from the journal with Spark"

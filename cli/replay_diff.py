@@ -21,9 +21,8 @@ from zk.dump_store import DumpStore, parse_dump
 from zk.store import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from replay.diff import Difference, Differences, Parting, Side
+    from replay.spark import SparkSession
 
 EXAMPLES = """
 \b

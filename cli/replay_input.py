@@ -16,11 +16,10 @@ import typer
 from cli.running import ending_signals_raise
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from replay.event_table import EventTable
     from replay.opening import Input
     from replay.progress import Progress
+    from replay.spark import SparkSession
 
 FINDINGS = 14
 

@@ -13,7 +13,7 @@ from cli.replay import MEMORY_MB, Cores, Memory
 from cli.replay_input import Master, Paths, SparkOptions, Timezone, open_tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row
+    from replay.spark import Row
 
 MOST_ROWS = 100
 EXAMPLES = """
