@@ -28,7 +28,8 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
     of ``zookeeper``: it does not answer, so that controller, live brokers, leaders and ISRs are as
     they were last known; another may have been elected since.
     """
-    is_stale = cluster.session_state is not SessionState.CONNECTED
+    # An expired session was told so by a server: it answers, and the next command opens another.
+    is_stale = cluster.session_state is SessionState.DISCONNECTED
     status = cluster.status()
     active = status["active_controller"]
     controllers = {c["controller_id"]: c for c in status["controllers"]}

@@ -18,6 +18,7 @@ from server.config import ServerConfig
 from tests.asgi import AsgiClient
 from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
+from zk.store import SessionState
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,21 @@ def test_the_status(api: AsgiClient, server: ClusterServer) -> None:
     assert status["controller"]["controller_id"] in (0, 1)
     assert status["errors"] == []
     assert status["run_id"] == server.cluster.spec.run_id
+
+
+@pytest.mark.parametrize(
+    ("state", "is_stale"), [(SessionState.DISCONNECTED, True), (SessionState.EXPIRED, False)]
+)
+def test_what_is_known_is_stale_while_nobody_answers(
+    api: AsgiClient, server: ClusterServer, state: SessionState, is_stale: bool
+) -> None:
+    server.cluster.session_state = state
+    try:
+        status = api.get("/status").json()
+    finally:
+        server.cluster.session_state = SessionState.CONNECTED
+    assert status["zookeeper"]["is_stale"] is is_stale
+    assert [broker["live"] for broker in status["brokers"]] == [None if is_stale else True] * 4
 
 
 def test_a_topic_is_created_by_the_controller_and_described(api: AsgiClient) -> None:
