@@ -25,7 +25,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """Three brokers that the tests of this file share; each leaves all of them running."""
     data_dir = tmp_path_factory.mktemp("up")
     with klamm_up(
-        data_dir, "--brokers", "3", "--racks", "a,b,c", "--session-timeout-ms", "4000"
+        data_dir, "--brokers", "3", "--racks", "a,b,c", "--session-timeout-ms", "10000"
     ) as running:
         yield running
 
