@@ -37,11 +37,12 @@ def read(spark: SparkSession) -> Read:
     """Events in their order, without rows about levels, and damaged lines."""
 
     def reading(source: Source, *paths: Path, **options: str | None) -> tuple[list[Row], list[Row]]:
-        tables = split(source.read(spark, paths, SourceOptions(**options)))
-        events = tables.events.where(tables.events.kind != LOG_LEVEL)
+        rows = source.read(spark, paths, SourceOptions(**options)).collect()
+        events = [row for row in rows if row.problem is None and row.kind != LOG_LEVEL]
+        damaged = [row for row in rows if row.problem is not None]
         return (
-            events.orderBy("run", "place").collect(),
-            tables.damaged.orderBy("file", "line").collect(),
+            sorted(events, key=lambda row: (row.run, row.place)),
+            sorted(damaged, key=lambda row: (row.file, row.line)),
         )
 
     return reading

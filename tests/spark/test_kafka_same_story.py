@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 
 from cluster.journal import Kind
 from replay.event_schema import LEADERSHIP_WRITTEN, REPLICA_SNAPSHOT
-from replay.sources import Source, SourceOptions, split, zookeeper
+from replay.sources import Source, SourceOptions, zookeeper
 from replay.sources.kafka_logs import CONTROLLER, STATE_CHANGES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -24,10 +24,10 @@ Version = tuple[str, int, int]
 
 def read(spark: SparkSession, source: Source, paths: Iterable[Path]) -> Story:
     """The events of each run in their order."""
-    rows = split(source.read(spark, sorted(paths), SourceOptions()))
-    assert rows.damaged.collect() == []
+    rows = source.read(spark, sorted(paths), SourceOptions()).collect()
+    assert not [row for row in rows if row.problem is not None]
     story: Story = defaultdict(list)
-    for row in rows.events.orderBy("place").collect():
+    for row in sorted(rows, key=lambda row: row.place):
         story[row.run.split("/")[-1].removeprefix("oracle-").removesuffix("-4011")].append(row)
     return story
 
