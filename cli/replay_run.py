@@ -163,10 +163,9 @@ def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Pa
     facts = [("read", name)]
     for source in table.manifest.sources:
         damaged = sum(source.damaged.values())
-        words = f", {damaged:,} damaged lines" if damaged else ""
-        facts.append(
-            (source.source, f"{source.rows:,} events of {len(source.files):,} files{words}")
-        )
+        words = f", damaged lines: {damaged:,}" if damaged else ""
+        files = "1 file" if len(source.files) == 1 else f"{len(source.files):,} files"
+        facts.append((source.source, f"{source.rows:,} events of {files}{words}"))
     facts += _told(filters)
     return replay_page(Asked(name, filters.from_ms, facts, limits(found)), answers)
 

@@ -12,7 +12,7 @@ from report.values import Page, Table, Tone
 
 ROWS_SHOWN: Final = 10
 STATES_SHOWN: Final = 20
-_WIDTH: Final = 160
+_WIDTH: Final = 2_000
 _STYLES: Final = {
     Tone.GOOD: "green",
     Tone.WARNING: "yellow",
@@ -64,7 +64,7 @@ def _show_table(console: Console, table: Table, most: int) -> None:
     more = (len(table.rows) if table.total is None else table.total) - len(rows)
     if more > 0:
         console.print(Text(f"and {more:,} more"))
-    elif table.note:
+    if table.note:
         console.print(Text(table.note))
 
 

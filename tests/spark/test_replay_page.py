@@ -138,7 +138,8 @@ def test_two_logs_part_where_one_was_changed(
     spark: SparkSession, rows: list[JournalRow], whole: EventTable, tmp_path: Path
 ) -> None:
     last = {(r.topic, r.partition): n for n, r in enumerate(rows) if r.isr is not None}
-    line = max(n for n in last.values() if rows[n].kind == Kind.ISR_CHANGED)
+    is_last = (n for n in last.values() if rows[n].topic != "single")
+    line = max(n for n in is_last if rows[n].kind != Kind.PARTITION_SNAPSHOT)
     row = rows[line]
     other = [*rows]
     other[line] = msgspec.structs.replace(row, isr=(9,))
