@@ -19,6 +19,7 @@ from replay.generate.writers import Places
 FILE_NAME: Final = "journal.jsonl"
 GARBAGE: Final = b'{"v":1,"run_id":"\n'
 """Half a row."""
+_ROWS_AT_ONCE: Final = 10_000
 
 
 class JournalWriter:
@@ -46,6 +47,9 @@ class JournalWriter:
                 begun.clear()
             else:
                 begun.append(row)
+                if len(begun) >= _ROWS_AT_ONCE:
+                    self._file.write(self._encoder.encode_lines(begun))
+                    begun.clear()
         self._file.write(self._encoder.encode_lines(begun))
 
     def close(self) -> None:
