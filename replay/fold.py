@@ -131,6 +131,8 @@ class _Fold:
         # The last row that left a partition Offline which it was before: (since, until).
         self._pieces: dict[tuple[int, int, Partition], tuple[int | None, int]] = {}
         self._without_leader: dict[Partition, tuple[int | None, int]] = {}
+        # What is written of a partition while it is deleted says nothing of leaders.
+        self._gone: set[Partition] = set()
 
     def run(self, lines: list[Line]) -> Folded:
         unique = list(self._unique(lines))
@@ -182,8 +184,13 @@ class _Fold:
                 self.found.offline.append(interval)
         changed_ms = row.t_ms if row.from_ != row.to else self._last.get(key, ("", None))[1]
         self._last[key] = (row.to, changed_ms)
+        if row.kind == Kind.PARTITION_SNAPSHOT:
+            return
         if row.to == PartitionState.NON_EXISTENT.value:
             self._has_leader(partition, row.t_ms)
+            self._gone.add(partition)
+        elif row.from_ == PartitionState.NON_EXISTENT.value:
+            self._gone.discard(partition)
 
     def _lead(self, line: int, partition: Partition, row: JournalRow) -> None:
         assert row.leader is not None, "asked before"
@@ -191,10 +198,13 @@ class _Fold:
             row.leader, row.leader_epoch, row.isr, row.zk_version
         )
         if row.leader == NO_LEADER:
-            if row.prev_leader != NO_LEADER:
+            if row.kind == Kind.PARTITION_SNAPSHOT:
+                self._gone.discard(partition)
+            if row.prev_leader != NO_LEADER and partition not in self._gone:
                 self._without_leader.setdefault(partition, (row.prev_leader, row.t_ms))
         elif row.prev_leader == NO_LEADER:
             self._has_leader(partition, row.t_ms)
+            self._gone.discard(partition)
         if row.prev_isr is None or row.isr is None:
             return
         is_new = row.leader not in (NO_LEADER, row.prev_leader)

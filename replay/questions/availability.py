@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from cluster.journal import Kind
 from cluster.types import NO_LEADER
-from replay.event_schema import LEADERSHIP_DELETED
+from replay.event_schema import LEADERSHIP_DELETED, LEADERSHIP_WRITTEN
 from replay.questions.columns import (
     NO_PARTITION,
     OFFLINE,
@@ -109,27 +109,37 @@ def leaderless_intervals(events: DataFrame) -> DataFrame:
     """``start_ms`` to ``end_ms`` of each time in which a state znode had leader -1.
 
     ``lost`` is the leader before, null if not known; ``end_ms`` null: it never ended. The deletion
-    of a partition ends it.
+    of a partition ends it; what is written of one that is being deleted is not told.
     """
     none = F.col("leader") == NO_LEADER
     had_none = F.col("prev_leader") == NO_LEADER
-    is_deleted = is_kind(LEADERSHIP_DELETED) | (
-        is_kind(Kind.PARTITION_TRANSITION) & (F.col("to_state") == NO_PARTITION) & ~is_illegal()
+    is_moved = is_kind(Kind.PARTITION_TRANSITION) & ~is_illegal()
+    is_deleted = is_kind(LEADERSHIP_DELETED) | (is_moved & (F.col("to_state") == NO_PARTITION))
+    is_born = (is_moved & (F.col("from_state") == NO_PARTITION)) | (
+        is_kind(LEADERSHIP_WRITTEN) & (F.col("zk_version") == 0)
     )
     starts = is_leadership() & none & ~F.coalesce(had_none, F.lit(False))
-    ends = is_deleted | (is_leadership() & ~none & had_none)
-    rows = events.where(starts | ends).select(
+    ends = is_leadership() & ~none & had_none
+    lives = is_born | ends | (starts & is_kind(Kind.PARTITION_SNAPSHOT))
+    rows = events.where(starts | ends | is_deleted | is_born).select(
         *PARTITION,
         "t_ms",
         "place",
         "epoch",
+        F.when(is_deleted, F.lit(True)).when(lives, F.lit(False)).alias("_gone"),
         F.coalesce(starts, F.lit(False)).alias("_starts"),
+        F.coalesce(ends | is_deleted, F.lit(False)).alias("_ends"),
         F.col("prev_leader").alias("lost"),
     )
     order = Window.partitionBy(*PARTITION).orderBy("place")
-    # A snapshot says again that there is none.
-    told = rows.withColumn("_before", F.lag("_starts").over(order)).where(
-        ~(F.col("_starts") & F.coalesce("_before", F.lit(False)))
+    until_now = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    is_gone = F.coalesce(F.last("_gone", ignorenulls=True).over(until_now), F.lit(False))
+    # A snapshot says again that there is none: only the first row that says so begins.
+    told = (
+        rows.withColumn("_is_gone", is_gone)
+        .where("_ends OR (_starts AND NOT _is_gone)")
+        .withColumn("_before", F.lag("_starts").over(order))
+        .where(~(F.col("_starts") & F.coalesce("_before", F.lit(False))))
     )
     return (
         told.withColumn("end_ms", F.lead("t_ms").over(order))

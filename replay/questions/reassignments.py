@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cluster.journal import Kind
@@ -40,7 +40,7 @@ def reassignments(events: DataFrame) -> DataFrame:
     """
     marks = events.where(
         is_kind(Kind.REASSIGNMENT_PHASE, ASSIGNMENT_WRITTEN) & F.col("topic").isNotNull()
-    ).select(*PARTITION, "place", "t_ms", "epoch", "reassignment", "to_state", "kind")
+    ).select(*PARTITION, "place", "t_ms", "epoch", "reassignment", "to_state", "kind", "detail")
     order = Window.partitionBy(*PARTITION).orderBy("place")
     is_phase = is_kind(Kind.REASSIGNMENT_PHASE)
     is_logged = F.col("source") == code_of(CONTROLLER_LOG, SOURCES)
@@ -57,16 +57,20 @@ def reassignments(events: DataFrame) -> DataFrame:
         F.max(F.when(is_phase & is_end, F.col("t_ms"))).alias("_ended_ms"),
         F.max_by("to_state", "place").alias("last_phase"),
         F.count_distinct("epoch").alias("epochs"),
+        F.max_by(_target(), F.when(~is_phase, F.col("place"))).alias("_target"),
     )
     following = Window.partitionBy(*PARTITION).orderBy("number")
     beside = found.withColumns(
         {
             "_next_ms": F.lead("start_ms").over(following),
             "_next": F.lead("reassignment").over(following),
+            "_left": F.lead("_target").over(following),
         }
     ).where("reassignment IS NOT NULL")
-    # An assignment that adds and removes nothing says that the one before it has ended.
-    is_over = F.col("_next_ms").isNotNull() & F.col("_next").isNull()
+    # An assignment that adds and removes nothing says that the one before it has ended: as it was
+    # meant to, or with other replicas.
+    is_meant = F.coalesce(F.col("_left") == F.col("_target"), F.lit(True))
+    is_over = F.col("_next_ms").isNotNull() & F.col("_next").isNull() & is_meant
     end_ms = F.coalesce("_ended_ms", "_next_ms")
     status = (
         F.when(F.col("_ended_ms").isNotNull() | is_over, DONE)
@@ -84,3 +88,14 @@ def reassignments(events: DataFrame) -> DataFrame:
         "last_ms",
         "epochs",
     )
+
+
+def _target() -> Column:
+    """The replicas that an assignment leads to, sorted, by its text in ``detail``."""
+    replicas, removing = (
+        F.split(F.regexp_extract("detail", rf"\b{name}=([\d,]*)", 1), ",")
+        for name in ("replicas", "removingReplicas")
+    )
+    no_replica = F.array(F.lit(""))
+    left = F.array_except(F.array_except(replicas, removing), no_replica)
+    return F.when(F.col("detail").isNotNull(), F.sort_array(left))

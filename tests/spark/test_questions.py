@@ -186,15 +186,27 @@ def test_reassignments_end_are_replaced_or_stay_open(coded: Raw) -> None:
 
 
 def test_reassignments_by_what_topic_znodes_hold(coded: Raw) -> None:
-    def wrote(name: str | None) -> dict[str, Any]:
-        return on(source="zookeeper", kind="assignment_written", reassignment=name)
+    def wrote(name: str | None, *replicas: str) -> dict[str, Any]:
+        text = "ReplicaAssignment(replicas={}, addingReplicas={}, removingReplicas={})"
+        row = {"source": "zookeeper", "kind": "assignment_written", "reassignment": name}
+        return on(**row, detail=text.format(*replicas, *[""] * (3 - len(replicas))))
 
-    events = coded(wrote(None), wrote("a"), wrote("a"), wrote(None), wrote("b"), wrote("c"))
+    events = coded(
+        wrote(None, "1,2"),
+        wrote("a", "3,1,2", "3", "1"),
+        wrote("a", "3,1,2", "3", "1"),
+        wrote(None, "3,2"),
+        wrote("b", "1,3,2", "1", "3"),
+        wrote("c", "4,3,2", "4", "3"),
+        wrote(None, "3,2"),
+        wrote("d", "4,3,2", "4", "3"),
+    )
     columns = ("start_ms", "end_ms", "status", "last_phase")
     assert rows_of(reassignments(events).na.fill(-1), *columns) == [
         (20, 40, "done", 0),
         (50, 60, "replaced", 0),
-        (60, -1, "open", 0),
+        (60, 70, "replaced", 0),
+        (80, -1, "open", 0),
     ]
 
 
@@ -238,6 +250,22 @@ def test_a_deleted_state_znode_ends_what_was_known(coded: Raw) -> None:
     last = final_partitions(partitions(histories(events)), events)
     assert rows_of(last, "partition", "leader", "isr", "state") == [(0, 1, [1], 0)]
     assert rows_of(leaderless_intervals(events), "lost", "start_ms", "end_ms") == [(1, 20, 30)]
+
+
+def test_a_partition_that_is_deleted_is_not_without_a_leader(coded: Raw) -> None:
+    lost = on(kind="isr_removed", replica=1, leader=-1, prev_leader=1, isr=[1], prev_isr=[1])
+    events = coded(
+        lost,
+        move(OFFLINE, NONE),
+        lost,
+        move(NONE, NEW),
+        lost,
+        move(OFFLINE, ONLINE, leader=1, prev_leader=-1, isr=[1], prev_isr=[1]),
+        move(OFFLINE, NONE),
+        snapshot(OFFLINE, epoch=2, seq=1, leader=-1, isr=[1]),
+    )
+    found = leaderless_intervals(events).na.fill(-1)
+    assert rows_of(found, "start_ms", "end_ms") == [(10, 20), (50, 60), (80, -1)]
 
 
 def test_filters_take_whole_histories(raw_events: Raw) -> None:
