@@ -37,9 +37,7 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
             stack.enter_context(
                 _daemon(folder / f"worker-{number}.log", "worker.Worker", *options, found[1])
             )
-        wait_until(
-            lambda: log.read_text().count("Registering worker ") == workers, START_TIMEOUT_S
-        )
+        wait_until(lambda: log.read_text().count("Registering worker ") == workers, START_TIMEOUT_S)
         yield found[1]
 
 
