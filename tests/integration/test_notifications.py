@@ -19,6 +19,7 @@ from runtime.real_cluster import RealCluster
 from tests.sim.bad_input import LEFT, NOTICES, REQUESTS
 from tests.waiting import wait_until
 from zk.kafka_zk_client import KafkaZkClient
+from zk.store import Create, ResultCode
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +76,21 @@ def alter(cluster: RealCluster, entity_type: str, name: str, value: str) -> None
     client.create_config_change_notification(f"{entity_type}/{name}")
 
 
+def put(cluster: RealCluster, path: str, data: bytes | None) -> None:
+    """Write a znode; those above it that are missing come in the same transaction.
+
+    One by one, the controller would take away the first before the next is there.
+    """
+    client = KafkaZkClient(cluster.store)
+    if client.set_data(path, data) is not None:
+        return
+    parts = path.split("/")
+    above = ["/".join(parts[:end]) for end in range(2, len(parts))]
+    missing = [Create(parent, None) for parent in above if not client.path_exists(parent)]
+    [result] = cluster.store.write([[*missing, Create(path, data)]])
+    assert result.code is ResultCode.OK, path
+
+
 @pytest.mark.parametrize("entity", [("topics", "t"), ("brokers", "<default>")])
 def test_unclean_elections_enabled(cluster: RealCluster, entity: tuple[str, str]) -> None:
     cluster.stop(2)
@@ -113,7 +129,7 @@ def test_the_controller_serves_on_whatever_it_finds(
     left = [bad for bad in LEFT if not bad.path.endswith("/state")]
     for bad in (*REQUESTS, *NOTICES, *left):
         before = client.get_data_and_stat(bad.path)
-        client.set_or_create(bad.path, bad.data)
+        put(cluster, bad.path, bad.data)
         wait_until(lambda: cluster.is_idle)
         if bad in left:
             found = client.get_data_and_stat(bad.path)
