@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -84,12 +84,23 @@ def spark_session(
                 if not is_local(master):
                     context.addPyFile(str(write_packages(Path(folder) / "klamm.zip")))
                 yield SparkSession(context)
+            except Py4JNetworkError as error:
+                # What Spark tidies up after an interrupt may meet a connection that it closed.
+                if _comes_from_an_interrupt(error):
+                    raise KeyboardInterrupt from error
+                raise
             finally:
                 SparkSession._instantiatedSession = None
                 # It warns of a Java that is too busy to answer, which ends all the same.
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", RuntimeWarning)
                     context.stop()
+
+
+def _comes_from_an_interrupt(error: BaseException) -> bool:
+    while error.__context__ is not None:
+        error = error.__context__
+    return isinstance(error, KeyboardInterrupt)
 
 
 def _context(conf: SparkConf, gateway: JavaGateway) -> SparkContext:
