@@ -1,15 +1,11 @@
 """The directory that a replay's answers are written to: whole, or not there.
 
-Made as DIR.partial and renamed when all is in it; ``answers.json`` is written last and marks it.
-Knows files, not what the answers mean.
+``answers.json`` is written last and marks it. Knows files, not what the answers mean.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,15 +13,19 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cluster.errors import UsageError
 from replay.encode import state_word
 from replay.event_table import EventTable
 from replay.run import Answers
+from replay.whole_folder import FolderKind, check_folder, whole_folder
 
 ANSWERS: Final = "answers.json"
 PAGE: Final = "page.html"
-_PARTIAL: Final = ".partial"
-_OLD: Final = ".old"
+_KIND: Final = FolderKind(
+    mark=ANSWERS,
+    maker="replay",
+    if_there="--overwrite replaces a replay's answers",
+    if_other="holds no answers of a replay",
+)
 _FILES: Final[tuple[str, ...]] = ("after_file", "before_file")
 _STATES: Final[tuple[str, ...]] = ("state", "last_phase")
 
@@ -33,45 +33,12 @@ _STATES: Final[tuple[str, ...]] = ("state", "last_phase")
 def check_out(out: Path, *, overwrite: bool) -> None:
     """Raises UsageError if ``out`` is there and may not be overwritten: only a directory that a
     replay has made ever is."""
-    if not out.name:
-        raise UsageError(f"{out} cannot be made")
-    if not out.exists() and not out.is_symlink():
-        return
-    if not overwrite:
-        raise UsageError(f"{out} is there already", hint="--overwrite replaces a replay's answers")
-    if not (out / ANSWERS).is_file():
-        raise UsageError(f"{out} holds no answers of a replay and is not overwritten")
+    check_folder(_KIND, out, overwrite=overwrite)
 
 
-@contextmanager
-def result_folder(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """An empty directory that becomes ``out`` when the block ends well, and else is removed.
-
-    Raises UsageError as ``check_out`` does.
-    """
-    check_out(out, overwrite=overwrite)
-    partial = out.with_name(out.name + _PARTIAL)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        partial.mkdir()
-    except FileExistsError:
-        raise UsageError(
-            f"{partial} is there: another replay is at work, or one was killed",
-            hint="remove it if none is",
-        ) from None
-    try:
-        yield partial
-        assert (partial / ANSWERS).is_file(), "the block wrote no answers"
-        check_out(out, overwrite=overwrite)
-        old = out.with_name(out.name + _OLD)
-        if out.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            os.rename(out, old)
-        os.rename(partial, out)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+def result_folder(out: Path, *, overwrite: bool) -> AbstractContextManager[Path]:
+    """An empty directory that becomes ``out``; see ``whole_folder``."""
+    return whole_folder(_KIND, out, overwrite=overwrite)
 
 
 def as_values(answers: Answers) -> dict[str, Any]:

@@ -6,8 +6,6 @@ file a format.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
@@ -27,10 +25,15 @@ from replay.generate.table_writer import TableWriter
 from replay.generate.world import World
 from replay.generate.writers import Places, Writer
 from replay.generate.zookeeper_writer import ZooKeeperWriter
+from replay.whole_folder import FolderKind, whole_folder
 
 TRUTH: Final = "planted.json"
-_PARTIAL: Final = ".partial"
-
+_KIND: Final = FolderKind(
+    mark=TRUTH,
+    maker="generator",
+    if_there="name a directory that is not",
+    if_other="holds no generated history",
+)
 _WRITERS: Final[Mapping[Format, Callable[[World, Places], Writer]]] = {
     Format.JOURNAL: JournalWriter,
     Format.STATE_CHANGE_LOG: partial(KafkaLogWriter, name=STATE_CHANGE_LOG),
@@ -72,26 +75,12 @@ def generate(
     if the disk refuses; nothing is left then.
     """
     options.check(written_as)
-    if folder.exists():
-        raise UsageError(f"{folder} is there already", hint="name a directory that is not")
-    partial = folder.with_name(folder.name + _PARTIAL)
     try:
-        partial.mkdir(parents=True)
-    except FileExistsError:
-        raise UsageError(
-            f"{partial} is there: another generator is at work, or one was killed",
-            hint="remove it if none is",
-        ) from None
-    try:
-        truth = _fill(options, written_as, partial, on_rows)
-        (partial / TRUTH).write_bytes(msgspec.json.format(msgspec.json.encode(truth)))
-        os.rename(partial, folder)
+        with whole_folder(_KIND, folder, overwrite=False) as made:
+            truth = _fill(options, written_as, made, on_rows)
+            (made / TRUTH).write_bytes(msgspec.json.format(msgspec.json.encode(truth)))
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise EnvironmentProblem(f"{folder} cannot be written: {error.strerror}") from error
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
     return truth
 
 
