@@ -1,31 +1,36 @@
-"""Records as brokers send and keep them: counted intervals, or the bytes of record batches.
+"""What producers, leaders and followers hand each other: records, as bytes or as mere numbers.
 
-Only values; what a log does with them is the brokers' business. A record is identified by its
-leader epoch and its offset: in one epoch only one leader writes. Mirrors what
-org.apache.kafka.common.record.{Records, RecordBatch} tell a broker, and kafka.log.LogAppendInfo.
+A cluster whose replicas are segment logs carries record batches as Kafka stores and sends them; one
+whose replicas are interval logs carries how many records there are, of which leader epoch and how
+many bytes. Values only: nothing here reads, writes or checks a log. A record is known by its leader
+epoch and offset, for only one leader writes in an epoch. Mirrors the parts of
+org.apache.kafka.common.record that requests need.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-UNDEFINED_EPOCH: Final = -1
-UNDEFINED_EPOCH_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+SEQUENCE_MAX: Final = 2**31 - 1
 
 
 class Interval(NamedTuple):
-    """Records that one leader wrote, from ``start`` to before ``end``."""
+    """Records of one leader epoch at offsets ``start`` to ``end`` (exclusive), of equal size."""
 
     leader_epoch: int
     start: int
     end: int
     size_bytes: int
+    max_timestamp_ms: int = NO_TIMESTAMP
 
 
 class ProducerBatch(NamedTuple):
-    """What a batch of an idempotent producer was, to know it again when it is sent twice."""
+    """What a log remembers of one batch of an idempotent producer, to know it when it is sent again
+    (kafka.log.BatchMetadata). Both ends are inclusive."""
 
     producer_id: int
     producer_epoch: int
@@ -33,36 +38,54 @@ class ProducerBatch(NamedTuple):
     last_sequence: int
     first_offset: int
     last_offset: int
+    timestamp_ms: int = NO_TIMESTAMP
 
 
 class IntervalRecords(NamedTuple):
-    """Records that are only counted, ascending and without a gap."""
+    """Records that are only counted: contiguous intervals and what is known of their batches."""
 
     intervals: tuple[Interval, ...]
     producer_batches: tuple[ProducerBatch, ...] = ()
 
 
 Records = IntervalRecords | bytes
-"""What is fetched; bytes: record batches one after the other, as Kafka stores and sends them."""
+"""Records with their offsets. ``bytes``: v2 batches one after the other, as Kafka stores and sends
+them; ``b""`` or no interval if there are none."""
 
 
 class CountedBatch(NamedTuple):
-    """A batch of a producer, of which only the numbers are kept."""
+    """A batch from a producer to an interval log. ``max_timestamp_ms`` -1: the time of the append.
+
+    ``base_sequence`` belongs to its first record; -1, as the producer's id and epoch, if the
+    producer is not idempotent.
+    """
 
     record_count: int
     size_bytes: int
     max_timestamp_ms: int = NO_TIMESTAMP
     producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = -1
-    base_sequence: int = -1
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
 
 
 Produced = CountedBatch | bytes
-"""What is produced; bytes: one record batch with base offset 0."""
+"""What a producer sends to one partition. ``bytes``: one v2 batch whose base offset is 0."""
 
 
 class EpochEndOffset(NamedTuple):
-    """Where the records of a leader epoch, the largest up to the one asked for, end in a log."""
+    """The largest leader epoch at or below a requested one, and where it ends (exclusive)."""
 
-    leader_epoch: int = UNDEFINED_EPOCH
-    end_offset: int = UNDEFINED_EPOCH_OFFSET
+    leader_epoch: int
+    end_offset: int
+
+
+UNDEFINED_EPOCH_END: Final = EpochEndOffset(-1, -1)
+"""The answer to a question about an epoch of which a log knows nothing."""
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by its time: timestamp in ms, offset, and its leader epoch."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int

@@ -1,0 +1,95 @@
+"""What a replica log refuses, and what its disk refuses: a branch of the error tree.
+
+::
+
+    KlammError
+    `- ReplicaLogError             with the error code that a broker answers
+       |- OffsetOutOfRange         an offset before the log's start or after its end
+       |- CorruptRecord            a batch whose length, CRC or form is wrong
+       |- InvalidRecord            a batch that is whole but says what it may not say
+       |- RecordTooLarge           more than max.message.bytes
+       |- RecordBatchTooLarge      more than segment.bytes
+       |- OutOfOrderSequence       an idempotent producer left something out
+       |- InvalidProducerEpoch     a producer that another one has fenced
+       |- OffsetsOutOfOrder        records to append that do not follow each other
+       |- UnexpectedAppendOffset   records to append that do not follow the log's end
+       `- LogStorageError          Kafka's KafkaStorageException: a directory or a file in it
+
+Messages are Kafka's where Kafka has one. Nothing of a refused append is in the log.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from cluster.api_errors import Errors
+from cluster.errors import KlammError
+
+
+class ReplicaLogError(KlammError):
+    """Base of what a log refuses. ``code`` is the error that a broker answers with."""
+
+    code: ClassVar[Errors] = Errors.UNKNOWN_SERVER_ERROR
+
+
+class OffsetOutOfRange(ReplicaLogError):
+    """The log has nothing at that offset, and nothing that will follow is at it."""
+
+    code = Errors.OFFSET_OUT_OF_RANGE
+
+
+class CorruptRecord(ReplicaLogError):
+    """A batch whose length, CRC or format is wrong; the sender may send it again."""
+
+    code = Errors.CORRUPT_MESSAGE
+    retriable = True
+
+
+class InvalidRecord(ReplicaLogError):
+    """A batch that is whole, but that no producer may send."""
+
+    code = Errors.INVALID_RECORD
+
+
+class RecordTooLarge(ReplicaLogError):
+    """A batch larger than max.message.bytes."""
+
+    code = Errors.MESSAGE_TOO_LARGE
+
+
+class RecordBatchTooLarge(ReplicaLogError):
+    """Records that do not fit into one segment."""
+
+    code = Errors.RECORD_LIST_TOO_LARGE
+
+
+class OutOfOrderSequence(ReplicaLogError):
+    """The sequence number of an idempotent producer does not follow its last one."""
+
+    code = Errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class InvalidProducerEpoch(ReplicaLogError):
+    """A producer with a smaller epoch than the log has seen of its id."""
+
+    code = Errors.INVALID_PRODUCER_EPOCH
+
+
+class OffsetsOutOfOrder(ReplicaLogError):
+    """Records for a follower's log that do not follow each other."""
+
+
+class UnexpectedAppendOffset(ReplicaLogError):
+    """Records for a follower's log that do not begin at its end: offsets of the first record and
+    the last one in the append, inclusive."""
+
+    def __init__(self, message: str, *, first_offset: int, last_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+class LogStorageError(ReplicaLogError):
+    """A log directory, or a file in it, that cannot be read or written; the message names it."""
+
+    code = Errors.KAFKA_STORAGE_ERROR
