@@ -6,6 +6,7 @@
     `- ReplicaLogError             with the error code that a broker answers
        |- OffsetOutOfRange         an offset before the log's start or after its end
        |- CorruptRecord            a batch whose length, CRC or form is wrong
+       |- UnsupportedMessageFormat messages of formats 0 and 1
        |- InvalidRecord            a batch that is whole but says what it may not say
        |- RecordTooLarge           more than max.message.bytes
        |- RecordBatchTooLarge      more than segment.bytes
@@ -43,6 +44,12 @@ class CorruptRecord(ReplicaLogError):
 
     code = Errors.CORRUPT_MESSAGE
     retriable = True
+
+
+class UnsupportedMessageFormat(ReplicaLogError):
+    """Messages of formats 0 and 1, from before Kafka 0.11: whole, but not for klamm to read."""
+
+    code = Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 class InvalidRecord(ReplicaLogError):

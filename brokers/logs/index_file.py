@@ -1,0 +1,101 @@
+"""Entries of equal size in ascending order: what the offset index and the time index share.
+
+The entries are held in memory from their first use on, and each is written to the file at once.
+The file of an active segment has its largest size from the beginning, zeros after the last entry,
+and is cut to its entries when the segment is rolled or closed. Mirrors kafka.log.AbstractIndex,
+which maps the file instead; what is in the file at any time is the same.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_left
+from typing import ClassVar
+
+from brokers.logs import disk
+
+
+class IndexFile:
+    """One index. ``path`` follows the segment's directory; offsets are relative to
+    ``base_offset`` in the file and absolute everywhere else."""
+
+    __slots__ = ("_entries", "base_offset", "max_size_bytes", "path")
+
+    entry: ClassVar[struct.Struct]
+    offset_field: ClassVar[int]
+
+    def __init__(self, path: str, base_offset: int, max_size_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_size_bytes = max_size_bytes - max_size_bytes % self.entry.size
+        self._entries: bytearray | None = None
+
+    @property
+    def entries(self) -> bytearray:
+        """The entries' bytes, without the zeros after them if this object wrote them."""
+        if self._entries is None:
+            self._entries = bytearray(disk.read_at(self.path, 0, os.path.getsize(self.path)))
+        return self._entries
+
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self.entries) // self.entry.size
+
+    def __getitem__(self, number: int) -> tuple[int, ...]:
+        """An entry as it is in the file, its offset relative."""
+        return self.entry.unpack_from(self.entries, number * self.entry.size)
+
+    def reset(self) -> None:
+        """No entries: a new file, of the largest size."""
+        disk.create(self.path, self.max_size_bytes)
+        self._entries = bytearray()
+
+    def trim(self) -> None:
+        """Cut the file to its entries."""
+        disk.resize(self.path, len(self.entries))
+
+    def preallocate(self) -> None:
+        """Give a file that was cut to its entries room for more."""
+        disk.resize(self.path, max(self.max_size_bytes, len(self.entries)))
+
+    def release(self) -> None:
+        """Forget the entries until somebody asks for them."""
+        self._entries = None
+
+    def is_damaged(self) -> bool:
+        """True if the file is missing, is not made of entries, or these do not ascend."""
+        try:
+            entries = self.entries
+        except FileNotFoundError:
+            return True
+        if len(entries) % self.entry.size:
+            return True
+        last = (-1,) * 2
+        for entry in self.entry.iter_unpack(entries):
+            if entry[0] <= last[0] or entry[1] <= last[1]:
+                return True
+            last = entry
+        return False
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries of ``offset`` and later, and give the file all its room again."""
+        self._keep(self._count_below(self.offset_field, offset - self.base_offset))
+
+    def _count_below(self, field: int, limit: int) -> int:
+        """How many entries, the first ones, have less than ``limit`` in this field."""
+        entries, size, unpack = self.entries, self.entry.size, self.entry.unpack_from
+        numbers = range(len(entries) // size)
+        return bisect_left(numbers, limit, key=lambda number: unpack(entries, number * size)[field])
+
+    def _append(self, *fields: int) -> None:
+        data = self.entry.pack(*fields)
+        disk.write_at(self.path, len(self.entries), data)
+        self.entries.extend(data)
+
+    def _keep(self, count: int) -> None:
+        size = count * self.entry.size
+        disk.resize(self.path, size)
+        del self.entries[size:]
+        self.preallocate()

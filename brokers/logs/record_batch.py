@@ -1,0 +1,178 @@
+"""Record batches of format 2: read a header, check a batch, give it its offsets in place.
+
+The bytes are judged here, never the records in them (records.py encodes and decodes those), and no
+file is opened. Mirrors org.apache.kafka.common.record.DefaultRecordBatch.
+
+::
+
+    base offset 8 | length 4 | leader epoch 4 | magic 1 | CRC 4 | attributes 2
+    | last offset delta 4 | base timestamp 8 | max timestamp 8 | producer id 8 | producer epoch 2
+    | base sequence 4 | record count 4 | records
+
+``length`` counts what follows it; the CRC is CRC-32C of what follows it. So the leader may set the
+base offset and its epoch without computing the CRC again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
+from cluster.records import NO_PRODUCER_ID, NO_SEQUENCE, SEQUENCE_MAX
+
+HEADER_SIZE_BYTES: Final = 61
+LOG_OVERHEAD_BYTES: Final = 12
+MAGIC: Final = 2
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_PLACE: Final = struct.Struct(">qii")
+_PLACE_END: Final = 16
+_CRC_END: Final = 21
+_SMALLEST_LENGTH: Final = 14
+_COMPRESSION_MASK: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+
+
+class BatchHeader(NamedTuple):
+    """The header of a batch, in the order in which it is stored. Timestamps in ms."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole batch, header included."""
+        return self.length + LOG_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        """Of its last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after its last one."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def has_producer_id(self) -> bool:
+        """True if the producer is idempotent."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of its last record; they begin at 0 again after the largest."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) % (SEQUENCE_MAX + 1)
+
+    @property
+    def compression_id(self) -> int:
+        """An index into COMPRESSIONS, if the batch is valid."""
+        return self.attributes & _COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """True if every record's time is that of the append."""
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        """True if it is part of a transaction."""
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """True if it ends a transaction, which no producer may send."""
+        return bool(self.attributes & _CONTROL)
+
+
+def parse_header(buffer: bytes, position: int = 0) -> BatchHeader:
+    """The header at ``position`` of a buffer that holds all of it.
+
+    Raises CorruptRecord for a length or magic that cannot be, UnsupportedMessageFormat for
+    messages of formats 0 and 1.
+    """
+    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC:
+        if header.magic in (0, 1) and header.length >= _SMALLEST_LENGTH:
+            raise UnsupportedMessageFormat(
+                f"Messages of format {header.magic} cannot be read",
+                hint="Kafka 0.11 and newer write format 2 where log.message.format.version lets it",
+            )
+        raise CorruptRecord(f"Invalid magic found in record: {header.magic}")
+    if header.size_bytes < HEADER_SIZE_BYTES:
+        raise CorruptRecord(
+            f"Record batch is corrupted (the size {header.size_bytes} is smaller than the minimum "
+            f"allowed overhead {HEADER_SIZE_BYTES})"
+        )
+    if header.last_offset_delta < 0 or header.base_offset < 0:
+        raise CorruptRecord(
+            f"Record batch is corrupted (base offset {header.base_offset}, "
+            f"last offset delta {header.last_offset_delta})"
+        )
+    return header
+
+
+def check_crc(batch: bytes, header: BatchHeader) -> None:
+    """Raise CorruptRecord if the CRC of a whole batch is not what its header says."""
+    computed = google_crc32c.value(batch[_CRC_END:])
+    if computed != header.crc:
+        raise CorruptRecord(
+            f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})"
+        )
+
+
+def check_batches(records: bytes) -> list[BatchHeader]:
+    """The headers of whole batches one after the other, each of them checked.
+
+    Raises CorruptRecord, also for bytes that are left over, and UnsupportedMessageFormat.
+    """
+    headers = []
+    for position, header in walk(records):
+        whole = header.size_bytes == len(records)
+        check_crc(records if whole else records[position : position + header.size_bytes], header)
+        headers.append(header)
+    return headers
+
+
+def walk(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of whole batches one after the other; CRCs are not looked at.
+
+    Raises CorruptRecord, also for bytes that are left over, and UnsupportedMessageFormat.
+    """
+    position, end = 0, len(records)
+    while position < end:
+        if end - position < HEADER_SIZE_BYTES:
+            raise CorruptRecord(f"{end - position} bytes are too few for a record batch")
+        header = parse_header(records, position)
+        if header.size_bytes > end - position:
+            raise CorruptRecord(
+                f"A record batch of {header.size_bytes} bytes ends after {end - position}"
+            )
+        yield position, header
+        position += header.size_bytes
+
+
+def place(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """The same batch at ``base_offset`` and of ``leader_epoch``; the CRC covers neither."""
+    length = int.from_bytes(batch[8:12], "big", signed=True)
+    return _PLACE.pack(base_offset, length, leader_epoch) + batch[_PLACE_END:]

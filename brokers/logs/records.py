@@ -1,0 +1,108 @@
+"""Records in batches: encoded, compressed and decoded by the library aiokafka.
+
+For those who make or look into records: clients, tools, a search by time. A broker that only
+appends and replicates handles whole batches (record_batch.py) and never comes here.
+Mirrors org.apache.kafka.common.record.{MemoryRecordsBuilder, DefaultRecord, CompressionType}.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import cramjam
+from aiokafka.errors import KafkaError
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+from brokers.logs.errors import CorruptRecord
+from brokers.logs.record_batch import COMPRESSIONS, MAGIC, BatchHeader, walk
+from cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+_NO_LIMIT_BYTES: Final = 2**31 - 1
+# What the libraries behind aiokafka raise for bytes that are no such compression or no record.
+_UNDECODABLE: Final = (
+    KafkaError,
+    cramjam.DecompressionError,
+    zlib.error,
+    OSError,
+    EOFError,
+    ValueError,
+)
+
+
+class Header(NamedTuple):
+    """One header of a record."""
+
+    key: str
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    """A record to send. ``key``, ``value``: None for none (a value of None deletes)."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class StoredRecord(NamedTuple):
+    """A record of a log."""
+
+    offset: int
+    record: Record
+
+
+def encode_batch(
+    records: Sequence[Record],
+    compression: str = "none",
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytes:
+    """One batch of one or more records, its base offset 0, as a producer sends it.
+
+    ``compression``: one of COMPRESSIONS; what it does not make smaller stays uncompressed.
+    """
+    builder = DefaultRecordBatchBuilder(
+        magic=MAGIC,
+        compression_type=COMPRESSIONS.index(compression),
+        is_transactional=0,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        batch_size=_NO_LIMIT_BYTES,
+    )
+    for offset, (timestamp_ms, key, value, headers) in enumerate(records):
+        builder.append(offset, timestamp_ms, key, value, [tuple(header) for header in headers])
+    return bytes(builder.build())
+
+
+def decode_batches(records: bytes) -> Iterator[StoredRecord]:
+    """The records of whole batches one after the other, control records left out.
+
+    Raises CorruptRecord for what is no batch or no record; CRCs are not looked at.
+    """
+    for position, header in walk(records):
+        if not header.is_control:
+            yield from decode_batch(records[position : position + header.size_bytes], header)
+
+
+def decode_batch(batch: bytes, header: BatchHeader) -> list[StoredRecord]:
+    """The records of one whole batch. Raises CorruptRecord."""
+    try:
+        decoded = list(DefaultRecordBatch(batch))
+    except _UNDECODABLE as error:
+        raise CorruptRecord(
+            f"The records at offsets {header.base_offset} to {header.last_offset} "
+            f"cannot be decoded: {error}"
+        ) from error
+    return [
+        StoredRecord(
+            one.offset,
+            Record(one.timestamp, one.key, one.value, tuple(Header(*pair) for pair in one.headers)),
+        )
+        for one in decoded
+    ]
