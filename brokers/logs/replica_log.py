@@ -55,7 +55,7 @@ class ReplicaLog(Protocol):
 
     @property
     def latest_epoch(self) -> int | None:
-        """The latest leader epoch that was noted, with records or without; None before the first."""
+        """The latest leader epoch noted, with records or without; None before the first."""
         ...
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
