@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from replay.answers import Answer, Question, Reading
+from replay.listings import Listing
 from replay.page_plots import churn_maps, leader_rows, offline_plots, reassignment_bars
-from replay.run import Answers, Listing
+from replay.run import Answers
 from report.scales import duration_text, time_text
 from report.values import Block, Cell, Figure, Page, Section, Table, Tone
 

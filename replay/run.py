@@ -1,35 +1,52 @@
 """Every question in as few passes over the events as there can be.
 
-Some read every row: epochs, histories by key, and what changed by time. Their results are small,
-are kept while the answers are, and all else is asked of them or of the rows that they flag.
+Some read every row: epochs, histories by key, what changed by time, and the search for rows that
+tell of something rare. Their results are kept while the answers are, and all else is asked of them;
+what their counts say is not there is not looked for. What is small is in one piece, so that Spark
+moves nothing to sort it or to add it up.
 Collects only what has an end; prints nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import reduce
+from typing import Final, NamedTuple
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from replay.event_table import EventTable
 from replay.filters import Filters, narrow, since
+from replay.listings import Listing, first_listed
 from replay.questions.availability import (
     leaderless_intervals,
     offline_intervals,
+    tells_availability,
+    tells_partition_state,
     with_held,
 )
-from replay.questions.controllers import epochs, failovers, late_writes, shared_epochs
+from replay.questions.columns import is_unclean
+from replay.questions.controllers import (
+    IS_LATE,
+    epochs,
+    failovers,
+    late_writes,
+    shared_epochs,
+)
 from replay.questions.duplicates import duplicates, without
 from replay.questions.elections import FLAPS, flapping_replicas, unclean_elections
 from replay.questions.final_states import final_partitions, final_replicas
-from replay.questions.gaps import gap_places, gaps
-from replay.questions.histories import SUMS, histories, partitions, replicas
-from replay.questions.legality import failed_transitions, illegal_transitions
-from replay.questions.reassignments import OPEN, reassignments
+from replay.questions.gaps import gap_places
+from replay.questions.histories import SUMS, by_partition, by_replica, histories
+from replay.questions.legality import (
+    failed_transitions,
+    illegal_transitions,
+    tells_legality,
+)
+from replay.questions.reassignments import OPEN, reassignments, tells_reassignment
 from replay.questions.timeline import (
     differences,
     isr_churn,
@@ -38,31 +55,23 @@ from replay.questions.timeline import (
     width_of,
 )
 from replay.questions.trouble import brokers_by_trouble, topics_by_trouble
-from replay.words import in_words
 
-MOST_LISTED: Final = 100
-MOST_DRAWN: Final = 20_000
+MOST_SENT: Final = 100_000
+"""Rows that are worth sending to every processor instead of sorting all events."""
+_NOT_LISTED: Final = ("key_seq", "zxid", "event_id", "cause_id", "has_predecessors")
 VIOLATIONS: Final = ("illegal", "missing", "unclean", "repeated", "late_writes", "shared_epochs")
 """The counts that say that something went wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Rows of an answer in words, the first by its order; ``is_whole`` if there are no more."""
-
-    rows: tuple[dict[str, Any], ...] = ()
-    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
     """What was found; to be closed, as the tables' parts are kept until then.
 
-    ``counts``: COUNTS of histories, and events, partitions, replicas, missing (rows), gaps
-    (histories that miss rows), offline_ms, repeated (rows that are copies of others), late_writes,
-    shared_epochs, open_reassignments. ``tables`` are whole answers in codes, not computed yet;
-    ``listings`` has the first rows of each but of partitions and replicas. ``bucket_ms``: how wide
-    a bucket of time is.
+    ``counts``: SUMS of histories, and events, partitions, repeated (rows that are copies of
+    others), late_writes, shared_epochs, open_reassignments, flapping_partitions (whose ISRs changed
+    often enough to look for flapping replicas). ``tables`` are whole answers in codes, not computed
+    yet; ``listings`` has the first rows of each but of partitions and replicas. ``bucket_ms``: how
+    wide a bucket of time is.
     """
 
     counts: Mapping[str, int]
@@ -101,154 +110,175 @@ def answer(table: EventTable, filters: Filters | None = None) -> Answers:
         raise
 
 
+_Keep = Callable[[DataFrame], DataFrame]
+
+
 def _answer(table: EventTable, filters: Filters, kept: list[DataFrame]) -> Answers:
     def keep(frame: DataFrame) -> DataFrame:
         kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return frame
 
-    found_epochs = keep(epochs(table.events))
-    repeated = keep(duplicates(table.events, found_epochs))
-    copies = _total(repeated, F.col("copies") - 1) if _is_doubtful(found_epochs) else 0
-    events = table.events if not copies else without(table.events, repeated)
-    if copies or filters != Filters():
-        events = narrow(replace(table, events=events), filters)
-        found_epochs = keep(epochs(events))
-    extent = found_epochs.agg(
-        F.sum("rows").alias("rows"),
-        F.min("first_ms").alias("first"),
-        F.max("last_ms").alias("last"),
-    ).collect()[0]
-    start_ms = max(extent.first or 0, filters.from_ms or 0)
-    width_ms = width_of(start_ms, extent.last or start_ms)
-    found = keep(with_held(histories(events, filters.from_ms), found_epochs, filters.from_ms))
-    by_partition = keep(partitions(found))
-    changes = keep(differences(events, start_ms, width_ms))
-    told = since(events, filters.from_ms)
-    churn = keep(isr_churn(told, start_ms, width_ms))
+    given = _given(table, filters, keep)
+    found = with_held(histories(given.events, given.from_ms), given.epochs, given.from_ms)
+    replicas = keep(by_replica(found))
+    partitions = keep(by_partition(replicas))
+    counts = {"events": given.extent.rows, "repeated": given.copies, **_counts(partitions)}
     tables = {
-        "epochs": found_epochs,
-        "failovers": failovers(found_epochs),
-        "shared_epochs": shared_epochs(found_epochs),
-        "late_writes": keep(late_writes(told, found_epochs)),
-        "duplicates": repeated,
-        "illegal": illegal_transitions(told),
-        "failed": failed_transitions(told),
-        "gaps": gap_places(events, gaps(found)),
-        "unclean": unclean_elections(told),
-        "offline_intervals": _ended_since(
-            offline_intervals(events, found, found_epochs), filters.from_ms
-        ),
-        "leaderless_intervals": _ended_since(leaderless_intervals(events), filters.from_ms),
-        "offline_timeline": offline_timeline(changes),
-        "leaders_over_time": leaders_over_time(changes),
-        "isr_churn": churn,
-        "flapping": flapping_replicas(told, by_partition),
-        "reassignments": keep(_ended_since(reassignments(events), filters.from_ms)),
-        "topics": topics_by_trouble(by_partition),
-        "brokers": brokers_by_trouble(replicas(found), churn),
+        **_of_epochs(given, keep),
+        **_of_histories(given, counts, replicas),
+        **_of_marked(given, counts, keep),
+        **_of_time(given, keep),
+        "topics": topics_by_trouble(partitions),
     }
-    counts = {"events": extent.rows or 0, "repeated": copies, **_counts(by_partition, found)}
-    counts["late_writes"] = tables["late_writes"].count()
+    tables["brokers"] = brokers_by_trouble(replicas.where("replica >= 0"), tables["isr_churn"])
+    counts["late_writes"] = tables["late_writes"].count() if given.extent.late else 0
     counts["shared_epochs"] = tables["shared_epochs"].count()
     counts["open_reassignments"] = tables["reassignments"].where(F.col("status") == OPEN).count()
-    listed = {
-        name: _first_rows(frame, name)
-        for name, frame in tables.items()
-        if counts.get(_COUNTED_BY.get(name, "events"))
-    }
-    words = in_words(listed, table.names)
     return Answers(
         counts=counts,
-        first_ms=extent.first,
-        last_ms=extent.last,
-        bucket_ms=width_ms,
-        listings={name: _listing(name, words.get(name, ())) for name in tables},
+        first_ms=given.extent.first_ms,
+        last_ms=given.extent.last_ms,
+        bucket_ms=given.width_ms,
+        listings=first_listed(tables, counts, table.names),
         tables={
             **tables,
-            "partitions": final_partitions(by_partition, events),
-            "replicas": final_replicas(replicas(found)),
+            "partitions": final_partitions(partitions, given.events),
+            "replicas": final_replicas(replicas),
         },
         _kept=tuple(kept),
     )
 
 
-# What is collected
+class _Extent(NamedTuple):
+    """What epochs say of all rows. ``late``: how many epochs wrote after a newer one began."""
+
+    rows: int
+    first_ms: int | None
+    last_ms: int | None
+    repeated: int
+    late: int
 
 
-# Behind a minus: the largest first, and what has none before all.
-_LONGEST: Final = ("-took_ms", "start_ms", "topic", "partition")
-_WORST: Final = ("-trouble", "source", "run")
-_FIRST: Final = ("t_ms", "place", "file", "line")
-_DRAWN: Final = ("source", "run", "bucket_ms")
-_ORDERS: Final[dict[str, tuple[str, ...]]] = {
-    "epochs": ("source", "run", "epoch", "controller"),
-    "failovers": ("source", "run", "epoch", "controller"),
-    "shared_epochs": ("source", "run", "epoch"),
-    "late_writes": _FIRST,
-    "duplicates": ("file", "line"),
-    "illegal": _FIRST,
-    "failed": _FIRST,
-    "gaps": ("before_t_ms", "before_file", "before_line"),
-    "unclean": _FIRST,
-    "offline_intervals": _LONGEST,
-    "leaderless_intervals": _LONGEST,
-    "offline_timeline": _DRAWN,
-    "leaders_over_time": (*_DRAWN, "broker"),
-    "isr_churn": (*_DRAWN, "broker"),
-    "flapping": ("-shrinks", "topic", "partition", "replica"),
-    "reassignments": _LONGEST,
-    "topics": (*_WORST, "topic"),
-    "brokers": (*_WORST, "broker"),
-}
-_MANY: Final = ("epochs", "failovers", "offline_timeline", "leaders_over_time", "isr_churn")
-_COUNTED_BY: Final = {
-    "late_writes": "late_writes",
-    "shared_epochs": "shared_epochs",
-    "duplicates": "repeated",
-    "illegal": "illegal",
-    "failed": "failed",
-    "gaps": "gaps",
-    "unclean": "unclean",
-    "flapping": "flapping_partitions",
-}
-"""Which count says whether there is anything to list: rows are not read again for nothing."""
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What is asked: events that are left and there once, and what their epochs say of them.
+
+    ``repeated`` are the numbers of rows that were there more often, ``copies`` how many were left
+    out. Buckets of time begin at ``start_ms``.
+    """
+
+    events: DataFrame
+    epochs: DataFrame
+    extent: _Extent
+    repeated: DataFrame
+    copies: int
+    from_ms: int | None
+
+    @property
+    def start_ms(self) -> int:
+        return max(self.extent.first_ms or 0, self.from_ms or 0)
+
+    @property
+    def width_ms(self) -> int:
+        return width_of(self.start_ms, self.extent.last_ms or self.start_ms)
 
 
-def _first_rows(frame: DataFrame, name: str) -> list[Row]:
-    """One row more than are listed, where there are so many."""
-    order = [
-        F.desc_nulls_first(column[1:]) if column.startswith("-") else F.col(column)
-        for column in _ORDERS[name]
-    ]
-    return frame.orderBy(*order).limit(_most(name) + 1).collect()
+def _given(table: EventTable, filters: Filters, keep: _Keep) -> _Given:
+    events = table.events
+    found = keep(epochs(events))
+    extent = _extent(found)
+    copies = extent.repeated
+    repeated = keep(duplicates(_if(copies, events), found))
+    if copies:
+        events = without(events, _beside(repeated, copies))
+    if copies or filters != Filters():
+        events = narrow(replace(table, events=events), filters)
+        found = keep(epochs(events))
+        extent = _extent(found)
+    return _Given(events, found, extent, repeated, copies, filters.from_ms)
 
 
-def _listing(name: str, rows: tuple[dict[str, Any], ...]) -> Listing:
-    most = _most(name)
-    return Listing(rows[:most], is_whole=len(rows) <= most)
+def _extent(found_epochs: DataFrame) -> _Extent:
+    found = found_epochs.agg(
+        F.coalesce(F.sum("rows"), F.lit(0)),
+        F.min("first_ms"),
+        F.max("last_ms"),
+        F.coalesce(F.sum("repeated"), F.lit(0)),
+        F.count_if(F.expr(IS_LATE)),
+    )
+    return _Extent(*found.collect()[0])
 
 
-def _most(name: str) -> int:
-    return MOST_DRAWN if name in _MANY else MOST_LISTED
+def _of_epochs(given: _Given, keep: _Keep) -> dict[str, DataFrame]:
+    writes = since(_if(given.extent.late, given.events), given.from_ms)
+    return {
+        "epochs": given.epochs,
+        "failovers": failovers(given.epochs),
+        "shared_epochs": shared_epochs(given.epochs),
+        "late_writes": keep(late_writes(writes, given.epochs)),
+        "duplicates": given.repeated,
+    }
 
 
-def _is_doubtful(found_epochs: DataFrame) -> bool:
-    return not found_epochs.where("NOT is_plain").isEmpty()
+def _of_histories(
+    given: _Given, counts: Mapping[str, int], replicas: DataFrame
+) -> dict[str, DataFrame]:
+    """What is asked of events again, where counts say that there is something to find."""
+    flagged = _beside(replicas.where("missing > 0"), counts["gaps"])
+    flapping = since(_if(counts["flapping_partitions"], given.events), given.from_ms)
+    return {
+        "gaps": gap_places(_if(counts["gaps"], given.events), flagged),
+        "flapping": flapping_replicas(flapping),
+    }
 
 
-def _total(frame: DataFrame, amount: Column) -> int:
-    return frame.agg(F.coalesce(F.sum(amount), F.lit(0))).collect()[0][0]
+def _of_marked(given: _Given, counts: Mapping[str, int], keep: _Keep) -> dict[str, DataFrame]:
+    """What is asked of the rows that tell of something rare: each question finds its own among
+    them, as it would among all."""
+    tells = (tells_legality(), is_unclean(), tells_availability(), tells_reassignment())
+    marked = keep(given.events.where(reduce(Column.__or__, tells)).drop(*_NOT_LISTED))
+    told = since(marked, given.from_ms)
+    held = histories(_if(counts["held"], given.events).where(tells_partition_state()))
+    found = {
+        "offline_intervals": offline_intervals(marked, held, given.epochs),
+        "leaderless_intervals": leaderless_intervals(marked),
+        "reassignments": reassignments(marked),
+    }
+    return {
+        "illegal": illegal_transitions(told),
+        "failed": failed_transitions(told),
+        "unclean": unclean_elections(told),
+        **{name: keep(_ended_since(frame, given.from_ms)) for name, frame in found.items()},
+    }
 
 
-def _counts(by_partition: DataFrame, found: DataFrame) -> dict[str, int]:
+def _of_time(given: _Given, keep: _Keep) -> dict[str, DataFrame]:
+    changes = keep(differences(given.events, given.start_ms, given.width_ms))
+    return {
+        "offline_timeline": offline_timeline(changes),
+        "leaders_over_time": leaders_over_time(changes),
+        "isr_churn": isr_churn(changes, given.start_ms),
+    }
+
+
+def _if(count: int, events: DataFrame) -> DataFrame:
+    """Events, unless what is looked for is known not to be there: Spark reads nothing then."""
+    return events if count else events.where(F.lit(False))
+
+
+def _beside(few: DataFrame, count: int) -> DataFrame:
+    """Rows that events are joined with: sent to where these are, unless they are too many."""
+    return F.broadcast(few) if count <= MOST_SENT else few
+
+
+def _counts(partitions: DataFrame) -> dict[str, int]:
     flaps = (F.col("shrinks") >= FLAPS) & (F.col("expands") >= FLAPS)
-    sums = by_partition.agg(
+    sums = partitions.agg(
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in SUMS),
         F.count_if(F.col("partition") >= 0).alias("partitions"),
         F.count_if(flaps).alias("flapping_partitions"),
     )
-    keys = found.agg(F.count_if(F.col("missing") > 0).alias("gaps"))
-    return {**sums.collect()[0].asDict(), **keys.collect()[0].asDict()}
+    return sums.collect()[0].asDict()
 
 
 def _ended_since(intervals: DataFrame, from_ms: int | None) -> DataFrame:

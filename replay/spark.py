@@ -27,7 +27,13 @@ from pyspark.sql import Row as Row
 from pyspark.sql import SparkSession as SparkSession
 
 from cluster.errors import EnvironmentProblem
-from replay.spark_cluster import check_master, is_local, is_loopback, write_packages
+from replay.spark_cluster import (
+    check_master,
+    is_local,
+    is_loopback,
+    wait_for_executor,
+    write_packages,
+)
 from zk.java import find_java, spark_java_home
 
 LOOPBACK: Final = "127.0.0.1"
@@ -38,7 +44,8 @@ _SETTINGS: Final = {
     "spark.app.name": "klamm",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.shuffle.partitions": "16",
+    "spark.sql.files.maxPartitionBytes": "32m",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
 }
@@ -83,6 +90,7 @@ def spark_session(
                 context.setLogLevel("ERROR")
                 if not is_local(master):
                     context.addPyFile(str(write_packages(Path(folder) / "klamm.zip")))
+                    wait_for_executor(context, memory_mb)
                 yield SparkSession(context)
             except Py4JNetworkError as error:
                 # What Spark tidies up after an interrupt may meet a connection that it closed.

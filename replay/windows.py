@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from cluster.journal import Kind
 from cluster.types import NO_LEADER
+from replay.listings import MOST_DRAWN, MOST_LISTED
 from replay.questions.columns import (
     AT,
     FAILURES,
@@ -29,7 +30,6 @@ from replay.questions.columns import (
     replica_key,
 )
 from replay.questions.timeline import bucket
-from replay.run import MOST_DRAWN, MOST_LISTED
 
 COUNTED: Final = (
     "rows",

@@ -7,9 +7,9 @@ epoch, and is paired from the rows where it begins and ends, which alone are put
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cluster.journal import Kind
@@ -31,23 +31,23 @@ BY_SNAPSHOT: Final = "snapshot"
 _HELD: Final = (*PARTITION, "controller", "epoch")
 
 
-def offline_intervals(events: DataFrame, histories: DataFrame, epochs: DataFrame) -> DataFrame:
+def offline_intervals(events: DataFrame, ends: DataFrame, epochs: DataFrame) -> DataFrame:
     """``start_ms`` to ``end_ms`` of each stay in OfflinePartition; null: not known, not ended.
 
-    ``ended_by``: transition, snapshot (of the next epoch; the state may go on in an interval of
-    its own) or null. A state found by a snapshot starts with it.
+    ``ends`` are histories, or those among them that are held. ``ended_by``: transition, snapshot
+    (of the next epoch; the state may go on in an interval of its own) or null. A state found by a
+    snapshot starts with it.
     """
-    return _left(events, histories).unionByName(_held(histories, epochs))
+    return _left(events).unionByName(_held(ends, epochs))
 
 
 def with_held(histories: DataFrame, epochs: DataFrame, from_ms: int | None = None) -> DataFrame:
     """Histories whose ``offline_ms`` has also what an epoch ended with, to the end of the run."""
     ends = epochs.select(*EPOCH, F.coalesce("next_snapshot_ms", "run_last_ms").alias("_end_ms"))
-    is_held = (F.col("replica") == -1) & (F.col("state") == OFFLINE)
     start, end = F.col("state_ms"), F.col("_end_ms")
     if from_ms is not None:
         start, end = F.greatest(start, F.lit(from_ms)), F.greatest(end, F.lit(from_ms))
-    held_ms = F.coalesce(F.when(is_held, end - start), F.lit(0))
+    held_ms = F.coalesce(F.when(F.col("held") == 1, end - start), F.lit(0))
     return (
         histories.join(F.broadcast(ends), list(EPOCH), "left")
         .withColumn("offline_ms", F.col("offline_ms") + held_ms)
@@ -55,7 +55,13 @@ def with_held(histories: DataFrame, epochs: DataFrame, from_ms: int | None = Non
     )
 
 
-def _left(events: DataFrame, histories: DataFrame) -> DataFrame:
+def tells_partition_state() -> Column:
+    """True for the rows that decide what is held."""
+    return is_kind(Kind.PARTITION_SNAPSHOT, Kind.PARTITION_TRANSITION)
+
+
+def _left(events: DataFrame) -> DataFrame:
+    """A partition that is put Offline once more says so since then: its pieces are put together."""
     pieces = events.where(ends_offline_piece() & ~is_illegal()).select(
         *_HELD,
         F.col("since_ms").alias("start_ms"),
@@ -63,17 +69,6 @@ def _left(events: DataFrame, histories: DataFrame) -> DataFrame:
         (F.col("to_state") == OFFLINE).alias("_goes_on"),
         "place",
     )
-    # A partition that is put Offline once more says so since then: its pieces are put together.
-    split = histories.where("replica = -1 AND offline_again > 0").select(*_HELD)
-    whole = pieces.join(split, list(_HELD), "left_anti")
-    return (
-        whole.drop("place", "_goes_on")
-        .unionByName(_joined(pieces.join(split, list(_HELD), "left_semi")))
-        .withColumn("ended_by", F.lit(BY_TRANSITION))
-    )
-
-
-def _joined(pieces: DataFrame) -> DataFrame:
     order = Window.partitionBy(*_HELD).orderBy("place")
     follows = F.lag("_goes_on").over(order) & (F.lag("end_ms").over(order) == F.col("start_ms"))
     return (
@@ -86,16 +81,16 @@ def _joined(pieces: DataFrame) -> DataFrame:
             F.max_by("_goes_on", "place").alias("_goes_on"),
         )
         .where("NOT _goes_on")
-        .select(*_HELD, "start_ms", "end_ms")
+        .select(*_HELD, "start_ms", "end_ms", F.lit(BY_TRANSITION).alias("ended_by"))
     )
 
 
-def _held(histories: DataFrame, epochs: DataFrame) -> DataFrame:
-    ends = epochs.select(*EPOCH, "next_snapshot_ms")
+def _held(ends: DataFrame, epochs: DataFrame) -> DataFrame:
+    closing = epochs.select(*EPOCH, "next_snapshot_ms")
     closed = F.when(F.col("next_snapshot_ms").isNotNull(), F.lit(BY_SNAPSHOT))
     return (
-        histories.where((F.col("replica") == -1) & (F.col("state") == OFFLINE))
-        .join(F.broadcast(ends), list(EPOCH))
+        ends.where("held = 1")
+        .join(F.broadcast(closing), list(EPOCH))
         .select(
             *_HELD,
             F.col("entered_ms").alias("start_ms"),
@@ -111,24 +106,15 @@ def leaderless_intervals(events: DataFrame) -> DataFrame:
     ``lost`` is the leader before, null if not known; ``end_ms`` null: it never ended. The deletion
     of a partition ends it; what is written of one that is being deleted is not told.
     """
-    none = F.col("leader") == NO_LEADER
-    had_none = F.col("prev_leader") == NO_LEADER
-    is_moved = is_kind(Kind.PARTITION_TRANSITION) & ~is_illegal()
-    is_deleted = is_kind(LEADERSHIP_DELETED) | (is_moved & (F.col("to_state") == NO_PARTITION))
-    is_born = (is_moved & (F.col("from_state") == NO_PARTITION)) | (
-        is_kind(LEADERSHIP_WRITTEN) & (F.col("zk_version") == 0)
-    )
-    starts = is_leadership() & none & ~F.coalesce(had_none, F.lit(False))
-    ends = is_leadership() & ~none & had_none
-    lives = is_born | ends | (starts & is_kind(Kind.PARTITION_SNAPSHOT))
-    rows = events.where(starts | ends | is_deleted | is_born).select(
+    at = _Leaderless.conditions()
+    rows = events.where(at.starts | at.ends | at.is_deleted | at.is_born).select(
         *PARTITION,
         "t_ms",
         "place",
         "epoch",
-        F.when(is_deleted, F.lit(True)).when(lives, F.lit(False)).alias("_gone"),
-        F.coalesce(starts, F.lit(False)).alias("_starts"),
-        F.coalesce(ends | is_deleted, F.lit(False)).alias("_ends"),
+        F.when(at.is_deleted, F.lit(True)).when(at.lives, F.lit(False)).alias("_gone"),
+        F.coalesce(at.starts, F.lit(False)).alias("_starts"),
+        F.coalesce(at.ends | at.is_deleted, F.lit(False)).alias("_ends"),
         F.col("prev_leader").alias("lost"),
     )
     order = Window.partitionBy(*PARTITION).orderBy("place")
@@ -146,3 +132,34 @@ def leaderless_intervals(events: DataFrame) -> DataFrame:
         .where("_starts")
         .select(*PARTITION, "epoch", "lost", F.col("t_ms").alias("start_ms"), "end_ms")
     )
+
+
+class _Leaderless(NamedTuple):
+    """What rows say about a partition's having no leader."""
+
+    starts: Column
+    ends: Column
+    is_deleted: Column
+    is_born: Column
+    lives: Column
+    """It is there, and not being deleted."""
+
+    @classmethod
+    def conditions(cls) -> _Leaderless:
+        none = F.col("leader") == NO_LEADER
+        had_none = F.col("prev_leader") == NO_LEADER
+        is_moved = is_kind(Kind.PARTITION_TRANSITION) & ~is_illegal()
+        is_deleted = is_kind(LEADERSHIP_DELETED) | (is_moved & (F.col("to_state") == NO_PARTITION))
+        is_born = (is_moved & (F.col("from_state") == NO_PARTITION)) | (
+            is_kind(LEADERSHIP_WRITTEN) & (F.col("zk_version") == 0)
+        )
+        starts = is_leadership() & none & ~F.coalesce(had_none, F.lit(False))
+        ends = is_leadership() & ~none & had_none
+        lives = is_born | ends | (starts & is_kind(Kind.PARTITION_SNAPSHOT))
+        return cls(starts, ends, is_deleted, is_born, lives)
+
+
+def tells_availability() -> Column:
+    """True for rows that intervals begin or end with, but for what is held."""
+    at = _Leaderless.conditions()
+    return ends_offline_piece() | at.starts | at.ends | at.is_deleted | at.is_born

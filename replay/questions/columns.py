@@ -146,9 +146,10 @@ def is_unclean() -> Column:
     )
 
 
-def changes_isr() -> Column:
-    """True for rows that say an ISR before and after."""
-    return is_leadership() & F.col("prev_isr").isNotNull() & F.col("isr").isNotNull()
+def moves_isr() -> Column:
+    """True for rows that say an ISR before and another one after."""
+    are_told = F.col("prev_isr").isNotNull() & F.col("isr").isNotNull()
+    return is_leadership() & are_told & (F.col("prev_isr") != F.col("isr"))
 
 
 def isr_removed() -> Column:

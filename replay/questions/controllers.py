@@ -1,6 +1,7 @@
 """Who was the controller and when: epochs, failovers, two controllers at once, late writes.
 
-One hash aggregation over every row gives a row an epoch and controller; all else is asked of that.
+One hash aggregation over every row gives a row an epoch and controller; all else is asked of that,
+which is small and in one piece, so that nothing is moved for it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,18 @@ from replay.event_schema import (
 from replay.questions.columns import AT, PARTITION, RUN, is_kind, is_leadership
 
 EPOCH: Final = (*RUN, "controller", "epoch")
+_STRETCH_BITS: Final = 6
+"""A stretch has as many numbers as a long has bits."""
+_MARKS: Final = {
+    "snapshot_ms": Kind.PARTITION_SNAPSHOT,
+    "elected_ms": Kind.CONTROLLER_ELECTED,
+    "ready_ms": Kind.CONTROLLER_READY,
+    "resigned_ms": Kind.CONTROLLER_RESIGNED,
+    "moved_ms": Kind.CONTROLLER_MOVED,
+}
+"""The first row of a kind tells when something happened to an epoch."""
+IS_LATE: Final = "last_write_at > newer_at"
+"""Epochs that wrote something after a newer one began."""
 _IS_JOURNAL: Final = f"source = {code_of(JOURNAL, SOURCES)}"
 _IS_ZOOKEEPER: Final = f"source = {code_of(ZOOKEEPER_LOG, SOURCES)}"
 
@@ -30,45 +43,51 @@ def epochs(events: DataFrame) -> DataFrame:
 
     ``first_at`` to ``last_write_at`` are places in ZooKeeper's logs, which have one order, and
     times elsewhere. ``next_snapshot_ms``: when the next epoch told every state anew; it closes
-    what was open. ``newer_at``: the first row of a newer epoch. ``is_plain``: every number of
-    ``seq`` from the first to the last is there once, or rows are not numbered.
+    what was open. ``newer_at``: the first row of a newer epoch. ``repeated``: how many rows have
+    a number ``seq`` that another row has; 0 where rows are not numbered.
     """
+    newer = Window.partitionBy(*RUN).orderBy("epoch").rangeBetween(1, Window.unboundedFollowing)
+    return (
+        _stretches(events)
+        .groupBy(*EPOCH)
+        .agg(
+            *(F.sum(name).alias(name) for name in ("rows", "repeated")),
+            *(F.min(name).alias(name) for name in ("first_ms", "first_at", "first_seq", *_MARKS)),
+            *(F.max(name).alias(name) for name in ("last_ms", "last_write_at", "last_seq")),
+        )
+        .coalesce(1)
+        .select(
+            *EPOCH,
+            "rows",
+            "first_ms",
+            "last_ms",
+            *_MARKS,
+            *("first_seq", "last_seq"),
+            "repeated",
+            "last_write_at",
+            F.min("first_at").over(newer).alias("newer_at"),
+            F.first("snapshot_ms", ignorenulls=True).over(newer).alias("next_snapshot_ms"),
+            F.max("last_ms").over(Window.partitionBy(*RUN)).alias("run_last_ms"),
+        )
+    )
+
+
+def _stretches(events: DataFrame) -> DataFrame:
+    """Epochs in stretches of 64 numbers, of which a number's bits tell which are there."""
     at = F.when(F.expr(_IS_ZOOKEEPER), F.col("place")).otherwise(F.col("t_ms"))
     seq = F.when(F.expr(_IS_JOURNAL), F.col("seq"))
-    found = events.groupBy(*EPOCH).agg(
+    bit = F.expr("shiftleft(1L, CAST(seq & 63 AS INT))")
+    seen = F.bit_or(F.when(F.expr(_IS_JOURNAL), bit))
+    return events.groupBy(*EPOCH, F.shiftright(seq, _STRETCH_BITS).alias("_stretch")).agg(
         F.count("*").alias("rows"),
+        F.coalesce(F.count("*") - F.bit_count(seen), F.lit(0)).alias("repeated"),
         F.min("t_ms").alias("first_ms"),
         F.max("t_ms").alias("last_ms"),
         F.min(at).alias("first_at"),
         F.max(F.when(is_write(), at)).alias("last_write_at"),
-        *(
-            F.min(F.when(is_kind(kind), F.col("t_ms"))).alias(name)
-            for name, kind in (
-                ("snapshot_ms", Kind.PARTITION_SNAPSHOT),
-                ("elected_ms", Kind.CONTROLLER_ELECTED),
-                ("ready_ms", Kind.CONTROLLER_READY),
-                ("resigned_ms", Kind.CONTROLLER_RESIGNED),
-                ("moved_ms", Kind.CONTROLLER_MOVED),
-            )
-        ),
+        *(F.min(F.when(is_kind(kind), F.col("t_ms"))).alias(name) for name, kind in _MARKS.items()),
         F.min(seq).alias("first_seq"),
         F.max(seq).alias("last_seq"),
-        F.sum(seq).alias("_sum"),
-        F.bit_xor(seq).alias("_xor"),
-    )
-    newer = Window.partitionBy(*RUN).orderBy("epoch").rangeBetween(1, Window.unboundedFollowing)
-    return found.select(
-        *EPOCH,
-        "rows",
-        "first_ms",
-        "last_ms",
-        *("snapshot_ms", "elected_ms", "ready_ms", "resigned_ms", "moved_ms"),
-        *("first_seq", "last_seq"),
-        _is_plain().alias("is_plain"),
-        "last_write_at",
-        F.min("first_at").over(newer).alias("newer_at"),
-        F.first("snapshot_ms", ignorenulls=True).over(newer).alias("next_snapshot_ms"),
-        F.max("last_ms").over(Window.partitionBy(*RUN)).alias("run_last_ms"),
     )
 
 
@@ -105,7 +124,7 @@ def shared_epochs(found: DataFrame) -> DataFrame:
 def late_writes(events: DataFrame, found: DataFrame) -> DataFrame:
     """Writes of an epoch after a newer one began, by the order of ZooKeeper where a log has it,
     else by the clocks of the two controllers. Only epochs that have some are looked through."""
-    late = found.where("last_write_at > newer_at").select(*EPOCH, "newer_at")
+    late = found.where(IS_LATE).select(*EPOCH, "newer_at")
     at = F.when(F.expr(_IS_ZOOKEEPER), F.col("place")).otherwise(F.col("t_ms"))
     return (
         events.where(is_write())
@@ -122,24 +141,4 @@ def is_write() -> Column:
         is_leadership()
         & ~is_kind(Kind.PARTITION_SNAPSHOT)
         & (is_first | F.col("prev_isr").isNotNull())
-    )
-
-
-def _is_plain() -> Column:
-    numbers = F.col("last_seq") - F.col("first_seq") + 1
-    return F.col("first_seq").isNull() | (
-        (F.col("rows") == numbers)
-        & (F.col("_sum") * 2 == (F.col("first_seq") + F.col("last_seq")) * numbers)
-        & (F.col("_xor") == _xor_to(F.col("last_seq")).bitwiseXOR(_xor_to(F.col("first_seq") - 1)))
-    )
-
-
-def _xor_to(number: Column) -> Column:
-    """1 xor 2 xor ... xor number: its last two bits tell."""
-    rest = number.bitwiseAND(F.lit(3))
-    return (
-        F.when(rest == 0, number)
-        .when(rest == 1, F.lit(1))
-        .when(rest == 2, number + 1)
-        .otherwise(F.lit(0))
     )

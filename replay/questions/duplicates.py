@@ -1,7 +1,7 @@
 """Rows that are there twice, by (source, run, controller, epoch, seq): listed, and left out.
 
-Only journals number their rows. Epochs whose numbers add up have no row twice and are not looked
-into. Of several rows the one that stands first by (file, line) is kept.
+Only journals number their rows. Epochs that have no row twice are not looked into. Of several rows
+the one that stands first by (file, line) is kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def duplicates(events: DataFrame, epochs: DataFrame) -> DataFrame:
 
     ``is_contradiction``: the copies do not say the same.
     """
-    doubtful = epochs.where("NOT is_plain").select(*EPOCH)
+    doubtful = epochs.where("repeated > 0").select(*EPOCH)
     first = F.min(F.struct("file", "line")).alias("_first")
     said = F.xxhash64(*_SAID)
     return (

@@ -1,7 +1,6 @@
 """Elections of leaders that were not in sync, and replicas that leave and join ISRs all the time.
 
-Rows that carry the ISR before them tell it alone; which replica flaps is asked of the partitions
-that histories flag.
+Rows that carry the ISR before them tell it alone.
 """
 
 from __future__ import annotations
@@ -11,8 +10,16 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from replay.questions.columns import AT, PARTITION, REPLICA, is_unclean
-from replay.questions.timeline import isr_changes
+from replay.questions.columns import (
+    AT,
+    PARTITION,
+    REPLICA,
+    is_unclean,
+    isr_added,
+    isr_removed,
+    moves_isr,
+)
+from replay.questions.timeline import by_broker
 
 FLAPS: Final = 3
 """A replica that left an ISR and came back this often flaps."""
@@ -27,20 +34,18 @@ def unclean_elections(events: DataFrame) -> DataFrame:
     )
 
 
-def flapping_replicas(events: DataFrame, partitions: DataFrame, flaps: int = FLAPS) -> DataFrame:
-    """Replicas that left an ISR and joined it at least ``flaps`` times each.
-
-    ``partitions`` is histories' table: only partitions with so many changes are looked at.
-    """
-    flagged = partitions.where((F.col("shrinks") >= flaps) & (F.col("expands") >= flaps))
+def flapping_replicas(events: DataFrame, flaps: int = FLAPS) -> DataFrame:
+    """Replicas that left an ISR and joined it at least ``flaps`` times each."""
+    moves = events.where(moves_isr()).select(
+        *PARTITION, isr_removed().alias("left"), isr_added().alias("joined")
+    )
     return (
-        isr_changes(
-            events.join(flagged.select(*PARTITION), list(PARTITION), "left_semi"),
-            "topic",
-            "partition",
-        )
+        by_broker(moves, "topic", "partition")
         .groupBy(*PARTITION, F.col("broker").alias("replica"))
-        .agg(F.count_if("left").alias("shrinks"), F.count_if(~F.col("left")).alias("expands"))
+        .agg(
+            F.count_if("has_left").alias("shrinks"),
+            F.count_if(~F.col("has_left")).alias("expands"),
+        )
         .where((F.col("shrinks") >= flaps) & (F.col("expands") >= flaps))
         .select(*REPLICA, "shrinks", "expands")
     )

@@ -36,7 +36,7 @@ def as_of(
 
 
 def final_partitions(partitions: DataFrame, events: DataFrame) -> DataFrame:
-    """State and leadership of each partition that is there; ``partitions`` is histories' table.
+    """State and leadership of each partition that is there; ``partitions`` is ``by_partition``.
 
     ``state`` is 0 where the source tells no states; a partition whose state znode was last seen
     deleted is left out.
@@ -56,5 +56,7 @@ def final_partitions(partitions: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def final_replicas(replicas: DataFrame) -> DataFrame:
-    """State of each replica that is there; ``replicas`` is histories' table."""
-    return replicas.where(F.col("state") != NO_REPLICA).select(*REPLICA, "state", "state_place")
+    """State of each replica that is there; ``replicas`` is ``by_replica``."""
+    return replicas.where((F.col("replica") >= 0) & (F.col("state") != NO_REPLICA)).select(
+        *REPLICA, "state", "state_place"
+    )

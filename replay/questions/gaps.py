@@ -1,7 +1,7 @@
 """Rows that are missing: numbers of ``key_seq`` that no row of a key has in an epoch.
 
-That some are missing is arithmetic on histories; where they are is asked of the flagged keys alone,
-whose rows are put in order. A lost tail of a history leaves no trace here.
+That some are missing is arithmetic on histories; where they are is asked of the keys that miss
+some, whose rows alone are put in order. A lost tail of a history leaves no trace here.
 """
 
 from __future__ import annotations
@@ -9,23 +9,19 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from replay.questions.columns import HISTORY, replica_key
+from replay.questions.columns import HISTORY, REPLICA, replica_key
 
 
-def gaps(found: DataFrame) -> DataFrame:
-    """Histories with rows missing, and how many."""
-    return found.where("missing > 0").select(*HISTORY, "missing")
+def gap_places(events: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Each gap of some partitions and replicas: between which rows, and how many it swallowed.
 
-
-def gap_places(events: DataFrame, flagged: DataFrame) -> DataFrame:
-    """Each gap of the flagged histories: between which rows, and how many rows it swallowed.
-
-    ``after_*`` is the row before the gap, null where the first rows are lost.
+    ``replicas`` has their keys. ``after_*`` is the row before the gap, null where the first rows
+    are lost.
     """
     rows = (
         events.where(F.col("key_seq").isNotNull() & F.col("topic").isNotNull())
         .withColumn("replica", replica_key())
-        .join(flagged.select(*HISTORY), list(HISTORY), "left_semi")
+        .join(replicas.select(*REPLICA), list(REPLICA), "left_semi")
         .select(*HISTORY, "key_seq", "file", "line", "t_ms")
     )
     order = Window.partitionBy(*HISTORY).orderBy("key_seq", "file", "line")

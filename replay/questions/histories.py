@@ -19,7 +19,6 @@ from replay.questions.columns import (
     PARTITION,
     REPLICA,
     STATE_KINDS,
-    changes_isr,
     ends_offline_piece,
     goes_offline,
     is_illegal,
@@ -28,6 +27,7 @@ from replay.questions.columns import (
     is_unclean,
     isr_added,
     isr_removed,
+    moves_isr,
     replica_key,
 )
 
@@ -40,7 +40,6 @@ COUNTS: Final = (
     "expands",
     "leader_changes",
     "offlines",
-    "offline_again",
 )
 """What is counted of each key."""
 
@@ -50,14 +49,14 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
 
     Key: source, run, topic, partition, replica (-1: the partition's own rows), controller, epoch.
     COUNTS are of rows at or after ``from_ms``; all else is of every row. ``missing``: numbers of
-    key_seq that no row has. ``state``, entered at ``entered_ms`` by the row at ``entered_place``,
-    is the last one that a legal row led to, of which ``state_place`` is the last row.
-    ``offlines`` counts transitions to Offline, ``offline_ms`` is the time between them and the
-    next row; a state that was still held is not in it. ``leader`` to ``leadership_place`` are
-    those of the last row that says a leader. Null where no row says it.
+    key_seq that no row has; ``gaps``: 1 if there are such. ``state``, entered at ``entered_ms`` by
+    the row at ``entered_place``, is the last one that a legal row led to, of which ``state_place``
+    is the last row. ``offlines`` counts transitions to Offline, ``offline_ms`` is the time between
+    them and the next row; a state that was still held is not in it: ``held`` is 1 then. ``leader``
+    to ``leadership_place`` are those of the last row that says a leader. Null where no row says it.
     """
     judged = events.where(F.col("topic").isNotNull()).withColumns(
-        {"_illegal": is_illegal(), "_leads": is_leadership(), "_changes": changes_isr()}
+        {"_illegal": is_illegal(), "_leads": is_leadership(), "_moves": moves_isr()}
     )
     told = judged.select(
         *PARTITION,
@@ -89,8 +88,16 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
             F.max_by("t_ms", "entered_place").alias("entered_ms"),
             *_last_leadership(),
         )
-        .select(*HISTORY, _missing().alias("missing"), *COUNTS, "offline_ms", *_LAST)
+        .withColumns({"missing": _missing(), "held": is_held().cast("long")})
+        .withColumn("gaps", (F.col("missing") > 0).cast("long"))
+        .select(*HISTORY, *SUMS, *_LAST)
     )
+
+
+def is_held() -> Column:
+    """True for a partition's history that ends in Offline."""
+    is_offline = (F.col("replica") == -1) & (F.col("state") == OFFLINE)
+    return F.coalesce(is_offline, F.lit(False))
 
 
 LEADERSHIP: Final = ("leader", "leader_epoch", "zk_version", "isr_code")
@@ -104,35 +111,36 @@ _LAST: Final = (
     *LEADERSHIP,
     "leadership_place",
 )
-SUMS: Final = ("missing", *COUNTS, "offline_ms")
+SUMS: Final = ("missing", "gaps", *COUNTS, "held", "offline_ms")
 """What is added up over the histories of a key."""
 
 
-def partitions(found: DataFrame) -> DataFrame:
-    """Histories by partition: sums over replicas and epochs, and the last of each thing.
+def by_replica(found: DataFrame) -> DataFrame:
+    """Histories by partition (replica -1) and replica: sums over epochs, the last of each thing."""
+    return found.groupBy(*REPLICA).agg(
+        *_sums(),
+        F.max_by("state", "state_place").alias("state"),
+        F.max("state_place").alias("state_place"),
+        *_last_leadership(),
+    )
+
+
+def by_partition(found: DataFrame) -> DataFrame:
+    """Histories, or ``by_replica`` of them, by partition: sums over its replicas as well.
 
     ``state`` is the partition's, not that of a replica.
     """
     own = F.when(F.col("replica") == -1, F.col("state_place"))
     return found.groupBy(*PARTITION).agg(
-        *(F.sum(name).alias(name) for name in SUMS),
+        *_sums(),
         F.max_by("state", own).alias("state"),
         F.max(own).alias("state_place"),
         *_last_leadership(),
     )
 
 
-def replicas(found: DataFrame) -> DataFrame:
-    """Histories by replica."""
-    return (
-        found.where("replica >= 0")
-        .groupBy(*REPLICA)
-        .agg(
-            *(F.sum(name).alias(name) for name in SUMS),
-            F.max_by("state", "state_place").alias("state"),
-            F.max("state_place").alias("state_place"),
-        )
-    )
+def _sums() -> list[Column]:
+    return [F.sum(name).alias(name) for name in SUMS]
 
 
 def _conditions(from_ms: int | None) -> dict[str, Column]:
@@ -142,12 +150,10 @@ def _conditions(from_ms: int | None) -> dict[str, Column]:
         "illegal": in_time & F.col("_illegal"),
         "failed": in_time & is_kind(*FAILURES),
         "unclean": in_time & is_unclean(),
-        "shrinks": in_time & F.col("_changes") & (F.size(isr_removed()) > 0),
-        "expands": in_time & F.col("_changes") & (F.size(isr_added()) > 0),
+        "shrinks": in_time & F.col("_moves") & (F.size(isr_removed()) > 0),
+        "expands": in_time & F.col("_moves") & (F.size(isr_added()) > 0),
         "leader_changes": in_time & F.col("_leads") & (F.col("leader") != F.col("prev_leader")),
         "offlines": in_time & ~F.col("_illegal") & goes_offline(),
-        # Of all times: who needs it joins pieces of intervals.
-        "offline_again": ends_offline_piece() & (F.col("to_state") == OFFLINE),
     }
 
 

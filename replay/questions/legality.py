@@ -5,7 +5,7 @@ Each row is judged alone; which rows there are is counted by the pass over histo
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from replay.questions.columns import AT, FAILURES, REPLICA, is_illegal, is_kind
 
@@ -13,6 +13,11 @@ from replay.questions.columns import AT, FAILURES, REPLICA, is_illegal, is_kind
 def illegal_transitions(events: DataFrame) -> DataFrame:
     """Transitions that the product's state machines do not have, with their file and line."""
     return events.where(is_illegal()).select(*REPLICA, "from_state", "to_state", *AT)
+
+
+def tells_legality() -> Column:
+    """True for rows that are listed here."""
+    return is_illegal() | is_kind(*FAILURES)
 
 
 def failed_transitions(events: DataFrame) -> DataFrame:

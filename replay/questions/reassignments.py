@@ -38,9 +38,9 @@ def reassignments(events: DataFrame) -> DataFrame:
     ``took_ms``: from its first row to the one that ends it. ``last_phase``: how far it came, 0
     where the source names no phases. ``epochs``: how many controller epochs worked on it.
     """
-    marks = events.where(
-        is_kind(Kind.REASSIGNMENT_PHASE, ASSIGNMENT_WRITTEN) & F.col("topic").isNotNull()
-    ).select(*PARTITION, "place", "t_ms", "epoch", "reassignment", "to_state", "kind", "detail")
+    marks = events.where(tells_reassignment()).select(
+        *PARTITION, "place", "t_ms", "epoch", "reassignment", "to_state", "kind", "detail"
+    )
     order = Window.partitionBy(*PARTITION).orderBy("place")
     is_phase = is_kind(Kind.REASSIGNMENT_PHASE)
     is_logged = F.col("source") == code_of(CONTROLLER_LOG, SOURCES)
@@ -57,7 +57,7 @@ def reassignments(events: DataFrame) -> DataFrame:
         F.max(F.when(is_phase & is_end, F.col("t_ms"))).alias("_ended_ms"),
         F.max_by("to_state", "place").alias("last_phase"),
         F.count_distinct("epoch").alias("epochs"),
-        F.max_by(_target(), F.when(~is_phase, F.col("place"))).alias("_target"),
+        F.max_by(F.when(~is_phase, _target()), F.when(~is_phase, F.col("place"))).alias("_target"),
     )
     following = Window.partitionBy(*PARTITION).orderBy("number")
     beside = found.withColumns(
@@ -88,6 +88,11 @@ def reassignments(events: DataFrame) -> DataFrame:
         "last_ms",
         "epochs",
     )
+
+
+def tells_reassignment() -> Column:
+    """True for rows that reassignments are told by."""
+    return is_kind(Kind.REASSIGNMENT_PHASE, ASSIGNMENT_WRITTEN) & F.col("topic").isNotNull()
 
 
 def _target() -> Column:

@@ -1,7 +1,8 @@
 """The cluster over time: offline partitions, leaders by broker, and changes of ISRs, in buckets.
 
-Rows that carry what came before them are differences, summed by bucket in a hash aggregation; each
-epoch's snapshot is where counting begins anew. Results have rows by buckets, epochs and brokers.
+Rows that carry what came before them are differences, summed by bucket in one hash aggregation;
+each epoch's snapshot is where counting begins anew. Its result has rows by buckets, epochs and
+brokers, is in one piece, and is what all timelines are asked of.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from replay.event_schema import LEADERSHIP_WRITTEN, STATE_CODES
 from replay.questions.columns import (
     OFFLINE,
     RUN,
-    changes_isr,
     goes_offline,
     is_illegal,
     is_kind,
     is_leadership,
     isr_added,
     isr_removed,
+    moves_isr,
 )
 from statemachines.partition_state import PartitionState
 
@@ -43,7 +44,8 @@ def width_of(first_ms: int, last_ms: int, buckets: int = BUCKETS) -> int:
 
 
 def differences(events: DataFrame, first_ms: int, width_ms: int) -> DataFrame:
-    """What changed by bucket: a row for each (leader lost, leader gained) and how often.
+    """What changed by bucket: a row for each (leader lost, leader gained, replicas that left the
+    ISR, replicas that joined it) and how often.
 
     ``went_offline``, ``came_back``: partitions; in rows of a snapshot, which count from nothing,
     ``went_offline`` is how many are Offline.
@@ -61,8 +63,9 @@ def differences(events: DataFrame, first_ms: int, width_ms: int) -> DataFrame:
         & ~is_illegal()
     )
     offline = (goes_offline() & ~is_illegal()) | (is_snapshot & (F.col("to_state") == OFFLINE))
+    moves = moves_isr()
     return (
-        events.where(gains | offline | back)
+        events.where(gains | offline | back | moves)
         .select(
             *RUN,
             "epoch",
@@ -70,15 +73,18 @@ def differences(events: DataFrame, first_ms: int, width_ms: int) -> DataFrame:
             is_snapshot.alias("is_snapshot"),
             F.when(gains, F.col("prev_leader")).alias("lost"),
             F.when(gains, F.col("leader")).alias("gained"),
+            F.when(moves, isr_removed()).alias("left"),
+            F.when(moves, isr_added()).alias("joined"),
             offline.alias("_offline"),
             back.alias("_back"),
         )
-        .groupBy(*RUN, "epoch", "bucket_ms", "is_snapshot", "lost", "gained")
+        .groupBy(*RUN, "epoch", "bucket_ms", "is_snapshot", "lost", "gained", "left", "joined")
         .agg(
             F.count("*").alias("rows"),
             F.count_if("_offline").alias("went_offline"),
             F.count_if("_back").alias("came_back"),
         )
+        .coalesce(1)
     )
 
 
@@ -138,29 +144,27 @@ def leaders_over_time(found: DataFrame) -> DataFrame:
     )
 
 
-def isr_churn(events: DataFrame, first_ms: int, width_ms: int) -> DataFrame:
-    """How often each broker left an ISR and joined one, by bucket."""
+def isr_churn(found: DataFrame, first_ms: int) -> DataFrame:
+    """How often each broker left an ISR and joined one, by bucket, from ``first_ms`` on.
+
+    ``found`` is what ``differences`` gives.
+    """
+    has_left = F.col("has_left")
     return (
-        isr_changes(events, bucket(first_ms, width_ms))
+        by_broker(found.where(F.col("bucket_ms") >= first_ms), "bucket_ms", "rows")
         .groupBy(*RUN, "bucket_ms", "broker")
-        .agg(F.count_if("left").alias("shrinks"), F.count_if(~F.col("left")).alias("expands"))
+        .agg(
+            F.sum(F.when(has_left, F.col("rows")).otherwise(0)).alias("shrinks"),
+            F.sum(F.when(has_left, 0).otherwise(F.col("rows"))).alias("expands"),
+        )
     )
 
 
-def isr_changes(events: DataFrame, *columns: Column | str) -> DataFrame:
-    """A row for each replica that left an ISR or joined one: ``broker``, ``left``, and columns."""
-    moved = F.transform(isr_removed(), lambda broker: _change(broker, left=True))
-    joined = F.transform(isr_added(), lambda broker: _change(broker, left=False))
-    return (
-        events.where(changes_isr() & (F.col("prev_isr") != F.col("isr")))
-        .select(*RUN, *columns, F.explode(F.concat(moved, joined)).alias("_change"))
-        .select("*", "_change.*")
-        .drop("_change")
-    )
-
-
-def _change(broker: Column, left: bool) -> Column:
-    return F.struct(broker.alias("broker"), F.lit(left).alias("left"))
+def by_broker(found: DataFrame, *columns: str) -> DataFrame:
+    """A row for each broker of ``left`` and ``joined``; ``has_left`` if it is one of ``left``."""
+    return found.select(
+        *RUN, *columns, "left", F.explode(F.concat("left", "joined")).alias("broker")
+    ).withColumn("has_left", F.array_contains("left", F.col("broker")))
 
 
 def _is_first_leadership() -> Column:

@@ -33,16 +33,17 @@ def topics_by_trouble(partitions: DataFrame) -> DataFrame:
 
 def brokers_by_trouble(replicas: DataFrame, churn: DataFrame) -> DataFrame:
     """Brokers, what happened to their replicas, and how often these left an ISR."""
-    left = churn.groupBy(*RUN, "broker").agg(F.sum("shrinks").alias("shrinks"))
-    own = replicas.groupBy(*RUN, F.col("replica").alias("broker")).agg(
-        *(F.sum(name).alias(name) for name in ("missing", "illegal", "failed"))
+    own = ("missing", "illegal", "failed")
+    none = F.lit(0).cast("long")
+    of_replicas = replicas.select(
+        *RUN, F.col("replica").alias("broker"), *own, none.alias("shrinks")
     )
-    names = ("missing", "illegal", "failed", "shrinks")
+    left = churn.select(*RUN, "broker", *(none.alias(name) for name in own), "shrinks")
     return (
-        own.join(left, [*RUN, "broker"], "full_outer")
-        .na.fill(0, list(names))
-        .withColumn("trouble", _sum(names))
-        .select(*RUN, "broker", *names, "trouble")
+        of_replicas.unionByName(left)
+        .groupBy(*RUN, "broker")
+        .agg(*(F.sum(name).alias(name) for name in (*own, "shrinks")))
+        .withColumn("trouble", _sum((*own, "shrinks")))
     )
 
 

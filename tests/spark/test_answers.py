@@ -21,7 +21,7 @@ from replay.fold import Folded, History, Interval, Leaderless, Leadership, Parti
 from replay.ordered_fold import ordered_fold
 from replay.questions.duplicates import without
 from replay.questions.elections import flapping_replicas
-from replay.questions.histories import histories, partitions
+from replay.questions.histories import by_partition, histories
 from replay.run import Answers, answer
 from replay.words import in_words
 from statemachines.partition_state import PartitionState
@@ -192,7 +192,7 @@ def test_isr_churn(table: EventTable, answers: Answers, folded: Folded) -> None:
 
 def test_flapping_replicas(table: EventTable, answers: Answers, folded: Folded) -> None:
     events = without(table.events, answers.tables["duplicates"])
-    found = told(table, flapping_replicas(events, partitions(histories(events)), flaps=2))
+    found = told(table, flapping_replicas(events, flaps=2))
     assert {
         (partition_of(row), row["replica"]): (row["shrinks"], row["expands"]) for row in found
     } == {
@@ -273,7 +273,7 @@ def test_as_of_an_epoch_and_from_a_time(table: EventTable, rows: list[JournalRow
 def test_windows_count_the_same(table: EventTable, answers: Answers) -> None:
     events = table.events.where(F.col("run") == run_code("whole"))
     counts, listed = windows.answer(events, 0, 10**12)
-    expected = partitions(histories(events)).agg(
+    expected = by_partition(histories(events)).agg(
         *(F.sum(name).alias(name) for name in windows.COUNTED if name not in OTHERS)
     )
     assert {name: counts[name] for name in windows.COUNTED if name not in OTHERS} == (

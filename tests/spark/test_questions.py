@@ -19,8 +19,8 @@ from replay.questions.columns import legal_bits
 from replay.questions.controllers import epochs, failovers, late_writes, shared_epochs
 from replay.questions.duplicates import duplicates, without
 from replay.questions.final_states import final_partitions
-from replay.questions.gaps import gap_places, gaps
-from replay.questions.histories import histories, partitions
+from replay.questions.gaps import gap_places
+from replay.questions.histories import by_partition, histories
 from replay.questions.legality import illegal_transitions
 from replay.questions.reassignments import reassignments
 from replay.questions.timeline import differences, leaders_over_time, offline_timeline
@@ -100,7 +100,7 @@ def test_a_lost_first_row_and_a_lost_row_between_are_gaps(coded: Raw) -> None:
         *(on(kind="isr_removed", replica=7, key_seq=n) for n in (1, 3)),
         on(kind="isr_changed", epoch=2, seq=1, key_seq=1),
     )
-    found = gaps(histories(events))
+    found = histories(events).where("missing > 0")
     assert rows_of(found, "partition", "replica", "epoch", "missing") == [
         (0, -1, 1, 3),
         (0, 7, 1, 1),
@@ -247,7 +247,7 @@ def test_a_deleted_state_znode_ends_what_was_known(coded: Raw) -> None:
         wrote(1, leader=-1, prev_leader=1),
         on(1, source="zookeeper", kind="leadership_deleted"),
     )
-    last = final_partitions(partitions(histories(events)), events)
+    last = final_partitions(by_partition(histories(events)), events)
     assert rows_of(last, "partition", "leader", "isr", "state") == [(0, 1, [1], 0)]
     assert rows_of(leaderless_intervals(events), "lost", "start_ms", "end_ms") == [(1, 20, 30)]
 

@@ -1,0 +1,96 @@
+"""The first rows of each answer, in words: in which order, how many, and which are not looked for.
+
+Collects; what the answers mean is known to the questions, and how they are shown to the pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from replay.words import in_words
+
+MOST_LISTED: Final = 100
+MOST_DRAWN: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows of an answer in words, the first by its order; ``is_whole`` if there are no more."""
+
+    rows: tuple[dict[str, Any], ...] = ()
+    is_whole: bool = True
+
+
+# Behind a minus: the largest first, and what has none before all.
+_LONGEST: Final = ("-took_ms", "start_ms", "topic", "partition")
+_WORST: Final = ("-trouble", "source", "run")
+_FIRST: Final = ("t_ms", "place", "file", "line")
+_DRAWN: Final = ("source", "run", "bucket_ms")
+_ORDERS: Final[dict[str, tuple[str, ...]]] = {
+    "epochs": ("source", "run", "epoch", "controller"),
+    "failovers": ("source", "run", "epoch", "controller"),
+    "shared_epochs": ("source", "run", "epoch"),
+    "late_writes": _FIRST,
+    "duplicates": ("file", "line"),
+    "illegal": _FIRST,
+    "failed": _FIRST,
+    "gaps": ("before_t_ms", "before_file", "before_line"),
+    "unclean": _FIRST,
+    "offline_intervals": _LONGEST,
+    "leaderless_intervals": _LONGEST,
+    "offline_timeline": _DRAWN,
+    "leaders_over_time": (*_DRAWN, "broker"),
+    "isr_churn": (*_DRAWN, "broker"),
+    "flapping": ("-shrinks", "topic", "partition", "replica"),
+    "reassignments": _LONGEST,
+    "topics": (*_WORST, "topic"),
+    "brokers": (*_WORST, "broker"),
+}
+_MANY: Final = ("epochs", "failovers", "offline_timeline", "leaders_over_time", "isr_churn")
+_COUNTED_BY: Final = {
+    "late_writes": "late_writes",
+    "shared_epochs": "shared_epochs",
+    "duplicates": "repeated",
+    "illegal": "illegal",
+    "failed": "failed",
+    "gaps": "gaps",
+    "unclean": "unclean",
+    "flapping": "flapping_partitions",
+}
+"""Which count says whether there is anything to list: rows are not read again for nothing."""
+
+
+def first_listed(
+    tables: Mapping[str, DataFrame], counts: Mapping[str, int], names: DataFrame
+) -> dict[str, Listing]:
+    """A listing of each table; an empty one where ``counts`` say that there is nothing."""
+    listed = {
+        name: _first_rows(frame, name)
+        for name, frame in tables.items()
+        if counts.get(_COUNTED_BY.get(name, "events"))
+    }
+    words = in_words(listed, names)
+    return {name: _listing(name, words.get(name, ())) for name in tables}
+
+
+def _first_rows(frame: DataFrame, name: str) -> list[Row]:
+    """One row more than are listed, where there are so many."""
+    order = [
+        F.desc_nulls_first(column[1:]) if column.startswith("-") else F.col(column)
+        for column in _ORDERS[name]
+    ]
+    return frame.orderBy(*order).limit(_most(name) + 1).collect()
+
+
+def _listing(name: str, rows: tuple[dict[str, Any], ...]) -> Listing:
+    most = _most(name)
+    return Listing(rows[:most], is_whole=len(rows) <= most)
+
+
+def _most(name: str) -> int:
+    return MOST_DRAWN if name in _MANY else MOST_LISTED
