@@ -1,15 +1,21 @@
 """What a Spark cluster needs that this process has by itself: klamm's packages, in one archive.
 
-Also what is checked before a job is sent to one. Starts nothing.
+Also what is checked before a job is sent to one, and the wait for its first executor. Starts
+nothing.
 """
 
 from __future__ import annotations
 
 import re
 import socket
+import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 
 from cluster.errors import EnvironmentProblem, UsageError
 
@@ -20,6 +26,8 @@ _LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?$")
 _STANDALONE: Final = re.compile(r"spark://(?P<hosts>[^:,/\s]+:\d+(,[^:,/\s]+:\d+)*)$")
 _OTHER: Final = re.compile(r"yarn$|k8s://\S+$")
 _CONNECT_TIMEOUT_S: Final = 5.0
+_PATIENCE_S: Final = 10.0
+_POLL_S: Final = 0.2
 
 
 def is_local(master: str) -> bool:
@@ -53,6 +61,37 @@ def check_master(master: str) -> None:
         f"no Spark master answers at {master} ({'; '.join(problems)})",
         hint="its log and its web page name the address",
     )
+
+
+def wait_for_executor(context: SparkContext, memory_mb: int) -> None:
+    """Wait until the cluster has given an executor, however long others use it; say so if it takes
+    long, as Spark itself says nothing.
+
+    Raises EnvironmentProblem if the cluster gives the job up.
+    """
+    said_at_s = time.monotonic() + _PATIENCE_S
+    is_said = False
+    while not _has_executor(context):
+        if not is_said and time.monotonic() > said_at_s:
+            is_said = True
+            sys.stderr.write(
+                f"waiting for {context.master}: no worker has had a free core and {memory_mb} MiB "
+                f"for {_PATIENCE_S:.0f} s (--memory-mb asks for less, Ctrl-C gives up)\n"
+            )
+            sys.stderr.flush()
+        time.sleep(_POLL_S)
+
+
+def _has_executor(context: SparkContext) -> bool:
+    java = context._jsc.sc()
+    try:
+        # The driver counts as one.
+        return bool(java.getExecutorMemoryStatus().size() > 1)
+    except Py4JJavaError as error:
+        raise EnvironmentProblem(
+            f"{context.master} gave the job up before it had an executor",
+            hint="the logs of its workers say why",
+        ) from error
 
 
 def write_packages(archive: Path) -> Path:
