@@ -1,96 +1,163 @@
 """What a table's events cover: how many of each kind, and how much of each run.
 
-Whole-number aggregations over stored events; results are one row a run.
+One whole-number aggregation over stored events, a row for each kind in each epoch; numbers that do
+not add up are asked for once more.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from replay.event_schema import JOURNAL, KINDS, SOURCES, code_of
 from replay.event_table import RunCoverage
 
 _EPOCH: Final = ("source", "run", "controller", "epoch")
+_JOURNAL: Final = code_of(JOURNAL, SOURCES)
 
 
-def kinds_of(events: DataFrame) -> dict[str, dict[str, int]]:
-    """How many events of each kind there are, by source and kind, in the published order."""
-    counts: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in events.groupBy("source", "kind").count().orderBy("source", "kind").collect():
-        counts[SOURCES[row.source - 1]][str(KINDS[row.kind - 1])] = row["count"]
-    return counts
+class Coverage(NamedTuple):
+    """By source: how many events of each kind, in the published order, and the runs."""
+
+    kinds: dict[str, dict[str, int]]
+    runs: dict[str, list[RunCoverage]]
 
 
-def runs_of(events: DataFrame, names: DataFrame) -> dict[str, list[RunCoverage]]:
-    """The runs of each source. Rows are counted by their epochs' ``seq`` in journals."""
-    seq = F.when(F.col("source") == code_of(JOURNAL, SOURCES), F.col("seq"))
-    epochs = events.groupBy(*_EPOCH).agg(
-        F.count("*").alias("rows"),
-        F.min("t_ms").alias("first_ms"),
-        F.max("t_ms").alias("last_ms"),
-        F.min(seq).alias("first"),
-        F.max(seq).alias("last"),
-        F.sum(seq).alias("sum"),
-        F.bit_xor(seq).alias("xor"),
-    )
-    numbers = F.col("last") - F.col("first") + 1
-    is_plain = (
-        (F.col("rows") == numbers)
-        & (F.col("sum") == (F.col("first") + F.col("last")) * numbers / 2)
-        & (F.col("xor") == _xor_up_to(F.col("last")).bitwiseXOR(_xor_up_to(F.col("first") - 1)))
-    )
-    epochs = epochs.withColumn("is_plain", is_plain).persist()
-    try:
-        # Which numbers are there twice is only asked where they do not add up.
-        doubtful = epochs.where(~F.col("is_plain")).select(*_EPOCH)
-        distinct = (
-            events.join(F.broadcast(doubtful), list(_EPOCH), "left_semi")
-            .groupBy(*_EPOCH)
-            .agg(F.count_distinct("seq").alias("distinct"))
+class _Epoch(NamedTuple):
+    """A controller's epoch in a source and run. Of ``seq`` the least, the greatest, sum and xor,
+    in journals."""
+
+    rows: int
+    first_ms: int
+    last_ms: int
+    first: int
+    last: int
+    sum: int
+    xor: int
+
+    @property
+    def numbers(self) -> int:
+        """How many there are from the first to the last."""
+        return self.last - self.first + 1
+
+    @property
+    def is_plain(self) -> bool:
+        """True if each number is there once."""
+        return (
+            self.rows == self.numbers
+            and self.sum == (self.first + self.last) * self.numbers // 2
+            and self.xor == _xor_up_to(self.last) ^ _xor_up_to(self.first - 1)
         )
-        different = F.coalesce("distinct", "rows")
-        runs = (
-            epochs.join(distinct, list(_EPOCH), "left")
-            .groupBy("source", "run")
-            .agg(
-                F.sum("rows").alias("rows"),
-                F.coalesce(F.min(F.when(F.col("epoch") > 0, F.col("epoch"))), F.lit(0)).alias(
-                    "first_epoch"
-                ),
-                F.max("epoch").alias("last_epoch"),
-                F.min("first_ms").alias("first_ms"),
-                F.max("last_ms").alias("last_ms"),
-                F.sum(numbers - different).alias("missing"),
-                F.sum(F.when(F.col("last").isNotNull(), F.col("rows") - different)).alias(
-                    "repeated"
-                ),
+
+
+_Key = tuple[int, int, int, int]
+
+
+def coverage_of(events: DataFrame, names: Path) -> Coverage:
+    """What the events of a table cover; ``names`` is the directory of their words."""
+    counted = (
+        events.groupBy(*_EPOCH, "kind")
+        .agg(
+            F.count("*").alias("rows"),
+            F.min("t_ms").alias("first_ms"),
+            F.max("t_ms").alias("last_ms"),
+            F.min("seq").alias("first"),
+            F.max("seq").alias("last"),
+            F.sum("seq").alias("sum"),
+            F.bit_xor("seq").alias("xor"),
+        )
+        .collect()
+    )
+    epochs: dict[_Key, _Epoch] = {}
+    for row in counted:
+        key = (row.source, row.run, row.controller, row.epoch)
+        epochs[key] = _together(epochs.get(key), _Epoch(*row[len(_EPOCH) + 1 :]))
+    doubtful = [key for key, at in epochs.items() if key[0] == _JOURNAL and not at.is_plain]
+    different = _different(events, doubtful) if doubtful else {}
+    return Coverage(_kinds(counted), _runs(epochs, different, _words(names)))
+
+
+def _together(one: _Epoch | None, other: _Epoch) -> _Epoch:
+    if one is None:
+        return other
+    return _Epoch(
+        one.rows + other.rows,
+        min(one.first_ms, other.first_ms),
+        max(one.last_ms, other.last_ms),
+        min(one.first, other.first),
+        max(one.last, other.last),
+        one.sum + other.sum,
+        one.xor ^ other.xor,
+    )
+
+
+def _kinds(counted: Iterable[Row]) -> dict[str, dict[str, int]]:
+    counts: dict[tuple[int, int], int] = defaultdict(int)
+    for row in counted:
+        counts[row.source, row.kind] += row.rows
+    kinds: dict[str, dict[str, int]] = defaultdict(dict)
+    for source, kind in sorted(counts):
+        kinds[SOURCES[source - 1]][str(KINDS[kind - 1])] = counts[source, kind]
+    return kinds
+
+
+def _different(events: DataFrame, doubtful: Iterable[_Key]) -> dict[_Key, int]:
+    """How many numbers there are in these epochs, one that is there twice being one."""
+    spark = events.sparkSession
+    asked = spark.createDataFrame(list(doubtful), events.select(*_EPOCH).schema)
+    found = (
+        events.join(F.broadcast(asked), list(_EPOCH), "left_semi")
+        .groupBy(*_EPOCH)
+        .agg(F.count_distinct("seq").alias("different"))
+        .collect()
+    )
+    return {(row.source, row.run, row.controller, row.epoch): row.different for row in found}
+
+
+def _runs(
+    epochs: Mapping[_Key, _Epoch], different: Mapping[_Key, int], words: Mapping[int, str]
+) -> dict[str, list[RunCoverage]]:
+    grouped: dict[tuple[int, int], list[_Key]] = defaultdict(list)
+    for key in epochs:
+        grouped[key[:2]].append(key)
+    runs: dict[str, list[RunCoverage]] = defaultdict(list)
+    for (source, run), keys in sorted(grouped.items()):
+        found = [epochs[key] for key in keys]
+        numbers = [key[3] for key in keys]
+        rows = sum(at.rows for at in found)
+        told = [different.get(key, epochs[key].rows) for key in keys]
+        is_counted = source == _JOURNAL
+        runs[SOURCES[source - 1]].append(
+            RunCoverage(
+                run=words[run],
+                rows=rows,
+                first_epoch=min((number for number in numbers if number > 0), default=0),
+                last_epoch=max(numbers),
+                first_ms=min(at.first_ms for at in found),
+                last_ms=max(at.last_ms for at in found),
+                missing=sum(at.numbers for at in found) - sum(told) if is_counted else None,
+                repeated=rows - sum(told) if is_counted else None,
             )
         )
-        return _told(runs, names)
-    finally:
-        epochs.unpersist()
+    for covered in runs.values():
+        covered.sort(key=lambda at: (at.first_ms, at.run))
+    return runs
 
 
-def _xor_up_to(number: Column) -> Column:
-    """1 xor 2 xor ... xor number, of which only the last two bits need a look."""
-    rest = number.bitwiseAND(F.lit(3))
-    return (
-        F.when(rest == 0, number)
-        .when(rest == 1, F.lit(1))
-        .when(rest == 2, number + 1)
-        .otherwise(F.lit(0))
+def _words(names: Path) -> dict[int, str]:
+    """The names of runs, of which there are few."""
+    table = ds.dataset(names, format="parquet").to_table(
+        columns=["code", "name"], filter=ds.field("domain") == "run"
     )
+    return dict(zip(*table.to_pydict().values(), strict=True))
 
 
-def _told(runs: DataFrame, names: DataFrame) -> dict[str, list[RunCoverage]]:
-    words = names.where("domain = 'run'").select(F.col("code").alias("run"), "name")
-    told: dict[str, list[RunCoverage]] = defaultdict(list)
-    for row in runs.join(words, "run", "left").orderBy("source", "first_ms", "name").collect():
-        fields = row.asDict()
-        source, _, name = SOURCES[fields.pop("source") - 1], fields.pop("run"), fields.pop("name")
-        told[source].append(RunCoverage(run=name, **fields))
-    return told
+def _xor_up_to(number: int) -> int:
+    """1 xor 2 xor ... xor number, of which only the last two bits need a look."""
+    return (number, 1, number + 1, 0)[number & 3]

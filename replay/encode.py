@@ -1,18 +1,20 @@
 """Raw events in whole numbers: codes of published lists, hashes of all other words.
 
-One projection a row, in Spark; no word is lost, as the table of names tells the hashes again.
-Reads nothing, stores nothing.
+Column by column in Arrow, wherever the rows are; no word is lost, as the table of names tells the
+hashes again. Reads nothing, stores nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from cluster.errors import KlammError
 from replay.event_schema import (
     CODED_SCHEMA,
     ELECTIONS,
@@ -22,6 +24,7 @@ from replay.event_schema import (
     SOURCES,
     STATE_CODES,
 )
+from replay.xxhash64 import xxhash64
 
 PUBLISHED: Final[dict[str, Sequence[str]]] = {
     "source": SOURCES,
@@ -29,9 +32,16 @@ PUBLISHED: Final[dict[str, Sequence[str]]] = {
     "election": ELECTIONS,
 }
 """The columns whose codes are places in a list, counted from 1."""
-_STATES: Final = ("from_state", "to_state")
-_WORD: Final = "{}_word"
-_NOT_A_STATE: Final = -1
+CODED_ARROW: Final[pa.Schema] = to_arrow_schema(CODED_SCHEMA)
+"""CODED_SCHEMA as Python workers hand it to Spark."""
+NAMES_ARROW: Final[pa.Schema] = to_arrow_schema(NAMES_SCHEMA)
+_WORDS: Final = {
+    name: pa.array([str(word) for word in words], pa.string()) for name, words in PUBLISHED.items()
+}
+_STATE_WORDS: Final = pa.array(list(STATE_CODES), pa.string())
+_STATES: Final = pa.array(list(STATE_CODES.values()), pa.int8())
+_NOT_A_STATE: Final = pa.scalar(-1, pa.int8())
+_NO_STATE: Final = pa.scalar(0, pa.int8())
 
 
 class Encoded(NamedTuple):
@@ -43,62 +53,71 @@ class Encoded(NamedTuple):
 
 def encode(raw: DataFrame) -> Encoded:
     """Raw events in whole numbers, and the words that these stand for."""
-    both = with_words(raw)
-    return Encoded(both.select(*CODED_SCHEMA.fieldNames()), names_of(both))
-
-
-def with_words(raw: DataFrame) -> DataFrame:
-    """The columns of CODED_SCHEMA and, behind them, the words that were hashed: ``run_word``.
-
-    To be stored once and read twice, where reading the source a second time costs more.
-    """
-    coded = {
-        **{name: _place_in(name, words) for name, words in PUBLISHED.items()},
-        **{name: _state_code(name) for name in _STATES},
-        **{name: _hash(name) for name in NAMED},
-    }
-    return raw.select(
-        *(
-            coded.get(field.name, F.col(field.name)).cast(field.dataType).alias(field.name)
-            for field in CODED_SCHEMA
-        ),
-        *(F.col(name).alias(_WORD.format(name)) for name in NAMED),
+    return Encoded(
+        raw.mapInArrow(_coded, CODED_SCHEMA), raw.mapInArrow(_named, NAMES_SCHEMA).distinct()
     )
 
 
-def names_of(coded_with_words: DataFrame) -> DataFrame:
-    """Each hash of each column beside its word, once. A hash aggregation a column."""
-    tables = [
-        coded_with_words.where(F.col(name).isNotNull())
-        .select(
-            F.lit(name).alias("domain"),
-            F.col(name).alias("code"),
-            F.col(_WORD.format(name)).alias("name"),
-        )
-        .distinct()
-        for name in NAMED
-    ]
-    names = tables[0]
-    for table in tables[1:]:
-        names = names.unionByName(table)
-    return names.select(*NAMES_SCHEMA.fieldNames())
+def _coded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    encoder = Encoder()
+    return map(encoder.code, batches)
 
 
-def check_names(names: DataFrame) -> None:
-    """Raises KlammError if two words of a column have one hash."""
-    twice = (
-        names.groupBy("domain", "code")
-        .agg(F.count("*").alias("words"), F.min("name").alias("one"), F.max("name").alias("other"))
-        .where("words > 1")
-        .limit(1)
-        .collect()
-    )
-    if twice:
-        found = twice[0]
-        raise KlammError(
-            f"{found.domain} {found.one} and {found.domain} {found.other} have the same code",
-            hint="ingest what they come from into two tables",
+def _named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    encoder = Encoder()
+    for batch in batches:
+        encoder.code(batch)
+    yield from encoder.names().to_batches()
+
+
+class Encoder:
+    """Codes raw events, batch by batch, and keeps the words that it hashed, each once."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in NAMED}
+
+    def code(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch of raw events by CODED_ARROW; columns beside those of RAW_SCHEMA are dropped."""
+        arrays = []
+        for field in CODED_ARROW:
+            column = raw.column(field.name)
+            if field.name in self._codes:
+                column = self._hashed(field.name, column)
+            elif field.name in _WORDS:
+                places = pc.index_in(column, value_set=_WORDS[field.name])
+                column = pc.fill_null(pc.add(places, 1), 0)
+            elif field.name in ("from_state", "to_state"):
+                column = _state_codes(column)
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=CODED_ARROW)
+
+    def names(self) -> pa.Table:
+        """The words of all that was coded, by NAMES_SCHEMA."""
+        rows = [
+            (domain, code, word)
+            for domain, codes in self._codes.items()
+            for word, code in codes.items()
+        ]
+        columns = zip(*rows, strict=True) if rows else ((), (), ())
+        types = NAMES_ARROW.types
+        return pa.table(
+            [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)],
+            schema=NAMES_ARROW,
         )
+
+    def _hashed(self, name: str, column: pa.Array) -> pa.Array:
+        codes = self._codes[name]
+        found = column.dictionary_encode()
+        words = found.dictionary.to_pylist()
+        for word in words:
+            if word not in codes:
+                codes[word] = xxhash64(word)
+        return pa.array([codes[word] for word in words], pa.int64()).take(found.indices)
+
+
+def _state_codes(column: pa.Array) -> pa.Array:
+    codes = _STATES.take(pc.index_in(column, value_set=_STATE_WORDS))
+    return pc.if_else(pc.is_null(column), _NO_STATE, pc.fill_null(codes, _NOT_A_STATE))
 
 
 def word_of(column: str, published: Sequence[str]) -> Column:
@@ -111,18 +130,3 @@ def state_word(column: str) -> Column:
     """The name of a state's code; null for none."""
     pairs = [F.lit(part) for word, code in STATE_CODES.items() for part in (code, word)]
     return F.element_at(F.create_map(*pairs), F.col(column).cast("int"))
-
-
-def _place_in(column: str, published: Sequence[str]) -> Column:
-    words = F.array(*(F.lit(str(word)) for word in published))
-    return F.coalesce(F.array_position(words, F.col(column)), F.lit(0))
-
-
-def _state_code(column: str) -> Column:
-    pairs = [F.lit(part) for word, code in STATE_CODES.items() for part in (word, code)]
-    code = F.coalesce(F.element_at(F.create_map(*pairs), F.col(column)), F.lit(_NOT_A_STATE))
-    return F.when(F.col(column).isNull(), 0).otherwise(code)
-
-
-def _hash(column: str) -> Column:
-    return F.when(F.col(column).isNotNull(), F.xxhash64(column))

@@ -18,10 +18,10 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from cluster.errors import EnvironmentProblem, UsageError
-from replay.event_schema import DAMAGED_SCHEMA, JOURNAL, SOURCES, code_of
+from replay.event_files import Folders, write_files, write_names
+from replay.event_schema import JOURNAL, SOURCES, code_of
 from replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest
-from replay.ingest import describe, store_events, store_names
-from replay.sources import split
+from replay.ingest import describe
 from replay.sources.file_parts import compression_of
 from replay.sources.follow import FORMAT, GrowingJournal
 from replay.sources.registry import SourceFiles, find_files
@@ -31,7 +31,7 @@ CHECKPOINT: Final = "checkpoint"
 FOLLOWED: Final = "followed.json"
 INTERVAL_S: Final = 1.0
 _NEXT: Final = "next"
-_NO_BATCH: Final = "batch=-1"
+_NAMED: Final = "named"
 _POLL_S: Final = 0.2
 
 
@@ -127,10 +127,10 @@ class _Batches:
         partition = f"source={code_of(JOURNAL, SOURCES)}"
         following = self._folder / _NEXT
         shutil.rmtree(following, ignore_errors=True)
-        stored = store_events(rows, following / EVENTS)
-        if stored.damaged_files:
-            split(rows).damaged.write.parquet(str(following / DAMAGED))
-            _put(following / DAMAGED, self._folder / DAMAGED / f"batch={number}")
+        folders = Folders(JOURNAL, following / EVENTS, following / _NAMED, following / DAMAGED)
+        stored = write_files(rows.sparkSession, rows, folders)
+        for name in (DAMAGED, _NAMED):
+            _put(following / name, self._folder / name / f"batch={number}")
         _put(following / EVENTS, self._folder / EVENTS / partition / f"batch={number}")
         return stored.rows
 
@@ -146,10 +146,8 @@ def _finish(spark: SparkSession, found: SourceFiles, folder: Path, elapsed_s: fl
     events = folder / EVENTS / f"source={code_of(JOURNAL, SOURCES)}"
     if not events.exists():
         raise EnvironmentProblem(f"nothing has been read of {found.paths[0]}")
-    if not (folder / DAMAGED).exists():
-        spark.createDataFrame([], DAMAGED_SCHEMA).write.parquet(str(folder / DAMAGED / _NO_BATCH))
     shutil.rmtree(folder / NAMES, ignore_errors=True)
-    store_names(spark, [events], folder)
+    write_names(spark, folder / _NAMED, folder / NAMES)
     (summary,) = found.summaries
     grown = msgspec.structs.replace(summary, size=found.paths[0].stat().st_size)
     manifest = describe(spark, folder, [(found._replace(summaries=[grown]), elapsed_s, None)])

@@ -36,9 +36,10 @@ ASSIGNMENT: Final = (
     r"ReplicaAssignment\(replicas=([\d,]*), addingReplicas=([\d,]*), removingReplicas=([\d,]*)\)"
 )
 
-_BEGIN: Final = r"\[(\d{4}-\d\d-\d\d \d\d:\d\d):(\d\d),(\d{3})\] ([A-Z]+) "
-_begins = re.compile(_BEGIN).match
-_whole = re.compile(rf"{_BEGIN}(.*) \(([\w.$]+)\)\s*", re.DOTALL).fullmatch
+BEGIN: Final = r"\[(\d{4}-\d\d-\d\d \d\d:\d\d):(\d\d),(\d{3})\] ([A-Z]+) "
+"""How a record begins. Groups: minute, second, millisecond, level."""
+_begins = re.compile(BEGIN).match
+_whole = re.compile(rf"{BEGIN}(.*) \(([\w.$]+)\)\s*", re.DOTALL).fullmatch
 _ends = re.compile(r".* \((?:state\.change\.logger|kafka\.[\w.$]+)\)\s*").fullmatch
 _is_trace = re.compile(
     r"\s|Caused by: |Suppressed: |[\w$]+(?:\.[\w$]+)+(?::|$)|\w*(?:Error|Exception)\b"

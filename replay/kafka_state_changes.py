@@ -17,6 +17,7 @@ from cluster.types import ReplicaAssignment, TopicPartition
 from replay.event_schema import ELECTIONS, STATE_CODES
 from replay.kafka_lines import (
     ASSIGNMENT,
+    BEGIN,
     LEADER_AND_ISR,
     LEADER_ISR_AND_EPOCH,
     NOTHING,
@@ -35,9 +36,17 @@ _PARTITION_TRANSITION: Final = Kind.PARTITION_TRANSITION.value
 _STATES: Final = frozenset(STATE_CODES)
 _NEW_REPLICAS: Final = rf"(?:replica assignment {ASSIGNMENT}|assigned replica list ([\d,]+))"
 _speaker = re.compile(r"\[(?:Broker|Controller) id=(\d+)(?: epoch=(\d+))?\] ").match
-_replica = re.compile(
+_CHANGED_REPLICA: Final = (
     rf"Changed state of replica (\d+) for partition {PARTITION} from (\w+) to (\w+)"
-).fullmatch
+)
+_replica = re.compile(_CHANGED_REPLICA).fullmatch
+find_common = re.compile(
+    rf"^{BEGIN}\[Controller id=(\d+) epoch=(\d+)\] {_CHANGED_REPLICA} "
+    r"\(state\.change\.logger\)\n(?=\[|\Z)",
+    re.MULTILINE,
+).finditer
+"""Whole records of the commonest kind, in text that ends with a whole one. Groups: those of BEGIN,
+and those for ``common_state_change``."""
 _partition = re.compile(
     rf"Changed partition {PARTITION} (?:state )?from (\w+) to (\w+)"
     rf"(?: with state {LEADER_AND_ISR}| with assigned replicas ([\d,]*))?"
@@ -81,6 +90,13 @@ def state_change(message: str, trace: Sequence[str]) -> Said | None:
     return Said(int(controller), int(epoch), (fact,))
 
 
+def common_state_change(groups: Sequence[str]) -> Said | None:
+    """What a record says that ``find_common`` found; None for states that are none of Kafka's."""
+    controller, epoch, *change = groups
+    fact = _replica_fact(change)
+    return None if fact is None else Said(int(controller), int(epoch), (fact,))
+
+
 def _fact(text: str, trace: Sequence[str]) -> Fact | None:
     if text.startswith("Changed state of"):
         return _replica_transition(text)
@@ -106,9 +122,11 @@ def _fact(text: str, trace: Sequence[str]) -> Fact | None:
 
 def _replica_transition(text: str) -> Fact | None:
     found = _replica(text)
-    if found is None:
-        return None
-    replica, topic, partition, before, after = found.groups()
+    return None if found is None else _replica_fact(found.groups())
+
+
+def _replica_fact(groups: Sequence[str]) -> Fact | None:
+    replica, topic, partition, before, after = groups
     if before not in _STATES or after not in _STATES:
         return None
     return Fact(_REPLICA_TRANSITION, topic, int(partition), int(replica), before, after)

@@ -43,7 +43,7 @@ from replay.generate.journal_writer import FILE_NAME, GARBAGE
 from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, REPEATED, Array, Block
 from replay.generate.world import World
 from replay.generate.writers import Places
-from replay.generate.xxhash64 import xxhash64
+from replay.xxhash64 import xxhash64
 
 ROWS_A_FILE: Final = 1_000_000
 _SCHEMA: Final = pa.schema(

@@ -5,7 +5,9 @@ Says what a source is and helps it to make its rows; knows no kind of log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -63,23 +65,60 @@ class SourceOptions(msgspec.Struct, frozen=True):
             ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Work that needs no other's: ``read`` yields the rows of a task, 0 <= n < ``count``, as Arrow
+    by READ_SCHEMA, in whatever process it is called."""
+
+    count: int
+    read: Callable[[int], Iterator[pa.RecordBatch]]
+
+    def run(
+        self,
+        spark: SparkSession,
+        job: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        schema: StructType | str,
+    ) -> DataFrame:
+        """What ``job`` makes of the rows, task by task, in Spark's Python workers."""
+
+        def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            # What is imported stays: to look at it again and again is a fifth of the time.
+            gc.freeze()
+            taken = (n for batch in numbers for n in batch["id"].to_pylist())
+            return job(batch for n in taken for batch in self.read(n))
+
+        return spark.range(self.count, numPartitions=max(self.count, 1)).mapInArrow(work, schema)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """All rows by READ_SCHEMA, read when they are asked for."""
+        return self.run(spark, iter, READ_SCHEMA)
+
+
+Find = Callable[[SparkSession, Sequence[Path], SourceOptions], Tasks | DataFrame]
+
+
 class Source(NamedTuple):
     """A kind of log.
 
     ``name`` is one of event_schema.SOURCES. ``recognizes``: is this file, whose first 64 KiB are
-    given (as they stand in it), one of these logs? ``read``: lines of several such files by
-    READ_SCHEMA, in one pass and with nothing computed yet. ``has_predecessors``: its rows carry
-    what came before them. ``is_by_file``: what it says of a file does not depend on the others, so
-    that damage can be looked at again in the files that have some. ``unites_copies``: what several
-    files hold is told once, so that equal ones may be given.
+    given (as they stand in it), one of these logs? ``find``: lines of several such files by
+    READ_SCHEMA, in one pass and with nothing computed yet; as tasks, unless rows of one file need
+    those of others. ``has_predecessors``: its rows carry what came before them. ``is_by_file``:
+    what it says of a file does not depend on the others. ``unites_copies``: what several files hold
+    is told once, so that equal ones may be given.
     """
 
     name: str
     has_predecessors: bool
     recognizes: Callable[[Path, bytes], bool]
-    read: Callable[[SparkSession, Sequence[Path], SourceOptions], DataFrame]
+    find: Find
     is_by_file: bool = False
     unites_copies: bool = False
+
+    def read(self, spark: SparkSession, paths: Sequence[Path], options: SourceOptions) -> DataFrame:
+        """The lines of several files by READ_SCHEMA."""
+        found = self.find(spark, paths, options)
+        return found.rows(spark) if isinstance(found, Tasks) else found
 
 
 class SourceTables(NamedTuple):

@@ -16,6 +16,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 PART_BYTES: Final = 64 << 20
+_LEAST_PART_BYTES: Final = 4 << 20
+_LEAST_ROUNDS: Final = 2
 BLOCK_BYTES: Final = 4 << 20
 GZIP_MAGIC: Final = b"\x1f\x8b"
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -52,7 +54,15 @@ class CutShort(NamedTuple):
     text: str
 
 
-def cut(spark: SparkSession, paths: Sequence[Path], part_bytes: int = PART_BYTES) -> list[FilePart]:
+def part_size(spark: SparkSession, paths: Sequence[Path]) -> int:
+    """Bytes a part, such that all processors are done at about the same time."""
+    size = sum(path.stat().st_size for path in paths)
+    at_once = spark.sparkContext.defaultParallelism
+    rounds = max(_LEAST_ROUNDS, -(-size // (PART_BYTES * at_once)))
+    return max(_LEAST_PART_BYTES, -(-size // (rounds * at_once)))
+
+
+def cut(spark: SparkSession, paths: Sequence[Path], part_bytes: int) -> list[FilePart]:
     """The parts of files, in their order. Counts the lines of each part in a Spark job."""
     files = [list(cut_file(path, part_bytes)) for path in paths]
     uncounted = [part for parts in files if len(parts) > 1 for part in parts]

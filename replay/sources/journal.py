@@ -6,7 +6,7 @@ files whose lines are counted. The schema is that of cluster.journal.JournalRow,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,13 +14,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from replay.event_schema import JOURNAL
-from replay.sources import READ_SCHEMA, Damaged, Source, SourceOptions, damaged_batch
+from replay.sources import Damaged, Source, SourceOptions, Tasks, damaged_batch
 from replay.sources.file_parts import (
-    PART_BYTES,
     CutShort,
     FilePart,
     cut,
     decompressed_head,
+    part_size,
     read_part,
 )
 from replay.sources.journal_lines import is_row, journal_batches
@@ -36,28 +36,15 @@ def recognizes(path: Path, head: bytes) -> bool:
     return is_named or any(is_row(line) for line in data.split(b"\n")[:_LOOKED_AT])
 
 
-def read_journals(
+def find_rows(
     spark: SparkSession,
     paths: Sequence[Path],
     options: SourceOptions | None = None,
-    part_bytes: int = PART_BYTES,
-) -> DataFrame:
-    """The lines of journals by READ_SCHEMA; a task a part. ``options`` say nothing of a journal."""
-    parts = cut(spark, paths, part_bytes)
-    return spark.range(len(parts), numPartitions=max(len(parts), 1)).mapInArrow(
-        _reader(parts), READ_SCHEMA
-    )
-
-
-def _reader(
-    parts: Sequence[FilePart],
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch["id"].to_pylist():
-                yield from read_part_of_journal(parts[number])
-
-    return read
+    part_bytes: int | None = None,
+) -> Tasks:
+    """A task a part. ``options`` say nothing of a journal."""
+    parts = cut(spark, paths, part_bytes or part_size(spark, paths))
+    return Tasks(len(parts), lambda number: read_part_of_journal(parts[number]))
 
 
 def read_part_of_journal(part: FilePart) -> Iterator[pa.RecordBatch]:
@@ -69,4 +56,11 @@ def read_part_of_journal(part: FilePart) -> Iterator[pa.RecordBatch]:
             yield from journal_batches(found.data, part.file, found.first_line)
 
 
-SOURCE: Final = Source(JOURNAL, True, recognizes, read_journals, is_by_file=True)
+def read_journals(
+    spark: SparkSession, paths: Sequence[Path], part_bytes: int | None = None
+) -> DataFrame:
+    """The lines of journals by READ_SCHEMA."""
+    return find_rows(spark, paths, part_bytes=part_bytes).rows(spark)
+
+
+SOURCE: Final = Source(JOURNAL, True, recognizes, find_rows, is_by_file=True)

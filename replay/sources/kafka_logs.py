@@ -7,33 +7,35 @@ replay/kafka_state_changes.py and replay/kafka_controller_lines.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from replay.event_schema import CONTROLLER_LOG, EPOCH_SHIFT, LOG_LEVEL, STATE_CHANGE_LOG
 from replay.kafka_controller_lines import LOGGER_PREFIX, ControllerLines
 from replay.kafka_lines import UNKNOWN_LINE, Fact, Record, Said, Unreadable, records, shape
-from replay.kafka_state_changes import LOGGER, state_change
+from replay.kafka_state_changes import LOGGER, common_state_change, find_common, state_change
 from replay.local_time import LocalClock
 from replay.sources import (
-    READ_SCHEMA,
     Damaged,
     Source,
     SourceOptions,
+    Tasks,
     damaged_batch,
     event_batch,
 )
 from replay.sources.file_parts import (
-    PART_BYTES,
+    BLOCK_BYTES,
     CutShort,
     FilePart,
     decompressed_head,
+    part_size,
     read_part,
 )
 from replay.sources.kafka_log_files import LogPart, plan
@@ -43,13 +45,12 @@ NOT_UTF_8: Final = "not utf-8"
 UTF_16: Final = "utf-16"
 _BATCH_ROWS: Final = 20_000
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
-_FIELDS: Final = tuple(
-    name for name in Fact.__struct_fields__ if name not in ("kind", "partition", "replica")
-)
 _LEVELS: Final = ("TRACE", "DEBUG")
 """Those that are looked for, the most detailed first; a log with neither is one at INFO."""
 _Read = Callable[[str, Sequence[str]], Said | None]
 _Row = tuple[int, int, int, int, int, Fact]
+_Told = tuple[int, int, str, str, str, str, Said | None]
+"""Line, offset, minute, second, millisecond, level, and what is said: None if that is unknown."""
 
 
 def _recognizes(name: str, logger: str, path: Path, head: bytes) -> bool:
@@ -62,26 +63,23 @@ def _recognizes(name: str, logger: str, path: Path, head: bytes) -> bool:
     return first is not None and first.logger.startswith(logger)
 
 
-def _read_logs(
+def _find_rows(
     source: str, spark: SparkSession, paths: Sequence[Path], options: SourceOptions
-) -> DataFrame:
-    """The lines of logs by READ_SCHEMA; a task some 64 MB."""
-    tasks = plan(spark, paths, run=options.run, zone=options.timezone, part_bytes=PART_BYTES)
-    return spark.range(len(tasks), numPartitions=max(len(tasks), 1)).mapInArrow(
-        _reader(source, tasks, options.timezone), READ_SCHEMA
-    )
+) -> Tasks:
+    """A task a part, or some small ones."""
+    zone = options.timezone
+    tasks = plan(spark, paths, run=options.run, zone=zone, part_bytes=part_size(spark, paths))
+
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        for part in tasks[number]:
+            yield from _PartReader(source, part, zone).batches()
+
+    return Tasks(len(tasks), read)
 
 
-def _reader(
-    source: str, tasks: Sequence[Sequence[LogPart]], zone: str | None
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch["id"].to_pylist():
-                for part in tasks[number]:
-                    yield from _PartReader(source, part, zone).batches()
-
-    return read
+def _find_none(text: str) -> Iterator[re.Match[str]]:
+    """Among the lines of a controller.log none is much more common than the others."""
+    return iter(())
 
 
 class _PartReader:
@@ -97,25 +95,23 @@ class _PartReader:
         self._loggers: set[str] = set()
         self._levels: set[str] = set()
         self._characters = 0
+        self._common: Callable[[str], Iterator[re.Match[str]]]
         if source == STATE_CHANGE_LOG:
             self._logger, self._read = LOGGER, state_change
+            self._common = find_common
         else:
             lines = ControllerLines(log_part.epoch, names_updates=log_part.names_updates)
             self._logger, self._read = LOGGER_PREFIX, lines.facts
+            self._common = _find_none
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Batches by READ_SCHEMA."""
         rows: list[_Row] = []
         begun_ms: int | None = None
         first_line = self._part.lines_before + (2 if self._part.begin else 1)
-        for record in records(self._lines(), first_line):
+        for line, offset, minute, second, ms, level, said in self._told(first_line):
             if len(self._damaged) >= _BATCH_ROWS:
                 yield self._damage()
-            if isinstance(record, Unreadable):
-                self._damaged.append(Damaged(*record))
-                continue
-            said = self._said(record)
-            line, offset, minute, second, ms, level, *_ = record
             if level not in self._levels:
                 self._levels.add(level)
                 begun_ms = begun_ms or self._clock.ms(line, minute, second, ms)
@@ -135,13 +131,12 @@ class _PartReader:
             rows.append((first_line, *self._log_level(begun_ms)))
         yield from self._batches(rows)
         self._damaged += [Damaged(*doubt) for doubt in self._clock.doubts]
-        if self._damaged:
+        while self._damaged:
             yield self._damage()
 
     def _damage(self) -> pa.RecordBatch:
-        batch = damaged_batch(self._source, self._part.file, self._damaged)
-        self._damaged = []
-        return batch
+        some, self._damaged = self._damaged[:_BATCH_ROWS], self._damaged[_BATCH_ROWS:]
+        return damaged_batch(self._source, self._part.file, some)
 
     def _log_level(self, begun_ms: int) -> tuple[int, int, int, int, Fact]:
         """What the whole part shows, at its last character, where no record begins."""
@@ -162,11 +157,52 @@ class _PartReader:
             self._damaged.append(Damaged(record.line, problem, record.message))
         return said
 
-    def _lines(self) -> Iterator[str]:
-        """The lines of the part without their ends; what cannot be decoded is told of."""
-        return chain.from_iterable(self._blocks())
+    def _told(self, line: int) -> Iterator[_Told]:
+        """What the part's records say, from its first ``line`` on."""
+        text = ""
+        offset = 0
+        for block in self._blocks():
+            text += block
+            # The last record may go on in the block that follows.
+            end = text.rfind("\n[") + 1
+            if not end and len(text) >= BLOCK_BYTES:
+                end = len(text)
+            yield from self._told_in(text[:end], line, offset)
+            line += text.count("\n", 0, end)
+            offset += end
+            text = text[end:]
+        yield from self._told_in(text, line, offset)
 
-    def _blocks(self) -> Iterator[Sequence[str]]:
+    def _told_in(self, text: str, line: int, offset: int) -> Iterator[_Told]:
+        """The same of whole records: common ones at once, what is between them one by one."""
+        at = 0
+        for found in self._common(text):
+            begin = found.start()
+            if begin > at:
+                yield from self._told_one_by_one(text[at:begin], line, offset + at)
+                line += text.count("\n", at, begin)
+            minute, second, ms, level, *_ = groups = found.groups()
+            said = common_state_change(groups[4:])
+            if said is None:
+                yield from self._told_one_by_one(found[0], line, offset + begin)
+            else:
+                yield line, offset + begin, minute, second, ms, level, said
+            line += 1
+            at = found.end()
+        if at < len(text):
+            yield from self._told_one_by_one(text[at:], line, offset + at)
+
+    def _told_one_by_one(self, text: str, first_line: int, begin: int) -> Iterator[_Told]:
+        for record in records(text.removesuffix("\n").split("\n"), first_line):
+            if isinstance(record, Unreadable):
+                self._damaged.append(Damaged(*record))
+                continue
+            said = self._said(record)
+            line, offset, minute, second, ms, level, *_ = record
+            yield line, begin + offset, minute, second, ms, level, said
+
+    def _blocks(self) -> Iterator[str]:
+        """Whole lines; what cannot be decoded is told of."""
         for found in read_part(self._part):
             if isinstance(found, CutShort):
                 self._damaged.append(Damaged(*found))
@@ -177,9 +213,9 @@ class _PartReader:
                     self._damaged.append(Damaged(1, UTF_16, data[:80].decode("utf-16", "replace")))
                     return
                 data = data.removeprefix(b"\xef\xbb\xbf")
-            yield self._decoded(data.removesuffix(b"\n"), found.first_line)
+            yield self._decoded(data.removesuffix(b"\n"), found.first_line) + "\n"
 
-    def _decoded(self, data: bytes, first_line: int) -> Sequence[str]:
+    def _decoded(self, data: bytes, first_line: int) -> str:
         try:
             text = data.decode()
         except UnicodeDecodeError:
@@ -189,9 +225,7 @@ class _PartReader:
                     self._damaged.append(Damaged(n, NOT_UTF_8, decoded))
             text = data.decode(errors="replace")
         self._characters += len(text) + 1
-        if "\r" in text:
-            text = text.replace("\r\n", "\n")
-        return text.split("\n")
+        return text.replace("\r\n", "\n") if "\r" in text else text
 
     def _batches(self, rows: Sequence[_Row]) -> Iterator[pa.RecordBatch]:
         for begin in range(0, len(rows), _BATCH_ROWS):
@@ -199,6 +233,7 @@ class _PartReader:
 
     def _batch(self, rows: Sequence[_Row]) -> pa.RecordBatch:
         lines, seqs, times, controllers, epochs, facts = zip(*rows, strict=True)
+        told = zip(*map(msgspec.structs.astuple, facts), strict=True)
         columns = {
             "source": self._source,
             "run": self._run,
@@ -209,10 +244,7 @@ class _PartReader:
             "seq": list(seqs),
             "controller": list(controllers),
             "epoch": list(epochs),
-            "kind": [fact.kind for fact in facts],
-            "partition": [fact.partition for fact in facts],
-            "replica": [fact.replica for fact in facts],
-            **{name: [getattr(fact, name) for fact in facts] for name in _FIELDS},
+            **dict(zip(Fact.__struct_fields__, map(list, told), strict=True)),
         }
         return event_batch(len(rows), columns)
 
@@ -222,7 +254,7 @@ def _source(name: str, logger: str) -> Source:
         name,
         False,
         partial(_recognizes, name, logger),
-        partial(_read_logs, name),
+        partial(_find_rows, name),
         is_by_file=True,
     )
 

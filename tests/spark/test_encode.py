@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cluster.errors import KlammError, UsageError
-from replay.encode import check_names, encode
+from replay.encode import encode
+from replay.event_files import write_names
 from replay.event_schema import (
     CODED_SCHEMA,
     DAMAGED_SCHEMA,
@@ -106,14 +107,20 @@ def test_a_word_is_named_once_in_each_column(raw_events: Callable[..., DataFrame
         ("topic", "orders"),
         ("topic", "r"),
     ]
-    check_names(names)
 
 
-def test_two_words_of_one_code_are_refused(spark: SparkSession) -> None:
-    rows = [("topic", 1, "a"), ("run", 1, "a"), ("topic", 2, "a")]
-    check_names(spark.createDataFrame(rows, NAMES_SCHEMA))
+def test_two_words_of_one_code_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("topic", 1, "a"), ("run", 1, "a"), ("topic", 2, "a"), ("topic", 2, "a")]
+    parts = tmp_path / "parts"
+    spark.createDataFrame(rows, NAMES_SCHEMA).write.parquet(str(parts))
+    write_names(spark, parts, tmp_path / "names")
+    written = spark.read.parquet(str(tmp_path / "names")).collect()
+    assert sorted(map(tuple, written)) == sorted(set(rows))
+    spark.createDataFrame([("topic", 1, "b")], NAMES_SCHEMA).write.mode("append").parquet(
+        str(parts)
+    )
     with pytest.raises(KlammError, match="topic a and topic b have the same code"):
-        check_names(spark.createDataFrame([*rows, ("topic", 1, "b")], NAMES_SCHEMA))
+        write_names(spark, parts, tmp_path / "others")
 
 
 def test_what_is_no_whole_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:

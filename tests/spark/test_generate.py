@@ -17,10 +17,10 @@ from replay.event_table import EventTable, open_table
 from replay.generate.generate import Truth, generate
 from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
 from replay.generate.planting import FLAPS
-from replay.generate.xxhash64 import xxhash64
 from replay.ingest import make_table
 from replay.run import Answers, answer
 from replay.sources import SourceOptions
+from replay.xxhash64 import xxhash64
 
 pytestmark = pytest.mark.spark
 

@@ -121,7 +121,7 @@ def test_parts_are_as_the_whole(
     parts = [part for task in tasks for part in task]
     assert len(parts) > 12 and len({part.part.file for part in parts}) == 3
     assert all(len(task) == 1 or sum(size(p.part) for p in task) <= part_bytes for task in tasks)
-    monkeypatch.setattr("replay.sources.kafka_logs.PART_BYTES", part_bytes)
+    monkeypatch.setattr("replay.sources.kafka_logs.part_size", lambda *_: part_bytes)
     cut, damaged = read(source, *paths)
     assert damaged == []
     assert cut == whole
@@ -181,7 +181,7 @@ def test_an_hour_that_is_there_twice(
     ]
     path.write_text("".join(texts))
     # However small parts are, none begins within the hour.
-    monkeypatch.setattr("replay.sources.kafka_logs.PART_BYTES", 3_000)
+    monkeypatch.setattr("replay.sources.kafka_logs.part_size", lambda *_: 3_000)
     rows, damaged = read(STATE_CHANGES, path, timezone="Europe/Berlin")
     assert damaged == []
     steps = {after.t_ms - row.t_ms for row, after in itertools.pairwise(rows)}
