@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cluster.errors import UsageError
+from cluster.errors import EnvironmentProblem, UsageError
 
 _PARTIAL: Final = ".partial"
 _OLD: Final = ".old"
@@ -49,14 +49,17 @@ def check_folder(kind: FolderKind, folder: Path, *, overwrite: bool) -> None:
 def whole_folder(kind: FolderKind, folder: Path, *, overwrite: bool) -> Iterator[Path]:
     """An empty directory beside ``folder``, which becomes it when the block has ended well.
 
-    The block writes the mark last. Raises UsageError as ``check_folder`` does.
+    The block writes the mark last. Raises UsageError as ``check_folder`` does, EnvironmentProblem
+    if the disk refuses the directory.
     """
     check_folder(kind, folder, overwrite=overwrite)
     partial = folder.with_name(folder.name + _PARTIAL)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         partial.mkdir()
-    except FileExistsError:
+    except OSError as error:
+        if not partial.exists():
+            raise EnvironmentProblem(f"{folder} cannot be made: {error.strerror}") from error
         raise UsageError(
             f"{partial} is there: another {kind.maker} is at work, or one was killed",
             hint="remove it if none is",

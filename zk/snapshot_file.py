@@ -20,6 +20,7 @@ MAGIC: Final = b"ZKSN"
 VERSION: Final = 2
 PREFIX: Final = "snapshot."
 GZIP_MAGIC: Final = b"\x1f\x8b"
+SNAPPY_MAGIC: Final = b"\x82SNAPPY\0"
 _END: Final = "/"
 _CONTAINER: Final = -(1 << 63)
 _TTL_SHIFT: Final = 56
@@ -85,6 +86,11 @@ def _open(path: Path) -> JuteReader:
             data = gzip.decompress(data)
         except (EOFError, OSError, zlib.error) as error:
             raise EnvironmentProblem(f"{path} is a damaged gzip file: {error}") from error
+    if data.startswith(SNAPPY_MAGIC):
+        raise EnvironmentProblem(
+            f"{path} is compressed by snappy, which is not read",
+            hint="ZooKeeper writes others with -Dzookeeper.snapshot.compression.method=gz",
+        )
     if not data.startswith(MAGIC):
         raise EnvironmentProblem(
             f"{path} is no ZooKeeper snapshot", hint="plain and gzip snapshots are read"

@@ -17,7 +17,8 @@ from zk import snapshot_file, txn_log
 VERSION_DIRECTORY: Final = "version-2"
 _EPOCH_BITS: Final = 32
 _LOG_NAME: Final = re.compile(r"log\.[0-9a-f]{1,16}")
-_SNAPSHOT_NAME: Final = re.compile(r"snapshot\.[0-9a-f]{1,16}(\.gz)?")
+_SNAPSHOT_NAME: Final = re.compile(r"snapshot\.[0-9a-f]{1,16}(\.gz|\.snappy)?")
+_PACKED: Final = (snapshot_file.GZIP_MAGIC, snapshot_file.SNAPPY_MAGIC)
 _HEAD_BYTES: Final = 64 * 1024
 
 
@@ -31,7 +32,7 @@ def is_txn_log(path: Path, head: bytes) -> bool:
 def is_snapshot(path: Path, head: bytes) -> bool:
     """True if a file that begins so is a snapshot, plain or packed."""
     return head.startswith(snapshot_file.MAGIC) or (
-        bool(_SNAPSHOT_NAME.fullmatch(path.name)) and head.startswith(snapshot_file.GZIP_MAGIC)
+        bool(_SNAPSHOT_NAME.fullmatch(path.name)) and head.startswith(_PACKED)
     )
 
 

@@ -76,6 +76,7 @@ def test_logs_and_snapshots_are_recognized(tmp_path: Path) -> None:
     assert not is_snapshot(log, log.read_bytes()[:100])
     assert is_snapshot(snapshot, snapshot.read_bytes()[:100])
     assert is_snapshot(tmp_path / "snapshot.4e.gz", b"\x1f\x8b\x08")
+    assert is_snapshot(tmp_path / "snapshot.4e.snappy", b"\x82SNAPPY\0\0\0\0\1")
     assert not is_snapshot(tmp_path / "journal.jsonl.gz", b"\x1f\x8b\x08")
     assert is_txn_log(tmp_path / "log.4e", b"")
     assert not is_txn_log(tmp_path / "notes", b"")

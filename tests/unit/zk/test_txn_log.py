@@ -148,6 +148,13 @@ def test_a_log_is_no_snapshot(tmp_path: Path) -> None:
         read_snapshot(path)
 
 
+def test_a_snapshot_that_is_compressed_by_snappy_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.4e.snappy"
+    path.write_bytes(b"\x82SNAPPY\0\0\0\0\1\0\0\0\1")
+    with pytest.raises(EnvironmentProblem, match="is compressed by snappy, which is not read"):
+        read_snapshot(path)
+
+
 def test_a_damaged_length_costs_the_rest_and_says_how_much(tmp_path: Path) -> None:
     hit = transactions(LOG)[1300]
     data = bytearray(LOG.read_bytes())
