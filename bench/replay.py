@@ -128,7 +128,9 @@ class Bench:
             with tempfile.TemporaryDirectory(prefix="klamm-bench-") as name:
                 logs = Path(name)
                 for made in measure_ingest(logs, self._options.ingested, self._session):
-                    self._keep(Rate(*made))
+                    self._keep(Rate(made.what, made.rows, made.took_s, made.cpu_s, made.peak_mb))
+                    if made.before_s:
+                        print(f"what came before each row: {made.before_s:.1f} s", flush=True)
 
     @contextmanager
     def _session(self) -> Iterator[SparkSession]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from replay.kafka_lines import NOTHING, Fact
-from replay.kafka_state_changes import state_change
+from replay.kafka_state_changes import common_state_change, find_common, state_change
+
+LOGS = Path(__file__).parents[2] / "data" / "kafka_logs"
 
 CONTROLLER = "[Controller id=1 epoch=4] "
 FAILED = "Controller 1 epoch 4 failed to change state for partition t-0 from OfflinePartition to"
@@ -163,3 +166,24 @@ def test_what_is_known_and_not_asked_for(message: str) -> None:
 )
 def test_what_is_none_of_kafkas_is_not_taken_for_it(message: str) -> None:
     assert state_change(message, []) is None
+
+
+def test_common_records_say_what_they_say_one_by_one() -> None:
+    texts = [path.read_text() for path in sorted(LOGS.rglob("state-change.log"))]
+    found = [record for text in texts for record in find_common(text)]
+    assert len(found) == sum(text.count("] Changed state of replica ") for text in texts) == 105
+    for record in found:
+        message = record[0].partition("] ")[2].partition(" ")[2].partition(" (state.change")[0]
+        assert common_state_change(record.groups()[4:]) == state_change(message, [])
+
+
+def test_a_record_that_goes_on_is_not_a_common_one() -> None:
+    begin = "[2021-10-31 10:15:42,007] TRACE "
+    change = "Changed state of replica 1 for partition t-0 from NewReplica to OnlineReplica"
+    line = f"{begin}{CONTROLLER}{change} (state.change.logger)\n"
+    assert [at.start() for at in find_common(line + line)] == [0, len(line)]
+    assert [at.start() for at in find_common(f"{line}java.io.IOException: x\n{line}")] == [
+        len(line) + len("java.io.IOException: x\n")
+    ]
+    (unknown,) = find_common(line.replace("NewReplica", "NoReplica"))
+    assert common_state_change(unknown.groups()[4:]) is None
