@@ -1,0 +1,403 @@
+"""A log that only counts: which offsets have which leader epoch, and how many bytes they are.
+
+Exact about what a cluster may lose, for a record is its leader epoch and its offset, and small: a
+cluster has a hundred thousand of them. No file, no clock. Mirrors the decisions of kafka.log.Log.
+
+What is not exact: records that were appended to one segment in one epoch count as equally large,
+and as late as the latest of them. After a truncation the last five batches of a producer are not
+looked for again in what is left, so one of which nothing is left may go on with any sequence.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+import msgspec
+
+from brokers.logs import leader_epoch_cache
+from brokers.logs.errors import (
+    OffsetOutOfRange,
+    OffsetsOutOfOrder,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    UnexpectedAppendOffset,
+)
+from brokers.logs.leader_epoch_cache import EpochEntries
+from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
+from brokers.logs.producer_state import ProducerStates, last_sequence
+from brokers.logs.replica_log import Appended, Deleted
+from cluster.records import (
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    CountedBatch,
+    EpochEndOffset,
+    Interval,
+    IntervalRecords,
+    Produced,
+    ProducerBatch,
+    Records,
+    TimestampOffset,
+)
+
+_NO_RECORDS: Final = IntervalRecords(())
+_end_of: Final = attrgetter("end")
+
+
+class _Segment(NamedTuple):
+    """What would be one file: offsets from ``base`` to ``end`` (exclusive)."""
+
+    base: int
+    end: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+class IntervalLog(msgspec.Struct, gc=False):
+    """A ReplicaLog of counted batches.
+
+    ``epochs``: where leader epochs begin, with or without records. ``stored``: what was appended,
+    adjacent, one interval per epoch and segment. ``rolled``: where segments begin, but the first.
+    ``segment_start_ms``: the timestamp that the last segment's age is counted from, -1 if it is
+    empty. ``producers`` None: no idempotent producer was seen.
+    """
+
+    config: LogConfig = DEFAULT_LOG_CONFIG
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    recovery_point: int = 0
+    epochs: EpochEntries = ()
+    stored: tuple[Interval, ...] = ()
+    rolled: tuple[int, ...] = ()
+    segment_start_ms: int = NO_TIMESTAMP
+    producers: ProducerStates | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(interval.size_bytes for interval in self.stored)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The latest leader epoch noted, with records or without; None before the first."""
+        return leader_epoch_cache.latest_epoch(self.epochs)
+
+    def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
+        """Count a producer's batch at the next offsets, as ReplicaLog says."""
+        assert isinstance(produced, CountedBatch) and produced.record_count > 0
+        if produced.size_bytes > self.config.max_message_bytes:
+            raise RecordTooLarge(
+                f"The record batch size in the append is {produced.size_bytes} bytes which exceeds "
+                f"the maximum configured value of {self.config.max_message_bytes}."
+            )
+        self._check_fits_segment(produced.size_bytes)
+        first = self.log_end_offset
+        end = first + produced.record_count
+        timestamp_ms = produced.max_timestamp_ms
+        if timestamp_ms == NO_TIMESTAMP:
+            timestamp_ms = now_ms
+        if produced.producer_id != NO_PRODUCER_ID:
+            batch = ProducerBatch(
+                produced.producer_id,
+                produced.producer_epoch,
+                produced.base_sequence,
+                last_sequence(produced.base_sequence, produced.record_count),
+                first,
+                end - 1,
+                timestamp_ms,
+            )
+            known = None if self.producers is None else self.producers.check(batch)
+            if known is not None:
+                return Appended(known.first_offset, known.last_offset, is_duplicate=True)
+            self._remember(batch)
+        self._roll_for(produced.size_bytes, timestamp_ms)
+        self._append(Interval(leader_epoch, first, end, produced.size_bytes, timestamp_ms))
+        return Appended(first, end - 1)
+
+    def append_as_follower(self, records: Records) -> None:
+        """Count what the leader sent, as ReplicaLog says."""
+        assert isinstance(records, IntervalRecords)
+        intervals = records.intervals
+        if not intervals:
+            return
+        if intervals[0].start != self.log_end_offset:
+            raise UnexpectedAppendOffset(
+                f"Unexpected offset in append. First offset {intervals[0].start} is not the next "
+                f"offset {self.log_end_offset}. Log start offset = {self.log_start_offset}",
+                first_offset=intervals[0].start,
+                last_offset=intervals[-1].end - 1,
+            )
+        if any(left.end != right.start for left, right in pairwise(intervals)):
+            raise OffsetsOutOfOrder(f"Out of order offsets found in append: {intervals}")
+        size_bytes = sum(interval.size_bytes for interval in intervals)
+        self._check_fits_segment(size_bytes)
+        self._roll_for(size_bytes, max(interval.max_timestamp_ms for interval in intervals))
+        for interval in intervals:
+            self._append(interval)
+        for batch in records.producer_batches:
+            self._remember(batch)
+
+    def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
+        """Records from ``offset`` on, as ReplicaLog says.
+
+        Among them are the batches of idempotent producers that end there; none is cut in two.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"Received request for offset {offset}, but we only have log segments in the "
+                f"range {self.log_start_offset} to {self.log_end_offset}."
+            )
+        next_segment = bisect_right(self.rolled, offset)
+        limit = min([self.log_end_offset, *self.rolled[next_segment : next_segment + 1]])
+        if end_offset is not None:
+            limit = min(limit, end_offset)
+        if offset >= limit:
+            return _NO_RECORDS
+        end = self._end_of_read(offset, limit, max_bytes)
+        batches = (batch for batch in self.producers or () if offset <= batch.last_offset < end)
+        return IntervalRecords(
+            self._between(offset, end),
+            tuple(sorted(batches, key=attrgetter("last_offset"))),
+        )
+
+    def start_epoch(self, leader_epoch: int) -> None:
+        """Note that a new leader epoch begins at the log's end."""
+        self.epochs = leader_epoch_cache.assign(self.epochs, leader_epoch, self.log_end_offset)
+
+    def end_offset_for(self, leader_epoch: int) -> EpochEndOffset:
+        """The largest epoch at or below ``leader_epoch`` and its end; (-1, -1) if unknown."""
+        return leader_epoch_cache.end_offset_for(self.epochs, leader_epoch, self.log_end_offset)
+
+    def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first offset of the first interval that is as late, as ReplicaLog says."""
+        for interval in self._between(self.log_start_offset, self.log_end_offset):
+            if interval.max_timestamp_ms >= timestamp_ms:
+                return TimestampOffset(
+                    interval.max_timestamp_ms, interval.start, interval.leader_epoch
+                )
+        return None
+
+    def intervals(self) -> tuple[Interval, ...]:
+        """All that may be read, one interval for each stretch of one leader epoch."""
+        joined: list[Interval] = []
+        for interval in self._between(self.log_start_offset, self.log_end_offset):
+            _add(joined, interval)
+        return tuple(joined)
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut records at ``offset`` and after it, as ReplicaLog says."""
+        lost = max(0, self.log_end_offset - offset)
+        if lost and offset < self._base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return lost
+        if lost:
+            self.stored = self._between(self._base_offset, offset)
+            self.rolled = tuple(base for base in self.rolled if base <= offset)
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self.log_end_offset = offset
+            self.recovery_point = min(self.recovery_point, offset)
+            self.segment_start_ms = min(
+                (part.max_timestamp_ms for part in self._active), default=NO_TIMESTAMP
+            )
+            if self.producers is not None:
+                self.producers.truncate_to(offset)
+        self.epochs = leader_epoch_cache.truncate_from_end(self.epochs, self.log_end_offset)
+        return lost
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything: an empty log that begins and ends at ``offset``."""
+        self.log_start_offset = self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.epochs = ()
+        self.stored = ()
+        self.rolled = ()
+        self.segment_start_ms = NO_TIMESTAMP
+        self.producers = None
+
+    def increment_log_start_offset(self, offset: int) -> bool:
+        """Make what is before ``offset`` unreadable, as ReplicaLog says."""
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"Cannot increment the log start offset to {offset} since it is larger than the "
+                f"log end offset {self.log_end_offset}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.recovery_point = max(self.recovery_point, offset)
+        self.epochs = leader_epoch_cache.truncate_from_start(self.epochs, offset)
+        return True
+
+    def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
+        """Delete whole segments, as ReplicaLog says; idle producers are forgotten, too."""
+        if self.producers is not None:
+            self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        segments = self._segments()
+        count = self._count_deletable(segments, now_ms, high_watermark)
+        if not count:
+            return Deleted(0, 0)
+        base = segments[count - 1].end
+        self.stored = self._between(base, self.log_end_offset)
+        self.rolled = tuple(rolled for rolled in self.rolled if rolled > base)
+        if count == len(segments):
+            self.segment_start_ms = NO_TIMESTAMP
+        self.increment_log_start_offset(base)
+        return Deleted(count, sum(segment.size_bytes for segment in segments[:count]))
+
+    def flush(self) -> None:
+        """Everything is on the disk."""
+        self.recovery_point = self.log_end_offset
+
+    def crash(self, kept_end: int | None = None) -> int:
+        """Lose what was not flushed, and be there again; returns how many offsets were lost.
+
+        ``kept_end``: how far the machine had written on its own account. All of it if only the
+        broker's process died. Epochs without records are forgotten, as when Kafka loads a log.
+        """
+        kept = max(self.log_start_offset, self.recovery_point, kept_end or 0)
+        lost = self.truncate_to(min(kept, self.log_end_offset))
+        self.recovery_point = self.log_end_offset
+        return lost
+
+    def close(self) -> None:
+        """Flush; there is no file to let go of."""
+        self.flush()
+
+    @property
+    def _base_offset(self) -> int:
+        """Where the first segment begins, which may be before the log's start."""
+        return self.stored[0].start if self.stored else self.log_end_offset
+
+    @property
+    def _active(self) -> tuple[Interval, ...]:
+        """What the last segment holds."""
+        return self._between(self.rolled[-1], self.log_end_offset) if self.rolled else self.stored
+
+    def _check_fits_segment(self, size_bytes: int) -> None:
+        if size_bytes > self.config.segment_bytes:
+            raise RecordBatchTooLarge(
+                f"Message batch size is {size_bytes} bytes in append, which exceeds the maximum "
+                f"configured segment size of {self.config.segment_bytes}."
+            )
+
+    def _roll_for(self, size_bytes: int, max_timestamp_ms: int) -> None:
+        """Begin a new segment if the last one has no room or is too old; Kafka flushes it then."""
+        active = self._active
+        if not active:
+            self.segment_start_ms = max_timestamp_ms
+            return
+        used = sum(interval.size_bytes for interval in active)
+        age_ms = max_timestamp_ms - self.segment_start_ms
+        if used + size_bytes > self.config.segment_bytes or (
+            self.segment_start_ms >= 0 and age_ms > self.config.segment_ms
+        ):
+            self.rolled = (*self.rolled, self.log_end_offset)
+            self.recovery_point = self.log_end_offset
+            self.segment_start_ms = max_timestamp_ms
+
+    def _append(self, interval: Interval) -> None:
+        self.epochs = leader_epoch_cache.assign(self.epochs, interval.leader_epoch, interval.start)
+        if self.rolled and self.rolled[-1] == interval.start:
+            self.stored = (*self.stored, interval)
+        else:
+            stored = list(self.stored)
+            _add(stored, interval)
+            self.stored = tuple(stored)
+        self.log_end_offset = interval.end
+
+    def _remember(self, batch: ProducerBatch) -> None:
+        if self.producers is None:
+            self.producers = ProducerStates()
+        self.producers.update(batch)
+
+    def _between(self, start: int, end: int) -> tuple[Interval, ...]:
+        """What is stored from ``start`` to ``end`` (exclusive), cut at both."""
+        first = bisect_right(self.stored, start, key=_end_of)
+        found = []
+        for interval in self.stored[first:]:
+            if interval.start >= end:
+                break
+            found.append(_cut(interval, max(start, interval.start), min(end, interval.end)))
+        return tuple(found)
+
+    def _end_of_read(self, offset: int, limit: int, max_bytes: int) -> int:
+        """Where a read ends: at ``limit``, or where ``max_bytes`` are full."""
+        left_bytes = max_bytes
+        end = offset
+        for interval in self._between(offset, limit):
+            if interval.size_bytes <= left_bytes:
+                left_bytes -= interval.size_bytes
+                end = interval.end
+                continue
+            end += max(0, left_bytes) * (interval.end - interval.start) // interval.size_bytes
+            end = max(end, offset + 1)
+            for batch in self.producers or ():
+                if batch.first_offset < end <= batch.last_offset:
+                    whole = batch.first_offset > offset
+                    return batch.first_offset if whole else min(batch.last_offset + 1, limit)
+            break
+        return end
+
+    def _segments(self) -> list[_Segment]:
+        bounds = pairwise((self._base_offset, *self.rolled, self.log_end_offset))
+        return [self._segment(base, end) for base, end in bounds]
+
+    def _segment(self, base: int, end: int) -> _Segment:
+        held = self._between(base, end)
+        return _Segment(
+            base,
+            end,
+            sum(interval.size_bytes for interval in held),
+            max((interval.max_timestamp_ms for interval in held), default=NO_TIMESTAMP),
+        )
+
+    def _count_deletable(self, segments: list[_Segment], now_ms: int, high_watermark: int) -> int:
+        """How many segments from the first on are too old, too much or before the log's start."""
+        config = self.config
+        whole = 0
+        while (
+            whole < len(segments) and segments[whole].base < segments[whole].end <= high_watermark
+        ):
+            whole += 1
+        count = 0
+        if config.delete and config.retention_ms >= 0:
+            while count < whole and now_ms - segments[count].max_timestamp_ms > config.retention_ms:
+                count += 1
+        if config.delete and config.retention_bytes >= 0:
+            excess = sum(segment.size_bytes for segment in segments[count:])
+            excess -= config.retention_bytes
+            while count < whole and excess >= segments[count].size_bytes:
+                excess -= segments[count].size_bytes
+                count += 1
+        while count < min(whole, len(segments) - 1) and (
+            segments[count].end <= self.log_start_offset
+        ):
+            count += 1
+        return count
+
+
+def _cut(interval: Interval, start: int, end: int) -> Interval:
+    """The part of an interval from ``start`` to ``end``, with its share of the bytes."""
+    if start == interval.start and end == interval.end:
+        return interval
+    count = interval.end - interval.start
+    before = interval.size_bytes * (start - interval.start) // count
+    until = interval.size_bytes * (end - interval.start) // count
+    return interval._replace(start=start, end=end, size_bytes=until - before)
+
+
+def _add(intervals: list[Interval], interval: Interval) -> None:
+    """Append an interval, or make the last one longer if it is of the same epoch."""
+    if not intervals or intervals[-1].leader_epoch != interval.leader_epoch:
+        intervals.append(interval)
+        return
+    last = intervals[-1]
+    intervals[-1] = Interval(
+        last.leader_epoch,
+        last.start,
+        interval.end,
+        last.size_bytes + interval.size_bytes,
+        max(last.max_timestamp_ms, interval.max_timestamp_ms),
+    )

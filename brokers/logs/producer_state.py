@@ -1,0 +1,106 @@
+"""What a log remembers of idempotent producers: their last batches, to refuse what leaves one out
+and to know one that is sent again.
+
+Knows no file and no clock. Transactions are not built, so nothing here knows of markers. Mirrors
+kafka.log.ProducerStateManager, ProducerAppendInfo and ProducerStateEntry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from brokers.logs.errors import InvalidProducerEpoch, OutOfOrderSequence
+from cluster.records import SEQUENCE_MAX, ProducerBatch
+
+BATCHES_KEPT: Final = 5
+
+
+def last_sequence(base_sequence: int, record_count: int) -> int:
+    """The sequence of a batch's last record: after 2^31 - 1 comes 0."""
+    return (base_sequence + record_count - 1) % (SEQUENCE_MAX + 1)
+
+
+class ProducerStates:
+    """The producers of one log, each with its last batches, which all have its latest epoch."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(self) -> None:
+        self._batches: dict[int, tuple[ProducerBatch, ...]] = {}
+
+    def __iter__(self) -> Iterator[ProducerBatch]:
+        """Every batch remembered, producer by producer, each in the order of its sequences."""
+        return (batch for batches in self._batches.values() for batch in batches)
+
+    def check(self, batch: ProducerBatch) -> ProducerBatch | None:
+        """Whether a leader may append ``batch`` at its first offset: what it repeats, or None.
+
+        An unknown producer may begin with any sequence: what was known may have been deleted.
+        Raises InvalidProducerEpoch if another has taken its id over, and OutOfOrderSequence if the
+        batch does not follow the last one, or is the first of a new epoch and not number 0.
+        """
+        known = self._batches.get(batch.producer_id)
+        if known is None:
+            return None
+        last = known[-1]
+        if batch.producer_epoch != last.producer_epoch:
+            _check_new_epoch(batch, last.producer_epoch)
+            return None
+        sequences = (batch.first_sequence, batch.last_sequence)
+        for kept in known:
+            if (kept.first_sequence, kept.last_sequence) == sequences:
+                return kept
+        if batch.first_sequence != (last.last_sequence + 1) % (SEQUENCE_MAX + 1):
+            raise OutOfOrderSequence(
+                f"Out of order sequence number for producer {batch.producer_id} at offset "
+                f"{batch.first_offset}: {batch.first_sequence} (incoming seq. number), "
+                f"{last.last_sequence} (current end sequence number)"
+            )
+        return None
+
+    def update(self, batch: ProducerBatch) -> None:
+        """Remember a batch that was appended; a new epoch forgets those of the last one."""
+        known = self._batches.get(batch.producer_id, ())
+        if known and known[-1].producer_epoch != batch.producer_epoch:
+            known = ()
+        self._batches[batch.producer_id] = (*known[1 - BATCHES_KEPT :], batch)
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Forget batches that reach ``end_offset``.
+
+        A producer of which nothing is left is unknown. A log that has its batches reads them again
+        instead, and so knows what came before the last five.
+        """
+        for producer_id, batches in list(self._batches.items()):
+            kept = tuple(batch for batch in batches if batch.last_offset < end_offset)
+            if kept:
+                self._batches[producer_id] = kept
+            else:
+                del self._batches[producer_id]
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers whose last batch is ``expiration_ms`` old or older."""
+        self._batches = {
+            producer_id: batches
+            for producer_id, batches in self._batches.items()
+            if now_ms - batches[-1].timestamp_ms < expiration_ms
+        }
+
+    def clear(self) -> None:
+        """Forget every producer."""
+        self._batches.clear()
+
+
+def _check_new_epoch(batch: ProducerBatch, known_epoch: int) -> None:
+    if batch.producer_epoch < known_epoch:
+        raise InvalidProducerEpoch(
+            f"Epoch of producer {batch.producer_id} at offset {batch.first_offset} is "
+            f"{batch.producer_epoch}, which is smaller than the last seen epoch {known_epoch}"
+        )
+    if batch.first_sequence != 0:
+        raise OutOfOrderSequence(
+            f"Invalid sequence number for new epoch of producer {batch.producer_id} at offset "
+            f"{batch.first_offset}: {batch.producer_epoch} (request epoch), "
+            f"{batch.first_sequence} (seq. number), {known_epoch} (current producer epoch)"
+        )
