@@ -131,7 +131,7 @@ def _answer(table: EventTable, filters: Filters, kept: list[DataFrame]) -> Answe
         "topics": topics_by_trouble(partitions),
     }
     tables["brokers"] = brokers_by_trouble(replicas.where("replica >= 0"), tables["isr_churn"])
-    counts["late_writes"] = tables["late_writes"].count() if given.extent.late else 0
+    counts["late_writes"] = tables["late_writes"].count()
     counts["shared_epochs"] = tables["shared_epochs"].count()
     counts["open_reassignments"] = tables["reassignments"].where(F.col("status") == OPEN).count()
     return Answers(
@@ -150,13 +150,14 @@ def _answer(table: EventTable, filters: Filters, kept: list[DataFrame]) -> Answe
 
 
 class _Extent(NamedTuple):
-    """What epochs say of all rows. ``late``: how many epochs wrote after a newer one began."""
+    """What epochs say of all rows. ``late_epochs``: the first and last one that wrote something
+    after a newer one began, None if there is none."""
 
     rows: int
     first_ms: int | None
     last_ms: int | None
     repeated: int
-    late: int
+    late_epochs: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,18 +200,23 @@ def _given(table: EventTable, filters: Filters, keep: _Keep) -> _Given:
 
 
 def _extent(found_epochs: DataFrame) -> _Extent:
+    late = F.when(F.expr(IS_LATE), F.col("epoch"))
     found = found_epochs.agg(
-        F.coalesce(F.sum("rows"), F.lit(0)),
-        F.min("first_ms"),
-        F.max("last_ms"),
-        F.coalesce(F.sum("repeated"), F.lit(0)),
-        F.count_if(F.expr(IS_LATE)),
-    )
-    return _Extent(*found.collect()[0])
+        F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"),
+        F.min("first_ms").alias("first_ms"),
+        F.max("last_ms").alias("last_ms"),
+        F.coalesce(F.sum("repeated"), F.lit(0)).alias("repeated"),
+        F.min(late).alias("first_late"),
+        F.max(late).alias("last_late"),
+    ).collect()[0]
+    late_epochs = None if found.first_late is None else (found.first_late, found.last_late)
+    return _Extent(found.rows, found.first_ms, found.last_ms, found.repeated, late_epochs)
 
 
 def _of_epochs(given: _Given, keep: _Keep) -> dict[str, DataFrame]:
-    writes = since(_if(given.extent.late, given.events), given.from_ms)
+    late = given.extent.late_epochs
+    in_late = F.lit(False) if late is None else F.col("epoch").between(*late)
+    writes = since(given.events.where(in_late), given.from_ms)
     return {
         "epochs": given.epochs,
         "failovers": failovers(given.epochs),

@@ -45,7 +45,7 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "16",
-    "spark.sql.files.maxPartitionBytes": "32m",
+    "spark.sql.files.maxPartitionBytes": "16m",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
 }
@@ -222,12 +222,19 @@ def _interrupt_handler_kept() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_untold() -> Iterator[None]:
-    """py4j reports an interrupt with a traceback, through the root logger, and raises it too."""
-    root = logging.getLogger()
+    """py4j reports an interrupt with a traceback, through the root logger, and raises it too.
+
+    With its own logger it tells of the connections that are broken then; what else it tells of it
+    raises.
+    """
+    root, own = logging.getLogger(), logging.getLogger("py4j")
+    level = own.level
     root.addFilter(_is_no_interrupt)
+    own.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
+        own.setLevel(level)
         root.removeFilter(_is_no_interrupt)
 
 

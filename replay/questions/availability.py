@@ -7,7 +7,7 @@ epoch, and is paired from the rows where it begins and ends, which alone are put
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -106,15 +106,22 @@ def leaderless_intervals(events: DataFrame) -> DataFrame:
     ``lost`` is the leader before, null if not known; ``end_ms`` null: it never ended. The deletion
     of a partition ends it; what is written of one that is being deleted is not told.
     """
-    at = _Leaderless.conditions()
-    rows = events.where(at.starts | at.ends | at.is_deleted | at.is_born).select(
+    none = F.col("leader") == NO_LEADER
+    had_none = F.col("prev_leader") == NO_LEADER
+    is_moved = is_kind(Kind.PARTITION_TRANSITION) & ~is_illegal()
+    is_deleted = is_kind(LEADERSHIP_DELETED) | (is_moved & (F.col("to_state") == NO_PARTITION))
+    is_born = (is_moved & (F.col("from_state") == NO_PARTITION)) | _is_first_write()
+    starts = is_leadership() & none & ~F.coalesce(had_none, F.lit(False))
+    ends = is_leadership() & ~none & had_none
+    lives = is_born | ends | (starts & is_kind(Kind.PARTITION_SNAPSHOT))
+    rows = events.where(starts | ends | is_deleted | is_born).select(
         *PARTITION,
         "t_ms",
         "place",
         "epoch",
-        F.when(at.is_deleted, F.lit(True)).when(at.lives, F.lit(False)).alias("_gone"),
-        F.coalesce(at.starts, F.lit(False)).alias("_starts"),
-        F.coalesce(at.ends | at.is_deleted, F.lit(False)).alias("_ends"),
+        F.when(is_deleted, F.lit(True)).when(lives, F.lit(False)).alias("_gone"),
+        F.coalesce(starts, F.lit(False)).alias("_starts"),
+        F.coalesce(ends | is_deleted, F.lit(False)).alias("_ends"),
         F.col("prev_leader").alias("lost"),
     )
     order = Window.partitionBy(*PARTITION).orderBy("place")
@@ -134,32 +141,19 @@ def leaderless_intervals(events: DataFrame) -> DataFrame:
     )
 
 
-class _Leaderless(NamedTuple):
-    """What rows say about a partition's having no leader."""
-
-    starts: Column
-    ends: Column
-    is_deleted: Column
-    is_born: Column
-    lives: Column
-    """It is there, and not being deleted."""
-
-    @classmethod
-    def conditions(cls) -> _Leaderless:
-        none = F.col("leader") == NO_LEADER
-        had_none = F.col("prev_leader") == NO_LEADER
-        is_moved = is_kind(Kind.PARTITION_TRANSITION) & ~is_illegal()
-        is_deleted = is_kind(LEADERSHIP_DELETED) | (is_moved & (F.col("to_state") == NO_PARTITION))
-        is_born = (is_moved & (F.col("from_state") == NO_PARTITION)) | (
-            is_kind(LEADERSHIP_WRITTEN) & (F.col("zk_version") == 0)
-        )
-        starts = is_leadership() & none & ~F.coalesce(had_none, F.lit(False))
-        ends = is_leadership() & ~none & had_none
-        lives = is_born | ends | (starts & is_kind(Kind.PARTITION_SNAPSHOT))
-        return cls(starts, ends, is_deleted, is_born, lives)
-
-
 def tells_availability() -> Column:
-    """True for rows that intervals begin or end with, but for what is held."""
-    at = _Leaderless.conditions()
-    return ends_offline_piece() | at.starts | at.ends | at.is_deleted | at.is_born
+    """True for all rows that intervals begin or end with, but for what is held, and a few more."""
+    is_moved = is_kind(Kind.PARTITION_TRANSITION)
+    comes_or_goes = (F.col("from_state") == NO_PARTITION) | (F.col("to_state") == NO_PARTITION)
+    return (
+        ends_offline_piece()
+        | (F.col("leader") == NO_LEADER)
+        | (F.col("prev_leader") == NO_LEADER)
+        | (is_moved & comes_or_goes)
+        | is_kind(LEADERSHIP_DELETED)
+        | _is_first_write()
+    )
+
+
+def _is_first_write() -> Column:
+    return is_kind(LEADERSHIP_WRITTEN) & (F.col("zk_version") == 0)

@@ -158,5 +158,19 @@ def isr_removed() -> Column:
 
 
 def isr_added() -> Column:
-    """The replicas that joined an ISR."""
-    return F.array_except("isr", "prev_isr")
+    """The replicas that joined an ISR; sizes often tell that there is none."""
+    grown = F.size("isr") - F.size("prev_isr") + F.size(isr_removed())
+    return F.when(grown > 0, F.array_except("isr", "prev_isr")).otherwise(
+        F.array().cast("array<int>")
+    )
+
+
+def isr_removed_count() -> Column:
+    """How many replicas left an ISR in a row."""
+    return F.when(moves_isr(), F.size(isr_removed())).otherwise(0)
+
+
+def isr_added_count(removed: Column) -> Column:
+    """How many replicas joined an ISR in a row that ``removed`` so many."""
+    grown = F.size("isr") - F.size("prev_isr")
+    return F.when(moves_isr(), grown + removed).otherwise(0)

@@ -1,8 +1,7 @@
 """What every partition and replica ended with, or had at a moment.
 
-A state as of a moment is the final state of the rows up to it. Leaderships come from the last row
-that says a leader; an ISR does not fit a hash aggregation's fixed-width buffer, which has its hash:
-there are few different ones, and a dictionary of them tells them again.
+A state as of a moment is the final state of the rows up to it. Of leaderships the pass over all
+rows finds the place of the last row that says one; what it says is looked up when it is asked.
 """
 
 from __future__ import annotations
@@ -41,16 +40,19 @@ def final_partitions(partitions: DataFrame, events: DataFrame) -> DataFrame:
     ``state`` is 0 where the source tells no states; a partition whose state znode was last seen
     deleted is left out.
     """
-    last = partitions.where(F.coalesce(F.col("state") != NO_PARTITION, F.col("leader").isNotNull()))
-    isrs = (
-        events.where(is_leadership() & F.col("isr").isNotNull())
-        .select(F.xxhash64("isr").alias("isr_code"), "isr")
-        .distinct()
+    told = ("leader", "leader_epoch", "isr", "zk_version")
+    leaderships = events.where(is_leadership()).select(
+        *PARTITION, F.col("place").alias("leadership_place"), *told
     )
-    return last.join(isrs, "isr_code", "left").select(
+    # Two controllers of one epoch may both have a row at a place.
+    found = partitions.join(leaderships, [*PARTITION, "leadership_place"], "left").dropDuplicates(
+        list(PARTITION)
+    )
+    is_there = F.coalesce(F.col("state") != NO_PARTITION, F.col("leader").isNotNull())
+    return found.where(is_there).select(
         *PARTITION,
         F.coalesce("state", F.lit(0)).cast("byte").alias("state"),
-        *("leader", "leader_epoch", "isr", "zk_version"),
+        *told,
         *("state_place", "leadership_place"),
     )
 

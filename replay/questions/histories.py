@@ -25,9 +25,8 @@ from replay.questions.columns import (
     is_kind,
     is_leadership,
     is_unclean,
-    isr_added,
-    isr_removed,
-    moves_isr,
+    isr_added_count,
+    isr_removed_count,
     replica_key,
 )
 
@@ -52,11 +51,12 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
     key_seq that no row has; ``gaps``: 1 if there are such. ``state``, entered at ``entered_ms`` by
     the row at ``entered_place``, is the last one that a legal row led to, of which ``state_place``
     is the last row. ``offlines`` counts transitions to Offline, ``offline_ms`` is the time between
-    them and the next row; a state that was still held is not in it: ``held`` is 1 then. ``leader``
-    to ``leadership_place`` are those of the last row that says a leader. Null where no row says it.
+    them and the next row; a state that was still held is not in it: ``held`` is 1 then.
+    ``leadership_place`` is the last row that says a leader, or that there is none any more. Null
+    where no row says it.
     """
     judged = events.where(F.col("topic").isNotNull()).withColumns(
-        {"_illegal": is_illegal(), "_leads": is_leadership(), "_moves": moves_isr()}
+        {"_illegal": is_illegal(), "_leads": is_leadership(), "_removed": isr_removed_count()}
     )
     told = judged.select(
         *PARTITION,
@@ -66,10 +66,6 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
         "key_seq",
         "t_ms",
         "to_state",
-        "leader",
-        "leader_epoch",
-        "zk_version",
-        F.xxhash64("isr").alias("isr_code"),
         *_places(from_ms),
         *(condition.alias(name) for name, condition in _conditions(from_ms).items()),
     )
@@ -86,7 +82,7 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
             F.coalesce(F.sum("offline_ms"), F.lit(0)).alias("offline_ms"),
             F.max("entered_place").alias("entered_place"),
             F.max_by("t_ms", "entered_place").alias("entered_ms"),
-            *_last_leadership(),
+            F.max("leadership_place").alias("leadership_place"),
         )
         .withColumns({"missing": _missing(), "held": is_held().cast("long")})
         .withColumn("gaps", (F.col("missing") > 0).cast("long"))
@@ -100,15 +96,12 @@ def is_held() -> Column:
     return F.coalesce(is_offline, F.lit(False))
 
 
-LEADERSHIP: Final = ("leader", "leader_epoch", "zk_version", "isr_code")
-"""A leadership in numbers alone: ``isr_code`` is xxhash64 of the ISR."""
 _LAST: Final = (
     "state",
     "state_place",
     "state_ms",
     "entered_ms",
     "entered_place",
-    *LEADERSHIP,
     "leadership_place",
 )
 SUMS: Final = ("missing", "gaps", *COUNTS, "held", "offline_ms")
@@ -121,7 +114,7 @@ def by_replica(found: DataFrame) -> DataFrame:
         *_sums(),
         F.max_by("state", "state_place").alias("state"),
         F.max("state_place").alias("state_place"),
-        *_last_leadership(),
+        F.max("leadership_place").alias("leadership_place"),
     )
 
 
@@ -135,7 +128,7 @@ def by_partition(found: DataFrame) -> DataFrame:
         *_sums(),
         F.max_by("state", own).alias("state"),
         F.max(own).alias("state_place"),
-        *_last_leadership(),
+        F.max("leadership_place").alias("leadership_place"),
     )
 
 
@@ -150,8 +143,8 @@ def _conditions(from_ms: int | None) -> dict[str, Column]:
         "illegal": in_time & F.col("_illegal"),
         "failed": in_time & is_kind(*FAILURES),
         "unclean": in_time & is_unclean(),
-        "shrinks": in_time & F.col("_moves") & (F.size(isr_removed()) > 0),
-        "expands": in_time & F.col("_moves") & (F.size(isr_added()) > 0),
+        "shrinks": in_time & (F.col("_removed") > 0),
+        "expands": in_time & (isr_added_count(F.col("_removed")) > 0),
         "leader_changes": in_time & F.col("_leads") & (F.col("leader") != F.col("prev_leader")),
         "offlines": in_time & ~F.col("_illegal") & goes_offline(),
     }
@@ -184,10 +177,3 @@ def _missing() -> Column:
     # Rows are counted from 1 in each epoch, so that a lost first row is missed as well.
     first = F.least("_first", F.lit(1))
     return F.coalesce(F.col("_last") - first + 1 - F.col("_numbered"), F.lit(0))
-
-
-def _last_leadership() -> list[Column]:
-    return [
-        *(F.max_by(name, "leadership_place").alias(name) for name in LEADERSHIP),
-        F.max("leadership_place").alias("leadership_place"),
-    ]
