@@ -1,28 +1,43 @@
-"""Fixtures for all tests: one real ZooKeeper server a session, one chroot of it a test."""
+"""Fixtures for all tests: one real ZooKeeper server and one Spark, a chroot of the one a test."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from kazoo.client import KazooClient
 
 from zk.embedded import EmbeddedZooKeeper
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 COUNTED = ("crash points:", "lost connections:")
 """How the names of the properties begin with which tests count."""
+FIRST_COMPILER_ALONE = "-XX:TieredStopAtLevel=1"
 _chroot_numbers = itertools.count(1)
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C reach what tests start: a shell's background job inherits that it is ignored."""
+    """Let Ctrl-C reach what tests start: a shell's background job inherits that it is ignored.
+
+    Let Spark's Java compile in a hurry: it does not live long enough for better code to pay.
+    """
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", FIRST_COMPILER_ALONE)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a Spark session go last: those before may start one, or need no Java."""
+    items.sort(key=lambda item: "shared_spark" in getattr(item, "fixturenames", ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -62,6 +77,31 @@ def chroot(zookeeper: EmbeddedZooKeeper, zookeeper_client: KazooClient) -> str:
     path = f"/test-{next(_chroot_numbers)}"
     zookeeper_client.create(path)
     return zookeeper.connect_string + path
+
+
+@pytest.fixture(scope="session")
+def shared_spark() -> Iterator[SparkSession]:
+    """One Spark for all who ask: what its Java has compiled for one test is there for the next."""
+    # Importing it takes longer than most tests run.
+    from replay.spark import spark_session
+
+    with spark_session() as session:
+        # The tables of tests are small.
+        session.conf.set("spark.sql.shuffle.partitions", 2)
+        yield session
+
+
+@pytest.fixture(scope="module")
+def spark(shared_spark: SparkSession) -> Iterator[SparkSession]:
+    """The session that all share; what a module's tests keep in memory is forgotten after it."""
+    yield shared_spark
+    shared_spark.catalog.clearCache()
+
+
+@pytest.fixture
+def commands_share_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that a test runs in this process take the session that is there."""
+    monkeypatch.setattr("replay.spark.spark_session", lambda *_: contextlib.nullcontext(spark))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +15,6 @@ from admin.topics import TopicAdmin
 from cluster.journal import JournalRow
 from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
 from placement.draws import JavaRandom
-from replay.spark import spark_session
 from runtime.checks import StoredCluster
 from runtime.journal import MemoryJournal
 from runtime.node import ClusterSpec
@@ -100,12 +98,6 @@ def is_led_without(cluster: RealCluster, broker_id: int) -> bool:
 
 def are_all_in_sync(cluster: RealCluster) -> bool:
     return all(len(at.leader_and_isr.isr) == 3 for at in read_states(cluster).values())
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session() as session:
-        yield session
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,14 @@
-"""One Spark session a module, and raw events to try things on."""
+"""Raw events to try things on. The Spark session is that of all tests: tests/conftest.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from replay.event_schema import EPOCH_SHIFT, RAW_SCHEMA
-from replay.spark import spark_session
 
 _DEFAULTS: dict[str, Any] = {
     "source": "journal",
@@ -27,12 +26,6 @@ _DEFAULTS: dict[str, Any] = {
     "cause_id": 0,
     "has_predecessors": True,
 }
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session() as session:
-        yield session
 
 
 @pytest.fixture(scope="module")

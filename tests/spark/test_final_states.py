@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cluster.journal import JournalRow, Kind
-from replay.final_states import Comparison, StoredPartition, compare, rebuild
+from replay.final_states import Comparison, FinalStates, StoredPartition, compare, rebuild
 from runtime.checks import StoredCluster
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.worlds import create_topic, three_brokers
@@ -53,65 +53,77 @@ def stored(world: SimulatedWorld) -> list[StoredPartition]:
     return partitions
 
 
-@pytest.fixture
-def compare_with(
-    spark: SparkSession, world: SimulatedWorld, stored: list[StoredPartition], tmp_path: Path
-) -> Callable[..., Comparison]:
-    """Compare the world's journal with ZooKeeper, one or the other changed before."""
+@pytest.fixture(scope="module")
+def final(
+    spark: SparkSession, world: SimulatedWorld, tmp_path_factory: pytest.TempPathFactory
+) -> FinalStates:
+    """What the journal ends with, as it was written."""
+    journal = tmp_path_factory.mktemp("whole") / "journal.jsonl"
+    journal.write_bytes(msgspec.json.Encoder().encode_lines(world.journal.rows))
+    found = rebuild(spark, [journal])
+    return FinalStates(found.partitions.persist(), found.replicas.persist(), found.damaged)
 
-    def run(
-        rows: list[JournalRow] | None = None,
-        partitions: list[StoredPartition] | None = None,
-        more: bytes = b"",
-    ) -> Comparison:
+
+@pytest.fixture
+def compare_tree(spark: SparkSession, final: FinalStates) -> Callable[..., Comparison]:
+    """Compare the world's journal with a tree."""
+    return lambda partitions: compare(spark, final, partitions, LIVE)
+
+
+@pytest.fixture
+def compare_journal(
+    spark: SparkSession, stored: list[StoredPartition], tmp_path: Path
+) -> Callable[..., Comparison]:
+    """Compare a journal with the world's ZooKeeper."""
+
+    def run(rows: list[JournalRow], more: bytes = b"") -> Comparison:
         journal = tmp_path / "journal.jsonl"
-        written = world.journal.rows if rows is None else rows
-        journal.write_bytes(msgspec.json.Encoder().encode_lines(written) + more)
-        final = rebuild(spark, [journal])
-        return compare(spark, final, stored if partitions is None else partitions, LIVE)
+        journal.write_bytes(msgspec.json.Encoder().encode_lines(rows) + more)
+        return compare(spark, rebuild(spark, [journal]), stored, LIVE)
 
     return run
 
 
 def test_the_journal_ends_with_what_zookeeper_has(
-    compare_with: Callable[..., Comparison], world: SimulatedWorld
-) -> None:
-    assert compare_with() == Comparison(partitions=7, replicas=15, differing=0, lines=[])
-    assert compare_with(rows=world.journal.rows[::-1]).agrees
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "words"),
-    [
-        ("leader", 2, "leader 1 in the journal, 2 in ZooKeeper"),
-        ("leader_epoch", 77, "in the journal, 77 in ZooKeeper"),
-        ("isr", (1,), "in the journal, [1] in ZooKeeper"),
-        ("zk_version", 99, "in the journal, 99 in ZooKeeper"),
-    ],
-)
-def test_each_field_of_a_state_znode_counts(
-    compare_with: Callable[..., Comparison],
+    compare_tree: Callable[..., Comparison],
+    compare_journal: Callable[..., Comparison],
+    world: SimulatedWorld,
     stored: list[StoredPartition],
-    field: str,
-    value: object,
-    words: str,
 ) -> None:
-    one = next(n for n, at in enumerate(stored) if at.topic == "t" and at.leader == 1)
+    assert compare_tree(stored) == Comparison(partitions=7, replicas=15, differing=0, lines=[])
+    assert compare_journal(world.journal.rows[::-1]).agrees
+
+
+def test_each_field_of_a_state_znode_counts(
+    compare_tree: Callable[..., Comparison], stored: list[StoredPartition]
+) -> None:
+    told: dict[str, tuple[object, str]] = {
+        "leader": (2, "leader 1 in the journal, 2 in ZooKeeper"),
+        "leader_epoch": (77, "in the journal, 77 in ZooKeeper"),
+        "isr": ((7,), "in the journal, [7] in ZooKeeper"),
+        "zk_version": (99, "in the journal, 99 in ZooKeeper"),
+    }
     tampered = [*stored]
-    tampered[one] = stored[one]._replace(**{field: value})
-    found = compare_with(partitions=tampered)
-    (line,) = found.lines
-    assert line.startswith(f"t-{stored[one].partition}: ") and words in line
-    assert found.differing == 1 and not found.agrees
+    at = sorted(
+        (n for n, at in enumerate(stored) if at.topic == "t"), key=lambda n: stored[n].leader != 1
+    )
+    for n, (field, (value, _)) in zip(at, told.items(), strict=True):
+        tampered[n] = stored[n]._replace(**{field: value})
+    found = compare_tree(tampered)
+    lines = dict(line.split(": ", 1) for line in found.lines)
+    assert len(lines) == len(found.lines) == found.differing == len(told)
+    for n, (field, (_, words)) in zip(at, told.items(), strict=True):
+        said = lines[f"t-{stored[n].partition}"]
+        assert said.startswith(f"{field} ") and said.endswith(words) and ";" not in said
 
 
 def test_states_without_a_leader_are_compared(
-    compare_with: Callable[..., Comparison], stored: list[StoredPartition]
+    compare_tree: Callable[..., Comparison], stored: list[StoredPartition]
 ) -> None:
     states = {(at.topic, at.partition): at.leader for at in stored}
     assert states[("single", 1)] == -1 and states[("unborn", 0)] is None
     tampered = [at._replace(leader=0) if at.leader == -1 else at for at in stored]
-    (line,) = compare_with(partitions=tampered).lines
+    (line,) = compare_tree(tampered).lines
     assert line == (
         "single-1: state OfflinePartition in the journal, OnlinePartition in ZooKeeper; "
         "leader -1 in the journal, 0 in ZooKeeper"
@@ -119,19 +131,19 @@ def test_states_without_a_leader_are_compared(
 
 
 def test_a_lost_row_is_found(
-    compare_with: Callable[..., Comparison], world: SimulatedWorld
+    compare_journal: Callable[..., Comparison], world: SimulatedWorld
 ) -> None:
     rows = world.journal.rows
     last = max(
         n for n, row in enumerate(rows) if row.kind == Kind.ISR_REMOVED and row.prev_isr != row.isr
     )
-    found = compare_with(rows=rows[:last] + rows[last + 1 :])
+    found = compare_journal(rows[:last] + rows[last + 1 :])
     assert found.differing == 1
     assert found.lines[0].startswith(f"{rows[last].topic}-{rows[last].partition}: ")
 
 
 def test_lost_replica_rows_are_found(
-    compare_with: Callable[..., Comparison], world: SimulatedWorld
+    compare_journal: Callable[..., Comparison], world: SimulatedWorld
 ) -> None:
     came_back = ("t", 1, 0, "OnlineReplica")
     rows = [
@@ -140,31 +152,29 @@ def test_lost_replica_rows_are_found(
         if row.epoch == 1 or (row.topic, row.partition, row.replica, row.to) != came_back
     ]
     assert len(rows) < len(world.journal.rows)
-    assert compare_with(rows=rows).lines == [
+    assert compare_journal(rows).lines == [
         "t-1 on broker 0: state OfflineReplica in the journal, OnlineReplica in ZooKeeper"
     ]
 
 
 def test_what_only_one_side_has_is_found(
-    compare_with: Callable[..., Comparison], stored: list[StoredPartition]
+    compare_tree: Callable[..., Comparison], stored: list[StoredPartition]
 ) -> None:
     without = [at for at in stored if at.topic != "unborn"]
-    assert compare_with(partitions=without).lines == [
+    found = compare_tree([*without, StoredPartition("u", 0, (0,), 0, 0, (0,), 0)])
+    assert sorted(found.lines) == [
+        "u-0 on broker 0: the journal knows nothing of it",
+        "u-0: the journal knows nothing of it",
+        "unborn-0 on broker 2: the journal ends with state None, ZooKeeper does not have it",
         "unborn-0: the journal ends with state NewPartition, leader None, leader_epoch None, "
         "isr None, zk_version None, ZooKeeper does not have it",
-        "unborn-0 on broker 2: the journal ends with state None, ZooKeeper does not have it",
-    ]
-    more = [*stored, StoredPartition("u", 0, (0,), 0, 0, (0,), 0)]
-    assert compare_with(partitions=more).lines == [
-        "u-0: the journal knows nothing of it",
-        "u-0 on broker 0: the journal knows nothing of it",
     ]
 
 
 def test_a_torn_line_and_another_schema_version_are_told_and_the_rest_is_read(
-    compare_with: Callable[..., Comparison], world: SimulatedWorld
+    compare_journal: Callable[..., Comparison], world: SimulatedWorld
 ) -> None:
-    found = compare_with(more=b'{"v":9,"topic":"t"}\n{"v":1,"run_id":"r')
+    found = compare_journal(world.journal.rows, more=b'{"v":9,"topic":"t"}\n{"v":1,"run_id":"r')
     assert found.partitions == 7
     first = len(world.journal.rows) + 1
     assert [line.split("journal.jsonl:")[1] for line in found.lines] == [
@@ -175,8 +185,8 @@ def test_a_torn_line_and_another_schema_version_are_told_and_the_rest_is_read(
 
 
 def test_many_differences_are_counted_and_some_are_shown(
-    compare_with: Callable[..., Comparison], stored: list[StoredPartition]
+    compare_tree: Callable[..., Comparison], stored: list[StoredPartition]
 ) -> None:
     more = [StoredPartition("u", n, (0,), 0, 0, (0,), 0) for n in range(50)]
-    found = compare_with(partitions=[*stored, *more])
+    found = compare_tree([*stored, *more])
     assert (found.differing, len(found.lines)) == (100, 20)
