@@ -1,4 +1,4 @@
-"""The backends that the conformance suite runs on."""
+"""The backends and the kinds of log that the conformance suites run on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from brokers.logs.replica_log import ReplicaLog
 from tests.conformance.factories import KazooFactory, MemoryFactory, StoreFactory
+from tests.conformance.replica_logs import IntervalLogFactory, LogFactory
 from zk.store import Store
 
 
@@ -26,3 +28,17 @@ def store_factory(request: pytest.FixtureRequest) -> Iterator[StoreFactory]:
 def store(store_factory: StoreFactory) -> Store:
     """One store."""
     return store_factory.open()
+
+
+@pytest.fixture
+def log_factory() -> Iterator[LogFactory]:
+    """Opens logs of one kind."""
+    factory: LogFactory = IntervalLogFactory()
+    yield factory
+    factory.close()
+
+
+@pytest.fixture
+def log(log_factory: LogFactory) -> ReplicaLog:
+    """One new, empty log."""
+    return log_factory.create()
