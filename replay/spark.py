@@ -48,6 +48,8 @@ _SETTINGS: Final = {
     "spark.sql.files.maxPartitionBytes": "16m",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
+    # Else each call that builds a column tells Java of its line here, which takes far longer.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 
