@@ -58,11 +58,29 @@ def find_javac() -> Path:
     return Path(on_path)
 
 
+def compile_java(sources: Sequence[Path], classes: Path) -> None:
+    """Compile against Kafka's jars into the folder ``classes``. Raises EnvironmentProblem."""
+    command = [str(find_javac()), "--release", "17", "-nowarn", "-cp", f"{require_kafka_libs()}/*"]
+    done = subprocess.run(
+        [*command, "-d", str(classes), *map(str, sources)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise EnvironmentProblem(f"javac: {done.stderr.strip()}")
+
+
 def run_tool(
-    class_name: str, args: Sequence[str], *, timeout_s: float = 120.0
+    class_name: str,
+    args: Sequence[str],
+    *,
+    classes: Path | None = None,
+    timeout_s: float = 120.0,
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's command-line tools to its end; its exit code is for the caller to judge.
 
+    ``classes``: a folder with the class, if it is not Kafka's own.
     Raises EnvironmentProblem without the jars, JavaNotFound, and subprocess.TimeoutExpired.
     """
     command = [
@@ -70,7 +88,7 @@ def run_tool(
         *_TOOL_FLAGS,
         f"-Dlog4j.configuration={_TOOLS_LOG_CONFIG.as_uri()}",
         "-cp",
-        f"{require_kafka_libs()}/*",
+        f"{require_kafka_libs()}/*" + (f"{os.pathsep}{classes}" if classes else ""),
         class_name,
         *args,
     ]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from bench.kafka.cpu import child_pid
-from bench.kafka.locate import find_javac, require_kafka_libs
+from bench.kafka.locate import compile_java, require_kafka_libs
 from bench.kafka.scenarios import FIRST_BROKER
 from cluster.errors import EnvironmentProblem
 from zk.embedded import FREE_PORTS
@@ -199,7 +199,8 @@ class FakeBrokers(AskedProcess):
     def __init__(self, count: int, first_port: int, connect: str, folder: Path) -> None:
         folder.mkdir(parents=True)
         libs = require_kafka_libs()
-        classes = _compile(libs, folder / "classes")
+        classes = folder / "classes"
+        compile_java(sorted((_HERE / "fake").glob("*.java")), classes)
         command = [
             str(find_java().executable),
             f"-Xmx{FAKES_HEAP_MB}m",
@@ -232,14 +233,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _compile(libs: Path, classes: Path) -> Path:
-    sources = sorted(str(path) for path in (_HERE / "fake").glob("*.java"))
-    command = [str(find_javac()), "--release", "17", "-nowarn", "-cp", f"{libs}/*"]
-    done = subprocess.run(
-        [*command, "-d", str(classes), *sources], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise EnvironmentProblem(f"javac: {done.stderr.strip()}")
-    return classes

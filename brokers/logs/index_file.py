@@ -43,6 +43,11 @@ class IndexFile:
         """How many entries there are."""
         return len(self.entries) // self.entry.size
 
+    @property
+    def room(self) -> int:
+        """How many more entries the file is meant to hold."""
+        return (self.max_size_bytes - len(self.entries)) // self.entry.size
+
     def __getitem__(self, number: int) -> tuple[int, ...]:
         """An entry as it is in the file, its offset relative."""
         return self.entry.unpack_from(self.entries, number * self.entry.size)
@@ -81,7 +86,14 @@ class IndexFile:
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries of ``offset`` and later, and give the file all its room again."""
-        self._keep(self._count_below(self.offset_field, offset - self.base_offset))
+        self.keep(self._count_below(self.offset_field, offset - self.base_offset))
+
+    def keep(self, count: int) -> None:
+        """Forget all but the first ``count`` entries, and give the file all its room again."""
+        size_bytes = count * self.entry.size
+        del self.entries[size_bytes:]
+        disk.resize(self.path, size_bytes)
+        self.preallocate()
 
     def _count_below(self, field: int, limit: int) -> int:
         """How many entries, the first ones, have less than ``limit`` in this field."""
@@ -89,13 +101,7 @@ class IndexFile:
         numbers = range(len(entries) // size)
         return bisect_left(numbers, limit, key=lambda number: unpack(entries, number * size)[field])
 
-    def _append(self, *fields: int) -> None:
-        data = self.entry.pack(*fields)
-        disk.write_at(self.path, len(self.entries), data)
-        self.entries.extend(data)
-
-    def _keep(self, count: int) -> None:
-        size = count * self.entry.size
-        disk.resize(self.path, size)
-        del self.entries[size:]
-        self.preallocate()
+    def _append(self, data: bytes) -> None:
+        if data:
+            disk.write_at(self.path, len(self.entries), data)
+            self.entries.extend(data)

@@ -7,6 +7,7 @@ is one for every index.interval.bytes or so. Mirrors kafka.log.OffsetIndex.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import ClassVar, NamedTuple
 
 from brokers.logs.index_file import IndexFile
@@ -28,18 +29,14 @@ class OffsetIndex(IndexFile):
     offset_field: ClassVar[int] = 0
 
     @property
-    def is_full(self) -> bool:
-        """True if there is no room for one more entry."""
-        return (self.count + 1) * self.entry.size > self.max_size_bytes
-
-    @property
     def last(self) -> OffsetPosition:
         """The last entry; the segment's beginning if there is none."""
         return self._at(self.count - 1)
 
-    def append(self, offset: int, position: int) -> None:
-        """Note the batch at ``position``, which ends with ``offset``."""
-        self._append(offset - self.base_offset, position)
+    def append(self, entries: Iterable[OffsetPosition]) -> None:
+        """Note batches by the offset with which they end and the byte at which they begin."""
+        pack, base_offset = self.entry.pack, self.base_offset
+        self._append(b"".join(pack(offset - base_offset, at) for offset, at in entries))
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or before ``offset``; the segment's beginning if there is none."""

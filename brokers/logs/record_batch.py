@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
-from cluster.records import NO_PRODUCER_ID, NO_SEQUENCE, SEQUENCE_MAX
+from cluster.records import NO_PRODUCER_ID, NO_SEQUENCE, SEQUENCE_MAX, ProducerBatch
 
 HEADER_SIZE_BYTES: Final = 61
 LOG_OVERHEAD_BYTES: Final = 12
@@ -83,6 +83,19 @@ class BatchHeader(NamedTuple):
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % (SEQUENCE_MAX + 1)
+
+    @property
+    def producer_batch(self) -> ProducerBatch:
+        """What the log remembers of it, if it has a producer id."""
+        return ProducerBatch(
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.last_sequence,
+            self.base_offset,
+            self.last_offset,
+            self.max_timestamp_ms,
+        )
 
     @property
     def compression_id(self) -> int:

@@ -17,8 +17,6 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 DELETED_SUFFIX: Final = ".deleted"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
-
 DELETE_DIR_SUFFIX: Final = "-delete"
 FUTURE_DIR_SUFFIX: Final = "-future"
 
@@ -55,7 +53,7 @@ def parse_file_name(name: str) -> SegmentFile | None:
 
 def log_dir_name(partition: TopicPartition) -> str:
     """``TOPIC-PARTITION``."""
-    return f"{partition.topic}-{partition.partition}"
+    return str(partition)
 
 
 def log_delete_dir_name(partition: TopicPartition, unique_id: str) -> str:

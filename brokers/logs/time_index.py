@@ -7,6 +7,7 @@ this one: a record with a larger one comes after it. Mirrors kafka.log.TimeIndex
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import ClassVar, NamedTuple
 
 from brokers.logs.index_file import IndexFile
@@ -29,19 +30,19 @@ class TimeIndex(IndexFile):
     offset_field: ClassVar[int] = 1
 
     @property
-    def is_full(self) -> bool:
-        """True if there is room for one more entry only: the one with which a segment ends."""
-        return (self.count + 2) * self.entry.size > self.max_size_bytes
-
-    @property
     def last(self) -> TimeIndexEntry:
         """The last entry; no time and the segment's first offset if there is none."""
         return self._at(self.count - 1)
 
-    def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Note the largest timestamp so far, if it is larger than the last entry's."""
-        if timestamp_ms > self.last.timestamp_ms:
-            self._append(timestamp_ms, offset - self.base_offset)
+    def maybe_append(self, entries: Iterable[TimeIndexEntry]) -> None:
+        """Note the largest timestamps so far, those that are larger than the last entry's."""
+        pack, base_offset = self.entry.pack, self.base_offset
+        latest_ms, data = self.last.timestamp_ms, b""
+        for timestamp_ms, offset in entries:
+            if timestamp_ms > latest_ms:
+                latest_ms = timestamp_ms
+                data += pack(timestamp_ms, offset - base_offset)
+        self._append(data)
 
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
         """The last entry at or before this time; no time and the first offset if there is none."""

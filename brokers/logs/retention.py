@@ -1,0 +1,61 @@
+"""Which segments a log deletes: too old, too much, or before its start. Pure.
+
+Mirrors kafka.log.Log.deleteOldSegments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from brokers.logs.log_config import NO_LIMIT, LogConfig
+
+
+class Aged(Protocol):
+    """What is asked of a segment."""
+
+    @property
+    def base_offset(self) -> int:
+        """Its first offset."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its batches."""
+        ...
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """How young it is."""
+        ...
+
+
+def count_deletable(
+    segments: Sequence[Aged],
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> int:
+    """How many segments to delete, the first ones; of those only that end at or before
+    ``high_watermark``. An empty last segment stays."""
+    ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
+    allowed = sum(1 for end in ends if end <= high_watermark)
+    if allowed == len(segments) and not segments[-1].size_bytes:
+        allowed -= 1
+    count = 0
+    if config.delete and config.retention_ms != NO_LIMIT:
+        oldest_ms = now_ms - config.retention_ms
+        while count < allowed and segments[count].largest_timestamp_ms < oldest_ms:
+            count += 1
+    if config.delete and config.retention_bytes != NO_LIMIT:
+        too_much = sum(one.size_bytes for one in segments[count:]) - config.retention_bytes
+        while count < allowed and too_much >= segments[count].size_bytes:
+            too_much -= segments[count].size_bytes
+            count += 1
+    last = min(allowed, len(segments) - 1)
+    while count < last and segments[count + 1].base_offset <= log_start_offset:
+        count += 1
+    return count

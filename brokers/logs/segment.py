@@ -1,0 +1,326 @@
+"""One segment of a log: a file of batches and the two indexes of it.
+
+It appends, finds, reads, cuts and repairs; when to begin a new segment, and which offsets and
+epochs batches get, is the log's business (segment_log.py). What the disk refuses is an OSError.
+Mirrors kafka.log.LogSegment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from brokers.logs import disk
+from brokers.logs.batch_file import BatchFile, Found
+from brokers.logs.errors import CorruptRecord
+from brokers.logs.log_config import LogConfig
+from brokers.logs.offset_index import OffsetIndex, OffsetPosition
+from brokers.logs.record_batch import BatchHeader
+from brokers.logs.segment_files import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    file_name,
+)
+from brokers.logs.time_index import TimeIndex, TimeIndexEntry
+from cluster.records import NO_TIMESTAMP, TimestampOffset
+
+
+class Cut(NamedTuple):
+    """Bytes that were no valid batch and were cut from a segment's end, and why."""
+
+    size_bytes: int
+    reason: str
+
+
+class _Tail(NamedTuple):
+    """What the next batch needs to know: the first batch's timestamp in ms, if it is known, the
+    largest one so far, and the bytes since the batch of the last index entry."""
+
+    first_ms: int | None
+    latest: TimeIndexEntry
+    unindexed_bytes: int
+
+
+class LogSegment:
+    """A segment whose first offset is ``base_offset``, in the directory of its log."""
+
+    __slots__ = (
+        "_directory",
+        "_index_interval_bytes",
+        "_tail",
+        "base_offset",
+        "created_ms",
+        "last_modified_ms",
+        "log",
+        "offset_index",
+        "time_index",
+    )
+
+    def __init__(self, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> None:
+        """A segment of no batch; ``create``, ``load`` or ``recover`` comes next."""
+        index_bytes = config.segment_index_bytes
+        self._directory = directory
+        self._index_interval_bytes = config.index_interval_bytes
+        self._tail = _Tail(None, TimeIndexEntry(NO_TIMESTAMP, base_offset), 0)
+        self.base_offset = base_offset
+        self.created_ms = self.last_modified_ms = now_ms
+        self.log = BatchFile(self._path(LOG_SUFFIX))
+        self.offset_index = OffsetIndex(self._path(INDEX_SUFFIX), base_offset, index_bytes)
+        self.time_index = TimeIndex(self._path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the batches."""
+        return self.log.size_bytes
+
+    @property
+    def is_index_full(self) -> bool:
+        """True if one more batch might not find room in an index."""
+        return self._index_room < 1
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest timestamp of a record; -1 if no record has one."""
+        return self._tail.latest.timestamp_ms
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """What retention goes by: the largest timestamp, else when the file was last written."""
+        return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_modified_ms
+
+    def create(self) -> None:
+        """Make the three files, empty; what a former life left of them is gone."""
+        self.log.create()
+        self.offset_index.reset()
+        self.time_index.reset()
+
+    def load(self) -> bool:
+        """Take over files that are there; True if an index was damaged and had to be rebuilt.
+
+        Batches that cannot be read stay as they are: to cut them is what ``recover`` does.
+        """
+        self.last_modified_ms = int(self.log.load() * 1000)
+        is_damaged = (
+            self.offset_index.is_damaged() or self.time_index.is_damaged() or not self._load_tail()
+        )
+        if is_damaged:
+            self._rebuild_indexes([found.header for found in self.log.readable()])
+        return is_damaged
+
+    def recover(self) -> Cut | None:
+        """Take over files that may end in anything: check every batch, cut the file before the
+        first that is not valid, rebuild the indexes.
+
+        Returns what was cut, None if all was valid. Raises UnsupportedMessageFormat, and cuts
+        nothing then.
+        """
+        self.last_modified_ms = int(self.log.load() * 1000)
+        headers: list[BatchHeader] = []
+        cut = None
+        try:
+            for found in self.log.valid(self.base_offset):
+                headers.append(found.header)
+        except CorruptRecord as error:
+            valid_bytes = sum(header.size_bytes for header in headers)
+            cut = Cut(self.size_bytes - valid_bytes, error.message)
+            self.log.truncate(valid_bytes)
+        self._rebuild_indexes(headers)
+        return cut
+
+    def time_waited_for_roll_ms(self, now_ms: int, timestamp_ms: int) -> int:
+        """From the first batch's timestamp to this one; from the creation to now if it has none."""
+        first_ms = self._tail.first_ms
+        if first_ms is None and self.size_bytes:
+            first_ms = next(self.log.batches()).header.max_timestamp_ms
+            self._tail = self._tail._replace(first_ms=first_ms)
+        if first_ms is not None and first_ms >= 0:
+            return timestamp_ms - first_ms
+        return now_ms - self.created_ms
+
+    def append(self, records: bytes, headers: Sequence[BatchHeader], now_ms: int) -> None:
+        """Write whole batches, whose headers these are, after the last one; all of them or none."""
+        size_bytes, counts = self.size_bytes, (self.offset_index.count, self.time_index.count)
+        entries, time_entries, tail = self._indexed(headers, size_bytes, self._tail)
+        try:
+            self.log.append(records)
+            if entries:
+                self.offset_index.append(entries)
+                self.time_index.maybe_append(time_entries)
+        except OSError:
+            self._undo(size_bytes, *counts)
+            raise
+        self._tail = tail
+        self.last_modified_ms = now_ms
+
+    def find(self, offset: int) -> Found | None:
+        """The first batch that ends at ``offset`` or after it. Raises CorruptRecord."""
+        return self.log.find(offset, self.offset_index.lookup(offset).position)
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes | None:
+        """Whole batches from the one that holds ``offset`` on that end before ``end_offset``.
+
+        At most ``max_bytes``, but at least one batch; None if the segment ends before ``offset``.
+        Raises CorruptRecord.
+        """
+        found = self.find(offset)
+        if found is None:
+            return None
+        if found.header.next_offset > end_offset:
+            return b""
+        return self.log.read(found, max_bytes, end_offset)
+
+    def next_offset(self) -> int:
+        """The offset after the last batch. Raises CorruptRecord."""
+        offset = self.base_offset
+        for found in self.log.batches(self.offset_index.last.position):
+            offset = found.header.next_offset
+        return offset
+
+    def find_offset_by_timestamp(self, timestamp_ms: int, start: int) -> TimestampOffset | None:
+        """The first record of this time or later, at offset ``start`` or after it; None if none."""
+        # Decoding takes a library that most brokers never need.
+        from brokers.logs.records import decode_batch
+
+        before = self.time_index.lookup(timestamp_ms).offset
+        position = self.offset_index.lookup(max(before, start)).position
+        for found in self.log.batches(position):
+            header = found.header
+            if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= start:
+                for offset, record in decode_batch(self.log.batch(found), header):
+                    if record.timestamp_ms >= timestamp_ms and offset >= start:
+                        return TimestampOffset(record.timestamp_ms, offset, header.leader_epoch)
+        return None
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Cut the batch that holds ``offset`` and all after it; returns the new end's offset."""
+        found = self.find(offset)
+        if found is None:
+            return self.next_offset()
+        end_offset = found.header.base_offset
+        self.offset_index.truncate_to(end_offset)
+        self.time_index.truncate_to(end_offset)
+        self.log.truncate(found.position)
+        self.last_modified_ms = now_ms
+        if not self.size_bytes:
+            self.created_ms = now_ms
+        if not self._load_tail():
+            self._rebuild_indexes([found.header for found in self.log.readable()])
+            self.become_active()
+        return end_offset
+
+    def flush(self) -> None:
+        """Bring the three files to the disk."""
+        for suffix in SEGMENT_SUFFIXES:
+            disk.sync(self._path(suffix))
+
+    def become_inactive(self) -> None:
+        """Note the largest timestamp in the time index, and cut the files to what they hold."""
+        self.time_index.maybe_append([self._tail.latest])
+        self.log.truncate(self.size_bytes)
+        for index in (self.offset_index, self.time_index):
+            index.trim()
+            index.release()
+
+    def become_active(self) -> None:
+        """Give the indexes room for entries to come."""
+        self.offset_index.preallocate()
+        self.time_index.preallocate()
+
+    def mark_deleted(self) -> None:
+        """Rename the files to ``.deleted``: they are no part of the log from now on."""
+        for suffix in SEGMENT_SUFFIXES:
+            path = self._path(suffix)
+            os.replace(path, path + DELETED_SUFFIX)
+
+    def delete_marked(self) -> None:
+        """Remove the renamed files; it is no error if somebody else has."""
+        for suffix in SEGMENT_SUFFIXES:
+            with suppress(FileNotFoundError):
+                os.unlink(self._path(suffix) + DELETED_SUFFIX)
+
+    def move_to(self, directory: str) -> None:
+        """The log's directory has another name now."""
+        self._directory = directory
+        self.log.path = self._path(LOG_SUFFIX)
+        self.offset_index.path = self._path(INDEX_SUFFIX)
+        self.time_index.path = self._path(TIME_INDEX_SUFFIX)
+
+    @property
+    def _index_room(self) -> int:
+        # A segment ends with one more entry in the time index, for which there is always room.
+        return min(self.offset_index.room, self.time_index.room - 1)
+
+    def _path(self, suffix: str) -> str:
+        return f"{self._directory}/{file_name(self.base_offset, suffix)}"
+
+    def _indexed(
+        self, headers: Sequence[BatchHeader], position: int, tail: _Tail
+    ) -> tuple[list[OffsetPosition], list[TimeIndexEntry], _Tail]:
+        """The entries that these batches at ``position`` add to the indexes, and the tail then.
+
+        They are added batch by batch, where a follower of 2.8.2 adds one for all that it fetched at
+        once, at which Kafka's own DumpLogSegments takes offence.
+        """
+        first_ms, latest, unindexed_bytes = tail
+        entries: list[OffsetPosition] = []
+        time_entries: list[TimeIndexEntry] = []
+        for header in headers:
+            if first_ms is None:
+                first_ms = header.max_timestamp_ms
+            if header.max_timestamp_ms > latest.timestamp_ms:
+                latest = TimeIndexEntry(header.max_timestamp_ms, header.last_offset)
+            if unindexed_bytes > self._index_interval_bytes:
+                entries.append(OffsetPosition(header.last_offset, position))
+                time_entries.append(latest)
+                unindexed_bytes = 0
+            unindexed_bytes += header.size_bytes
+            position += header.size_bytes
+        if entries:
+            del entries[self._index_room :], time_entries[self._index_room :]
+        return entries, time_entries, _Tail(first_ms, latest, unindexed_bytes)
+
+    def _rebuild_indexes(self, headers: Sequence[BatchHeader]) -> None:
+        self.offset_index.reset()
+        self.time_index.reset()
+        none = _Tail(None, TimeIndexEntry(NO_TIMESTAMP, self.base_offset), 0)
+        entries, time_entries, self._tail = self._indexed(headers, 0, none)
+        self.offset_index.append(entries)
+        self.time_index.maybe_append([*time_entries, self._tail.latest])
+        self.offset_index.trim()
+        self.time_index.trim()
+
+    def _load_tail(self) -> bool:
+        """Read the batches after the last index entry; False if the indexes do not belong to them:
+        the last entry points to no batch, times are missing, or entries are."""
+        last, latest = self.offset_index.last, self.time_index.last
+        unindexed_bytes, next_offset = 0, self.base_offset
+        for position, header in self.log.readable(last.position):
+            is_last_entry = position == last.position and self.offset_index.count > 0
+            if is_last_entry and (
+                header.base_offset > last.offset or header.max_timestamp_ms > latest.timestamp_ms
+            ):
+                return False
+            if unindexed_bytes > self._index_interval_bytes and not self.is_index_full:
+                return False
+            if header.max_timestamp_ms > latest.timestamp_ms:
+                latest = TimeIndexEntry(header.max_timestamp_ms, header.last_offset)
+            unindexed_bytes += header.size_bytes
+            next_offset = header.next_offset
+        if self.offset_index.count and not unindexed_bytes:
+            return False
+        self._tail = _Tail(None, latest, unindexed_bytes)
+        return self.time_index.count == 0 or self.time_index.last.offset < next_offset
+
+    def _undo(self, size_bytes: int, offset_entries: int, time_entries: int) -> None:
+        """Forget an append that failed. What a failing disk still holds of it does not count: it
+        is overwritten, or cut when the segment is closed or recovered."""
+        self.log.size_bytes = size_bytes
+        with suppress(OSError):
+            self.offset_index.keep(offset_entries)
+            self.time_index.keep(time_entries)
+            self.log.truncate(size_bytes)

@@ -1,0 +1,383 @@
+"""A replica's log of real files, as Kafka lays them out: ``TOPIC-PARTITION/``.
+
+It gives offsets and epochs, rolls, keeps and cuts. It knows no broker and no clock, and no other
+thread: a roll brings the old segment to the disk before it returns. Mirrors kafka.log.Log, without
+transactions and without the log cleaner.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+
+from brokers.logs.batch_file import OFFSET_DELTA_MAX
+from brokers.logs.checkpoints import LEADER_EPOCH_CHECKPOINT
+from brokers.logs.disk import storage_errors
+from brokers.logs.errors import OffsetOutOfRange, RecordBatchTooLarge
+from brokers.logs.leader_epoch_cache import LeaderEpochFileCache
+from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
+from brokers.logs.producer_state import ProducerStates
+from brokers.logs.record_batch import BatchHeader, place
+from brokers.logs.recovery import Repair, load_segments
+from brokers.logs.replica_log import Appended, Deleted
+from brokers.logs.retention import count_deletable
+from brokers.logs.segment import LogSegment
+from brokers.logs.segment_files import parse_log_dir_name
+from brokers.logs.validation import check_fetched, check_produced
+from cluster.records import (
+    EpochEndOffset,
+    Interval,
+    Produced,
+    Records,
+    TimestampOffset,
+)
+
+_base_offset_of: Final = attrgetter("base_offset")
+
+
+class SegmentLog:
+    """The log in ``directory``, which is made if it is not there.
+
+    ``log_start_offset``, ``recovery_point`` and ``is_clean``: what the checkpoints of the log
+    directory say. ``repairs``: what was wrong with the files. ``now_ms``: as long as no later time
+    is handed in, new files are of this one. Raises LogStorageError, and
+    UnsupportedMessageFormat for a log with messages from before Kafka 0.11.
+    """
+
+    __slots__ = (
+        "_epochs",
+        "_marked",
+        "_now_ms",
+        "_producers",
+        "_segments",
+        "config",
+        "directory",
+        "log_end_offset",
+        "log_start_offset",
+        "name",
+        "recovery_point",
+        "repairs",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig = DEFAULT_LOG_CONFIG,
+        *,
+        now_ms: int,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        is_clean: bool = False,
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.name = str(parse_log_dir_name(directory.name).partition)
+        self._now_ms = now_ms
+        self._marked: list[tuple[int, LogSegment]] = []
+        self._producers = ProducerStates()
+        with self._disk("loading {}"):
+            directory.mkdir(parents=True, exist_ok=True)
+            self._segments, self.log_end_offset, repairs = load_segments(
+                directory,
+                lambda offset: LogSegment(str(directory), offset, config, now_ms),
+                log_start_offset=log_start_offset,
+                recovery_point=recovery_point,
+                is_clean=is_clean,
+            )
+            if self._segments:
+                self._active.become_active()
+            else:
+                self._add_segment(log_start_offset)
+        self.repairs: tuple[Repair, ...] = tuple(repairs)
+        self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
+        known_point = self.log_end_offset if is_clean and not repairs else recovery_point
+        self.recovery_point = max(self.log_start_offset, min(known_point, self.log_end_offset))
+        self._epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT)
+        self._epochs.truncate_from_end(self.log_end_offset)
+        self._epochs.truncate_from_start(self.log_start_offset)
+        self._load_epochs_and_producers()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The latest leader epoch that was noted; None before the first."""
+        return self._epochs.latest_epoch
+
+    @property
+    def base_offsets(self) -> tuple[int, ...]:
+        """The first offset of each segment."""
+        return tuple(segment.base_offset for segment in self._segments)
+
+    def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
+        """As ReplicaLog says; ``produced`` is bytes here."""
+        assert isinstance(produced, bytes), "a segment log takes batches, not counts"
+        self._now_ms = now_ms
+        first = self.log_end_offset
+        header = check_produced(produced, self.name, self.config)._replace(
+            base_offset=first, leader_epoch=leader_epoch
+        )
+        if header.has_producer_id:
+            duplicate = self._producers.check(header.producer_batch)
+            if duplicate is not None:
+                return Appended(duplicate.first_offset, duplicate.last_offset, is_duplicate=True)
+        self._append(place(produced, first, leader_epoch), [header])
+        return Appended(first, header.last_offset)
+
+    def append_as_follower(self, records: Records) -> None:
+        """As ReplicaLog says; ``records`` are bytes here."""
+        assert isinstance(records, bytes), "a segment log takes batches, not counts"
+        headers = check_fetched(records, self.name, self.log_start_offset, self.log_end_offset)
+        if headers:
+            self._append(records, headers)
+
+    def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> bytes:
+        """As ReplicaLog says. Raises CorruptRecord for a batch that the disk spoilt."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"Received request for offset {offset} for partition {self.name}, but we only have "
+                f"log segments in the range {self.log_start_offset} to {self.log_end_offset}."
+            )
+        end = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
+        if offset >= end:
+            return b""
+        with self._disk("reading from {}"):
+            for segment in self._segments[self._floor(offset) :]:
+                records = segment.read(offset, max_bytes, end)
+                if records is not None:
+                    return records
+        return b""
+
+    def start_epoch(self, leader_epoch: int) -> None:
+        """As ReplicaLog says."""
+        self._epochs.assign(leader_epoch, self.log_end_offset)
+
+    def end_offset_for(self, leader_epoch: int) -> EpochEndOffset:
+        """As ReplicaLog says."""
+        return self._epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
+        """As ReplicaLog says: that very record. Raises CorruptRecord."""
+        with self._disk("fetching offset by timestamp for {}"):
+            for segment in self._segments[self._floor(self.log_start_offset) :]:
+                if segment.max_timestamp_ms >= timestamp_ms:
+                    found = segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset)
+                    if found is not None:
+                        return found
+        return None
+
+    def intervals(self) -> tuple[Interval, ...]:
+        """As ReplicaLog says, batches of one epoch as one interval. Raises CorruptRecord."""
+        found: list[Interval] = []
+        with self._disk("reading from {}"):
+            for segment in self._segments[self._floor(self.log_start_offset) :]:
+                for _, header in segment.log.batches():
+                    if header.last_offset >= self.log_start_offset:
+                        self._add_interval(found, header)
+        return tuple(found)
+
+    def truncate_to(self, offset: int) -> int:
+        """As ReplicaLog says; a batch that begins before ``offset`` and ends after it is cut
+        whole."""
+        assert offset >= 0, f"cannot truncate {self.name} to {offset}"
+        if offset >= self.log_end_offset:
+            self._epochs.truncate_from_end(self.log_end_offset)
+            return 0
+        before = self.log_end_offset
+        if offset < self._segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return before - self.log_end_offset
+        with self._disk(f"truncating log to offset {offset} for {{}}"):
+            self._remove(self._segments[self._floor(offset) + 1 :])
+            end_offset = self._active.truncate_to(offset, self._now_ms)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self._end_at(end_offset)
+        return before - end_offset
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """As ReplicaLog says; the files are gone at once."""
+        with self._disk("truncating the entire log for {}"):
+            for segment in self._segments:
+                segment.mark_deleted()
+                segment.delete_marked()
+            self._segments = []
+            self._add_segment(offset)
+        self.log_start_offset = offset
+        self._end_at(offset)
+        self._epochs.clear()
+
+    def increment_log_start_offset(self, offset: int) -> bool:
+        """As ReplicaLog says; files go with ``delete_old``."""
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"Cannot increment the log start offset to {offset} of partition {self.name} "
+                f"since it is larger than the log end offset {self.log_end_offset}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.recovery_point = max(self.recovery_point, offset)
+        self._epochs.truncate_from_start(offset)
+        return True
+
+    def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
+        """As ReplicaLog says. Files are renamed now and removed file.delete.delay.ms later, when
+        this is called again."""
+        self._now_ms = now_ms
+        self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        count = count_deletable(
+            self._segments,
+            self.config,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        deleted = self._segments[:count]
+        with self._disk("deleting segments for {}"):
+            if count == len(self._segments):
+                self._roll()
+            self._remove(deleted)
+            self._delete_marked()
+        self.increment_log_start_offset(self._segments[0].base_offset)
+        return Deleted(count, sum(segment.size_bytes for segment in deleted))
+
+    def flush(self) -> None:
+        """As ReplicaLog says."""
+        with self._disk("flushing log for {}"):
+            self._flush(self.log_end_offset)
+
+    def close(self) -> None:
+        """As ReplicaLog says: files are cut to what they hold, and brought to the disk."""
+        with self._disk("closing {}"):
+            self._active.become_inactive()
+            self._active.flush()
+            self._flush(self.log_end_offset)
+
+    def rename_dir(self, name: str) -> None:
+        """Give the directory another name in the same log directory."""
+        with self._disk("renaming dir for {}"):
+            target = self.directory.with_name(name)
+            os.rename(self.directory, target)
+        self.directory = target
+        self._epochs.move_to(target / LEADER_EPOCH_CHECKPOINT)
+        for segment in [*self._segments, *(segment for _, segment in self._marked)]:
+            segment.move_to(str(target))
+
+    def delete(self) -> None:
+        """Remove the directory and all that is in it. Nothing else may be called afterwards."""
+        with self._disk("deleting log for {}"):
+            shutil.rmtree(self.directory)
+
+    @property
+    def _active(self) -> LogSegment:
+        return self._segments[-1]
+
+    def _disk(self, doing: str) -> AbstractContextManager[None]:
+        return storage_errors(doing.format(self.name), self.directory.parent)
+
+    def _floor(self, offset: int) -> int:
+        """The number of the segment in which ``offset`` is, or would be."""
+        return max(0, bisect_right(self._segments, offset, key=_base_offset_of) - 1)
+
+    def _add_interval(self, found: list[Interval], header: BatchHeader) -> None:
+        start = max(header.base_offset, self.log_start_offset)
+        size, latest_ms = header.size_bytes, header.max_timestamp_ms
+        if found and found[-1].leader_epoch == header.leader_epoch:
+            last = found.pop()
+            start, size = last.start, last.size_bytes + size
+            latest_ms = max(latest_ms, last.max_timestamp_ms)
+        found.append(Interval(header.leader_epoch, start, header.next_offset, size, latest_ms))
+
+    def _append(self, records: bytes, headers: Sequence[BatchHeader]) -> None:
+        if len(records) > self.config.segment_bytes:
+            raise RecordBatchTooLarge(
+                f"Message batch size is {len(records)} bytes in append to partition {self.name}, "
+                f"which exceeds the maximum configured segment size of {self.config.segment_bytes}."
+            )
+        # An epoch without records, should the append fail, does no harm.
+        for header in headers:
+            self._epochs.assign(header.leader_epoch, header.base_offset)
+        with self._disk("appending records to {}"):
+            if self._should_roll(len(records), headers):
+                self._roll()
+            self._active.append(records, headers, self._now_ms)
+        self.log_end_offset = headers[-1].next_offset
+        for header in headers:
+            if header.has_producer_id:
+                self._producers.update(header.producer_batch)
+
+    def _should_roll(self, size_bytes: int, headers: Sequence[BatchHeader]) -> bool:
+        segment, config = self._active, self.config
+        if not segment.size_bytes:
+            return False
+        timestamp_ms = max(header.max_timestamp_ms for header in headers)
+        return (
+            segment.size_bytes > config.segment_bytes - size_bytes
+            or segment.time_waited_for_roll_ms(self._now_ms, timestamp_ms) > config.segment_ms
+            or segment.is_index_full
+            or headers[-1].last_offset - segment.base_offset > OFFSET_DELTA_MAX
+        )
+
+    def _roll(self) -> None:
+        """Begin a segment at the log's end, and bring all before it to the disk."""
+        self._active.become_inactive()
+        self._add_segment(self.log_end_offset)
+        self._flush(self.log_end_offset)
+
+    def _add_segment(self, base_offset: int) -> None:
+        segment = LogSegment(str(self.directory), base_offset, self.config, self._now_ms)
+        segment.create()
+        self._segments.append(segment)
+
+    def _flush(self, offset: int) -> None:
+        if offset > self.recovery_point:
+            for segment in self._segments[self._floor(self.recovery_point) :]:
+                if segment.base_offset < offset:
+                    segment.flush()
+            self.recovery_point = offset
+
+    def _end_at(self, end_offset: int) -> None:
+        """What follows from a truncation."""
+        self.log_end_offset = end_offset
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self._epochs.truncate_from_end(end_offset)
+        if any(batch.last_offset >= end_offset for batch in self._producers):
+            self._load_epochs_and_producers()
+
+    def _remove(self, segments: Sequence[LogSegment]) -> None:
+        """Take segments out of the log; their files go after file.delete.delay.ms."""
+        for segment in list(segments):
+            self._segments.remove(segment)
+            segment.mark_deleted()
+            self._marked.append((self._now_ms + self.config.file_delete_delay_ms, segment))
+
+    def _delete_marked(self) -> None:
+        for due_ms, segment in self._marked:
+            if due_ms <= self._now_ms:
+                segment.delete_marked()
+        self._marked = [marked for marked in self._marked if marked[0] > self._now_ms]
+
+    def _load_epochs_and_producers(self) -> None:
+        """Read every header that can be read: epochs that the checkpoint lacks, and the producers'
+        last batches, of which Kafka keeps snapshots instead, of one batch of each."""
+        self._producers.clear()
+        with self._disk("loading {}"):
+            for segment in self._segments:
+                for _, header in segment.log.readable():
+                    latest = self._epochs.latest_epoch
+                    if header.leader_epoch >= 0 and (
+                        latest is None or header.leader_epoch > latest
+                    ):
+                        self._epochs.assign(header.leader_epoch, header.base_offset)
+                    if header.has_producer_id:
+                        self._producers.update(header.producer_batch)

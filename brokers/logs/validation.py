@@ -1,0 +1,106 @@
+"""What a leader asks of a batch from a producer, and a follower of batches from its leader.
+
+Batches are judged by their bytes, CRC and header. Records are not decoded, so that a header may say
+one thing and the records another, which a broker of Kafka would notice. Mirrors
+kafka.log.Log.analyzeAndValidateRecords and kafka.log.LogValidator.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from brokers.logs.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    OffsetsOutOfOrder,
+    RecordTooLarge,
+    UnexpectedAppendOffset,
+)
+from brokers.logs.log_config import LogConfig
+from brokers.logs.record_batch import (
+    COMPRESSIONS,
+    HEADER_SIZE_BYTES,
+    BatchHeader,
+    check_batches,
+    check_crc,
+    parse_header,
+)
+
+
+def check_produced(batch: bytes, name: str, config: LogConfig) -> BatchHeader:
+    """The header of a producer's one batch for the partition ``name``.
+
+    Raises CorruptRecord, UnsupportedMessageFormat, RecordTooLarge and InvalidRecord.
+    """
+    if not batch:
+        raise InvalidRecord("Record batch has no batches at all")
+    if len(batch) < HEADER_SIZE_BYTES:
+        raise CorruptRecord(f"{len(batch)} bytes are too few for a record batch")
+    header = parse_header(batch)
+    if header.size_bytes > len(batch):
+        raise CorruptRecord(f"A record batch of {header.size_bytes} bytes ends after {len(batch)}")
+    if header.size_bytes < len(batch):
+        raise InvalidRecord("Compressed outer record has more than one batch")
+    if header.base_offset != 0:
+        raise InvalidRecord(
+            f"The baseOffset of the record batch in the append to {name} should be 0, "
+            f"but it is {header.base_offset}"
+        )
+    if len(batch) > config.max_message_bytes:
+        raise RecordTooLarge(
+            f"The record batch size in the append to {name} is {len(batch)} bytes "
+            f"which exceeds the maximum configured value of {config.max_message_bytes}."
+        )
+    check_crc(batch, header)
+    problem = _problem(header)
+    if problem:
+        raise InvalidRecord(f"{problem} in topic partition {name}.")
+    return header
+
+
+def check_fetched(
+    records: bytes, name: str, log_start_offset: int, log_end_offset: int
+) -> list[BatchHeader]:
+    """The headers of a leader's batches, none or more, for the end of a follower's log.
+
+    Raises CorruptRecord, UnsupportedMessageFormat, OffsetsOutOfOrder and UnexpectedAppendOffset.
+    """
+    headers = check_batches(records)
+    for before, header in pairwise(headers):
+        if header.base_offset != before.next_offset:
+            raise OffsetsOutOfOrder(
+                f"Out of order offsets found in append to {name}: "
+                f"{header.base_offset} follows {before.last_offset}"
+            )
+    if headers and headers[0].base_offset != log_end_offset:
+        first, last = headers[0].base_offset, headers[-1].last_offset
+        raise UnexpectedAppendOffset(
+            f"Unexpected offset in append to {name}. First offset {first} is not the next offset "
+            f"{log_end_offset}. Last offset in append: {last}. "
+            f"Log start offset = {log_start_offset}",
+            first_offset=first,
+            last_offset=last,
+        )
+    return headers
+
+
+def _problem(header: BatchHeader) -> str:
+    """Why no producer may send this batch, which is whole; empty if it may."""
+    count = header.record_count
+    if count <= 0:
+        return f"Invalid reported count for record batch: {count}"
+    if count != header.last_offset + 1:
+        offsets = f"[0, {header.last_offset}]"
+        return f"Inconsistent batch offset range {offsets} and count of records {count}"
+    if header.is_control:
+        return "Clients are not allowed to write control records"
+    if header.is_transactional:
+        return "Transactions, which klamm does not have, are asked for"
+    if header.has_producer_id and header.base_sequence < 0:
+        return (
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId "
+            f"{header.producer_id}"
+        )
+    if header.compression_id >= len(COMPRESSIONS):
+        return f"Unknown compression type id: {header.compression_id}"
+    return ""

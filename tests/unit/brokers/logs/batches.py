@@ -1,0 +1,52 @@
+"""Batches for tests of the segment log, and logs to append them to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from brokers.logs.log_config import LogConfig
+from brokers.logs.records import Record, decode_batches, encode_batch
+from brokers.logs.segment_log import SegmentLog
+
+NOW_MS = 1_700_000_000_000
+EVERY_BATCH_INDEXED = LogConfig(index_interval_bytes=0)
+
+
+def batch(
+    *values: bytes, timestamp_ms: int = NOW_MS, compression: str = "none", **producer: int
+) -> bytes:
+    """A batch with one record a value, one ms apart."""
+    records = [
+        Record(timestamp_ms + number, None, value) for number, value in enumerate(values or (b"v",))
+    ]
+    return encode_batch(records, compression, **producer)
+
+
+def open_log(
+    directory: Path,
+    config: LogConfig = EVERY_BATCH_INDEXED,
+    *,
+    recovery_point: int = 0,
+    is_clean: bool = False,
+) -> SegmentLog:
+    """The log ``t-0`` in a directory."""
+    return SegmentLog(
+        directory / "t-0", config, now_ms=NOW_MS, recovery_point=recovery_point, is_clean=is_clean
+    )
+
+
+def append(log: SegmentLog, *values: bytes, epoch: int = 0, timestamp_ms: int = NOW_MS) -> int:
+    """Append one batch as the leader; its first offset."""
+    produced = batch(*values, timestamp_ms=timestamp_ms)
+    return log.append_as_leader(produced, epoch, timestamp_ms).first_offset
+
+
+def values_from(log: SegmentLog, offset: int) -> list[bytes | None]:
+    """The values of all records from ``offset`` on."""
+    found: list[bytes | None] = []
+    while records := log.read(offset, 1 << 20):
+        for stored in decode_batches(records):
+            if stored.offset >= offset:
+                found.append(stored.record.value)
+                offset = stored.offset + 1
+    return found

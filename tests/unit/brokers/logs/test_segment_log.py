@@ -1,0 +1,301 @@
+"""The log of real files: offsets, rolls, lookups by offset and time, reads, cuts, retention."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from brokers.logs.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    OffsetOutOfRange,
+    OffsetsOutOfOrder,
+    OutOfOrderSequence,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    UnexpectedAppendOffset,
+)
+from brokers.logs.log_config import LogConfig
+from brokers.logs.record_batch import place
+from brokers.logs.replica_log import Appended, Deleted
+from brokers.logs.segment import LogSegment
+from brokers.logs.segment_log import SegmentLog
+from cluster.records import EpochEndOffset, TimestampOffset
+from tests.unit.brokers.logs.batches import (
+    EVERY_BATCH_INDEXED,
+    NOW_MS,
+    append,
+    batch,
+    open_log,
+    values_from,
+)
+
+ONE = len(batch(b"v"))
+
+
+def files(log: SegmentLog) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in sorted(log.directory.iterdir())}
+
+
+def test_offsets_follow_each_other_and_records_come_back(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert log.append_as_leader(batch(b"a", b"b"), 0, NOW_MS) == Appended(0, 1)
+    assert log.append_as_leader(batch(b"c"), 0, NOW_MS) == Appended(2, 2)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 3, 0)
+    assert values_from(log, 0) == [b"a", b"b", b"c"]
+    assert values_from(log, 1) == [b"b", b"c"]
+
+
+def test_the_index_entry_of_the_article(tmp_path: Path) -> None:
+    """Segment 00000000000000368769, entry (3,497): offset 368772 is found at byte 497."""
+    overhead = len(batch(b"", b"", b"x" * 200)) - 200
+    first = batch(b"", b"", b"x" * (497 - overhead))
+    assert len(first) == 497
+    config = LogConfig(index_interval_bytes=400)
+    segment = LogSegment(str(tmp_path), 368769, config, NOW_MS)
+    segment.create()
+    log_of = SegmentLog(tmp_path / "t-0", config, now_ms=NOW_MS, log_start_offset=368769)
+    log_of.append_as_leader(first, 0, NOW_MS)
+    log_of.append_as_leader(batch(b"the one"), 0, NOW_MS)
+    index = log_of.directory / "00000000000000368769.index"
+    assert index.read_bytes()[:16] == struct.pack(">iiii", 3, 497, 0, 0)
+    (loaded,) = log_of._segments
+    found = loaded.find(368772)
+    assert found is not None
+    assert (found.position, found.header.base_offset) == (497, 368772)
+    assert values_from(log_of, 368772) == [b"the one"]
+
+
+def test_index_entries_are_as_far_apart_as_configured(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=3 * ONE))
+    for _ in range(12):
+        append(log)
+    log.close()
+    index = (log.directory / "00000000000000000000.index").read_bytes()
+    assert list(struct.iter_unpack(">ii", index)) == [(4, 4 * ONE), (8, 8 * ONE)]
+
+
+def test_an_active_segment_has_room_in_its_indexes_and_a_rolled_one_has_none(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=2 * ONE, segment_index_bytes=100))
+    for number in range(3):
+        append(log, timestamp_ms=NOW_MS + number)
+    assert files(log) == {
+        "00000000000000000000.index": 0,
+        "00000000000000000000.log": 2 * ONE,
+        "00000000000000000000.timeindex": 12,
+        "00000000000000000002.index": 96,
+        "00000000000000000002.log": ONE,
+        "00000000000000000002.timeindex": 96,
+        "leader-epoch-checkpoint": 8,
+    }
+    assert log.recovery_point == 2
+    log.close()
+    assert files(log)["00000000000000000002.timeindex"] == 12
+    assert log.recovery_point == 3
+
+
+def test_a_log_rolls_by_time_by_the_batches_own_clock(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_ms=1000))
+    for after_ms in (0, 1000, 1001, 2001, 2002):
+        append(log, timestamp_ms=NOW_MS + after_ms)
+    assert log.base_offsets == (0, 2, 4)
+    log.close()
+    log = open_log(tmp_path, LogConfig(segment_ms=1000), is_clean=True)
+    append(log, timestamp_ms=NOW_MS + 3003)
+    assert log.base_offsets == (0, 2, 4, 5)
+
+
+def test_a_log_rolls_when_an_index_is_full(tmp_path: Path) -> None:
+    """One entry of the time index is kept for the segment's end."""
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=0, segment_index_bytes=3 * 12))
+    for number in range(8):
+        append(log, timestamp_ms=NOW_MS + number)
+    assert log.base_offsets == (0, 3, 6)
+
+
+def test_reads_are_of_whole_batches_and_at_least_of_one(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for value in (b"a", b"b", b"c"):
+        append(log, value)
+    assert len(log.read(0, 1)) == ONE
+    assert len(log.read(0, 2 * ONE + ONE // 2)) == 2 * ONE
+    assert len(log.read(0, 10 * ONE, end_offset=2)) == 2 * ONE
+    assert log.read(2, 10 * ONE, end_offset=2) == log.read(3, 10 * ONE) == b""
+    for offset in (-1, 4):
+        with pytest.raises(OffsetOutOfRange, match="only have log segments in the range 0 to 3"):
+            log.read(offset, ONE)
+
+
+def test_a_read_stays_in_one_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=2 * ONE))
+    for _ in range(5):
+        append(log)
+    assert [len(log.read(offset, 100 * ONE)) // ONE for offset in range(5)] == [2, 1, 2, 1, 1]
+
+
+def test_a_record_is_found_by_its_time(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=0, segment_bytes=3 * ONE))
+    for number in range(8):
+        append(log, epoch=number // 4, timestamp_ms=NOW_MS + 10 * number)
+    assert log.offset_for_time(NOW_MS - 1) == TimestampOffset(NOW_MS, 0, 0)
+    assert log.offset_for_time(NOW_MS + 41) == TimestampOffset(NOW_MS + 50, 5, 1)
+    assert log.offset_for_time(NOW_MS + 70) == TimestampOffset(NOW_MS + 70, 7, 1)
+    assert log.offset_for_time(NOW_MS + 71) is None
+    log.increment_log_start_offset(2)
+    assert log.offset_for_time(NOW_MS) == TimestampOffset(NOW_MS + 20, 2, 0)
+
+
+def test_a_record_within_a_batch_is_found_by_its_time(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, b"a", b"b", b"c", timestamp_ms=NOW_MS)
+    assert log.offset_for_time(NOW_MS + 1) == TimestampOffset(NOW_MS + 1, 1, 0)
+
+
+def test_what_a_leader_refuses_is_not_in_the_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=3 * ONE, max_message_bytes=5 * ONE))
+    good = batch(b"v")
+    refused: list[tuple[bytes, type[Exception], str]] = [
+        (b"", InvalidRecord, "no batches at all"),
+        (good + good, InvalidRecord, "more than one batch"),
+        (good[:-1], CorruptRecord, "ends after"),
+        (good[:-1] + b"?", CorruptRecord, "stored crc"),
+        (place(good, 1, 0), InvalidRecord, "The baseOffset of the record batch .* should be 0"),
+        (batch(b"x" * 5 * ONE), RecordTooLarge, "exceeds the maximum configured value"),
+        (batch(b"x" * 3 * ONE), RecordBatchTooLarge, "maximum configured segment size"),
+        (batch(b"v", producer_id=1, producer_epoch=0), InvalidRecord, "Invalid sequence number -1"),
+    ]
+    for produced, error, text in refused:
+        with pytest.raises(error, match=text):
+            log.append_as_leader(produced, 0, NOW_MS)
+    assert (log.log_end_offset, log.size_bytes, log.intervals()) == (0, 0, ())
+
+
+def test_a_batch_that_is_sent_again_is_not_appended_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    first = batch(b"a", b"b", producer_id=1, producer_epoch=0, base_sequence=0)
+    second = batch(b"c", producer_id=1, producer_epoch=0, base_sequence=2)
+    third = batch(b"d", producer_id=1, producer_epoch=0, base_sequence=4)
+    assert log.append_as_leader(first, 0, NOW_MS) == Appended(0, 1)
+    assert log.append_as_leader(second, 0, NOW_MS) == Appended(2, 2)
+    log = open_log(tmp_path)
+    assert log.append_as_leader(first, 1, NOW_MS) == Appended(0, 1, is_duplicate=True)
+    with pytest.raises(OutOfOrderSequence, match=r"4 \(incoming seq. number\), 2"):
+        log.append_as_leader(third, 1, NOW_MS)
+    log.truncate_to(2)
+    assert log.append_as_leader(second, 1, NOW_MS) == Appended(2, 2)
+
+
+def test_a_follower_takes_what_follows_its_end(tmp_path: Path) -> None:
+    leader, follower = open_log(tmp_path / "1"), open_log(tmp_path / "2")
+    for epoch, value in ((0, b"a"), (0, b"b"), (3, b"c")):
+        append(leader, value, epoch=epoch)
+    records = leader.read(0, 10 * ONE)
+    with pytest.raises(UnexpectedAppendOffset) as ahead:
+        follower.append_as_follower(records[ONE:])
+    assert (ahead.value.first_offset, ahead.value.last_offset) == (1, 2)
+    with pytest.raises(OffsetsOutOfOrder):
+        follower.append_as_follower(records[:ONE] + records[2 * ONE :])
+    with pytest.raises(CorruptRecord):
+        follower.append_as_follower(records[:-1])
+    follower.append_as_follower(b"")
+    follower.append_as_follower(records)
+    assert follower.read(0, 10 * ONE) == records
+    assert follower.intervals() == leader.intervals()
+    assert follower.end_offset_for(2) == EpochEndOffset(0, 2)
+    with pytest.raises(UnexpectedAppendOffset):
+        follower.append_as_follower(records)
+
+
+def test_a_log_is_cut_across_segments_and_goes_on(tmp_path: Path) -> None:
+    config = LogConfig(index_interval_bytes=0, segment_bytes=2 * ONE)
+    log = open_log(tmp_path, config)
+    for number in range(7):
+        append(log, str(number).encode(), epoch=number // 3, timestamp_ms=NOW_MS + number)
+    log.flush()
+    assert log.truncate_to(3) == 4
+    assert (log.log_end_offset, log.recovery_point, log.base_offsets) == (3, 3, (0, 2))
+    assert log.latest_epoch == 0
+    assert log.offset_for_time(NOW_MS + 3) is None
+    append(log, b"new", epoch=5, timestamp_ms=NOW_MS + 3)
+    log.close()
+    log = open_log(tmp_path, config, is_clean=True)
+    assert log.repairs == ()
+    assert values_from(log, 0) == [b"0", b"1", b"2", b"new"]
+    assert log.offset_for_time(NOW_MS + 3) == TimestampOffset(NOW_MS + 3, 3, 5)
+    assert log.truncate_to(4) == 0
+
+
+def test_a_cut_within_a_batch_takes_all_of_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, b"a")
+    append(log, b"b", b"c", b"d")
+    assert log.truncate_to(2) == 3
+    assert log.log_end_offset == 1
+
+
+def test_a_log_can_begin_anew_elsewhere(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, b"a", epoch=1)
+    log.truncate_fully_and_start_at(100)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (100, 100, 0)
+    assert (log.size_bytes, log.latest_epoch, log.base_offsets) == (0, None, (100,))
+    assert append(log, b"b", epoch=2) == 100
+    assert log.truncate_to(50) == 51
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+
+
+def test_old_segments_go_up_to_the_high_watermark(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=2 * ONE, retention_ms=1000, file_delete_delay_ms=500)
+    log = open_log(tmp_path, config)
+    for number in range(6):
+        append(log, timestamp_ms=NOW_MS + 100 * number, epoch=number)
+    late_ms = NOW_MS + 10_000
+    assert log.delete_old(NOW_MS + 1100, 6) == Deleted(0, 0)
+    assert log.delete_old(late_ms, 3) == Deleted(1, 2 * ONE)
+    assert (log.log_start_offset, log.base_offsets) == (2, (2, 4))
+    assert log.end_offset_for(1) == EpochEndOffset(1, 2)
+    with pytest.raises(OffsetOutOfRange):
+        log.read(1, ONE)
+    assert "00000000000000000000.log.deleted" in files(log)
+    assert log.delete_old(late_ms + 500, 6) == Deleted(2, 4 * ONE)
+    assert "00000000000000000000.log.deleted" not in files(log)
+    assert (log.log_start_offset, log.log_end_offset, log.base_offsets) == (6, 6, (6,))
+    assert log.delete_old(late_ms * 2, 6) == Deleted(0, 0)
+
+
+def test_too_much_goes_and_so_does_what_is_before_the_start(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=2 * ONE, retention_bytes=4 * ONE)
+    log = open_log(tmp_path, config)
+    for _ in range(7):
+        append(log)
+    assert log.delete_old(NOW_MS, 7) == Deleted(1, 2 * ONE)
+    assert log.increment_log_start_offset(5)
+    assert not log.increment_log_start_offset(4)
+    assert log.delete_old(NOW_MS, 7) == Deleted(1, 2 * ONE)
+    assert (log.log_start_offset, log.base_offsets) == (5, (4, 6))
+    with pytest.raises(OffsetOutOfRange, match="larger than the log end offset 7"):
+        log.increment_log_start_offset(8)
+
+
+def test_a_renamed_log_goes_on_and_a_deleted_one_is_gone(tmp_path: Path) -> None:
+    log = open_log(tmp_path, EVERY_BATCH_INDEXED)
+    append(log, b"a")
+    log.rename_dir("t-0." + "0" * 32 + "-delete")
+    append(log, b"b", epoch=1)
+    assert values_from(log, 0) == [b"a", b"b"]
+    assert [path.name for path in tmp_path.iterdir()] == ["t-0." + "0" * 32 + "-delete"]
+    log.delete()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    logs = [open_log(tmp_path / str(number)) for number in range(20)]
+    for log in logs:
+        append(log)
+        values_from(log, 0)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
