@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,13 +18,15 @@ from cli.replay_input import FINDINGS, Master, SparkOptions, Timezone, open_tabl
 from cluster.errors import UsageError
 from report.scales import time_text
 from runtime.checks import StoredCluster
-from zk.dump_store import DumpStore, parse_dump
+from zk.dump_store import DumpStore
+from zk.dump_text import read_dump
 from zk.store import Store
 
 if TYPE_CHECKING:
     from replay.diff import Difference, Differences, Parting, Side
     from replay.spark import SparkSession
 
+_HEAD_BYTES = 64
 EXAMPLES = """
 \b
 Examples:
@@ -88,10 +91,20 @@ def _tree(b: Path | None, zookeeper: str | None) -> _Tree | None:
     if zookeeper is not None:
         with open_store(zookeeper) as store:
             return _Tree(zookeeper, "a live ZooKeeper", _read(store, zookeeper))
-    if b is None or b.suffix != ".json" or not b.is_file():
+    if b is None or not _is_dump(b):
         return None
-    dump = DumpStore(parse_dump(b.read_bytes()))
+    dump = DumpStore(read_dump(b))
     return _Tree(str(b), "a dump of ZooKeeper", _read(dump, str(b)))
+
+
+def _is_dump(path: Path) -> bool:
+    """Whether it is called one, or begins as one: Kafka's logs begin with a bracket, too."""
+    if not path.is_file():
+        return False
+    if path.suffix == ".json":
+        return True
+    with path.open("rb") as file:
+        return re.match(rb"\s*\[\s*\{", file.read(_HEAD_BYTES)) is not None
 
 
 def _read(store: Store, name: str) -> StoredCluster:

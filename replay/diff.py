@@ -267,7 +267,10 @@ def _is_there(side: str) -> Column:
 
 
 def _text(column: str, name: str) -> Column:
-    return F.concat_ws(",", column) if name == "isr" else F.col(column).cast("string")
+    if name != "isr":
+        return F.col(column).cast("string")
+    # Of no ISR it would make that of an empty one.
+    return F.when(F.col(column).isNotNull(), F.concat_ws(",", column))
 
 
 # Where they part

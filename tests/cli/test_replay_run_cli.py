@@ -77,6 +77,23 @@ def test_a_master_that_does_not_answer_ends_in_1(
     assert "error: no Spark master answers at spark://127.0.0.1:1" in capsys.readouterr().err
 
 
+def test_what_holds_no_cluster_is_refused_before_spark_starts(
+    journal: Path, tmp_path: Path, chroot: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty, nonsense = tmp_path / "empty.json", tmp_path / "nonsense"
+    empty.write_text('[{"path":"/","data":null}]')
+    nonsense.write_text("[{]")
+    for args, words in (
+        ([str(empty)], f"{empty} holds no topic"),
+        ([str(nonsense)], f"{nonsense} is not a dump"),
+        (["--zookeeper", chroot], f"{chroot} holds no topic"),
+    ):
+        assert main(["replay", "diff", str(journal), *args]) == 2
+        told = capsys.readouterr()
+        assert told.out == "" and told.err.startswith("error: ")
+        assert words in told.err.splitlines()[0] and "Spark" not in told.err
+
+
 def test_filters_of_the_command_line() -> None:
     assert read_filters(None, (), (), None, None) == Filters()
     found = read_filters(
@@ -96,6 +113,7 @@ def test_filters_of_the_command_line() -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.usefixtures("commands_share_spark")
 def test_planted_violations_end_in_14_and_stand_on_the_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,7 +123,7 @@ def test_planted_violations_end_in_14_and_stand_on_the_page(
     assert main(["replay", "generate", *generate, "--plant", planted]) == 0
     capsys.readouterr()
     journals = sorted(map(str, made.glob("**/*journal*.jsonl*")))
-    args = ["run", *journals, "--out", str(out), "--format", "html", "--memory-mb", "1024"]
+    args = ["run", *journals, "--out", str(out), "--format", "html"]
     assert main(["replay", *args]) == 14
     told = capsys.readouterr()
     assert told.out.endswith(f"Written: {out / 'page.html'}\n")

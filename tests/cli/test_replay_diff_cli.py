@@ -1,0 +1,169 @@
+"""`klamm replay diff`: two logs, a log and a live ZooKeeper, a log and a dump of one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from kazoo.client import KazooClient
+
+from cli.main import main
+from cluster.journal import JournalRow
+from cluster.types import LeaderAndIsr, TopicPartition
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.worlds import create_topic, state_of, three_brokers
+from zk.dump import ZNode, dump
+from zk.znodes import TopicPartitionStateZNode
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("commands_share_spark"),
+]
+
+CHANGED = TopicPartition("t", 0)
+
+
+@pytest.fixture(scope="module")
+def world() -> SimulatedWorld:
+    """A cluster that lost a broker, and with it the only replica of a partition."""
+    made = three_brokers()
+    create_topic(made, "t", {0: (0, 1, 2), 1: (1, 2, 0), 2: (2, 0, 1)})
+    create_topic(made, "single", {0: (2,)})
+    made.run_for(2_000)
+    made.kill(2)
+    made.run_for(10_000)
+    return made
+
+
+@pytest.fixture(scope="module")
+def znodes(world: SimulatedWorld) -> list[ZNode]:
+    store = world.open_store()
+    found = dump(store)
+    store.close()
+    return found
+
+
+@pytest.fixture
+def journal(world: SimulatedWorld, tmp_path: Path) -> Path:
+    return written(tmp_path / "journal.jsonl", world.journal.rows)
+
+
+@pytest.fixture
+def dumped(znodes: list[ZNode], tmp_path: Path) -> Path:
+    path = tmp_path / "dump.json"
+    path.write_bytes(msgspec.json.encode(znodes))
+    return path
+
+
+def written(path: Path, rows: list[JournalRow]) -> Path:
+    path.write_bytes(msgspec.json.Encoder().encode_lines(rows))
+    return path
+
+
+def diff(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, list[str]]:
+    """The exit code, and what was printed."""
+    capsys.readouterr()
+    code = main(["replay", "diff", *map(str, args)])
+    return code, capsys.readouterr().out.splitlines()
+
+
+def test_two_logs_that_are_equal_end_in_0(
+    journal: Path, world: SimulatedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shuffled = written(tmp_path / "shuffled.jsonl", world.journal.rows[::-1])
+    code, told = diff(capsys, journal, shuffled)
+    events = f"journal, {len(world.journal.rows):,} events"
+    assert (code, told) == (
+        0,
+        [
+            f"A: {journal} ({events})",
+            f"B: {shuffled} ({events})",
+            "Compared: 4 partitions and 10 replicas.",
+            "Their ends agree.",
+        ],
+    )
+
+
+def test_two_logs_that_differ_end_in_14_and_say_where(
+    journal: Path, world: SimulatedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = world.journal.rows
+    of_it = [n for n, row in enumerate(rows) if (row.topic, row.partition) == CHANGED]
+    last = max(n for n in of_it if rows[n].isr is not None)
+    changed = [*rows]
+    changed[last] = msgspec.structs.replace(rows[last], leader=1)
+    code, told = diff(capsys, journal, written(tmp_path / "other.jsonl", changed))
+    assert (code, told[3:5]) == (14, ["1 differ:", "  t-0: leader 0 in A, 1 in B"])
+    assert told[5].startswith(f"They part first at {journal}:{last + 1} in A, ")
+    assert told[5].endswith(", which B never had.") and len(told) == 6
+
+
+def test_a_log_beside_a_live_zookeeper(
+    journal: Path,
+    dumped: Path,
+    world: SimulatedWorld,
+    chroot: str,
+    zookeeper_client: KazooClient,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["zk", "load", str(dumped), "--zookeeper", chroot]) == 0
+    code, told = diff(capsys, journal, "--zookeeper", chroot)
+    assert (code, told[1:]) == (
+        0,
+        [
+            f"B: {chroot} (a live ZooKeeper)",
+            "Compared: 4 partitions.",
+            f"Not compared: replica states: {chroot} has none.",
+            "Their ends agree.",
+        ],
+    )
+    stored = state_of(world, *CHANGED)
+    data = TopicPartitionStateZNode.encode(LeaderAndIsr(1, stored.leader_epoch + 4, (1,)), 1)
+    root = f"/{chroot.rpartition('/')[2]}"
+    zookeeper_client.set(root + TopicPartitionStateZNode.path(CHANGED), data)
+    zookeeper_client.delete(root + TopicPartitionStateZNode.path(TopicPartition("single", 0)))
+    code, told = diff(capsys, journal, "--zookeeper", chroot)
+    isr = ",".join(map(str, stored.isr))
+    epoch = stored.leader_epoch
+    assert code == 14
+    assert told[4:] == [
+        "7 differ:",
+        "  single-0: isr 2 in A, none in B",
+        "  single-0: leader -1 in A, none in B",
+        "  single-0: leader_epoch 1 in A, none in B",
+        "  single-0: state OfflinePartition in A, NewPartition in B",
+        f"  t-0: isr {isr} in A, 1 in B",
+        "  t-0: leader 0 in A, 1 in B",
+        f"  t-0: leader_epoch {epoch} in A, {epoch + 4} in B",
+    ]
+
+
+def test_a_log_beside_a_dump(
+    journal: Path, dumped: Path, znodes: list[ZNode], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, told = diff(capsys, journal, dumped, "--json")
+    found: dict[str, Any] = json.loads("\n".join(told))
+    assert (code, found["differences"], found["shown"]) == (0, 0, [])
+    assert (found["partitions"], found["replicas"], found["first_parting"]) == (4, None, None)
+    assert found["b"] == {"name": str(dumped), "what": "a dump of ZooKeeper"}
+    topic = "/brokers/topics/single"
+    without = [znode for znode in znodes if not znode.path.startswith(topic)]
+    dumped.write_bytes(msgspec.json.encode(without))
+    code, told = diff(capsys, journal, dumped, "--json")
+    found = json.loads("\n".join(told))
+    assert (code, found["differences"]) == (14, 1)
+    assert found["shown"] == [
+        {
+            "topic": "single",
+            "partition": 0,
+            "replica": -1,
+            "field": "existence",
+            "a": "there",
+            "b": "not there",
+        }
+    ]
