@@ -50,6 +50,8 @@ def _daemon(log: Path, name: str, *args: str) -> Iterator[None]:
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": LOOPBACK,
         "PYSPARK_PYTHON": sys.executable,
+        # Executors get it from their worker.
+        "JDK_JAVA_OPTIONS": os.environ.get("SPARK_SUBMIT_OPTS", ""),
     }
     # The workers get klamm from the job alone.
     environ.pop("PYTHONPATH", None)

@@ -4,20 +4,51 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.main import main
+from tests.serving import KLAMM, ROOT
 from tests.spark.standalone import SPARK_HOME, standalone_cluster
 from zk.java import spark_java_home
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 900
 JOB = "from cli.main import main\nraise SystemExit(main())\n"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(TIMEOUT_S),
+    pytest.mark.usefixtures("commands_share_spark"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("standalone")
+
+
+@pytest.fixture(scope="module")
+def master(folder: Path) -> Iterator[str]:
+    """A master with two workers of a core and 1 GiB each."""
+    with standalone_cluster(folder) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def journal(folder: Path) -> str:
+    """A small history in which something is wrong."""
+    made = folder / "made"
+    generate = ["--seed", "5", "--partitions", "30", "--events", "2000"]
+    plant = ["--plant", "illegal=3,gap=2,unclean=1"]
+    assert main(["replay", "generate", "--out", str(made), *generate, *plant]) == 0
+    return str(made / "journal.jsonl")
 
 
 def answers_of(out: Path) -> dict[str, Any]:
@@ -27,48 +58,75 @@ def answers_of(out: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(TIMEOUT_S)
 def test_a_cluster_gives_the_answers_of_one_process(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    folder: Path, master: str, journal: str, tmp_path: Path
 ) -> None:
-    table, archive = tmp_path / "events", tmp_path / "klamm.zip"
-    plant = "illegal=3,gap=2,unclean=1"
-    generate = ["--format", "parquet", "--seed", "5", "--partitions", "30", "--events", "2000"]
-    assert main(["replay", "generate", "--out", str(table), *generate, "--plant", plant]) == 0
-    run = ["replay", "run", str(table)]
-    memory = ["--memory-mb", "600"]
-    assert main([*run, *memory, "--out", str(tmp_path / "here")]) == 14
+    run = ("replay", "run", journal)
+    assert main([*run, "--out", str(tmp_path / "here")]) == 14
     here = answers_of(tmp_path / "here")
     assert (here["counts"]["illegal"], here["counts"]["unclean"]) == (3, 1)
+    # A log, not a table: workers read it in Python, with the packages that klamm sent along.
+    there = ("--out", str(tmp_path / "there"), "--master", master, "--memory-mb", "600")
+    done = subprocess.run([*KLAMM, *run, *there], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 14, done.stderr
+    assert answers_of(tmp_path / "there") == here
+    worked = [list((folder / f"work-{n}").glob("app-*")) for n in range(2)]
+    assert all(worked), worked
+
+
+def test_spark_submit_takes_the_archive(master: str, journal: str, tmp_path: Path) -> None:
+    archive, job = tmp_path / "klamm.zip", tmp_path / "klamm_job.py"
     assert main(["replay", "package", "--out", str(archive)]) == 0
-    (tmp_path / "klamm_job.py").write_text(JOB)
-    with standalone_cluster(tmp_path) as master:
-        there = tmp_path / "there"
-        assert main([*run, *memory, "--out", str(there), "--master", master]) == 14
-        assert answers_of(there) == here
-        worked = [list((tmp_path / f"work-{n}").glob("app-*")) for n in range(2)]
-        assert all(worked), worked
-        submitted = subprocess.run(
-            [
-                SPARK_HOME / "bin" / "spark-submit",
-                *("--master", master, "--executor-memory", "600m"),
-                *("--conf", "spark.driver.host=127.0.0.1"),
-                *("--py-files", archive, tmp_path / "klamm_job.py"),
-                *(*run, "--out", str(tmp_path / "submitted")),
-            ],
-            env={
-                **os.environ,
-                "JAVA_HOME": str(spark_java_home()),
-                "SPARK_HOME": str(SPARK_HOME),
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "PYSPARK_PYTHON": sys.executable,
-                "PYTHONPATH": str(ROOT),
-            },
-            capture_output=True,
-            text=True,
-        )
-        assert submitted.returncode == 14, submitted.stderr[-3000:]
-        assert answers_of(tmp_path / "submitted") == here
-    capfd.readouterr()
+    job.write_text(JOB)
+    query = "SELECT count(*) AS n FROM events WHERE kind = 'partition_transition'"
+    submitted = subprocess.run(
+        [
+            SPARK_HOME / "bin" / "spark-submit",
+            *("--master", master, "--executor-memory", "600m", "--total-executor-cores", "1"),
+            *("--conf", "spark.driver.host=127.0.0.1"),
+            *("--py-files", archive, job),
+            *("replay", "sql", query, journal, "--json"),
+        ],
+        env={
+            **os.environ,
+            "JAVA_HOME": str(spark_java_home()),
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert submitted.returncode == 0, submitted.stderr[-3000:]
+    expected = sum(
+        json.loads(line)["kind"] == "partition_transition"
+        for line in Path(journal).read_text().splitlines()
+    )
+    # It puts both streams of Python into one.
+    told = submitted.stdout[submitted.stdout.index("{\n") :]
+    assert json.loads(told)["rows"] == [[expected]]
+
+
+def test_a_job_that_no_worker_has_room_for_says_what_it_waits_for(
+    master: str, journal: str
+) -> None:
+    with subprocess.Popen(
+        [
+            *(*KLAMM, "replay", "run", journal),
+            *("--master", master, "--memory-mb", "3000"),
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as waiting:
+        assert waiting.stderr is not None
+        said = next(line for line in waiting.stderr if line.startswith("waiting for "))
+        waiting.send_signal(signal.SIGINT)
+        told, errors = waiting.communicate(timeout=60)
+    assert said == (
+        f"waiting for {master}: no worker has had a free core and 3000 MiB for 10 s "
+        "(--memory-mb asks for less, Ctrl-C gives up)\n"
+    )
+    assert (waiting.returncode, told, errors) == (130, "", "")
