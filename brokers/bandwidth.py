@@ -1,0 +1,373 @@
+"""How fast copying goes: flows that share networks, disks and throttles, and when each arrives.
+
+A flow takes the same rate of every resource on its path; rates are max-min fair. So a copy of any
+length is one event, its end, as in flow-level simulators such as SimGrid (its LMM solver), whose
+selective update this has too: a change computes anew only what hangs together with it.
+
+Everything is a whole number: time in microseconds, and a byte in so many parts that a byte a second
+shared by up to twenty flows still is whole parts a microsecond. So nothing drifts, no order of
+calls or flows matters, and a share that does not come out even is less than one part too small.
+Here is no clock (times are handed in), no broker and no log; replication_quotas.py says who passes
+what. Kafka has no such file: its networks and disks are real.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from brokers.progressive_filling import max_min_fair
+
+UNLIMITED: Final = 2**63 - 1
+"""Bytes a second: Kafka's figure for a throttle that is not set, and what no flow here exceeds."""
+
+_US_PER_MS: Final = 1000
+_PARTS_PER_US: Final = math.lcm(*range(1, 21))
+"""One byte a second, in parts a microsecond."""
+_PARTS_PER_BYTE: Final = _PARTS_PER_US * 1_000_000
+_SPARE_ENDS: Final = 64
+
+Id = TypeVar("Id", bound=Hashable)
+
+
+class ResourceKind(StrEnum):
+    """What can be full."""
+
+    DISK = "disk"
+    NETWORK_IN = "network_in"
+    NETWORK_OUT = "network_out"
+    LEADER_THROTTLE = "leader_throttle"
+    FOLLOWER_THROTTLE = "follower_throttle"
+    MOVE_THROTTLE = "move_throttle"
+
+
+class Resource(NamedTuple):
+    """One thing that flows share. ``log_dir``: which of the broker's disks."""
+
+    kind: ResourceKind
+    broker_id: int
+    log_dir: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow(Generic[Id]):
+    """Bytes on their way. ``resources``: its path; one that is named twice is used twice.
+
+    ``demand_bytes_per_s``: it never gets more. ``growth_bytes_per_s``: what is added meanwhile to
+    the bytes that it has to carry. ``counted_by``: resources that it takes room from and that do
+    not hold it back: as much as its demand, or the smallest capacity on its path if that is less.
+    """
+
+    id: Id
+    resources: tuple[Resource, ...]
+    demand_bytes_per_s: int = UNLIMITED
+    growth_bytes_per_s: int = 0
+    counted_by: tuple[Resource, ...] = ()
+
+
+class Completed(NamedTuple, Generic[Id]):
+    """A flow that has carried all it had to, growth included."""
+
+    flow_id: Id
+    at_ms: float
+    carried_bytes: int
+
+
+def rates(flows: Iterable[Flow[Id]], capacities: Mapping[Resource, int]) -> dict[Id, Fraction]:
+    """Bytes a second of each flow, in the order of the flows. Capacities: bytes a second; what has
+    none does not limit."""
+    model = FluidModel[Id](capacities)
+    for flow in flows:
+        model.add(flow)
+    return model.rates()
+
+
+@dataclass(slots=True)
+class _Link:
+    """A resource. ``streams`` pass it, ``counted`` take room from it; both by number."""
+
+    name: Resource
+    capacity_bytes_per_s: int = UNLIMITED
+    streams: dict[int, None] = field(default_factory=dict)
+    counted: dict[int, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Stream(Generic[Id]):
+    """A flow as it was at ``since_us``: bytes in parts, the rate in parts a microsecond.
+
+    ``left``: None without a size. ``end_us``: None if it never ends. ``limits``: the links of
+    its path that are not unlimited. Links are numbers.
+    """
+
+    flow: Flow[Id]
+    left: int | None
+    since_us: int
+    path: tuple[int, ...] = ()
+    limits: tuple[int, ...] = ()
+    counted_by: tuple[int, ...] = ()
+    carried: int = 0
+    rate: int = 0
+    end_us: int | None = None
+
+    def carried_at(self, now_us: int) -> int:
+        return self.carried + self.rate * (now_us - self.since_us)
+
+    def gain(self) -> int:
+        """By how much less is left after each microsecond."""
+        return self.rate - self.flow.growth_bytes_per_s * _PARTS_PER_US
+
+    def left_at(self, now_us: int) -> int | None:
+        return None if self.left is None else self.left - self.gain() * (now_us - self.since_us)
+
+    def advance(self, now_us: int) -> None:
+        self.left, self.carried = self.left_at(now_us), self.carried_at(now_us)
+        self.since_us = now_us
+
+    def end(self) -> int | None:
+        """The first microsecond at which nothing is left if the rate stays; None: never."""
+        if self.left is None or (self.left and self.gain() <= 0):
+            return None
+        return self.since_us + (-(-self.left // self.gain()) if self.left else 0)
+
+
+class FluidModel(Generic[Id]):
+    """Flows on their way.
+
+    A change takes place at the time of the last ``advance``: advance to now, then change. Rates are
+    computed when somebody asks for what depends on them, so all changes of one time cost one
+    computation. A deep copy goes on as the original would.
+    """
+
+    def __init__(self, capacities: Mapping[Resource, int] | None = None, now_ms: float = 0) -> None:
+        self._now_us = _microseconds(now_ms)
+        self._links: list[_Link] = []
+        self._link_numbers: dict[Resource, int] = {}
+        self._streams: dict[int, _Stream[Id]] = {}
+        self._stream_numbers: dict[Id, int] = {}
+        self._next_number = 0
+        self._ends: list[tuple[int, int]] = []
+        """A heap of (end_us, stream); what is not that stream's end any more is passed over."""
+        self._changed_links: dict[int, None] = {}
+        self._changed_streams: dict[int, None] = {}
+        for resource, bytes_per_s in (capacities or {}).items():
+            self.set_capacity(resource, bytes_per_s)
+
+    # -- changes
+
+    def set_capacity(self, resource: Resource, bytes_per_s: int) -> None:
+        """What a resource carries from now on; before the first call, UNLIMITED."""
+        assert bytes_per_s >= 0, f"{resource} cannot carry {bytes_per_s} bytes a second"
+        number = self._link(resource)
+        link = self._links[number]
+        if link.capacity_bytes_per_s != bytes_per_s:
+            link.capacity_bytes_per_s = bytes_per_s
+            self._changed_links[number] = None
+            for stream in link.streams:
+                self._find_limits(self._streams[stream])
+
+    def add(self, flow: Flow[Id], size_bytes: int | None = None) -> None:
+        """Let a flow begin. Without a size it goes on until it is removed."""
+        assert flow.id not in self._stream_numbers, f"flow {flow.id} is under way"
+        assert size_bytes is None or size_bytes >= 0, f"flow {flow.id} has {size_bytes} bytes"
+        left = None if size_bytes is None else size_bytes * _PARTS_PER_BYTE
+        number = self._stream_numbers[flow.id] = self._next_number
+        self._next_number += 1
+        self._streams[number] = _Stream(flow, left, self._now_us)
+        self._attach(number)
+
+    def change(self, flow: Flow[Id]) -> None:
+        """Let the flow with this id take another path, or have another demand or growth."""
+        number = self._stream_numbers[flow.id]
+        stream = self._streams[number]
+        stream.advance(self._now_us)
+        self._detach(number)
+        stream.flow = flow
+        self._attach(number)
+
+    def remove(self, flow_id: Id) -> int:
+        """End a flow, arrived or not. Returns the whole bytes that it has carried."""
+        carried_bytes = self.carried_bytes(flow_id)
+        self._drop(self._stream_numbers[flow_id])
+        return carried_bytes
+
+    # -- time
+
+    @property
+    def now_ms(self) -> float:
+        """The time until which bytes have moved."""
+        return self._now_us / _US_PER_MS
+
+    def advance(self, now_ms: float) -> list[Completed[Id]]:
+        """Let time pass. Returns the flows that arrived on the way, by time and then by age.
+
+        What one leaves free goes to the others from its own end on, not from now.
+        """
+        now_us = _microseconds(now_ms)
+        assert now_us >= self._now_us, f"time went back from {self.now_ms} to {now_ms} ms"
+        completed = []
+        while (end_us := self._next_end()) is not None and end_us <= now_us:
+            self._now_us = end_us
+            completed.append(self._complete(heappop(self._ends)[1]))
+        self._now_us = now_us
+        return completed
+
+    def next_completion_ms(self) -> float | None:
+        """When the next flow arrives if nothing changes, a whole microsecond; None: never."""
+        end_us = self._next_end()
+        return None if end_us is None else end_us / _US_PER_MS
+
+    # -- questions
+
+    def __contains__(self, flow_id: Id) -> bool:
+        return flow_id in self._stream_numbers
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def rate(self, flow_id: Id) -> Fraction:
+        """What a flow carries now: bytes a second, exactly."""
+        self._recompute()
+        return Fraction(self._stream(flow_id).rate, _PARTS_PER_US)
+
+    def rates(self) -> dict[Id, Fraction]:
+        """What each flow carries now, the oldest first."""
+        self._recompute()
+        return {s.flow.id: Fraction(s.rate, _PARTS_PER_US) for s in self._streams.values()}
+
+    def carried_bytes(self, flow_id: Id) -> int:
+        """Whole bytes that have arrived so far."""
+        return self._stream(flow_id).carried_at(self._now_us) // _PARTS_PER_BYTE
+
+    def left_bytes(self, flow_id: Id) -> int | None:
+        """Bytes that have not arrived in full; None if the flow has no size."""
+        left = self._stream(flow_id).left_at(self._now_us)
+        return None if left is None else -(-left // _PARTS_PER_BYTE)
+
+    # -- streams and links
+
+    def _stream(self, flow_id: Id) -> _Stream[Id]:
+        return self._streams[self._stream_numbers[flow_id]]
+
+    def _link(self, resource: Resource) -> int:
+        number = self._link_numbers.get(resource)
+        if number is None:
+            number = self._link_numbers[resource] = len(self._links)
+            self._links.append(_Link(resource))
+        return number
+
+    def _attach(self, number: int) -> None:
+        stream = self._streams[number]
+        stream.path = tuple(self._link(resource) for resource in stream.flow.resources)
+        stream.counted_by = tuple(self._link(resource) for resource in stream.flow.counted_by)
+        for link in stream.path:
+            self._links[link].streams[number] = None
+        for link in stream.counted_by:
+            self._links[link].counted[number] = None
+        self._find_limits(stream)
+        self._changed_streams[number] = None
+
+    def _find_limits(self, stream: _Stream[Id]) -> None:
+        limited = (n for n in stream.path if self._links[n].capacity_bytes_per_s < UNLIMITED)
+        stream.limits = tuple(limited)
+
+    def _detach(self, number: int) -> None:
+        stream = self._streams[number]
+        for link in stream.path:
+            self._links[link].streams.pop(number, None)
+        for link in stream.counted_by:
+            self._links[link].counted.pop(number, None)
+        self._changed_links |= dict.fromkeys(stream.limits + stream.counted_by)
+
+    def _drop(self, number: int) -> None:
+        self._detach(number)
+        self._changed_streams.pop(number, None)
+        del self._stream_numbers[self._streams.pop(number).flow.id]
+
+    def _complete(self, number: int) -> Completed[Id]:
+        stream = self._streams[number]
+        stream.advance(self._now_us)
+        # It ended within the last microsecond: what is left is what it would have carried too much.
+        arrived = stream.carried + (stream.left or 0)
+        self._drop(number)
+        return Completed(stream.flow.id, self.now_ms, arrived // _PARTS_PER_BYTE)
+
+    def _next_end(self) -> int | None:
+        self._recompute()
+        while self._ends:
+            end_us, number = self._ends[0]
+            if number in self._streams and self._streams[number].end_us == end_us:
+                return end_us
+            heappop(self._ends)
+        return None
+
+    # -- rates
+
+    def _recompute(self) -> None:
+        if not self._changed_links and not self._changed_streams:
+            return
+        streams = self._affected()
+        self._changed_links, self._changed_streams = {}, {}
+        paths = {n: stream.limits for n, stream in streams.items()}
+        links = {link: self._links[link].name for path in paths.values() for link in path}
+        new_rates = max_min_fair(
+            paths,
+            {n: s.flow.demand_bytes_per_s * _PARTS_PER_US for n, s in streams.items()},
+            {
+                link: self._room(link) * _PARTS_PER_US
+                for link in sorted(links, key=links.__getitem__)
+            },
+        )
+        for number, stream in streams.items():
+            if stream.rate != new_rates[number]:
+                stream.advance(self._now_us)
+                stream.rate = new_rates[number]
+            end_us = stream.end()
+            if end_us != stream.end_us:
+                stream.end_us = end_us
+                if end_us is not None:
+                    heappush(self._ends, (end_us, number))
+        if len(self._ends) > 2 * len(self._streams) + _SPARE_ENDS:
+            ends = ((stream.end_us, n) for n, stream in self._streams.items())
+            self._ends = [(end_us, n) for end_us, n in ends if end_us is not None]
+            heapify(self._ends)
+
+    def _affected(self) -> dict[int, _Stream[Id]]:
+        """The streams whose rate may be another since the last time: what the changed ones and
+        those of changed links reach by links that limit."""
+        found = {number: self._streams[number] for number in self._changed_streams}
+        waiting = list(self._changed_links)
+        seen = dict(self._changed_links)
+        fresh = list(found.values())
+        while fresh or waiting:
+            while fresh:
+                stream = fresh.pop()
+                for link in stream.limits + stream.counted_by:
+                    if link not in seen:
+                        seen[link] = None
+                        waiting.append(link)
+            if waiting:
+                for number in self._links[waiting.pop()].streams:
+                    if number not in found:
+                        found[number] = self._streams[number]
+                        fresh.append(found[number])
+        return found
+
+    def _room(self, number: int) -> int:
+        """Bytes a second that are there for the streams that a link holds back."""
+        link = self._links[number]
+        counted = sum(self._bound(self._streams[n]) for n in link.counted)
+        return max(0, link.capacity_bytes_per_s - counted)
+
+    def _bound(self, stream: _Stream[Id]) -> int:
+        capacities = [self._links[link].capacity_bytes_per_s for link in stream.path]
+        return min([stream.flow.demand_bytes_per_s, *capacities])
+
+
+def _microseconds(now_ms: float) -> int:
+    return round(now_ms * _US_PER_MS)

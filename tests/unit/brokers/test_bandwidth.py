@@ -1,0 +1,224 @@
+"""Flows whose rates and arrivals can be worked out by hand."""
+
+from __future__ import annotations
+
+import copy
+import time
+from fractions import Fraction
+
+import pytest
+
+from brokers.bandwidth import (
+    UNLIMITED,
+    Completed,
+    Flow,
+    FluidModel,
+    Resource,
+    ResourceKind,
+    rates,
+)
+
+MB = 1_000_000
+A, B, C = (Resource(ResourceKind.NETWORK_OUT, broker_id) for broker_id in range(3))
+
+
+def test_one_flow_gets_all_of_a_link() -> None:
+    assert rates([Flow("f", (A,))], {A: 125 * MB}) == {"f": 125 * MB}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 13, 20])
+def test_flows_share_a_link_alike(count: int) -> None:
+    flows = [Flow(i, (A,)) for i in range(count)]
+    assert rates(flows, {A: 100}) == dict.fromkeys(range(count), Fraction(100, count))
+
+
+def test_a_share_that_does_not_come_out_even_is_a_trifle_too_small() -> None:
+    found = rates([Flow(i, (A,)) for i in range(23)], {A: 100})
+    assert set(found.values()) == {found[0]}
+    assert 0 < Fraction(100, 23) - found[0] < Fraction(1, 10**8)
+
+
+def test_parking_lot() -> None:
+    """One flow passes both links, and each link has one of its own."""
+    flows = [Flow("long", (A, B)), Flow("a", (A,)), Flow("b", (B,))]
+    assert rates(flows, {A: 100, B: 100}) == {"long": 50, "a": 50, "b": 50}
+    assert rates(flows, {A: 100, B: 30}) == {"long": 15, "a": 85, "b": 15}
+
+
+def test_what_one_link_ends_is_free_for_others_on_the_next() -> None:
+    flows = [Flow("ab", (A, B)), Flow("a", (A,)), Flow("bc", (B, C)), Flow("c", (C,))]
+    found = rates(flows, {A: 20, B: 60, C: 80})
+    assert found == {"ab": 10, "a": 10, "bc": 40, "c": 40}
+
+
+def test_a_flow_that_wants_less_leaves_the_rest_to_the_others() -> None:
+    flows = [Flow("small", (A,), demand_bytes_per_s=10), Flow("x", (A,)), Flow("y", (A,))]
+    assert rates(flows, {A: 100}) == {"small": 10, "x": 45, "y": 45}
+    assert rates(flows, {A: 30}) == {"small": 10, "x": 10, "y": 10}
+    assert rates(flows, {A: 15}) == {"small": 5, "x": 5, "y": 5}
+
+
+def test_a_resource_that_is_named_twice_is_used_twice() -> None:
+    assert rates([Flow("move", (A, A)), Flow("f", (A,))], {A: 90}) == {"move": 30, "f": 30}
+
+
+def test_a_resource_without_a_capacity_does_not_limit() -> None:
+    assert rates([Flow("f", (A, B)), Flow("g", (B,)), Flow("h", ())], {A: 7}) == {
+        "f": 7,
+        "g": UNLIMITED,
+        "h": UNLIMITED,
+    }
+
+
+def test_a_closed_resource_stops_its_flows_for_good() -> None:
+    model = FluidModel[str]({A: 0})
+    model.add(Flow("f", (A, B)), 1)
+    assert (model.rate("f"), model.next_completion_ms()) == (0, None)
+    assert model.advance(1e9) == []
+    assert (model.carried_bytes("f"), model.left_bytes("f")) == (0, 1)
+
+
+def test_what_is_counted_takes_room_and_is_not_held_back() -> None:
+    counted = Flow("in sync", (B,), demand_bytes_per_s=30, counted_by=(A,))
+    held = [Flow("x", (A, B)), Flow("y", (A, B))]
+    assert rates([counted, *held], {A: 50, B: 1000}) == {"in sync": 30, "x": 10, "y": 10}
+    assert rates([counted, *held], {A: 20, B: 1000}) == {"in sync": 30, "x": 0, "y": 0}
+    assert rates([counted, *held], {A: 50, B: 24}) == {"in sync": 8, "x": 8, "y": 8}
+
+
+def test_arrivals_are_exact_and_what_becomes_free_is_shared_at_once() -> None:
+    model = FluidModel[str]({A: 100})
+    for name, size_bytes in (("a", 100), ("b", 200), ("c", 300)):
+        model.add(Flow(name, (A,)), size_bytes)
+    assert model.next_completion_ms() == 3000.0
+    assert model.advance(10_000.0) == [
+        Completed("a", 3000.0, 100),
+        Completed("b", 5000.0, 200),
+        Completed("c", 6000.0, 300),
+    ]
+    assert (len(model), model.now_ms, model.next_completion_ms()) == (0, 10_000.0, None)
+
+
+def test_an_arrival_between_two_microseconds_is_at_the_later_one() -> None:
+    model = FluidModel[str]({A: 3 * MB})
+    model.add(Flow("f", (A,)), 10)
+    assert model.next_completion_ms() == 0.004
+    assert model.advance(0.003) == []
+    assert model.advance(0.004) == [Completed("f", 0.004, 10)]
+
+
+def test_flows_that_arrive_together_are_told_by_age() -> None:
+    model = FluidModel[str]({A: 100, B: 50})
+    for name, link in (("z", A), ("m", B), ("a", A)):
+        model.add(Flow(name, (link,)), 50)
+    assert [end.flow_id for end in model.advance(1000.0)] == ["z", "m", "a"]
+
+
+def test_a_capacity_that_changes_midway() -> None:
+    model = FluidModel[str]({A: 100}, now_ms=500.0)
+    model.add(Flow("f", (A,)), 1000)
+    assert model.advance(4500.0) == []
+    assert (model.carried_bytes("f"), model.left_bytes("f")) == (400, 600)
+    model.set_capacity(A, 300)
+    assert model.next_completion_ms() == 6500.0
+    model.set_capacity(A, 0)
+    assert model.next_completion_ms() is None
+    assert model.advance(9000.0) == []
+    model.set_capacity(A, UNLIMITED)
+    assert model.advance(9001.0) == [Completed("f", 9000.001, 1000)]
+
+
+def test_a_flow_that_comes_and_goes_slows_the_other_meanwhile() -> None:
+    model = FluidModel[str]({A: 100})
+    model.add(Flow("f", (A,)), 1000)
+    model.advance(2000.0)
+    model.add(Flow("stream", (A,)))
+    model.advance(6000.0)
+    assert (model.carried_bytes("stream"), model.left_bytes("stream")) == (200, None)
+    assert model.remove("stream") == 200
+    assert model.advance(1e6) == [Completed("f", 12_000.0, 1000)]
+    assert "stream" not in model
+
+
+def test_a_flow_that_changes_keeps_what_it_has_carried() -> None:
+    model = FluidModel[str]({A: 100, B: 10})
+    model.add(Flow("f", (A,)), 1000)
+    model.advance(5000.0)
+    model.change(Flow("f", (B,)))
+    model.add(Flow("g", (A,)), 100)
+    assert model.advance(1e6) == [Completed("g", 6000.0, 100), Completed("f", 55_000.0, 1000)]
+
+
+def test_a_log_that_grows_is_caught_up_with_only_if_copying_is_faster() -> None:
+    model = FluidModel[str]({A: 100})
+    model.add(Flow("f", (A,), growth_bytes_per_s=60), 1000)
+    assert model.next_completion_ms() == 25_000.0
+    model.advance(5000.0)
+    assert (model.carried_bytes("f"), model.left_bytes("f")) == (500, 800)
+    model.set_capacity(A, 60)
+    assert model.next_completion_ms() is None
+    model.advance(10_000.0)
+    assert (model.carried_bytes("f"), model.left_bytes("f")) == (800, 800)
+    model.change(Flow("f", (A,), growth_bytes_per_s=20))
+    assert model.advance(30_000.0) == [Completed("f", 30_000.0, 2000)]
+
+
+def test_nothing_to_carry_arrives_at_once() -> None:
+    model = FluidModel[str]({A: 0}, now_ms=7.0)
+    model.add(Flow("f", (A,)), 0)
+    assert model.advance(7.0) == [Completed("f", 7.0, 0)]
+
+
+def test_a_year_of_thirds_loses_not_a_byte() -> None:
+    model = FluidModel[int]({A: 100 * MB})
+    for i in range(3):
+        model.add(Flow(i, (A,)))
+    year_s = 365 * 86_400
+    for step in range(1, 1001):
+        model.advance(year_s * step)
+    assert [model.carried_bytes(i) for i in range(3)] == [year_s * 100 * MB // 3] * 3
+
+
+def test_a_copy_goes_on_as_the_original_would() -> None:
+    model = FluidModel[int]({Resource(ResourceKind.DISK, i): 100 + i for i in range(301)})
+    for i in range(300):
+        path = (Resource(ResourceKind.DISK, i), Resource(ResourceKind.DISK, i + 1))
+        model.add(Flow(i, path), 1000 + i)
+    model.advance(1000.0)
+    twin = copy.deepcopy(model)
+    expected = model.advance(25_000.0)
+    assert len(expected) == 300
+    assert twin.advance(25_000.0) == expected
+
+
+def test_what_does_not_hang_together_is_not_computed_again() -> None:
+    links = [Resource(ResourceKind.DISK, i) for i in range(1000)]
+    model = FluidModel[int](dict.fromkeys(links, 100))
+    for i in range(5000):
+        model.add(Flow(i, (links[i // 5],)), 10**9)
+
+    def cost_s() -> float:
+        begun = time.process_time()
+        model.next_completion_ms()
+        return time.process_time() - begun
+
+    all_s = cost_s()
+    one_s = []
+    for i in range(5):
+        model.set_capacity(links[i], 50)
+        one_s.append(cost_s())
+    assert model.rate(0) == 10
+    assert min(one_s) < all_s / 20
+
+
+def test_mistakes_of_the_caller_are_named() -> None:
+    model = FluidModel[str]({A: 100}, now_ms=10.0)
+    model.add(Flow("f", (A,)))
+    with pytest.raises(AssertionError, match="flow f is under way"):
+        model.add(Flow("f", (A,)))
+    with pytest.raises(AssertionError, match="flow g has -1 bytes"):
+        model.add(Flow("g", (A,)), -1)
+    with pytest.raises(AssertionError, match="cannot carry -1 bytes a second"):
+        model.set_capacity(A, -1)
+    with pytest.raises(AssertionError, match=r"time went back from 10.0 to 9.0 ms"):
+        model.advance(9.0)

@@ -1,0 +1,145 @@
+"""What replication and moves share, and what Kafka's throttles do to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers.bandwidth import UNLIMITED, Completed, FluidModel, Resource, ResourceKind, rates
+from brokers.replication_quotas import (
+    FOLLOWER_THROTTLED_REPLICAS,
+    LEADER_THROTTLED_REPLICAS,
+    Place,
+    ThrottledReplicas,
+    directory_move_flow,
+    replication_flow,
+    throttles,
+)
+from cluster.errors import InvalidConfig
+from cluster.types import TopicPartition
+
+MB = 1_000_000
+ONE, TWO, THREE = (Place(broker_id, "a") for broker_id in (1, 2, 3))
+NETWORK = {
+    Resource(kind, broker_id): 100 * MB
+    for kind in (ResourceKind.NETWORK_IN, ResourceKind.NETWORK_OUT)
+    for broker_id in (1, 2, 3)
+}
+LEADER = "leader.replication.throttled.rate"
+FOLLOWER = "follower.replication.throttled.rate"
+MOVE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def test_replication_is_as_fast_as_the_slowest_on_its_way() -> None:
+    flow = replication_flow("f", ONE, TWO)
+    assert rates([flow], NETWORK) == {"f": 100 * MB}
+    for resource in flow.resources:
+        assert rates([flow], NETWORK | {resource: 30 * MB}) == {"f": 30 * MB}
+    cached = replication_flow("f", ONE, TWO, from_disk=False)
+    assert rates([cached], NETWORK | {ONE.disk: 30 * MB}) == {"f": 100 * MB}
+
+
+def test_a_leader_serves_its_followers_alike() -> None:
+    flows = [replication_flow(place.broker_id, ONE, place) for place in (TWO, THREE)]
+    assert rates(flows, NETWORK) == {2: 50 * MB, 3: 50 * MB}
+    slow = NETWORK | {TWO.disk: 20 * MB}
+    assert rates(flows, slow) == {2: 20 * MB, 3: 80 * MB}
+
+
+def test_a_move_takes_disks_alone_and_competes_there_with_replication() -> None:
+    replication = replication_flow("replication", ONE, TWO)
+    move = directory_move_flow("move", TWO, "b")
+    disks = {TWO.disk: 120 * MB, Place(2, "b").disk: 500 * MB}
+    assert rates([move], NETWORK | disks) == {"move": 120 * MB}
+    assert rates([replication, move], NETWORK | disks) == {
+        "replication": 60 * MB,
+        "move": 60 * MB,
+    }
+    throttled = NETWORK | disks | throttles(2, {MOVE: str(40 * MB)})
+    assert rates([replication, move], throttled) == {"replication": 80 * MB, "move": 40 * MB}
+
+
+def test_a_throttle_is_for_all_replicas_of_a_broker_that_are_listed_together() -> None:
+    flows = [
+        replication_flow(2, ONE, TWO, leader_throttled=True, follower_throttled=True),
+        replication_flow(3, ONE, THREE, leader_throttled=True, follower_throttled=True),
+        replication_flow("free", ONE, THREE),
+    ]
+    leader = throttles(1, {LEADER: str(10 * MB)})
+    assert rates(flows, NETWORK | leader) == {2: 5 * MB, 3: 5 * MB, "free": 90 * MB}
+    follower = leader | throttles(2, {FOLLOWER: str(MB)})
+    assert rates(flows, NETWORK | follower) == {2: MB, 3: 9 * MB, "free": 90 * MB}
+    nobody = throttles(1, {FOLLOWER: "1"}) | throttles(2, {LEADER: "1", MOVE: "1"})
+    assert rates(flows[:1], NETWORK | nobody) == {2: 100 * MB}
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_replicas_in_sync_are_counted_and_not_held_back(side: str) -> None:
+    insync = {"leader": "in_isr", "follower": "caught_up"}[side]
+    source, other = (ONE, TWO) if side == "leader" else (TWO, ONE)
+    config = {LEADER if side == "leader" else FOLLOWER: str(10 * MB)}
+    flows = [
+        replication_flow(
+            "in sync", source, other, **{f"{side}_throttled": True, insync: True},  # type: ignore[arg-type]
+            demand_bytes_per_s=7 * MB,
+        ),
+        replication_flow("new", source, other, **{f"{side}_throttled": True}),  # type: ignore[arg-type]
+    ]  # fmt: skip
+    capacities = NETWORK | throttles(1, config)
+    assert rates(flows, capacities) == {"in sync": 7 * MB, "new": 3 * MB}
+    assert rates(flows, NETWORK | throttles(1, dict.fromkeys(config, "5"))) == {
+        "in sync": 7 * MB,
+        "new": 0,
+    }
+
+
+def test_a_throttle_below_what_is_produced_never_lets_a_reassignment_end() -> None:
+    model = FluidModel[str](NETWORK | throttles(1, {LEADER: str(10 * MB)}))
+    model.add(
+        replication_flow("f", ONE, TWO, leader_throttled=True, growth_bytes_per_s=12 * MB),
+        1000 * MB,
+    )
+    assert model.next_completion_ms() is None
+    model.advance(100_000.0)
+    assert model.left_bytes("f") == 1200 * MB
+    for resource, bytes_per_s in throttles(1, {LEADER: str(52 * MB)}).items():
+        model.set_capacity(resource, bytes_per_s)
+    assert model.advance(200_000.0) == [Completed("f", 130_000.0, 2560 * MB)]
+
+
+def test_rates_that_a_broker_has_not_set_itself_do_not_limit() -> None:
+    assert set(throttles(1, {}).values()) == {UNLIMITED}
+    assert throttles(1, {LEADER: " 0 ", FOLLOWER: "+7"}) == {
+        Resource(ResourceKind.LEADER_THROTTLE, 1): 0,
+        Resource(ResourceKind.FOLLOWER_THROTTLE, 1): 7,
+        Resource(ResourceKind.MOVE_THROTTLE, 1): UNLIMITED,
+    }
+
+
+@pytest.mark.parametrize("value", ["", "-1", "1.5", "1e6", "fast", str(2**63)])
+def test_a_rate_that_is_no_rate(value: str) -> None:
+    with pytest.raises(InvalidConfig, match=f"for configuration {LEADER}: it is bytes a second"):
+        throttles(1, {LEADER: value})
+
+
+def test_listed_replicas_are_those_of_the_broker() -> None:
+    listed = ThrottledReplicas(1, LEADER_THROTTLED_REPLICAS)
+    listed.set_topic("t", " 0:1,1:2,2:1, ".strip())
+    assert [TopicPartition("t", p) in listed for p in range(4)] == [True, False, True, False]
+    assert TopicPartition("u", 0) not in listed
+    listed.set_topic("t", "*")
+    assert TopicPartition("t", 99) in listed
+    listed.set_topic("t", "3:1,")
+    assert [TopicPartition("t", p) in listed for p in (0, 3, 99)] == [False, True, False]
+    listed.set_topic("t", "")
+    assert TopicPartition("t", 3) not in listed
+
+
+@pytest.mark.parametrize(
+    "value", ["0", "0:1;1:1", "a:b", "0:1,*", "*,*", "0:1,,1:1", "0:-1", "0 :1"]
+)
+def test_a_list_that_is_none_changes_nothing(value: str) -> None:
+    listed = ThrottledReplicas(1, FOLLOWER_THROTTLED_REPLICAS)
+    listed.set_topic("t", "0:1")
+    with pytest.raises(InvalidConfig, match=r"must be the literal '\*' or a list of replicas"):
+        listed.set_topic("t", value)
+    assert TopicPartition("t", 0) in listed
