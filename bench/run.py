@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bench import logs
 from bench.figures import KAFKA, KLAMM, RAW_STORE, Layout, Result, busy_share, verdicts
 from bench.kafka.locate import SKIP_REASON, kafka_libs
 from bench.kafka.run import problems, run_kafka
@@ -36,6 +37,7 @@ MEMORY_PARTITIONS = 10_000
 MEMORY_PER_TOPIC = 100
 MAX_BUSY_SHARE = 0.1
 REPLAY = "replay"
+LOGS = "logs"
 REPLAY_ROWS = 20_000_000
 
 
@@ -134,12 +136,16 @@ def bench(runs: Sequence[Run], report: Report, with_memory: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and judge: the controller's jobs, then replay."""
+    """Measure, print, and judge: the controller's jobs, then the segment log, then replay."""
     options = _parser().parse_args(arguments)
     only = options.only or ()
-    codes = [] if set(only) == {REPLAY} else [_bench_controller(options)]
+    beside = {LOGS, REPLAY}
+    codes = [] if only and beside.issuperset(only) else [_bench_controller(options)]
     is_narrowed = only or options.quick or options.partitions is not None
-    if REPLAY in only or not (is_narrowed or UsageError.exit_code in codes):
+    is_whole = not (is_narrowed or UsageError.exit_code in codes)
+    if LOGS in only or is_whole:
+        codes.append(logs.main([]))
+    if REPLAY in only or is_whole:
         # Spark is for who needs it.
         from bench import replay
 
@@ -187,7 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only",
         action="append",
-        choices=(*PARTS, REPLAY),
+        choices=(*PARTS, LOGS, REPLAY),
         help="this part (and what it needs); repeatable",
     )
     parser.add_argument(

@@ -9,6 +9,7 @@ import pytest
 from brokers.logs.replica_log import ReplicaLog
 from tests.conformance.factories import KazooFactory, MemoryFactory, StoreFactory
 from tests.conformance.replica_logs import IntervalLogFactory, LogFactory
+from tests.conformance.segment_logs import SegmentLogFactory
 from zk.store import Store
 
 
@@ -30,10 +31,12 @@ def store(store_factory: StoreFactory) -> Store:
     return store_factory.open()
 
 
-@pytest.fixture
-def log_factory() -> Iterator[LogFactory]:
-    """Opens logs of one kind."""
-    factory: LogFactory = IntervalLogFactory()
+@pytest.fixture(params=["interval", "segment"])
+def log_factory(request: pytest.FixtureRequest) -> Iterator[LogFactory]:
+    """Opens logs of one kind: every test runs on each."""
+    factory: LogFactory = (
+        SegmentLogFactory() if request.param == "segment" else IntervalLogFactory()
+    )
     yield factory
     factory.close()
 

@@ -25,7 +25,8 @@ pytestmark = [
 DUMP = "kafka.tools.DumpLogSegments"
 SOURCE = Path(__file__).parents[2] / "bench/kafka/segments/KafkaLog.java"
 NOW_MS = 1_700_000_000_000
-CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=1_000, segment_index_bytes=4_096)
+CONFIG = LogConfig(segment_bytes=8_000, index_interval_bytes=400, segment_index_bytes=4_096)
+KAFKAS = LogConfig(segment_bytes=20_000, index_interval_bytes=1_000, segment_index_bytes=4_096)
 SEGMENT_FILE = re.compile(r"\d{20}\.(log|index|timeindex)")
 OFFSET = re.compile(r"^\| offset: (\d+) .* payload: (.*)$", re.MULTILINE)
 
@@ -34,7 +35,7 @@ def opened(directory: Path, config: LogConfig = CONFIG, *, is_clean: bool = Fals
     return SegmentLog(directory, config, now_ms=NOW_MS, is_clean=is_clean)
 
 
-def fill(log: SegmentLog, batches: int, step_ms: int = 10) -> None:
+def fill(log: SegmentLog, batches: int, step_ms: int = 10, first_epoch: int = 0) -> None:
     """Append batches of every compression, one to four records each, in several epochs."""
     for number in range(batches):
         text = f"record-{log.log_end_offset} " * 20
@@ -43,7 +44,7 @@ def fill(log: SegmentLog, batches: int, step_ms: int = 10) -> None:
             for one in range(1 + number % 4)
         ]
         produced = encode_batch(records, COMPRESSIONS[number % len(COMPRESSIONS)])
-        log.append_as_leader(produced, number // 10, NOW_MS + step_ms * number)
+        log.append_as_leader(produced, first_epoch + number // 10, NOW_MS)
 
 
 def rolled_by_size(directory: Path) -> None:
@@ -64,7 +65,7 @@ def truncated(directory: Path) -> None:
     log = opened(directory)
     fill(log, 150)
     log.truncate_to(log.log_end_offset // 2)
-    fill(log, 20, step_ms=1_000)
+    fill(log, 20, step_ms=1_000, first_epoch=20)
     log.close()
 
 
@@ -75,7 +76,7 @@ def recovered(directory: Path) -> None:
     os.truncate(path, path.stat().st_size - 7)
     log = opened(directory)
     assert log.repairs
-    fill(log, 5, step_ms=1_000)
+    fill(log, 5, step_ms=1_000, first_epoch=20)
     log.close()
 
 
@@ -85,7 +86,7 @@ def replicated(directory: Path) -> None:
     fill(leader, 150)
     follower = opened(directory)
     while follower.log_end_offset < leader.log_end_offset:
-        follower.append_as_follower(leader.read(follower.log_end_offset, 9_000))
+        follower.append_as_follower(leader.read(follower.log_end_offset, 3_000))
     follower.close()
     leader.close()
 
@@ -181,18 +182,18 @@ def test_klamm_and_kafka_go_on_with_each_others_log(
     directory = tmp_path / "t-0"
     by_kafka = kafka_log(classes, "write", str(directory))
     assert len(by_kafka) == 101
-    log = opened(directory, is_clean=stop == "clean")
+    log = opened(directory, KAFKAS, is_clean=stop == "clean")
     assert log.repairs == ()
     assert list(as_kafka_prints(log)) == by_kafka
     found = log.offset_for_time(NOW_MS + 20_000)
     assert found is not None
     late = (line[1] for line in by_kafka[1:] if int(line[2]) >= NOW_MS + 20_000)
     assert str(found.offset) == next(late)
-    fill(log, 30, step_ms=1_000)
+    fill(log, 30, step_ms=1_000, first_epoch=4)
     log.close()
     by_klamm = list(as_kafka_prints(log))
     assert kafka_log(classes, "open", str(directory), stop) == by_klamm
-    log = opened(directory, is_clean=stop == "clean")
+    log = opened(directory, KAFKAS, is_clean=stop == "clean")
     assert log.repairs == ()
     assert list(records_of(log))[-1] == (len(by_klamm) - 1, "kafka's")
     assert list(as_kafka_prints(log))[1:-1] == by_klamm[1:]

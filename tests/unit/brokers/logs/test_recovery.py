@@ -61,6 +61,29 @@ def test_a_torn_tail_is_cut(tmp_path: Path, left: int) -> None:
     assert append(log, b"new", epoch=7) == 9
 
 
+def test_a_tail_torn_at_any_byte_leaves_the_batches_before_it(tmp_path: Path) -> None:
+    directory = written(tmp_path, batches=3)
+    data = (directory / LOG).read_bytes()
+    for size in range(len(data) + 1):
+        (directory / LOG).write_bytes(data[:size])
+        log = reopened(directory)
+        assert log.log_end_offset == size // ONE
+        assert values_from(log, 0) == [b"0", b"1", b"2"][: size // ONE]
+
+
+def test_a_byte_spoilt_anywhere_leaves_the_batches_before_it(tmp_path: Path) -> None:
+    """But for an offset that rises as a cleaned log's do, and the leader epoch, which the CRC does
+    not cover."""
+    directory = written(tmp_path, batches=3)
+    data = (directory / LOG).read_bytes()
+    for at in range(len(data)):
+        if at % ONE not in (5, 6, 7, 12, 13, 14, 15):
+            (directory / LOG).write_bytes(data)
+            spoil(directory / LOG, at)
+            log = reopened(directory)
+            assert values_from(log, 0) == [b"0", b"1", b"2"][: at // ONE]
+
+
 def test_a_tail_of_zeros_is_cut(tmp_path: Path) -> None:
     """What a file system may leave after the machine lost its power."""
     directory = written(tmp_path)

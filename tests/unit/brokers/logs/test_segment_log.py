@@ -18,7 +18,7 @@ from brokers.logs.errors import (
     UnexpectedAppendOffset,
 )
 from brokers.logs.log_config import LogConfig
-from brokers.logs.record_batch import place
+from brokers.logs.record_batch import check_batches, place
 from brokers.logs.replica_log import Appended, Deleted
 from brokers.logs.segment import LogSegment
 from brokers.logs.segment_log import SegmentLog
@@ -50,22 +50,19 @@ def test_offsets_follow_each_other_and_records_come_back(tmp_path: Path) -> None
 
 def test_the_index_entry_of_the_article(tmp_path: Path) -> None:
     """Segment 00000000000000368769, entry (3,497): offset 368772 is found at byte 497."""
-    overhead = len(batch(b"", b"", b"x" * 200)) - 200
-    first = batch(b"", b"", b"x" * (497 - overhead))
+    first = batch(b"", b"", b"x" * (497 - len(batch(b"", b"", b"x" * 200)) + 200))
     assert len(first) == 497
-    config = LogConfig(index_interval_bytes=400)
-    segment = LogSegment(str(tmp_path), 368769, config, NOW_MS)
+    segment = LogSegment(str(tmp_path), 368769, LogConfig(index_interval_bytes=400), NOW_MS)
     segment.create()
-    log_of = SegmentLog(tmp_path / "t-0", config, now_ms=NOW_MS, log_start_offset=368769)
-    log_of.append_as_leader(first, 0, NOW_MS)
-    log_of.append_as_leader(batch(b"the one"), 0, NOW_MS)
-    index = log_of.directory / "00000000000000368769.index"
+    for offset, produced in ((368769, first), (368772, batch(b"the one"))):
+        placed = place(produced, offset, 0)
+        segment.append(placed, check_batches(placed), NOW_MS)
+    index = tmp_path / "00000000000000368769.index"
     assert index.read_bytes()[:16] == struct.pack(">iiii", 3, 497, 0, 0)
-    (loaded,) = log_of._segments
-    found = loaded.find(368772)
+    assert segment.offset_index.lookup(368772) == (368772, 497)
+    found = segment.find(368772)
     assert found is not None
     assert (found.position, found.header.base_offset) == (497, 368772)
-    assert values_from(log_of, 368772) == [b"the one"]
 
 
 def test_index_entries_are_as_far_apart_as_configured(tmp_path: Path) -> None:

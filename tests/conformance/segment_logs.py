@@ -1,0 +1,76 @@
+"""Segment logs for the conformance suite: real files in a folder that is removed at the end."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
+from brokers.logs.records import Record, encode_batch
+from brokers.logs.recovery import forget_unflushed
+from brokers.logs.replica_log import ReplicaLog
+from brokers.logs.segment_log import SegmentLog
+from cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from tests.conformance.replica_logs import NOW_MS, RECORD_BYTES
+
+# Indexes that are full only after more batches than a test writes, but do not fill the disk.
+_INDEX_BYTES = 12_000
+
+
+class SegmentLogFactory:
+    """Logs of files; a batch of n records is a batch of n records of RECORD_BYTES."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="klamm-logs-"))
+        self._numbers = count()
+
+    def create(self, config: LogConfig = DEFAULT_LOG_CONFIG) -> SegmentLog:
+        directory = self._folder / str(next(self._numbers)) / "t-0"
+        small = msgspec.structs.replace(config, segment_index_bytes=_INDEX_BYTES)
+        return SegmentLog(directory, small, now_ms=NOW_MS)
+
+    def batch(
+        self,
+        record_count: int,
+        *,
+        timestamp_ms: int = NOW_MS,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+    ) -> bytes:
+        return _batch(record_count, timestamp_ms, producer_id, producer_epoch, base_sequence)
+
+    def crash(self, log: ReplicaLog, kept_end: int | None = None) -> SegmentLog:
+        assert isinstance(log, SegmentLog)
+        kept = max(log.recovery_point, kept_end or 0)
+        forget_unflushed(log.directory, kept)
+        found = SegmentLog(
+            log.directory,
+            log.config,
+            now_ms=NOW_MS,
+            log_start_offset=log.log_start_offset,
+            recovery_point=log.recovery_point,
+        )
+        # What is found after the machine stopped is on the disk.
+        found.flush()
+        return found
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder)
+
+
+@cache
+def _batch(record_count: int, timestamp_ms: int, *producer: int) -> bytes:
+    records = [Record(timestamp_ms, None, bytes(RECORD_BYTES))] * record_count
+    producer_id, producer_epoch, base_sequence = producer
+    return encode_batch(
+        records,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
