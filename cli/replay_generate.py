@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ import typer
 from cli.options import AsJson, print_json
 from cli.running import ending_signals_raise
 from cluster.errors import UsageError
+from replay.generate.options import Format, HistoryOptions, kinds_of, parse_planted
 
 if TYPE_CHECKING:
     from replay.generate.generate import Truth
@@ -20,11 +22,21 @@ if TYPE_CHECKING:
 _INTERVAL_S = 0.5
 
 
-EXAMPLES = """
+def _formats() -> str:
+    """Each format with the kinds that it can hold, in lines that are not too long."""
+    lines = []
+    for written_as in Format:
+        words = f"{written_as:<17} {', '.join(kinds_of(written_as))}"
+        lines += textwrap.wrap(words, 96, initial_indent="  ", subsequent_indent=" " * 20)
+    return "\n".join(lines)
+
+
+EXAMPLES = f"""
 \b
-Formats: journal, state-change-log, controller-log, zookeeper, parquet (an event table)
-Kinds to plant: illegal, gap, duplicate, unclean, two-controllers, late-write, leaderless, stuck,
-  flapping, damaged
+Formats, and the kinds that can be planted in them:
+{_formats()}
+  parquet is an event table.
+\b
 Examples:
   klamm replay generate --out ./made --seed 7 --plant illegal=5,gap=3
   klamm replay generate --out ./big --format parquet --partitions 200000 --events 20000000
@@ -60,7 +72,6 @@ def generate(
     What was planted, and where it stands, is in DIR/planted.json.
     """
     from replay.generate.generate import TRUTH, generate
-    from replay.generate.options import Format, HistoryOptions, parse_planted
 
     if written_as not in list(Format):
         raise UsageError(f"--format: no {written_as}", hint=f"formats: {', '.join(Format)}")

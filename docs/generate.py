@@ -20,6 +20,7 @@ import statemachines.diagrams
 from cluster import quirks
 from docs import drill_tables, event_table
 from replay.answers import answer_table
+from replay.generate.options import planted_table
 from server.api import ROUTES
 from tests.scenarios import SCENARIOS, read_scenario, simulated_differences
 
@@ -125,6 +126,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     ),
     "docs/http-api.md": lambda page: fill(page, {"routes": route_table}),
     "docs/event-table.md": lambda page: fill(page, event_table.SECTIONS),
+    "docs/replay.md": lambda page: fill(page, {"planted": planted_table}),
     "docs/replay-sources.md": lambda page: fill(page, {"answers": answer_table}),
     "docs/drills.md": lambda page: fill(page, drill_tables.SECTIONS),
     "docs/state-machines.md": statemachines.diagrams.fill,

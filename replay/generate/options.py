@@ -82,6 +82,22 @@ CANNOT_HOLD: Final[dict[Format, dict[Planted, str]]] = {
 """What a format cannot hold, and why: a reader of it can never find that."""
 
 
+def kinds_of(written_as: Format) -> list[Planted]:
+    """The kinds that a format can hold."""
+    return [kind for kind in Planted if kind not in CANNOT_HOLD[written_as]]
+
+
+def planted_table() -> str:
+    """Which kind fits which format, in Markdown, and why not."""
+    lines = [f"| kind | {' | '.join(Format)} |", f"|---{'|---' * len(Format)}|"]
+    for kind in Planted:
+        cells = (CANNOT_HOLD[written_as].get(kind) for written_as in Format)
+        lines.append(
+            f"| `{kind}` | {' | '.join('yes' if why is None else f'no: {why}' for why in cells)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryOptions:
     """A history: the same options give the same rows.
@@ -108,10 +124,17 @@ class HistoryOptions:
             raise UsageError(f"a history needs {MIN_BROKERS} brokers")
         if not 0 <= self.failure_rate <= 1 or not 0 <= self.skew <= 1:
             raise UsageError("rates and shares are numbers from 0 to 1")
-        for kind, count in self.planted.items():
-            if count and kind in CANNOT_HOLD[written_as]:
-                why = CANNOT_HOLD[written_as][kind]
-                raise UsageError(f"format {written_as} cannot hold {kind}: {why}")
+        cannot = {
+            kind: CANNOT_HOLD[written_as][kind]
+            for kind, count in self.planted.items()
+            if count and kind in CANNOT_HOLD[written_as]
+        }
+        if cannot:
+            whys = "; ".join(f"{kind}: {why}" for kind, why in cannot.items())
+            raise UsageError(
+                f"format {written_as} cannot hold {whys}",
+                hint=f"it can hold {', '.join(kinds_of(written_as))}",
+            )
         planted = sum(self.planted.values())
         if planted > self.partitions:
             raise UsageError(
@@ -135,11 +158,15 @@ def _with(planted: int) -> str:
 def parse_planted(text: str) -> dict[Planted, int]:
     """``illegal=5,gap=3`` as counts. Raises UsageError."""
     counts: dict[Planted, int] = {}
+    wrong = []
     for part in filter(None, text.split(",")):
         name, _, number = part.partition("=")
-        if name not in list(Planted) or not number.isdecimal():
-            raise UsageError(
-                f"--plant: {part} is no kind and count", hint=f"kinds: {', '.join(Planted)}"
-            )
-        counts[Planted(name)] = int(number)
+        if name in list(Planted) and number.isdecimal():
+            counts[Planted(name)] = int(number)
+        else:
+            wrong.append(part)
+    if wrong:
+        raise UsageError(
+            f"--plant: no kind and count: {', '.join(wrong)}", hint=f"kinds: {', '.join(Planted)}"
+        )
     return counts

@@ -39,10 +39,11 @@ def test_it_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     ("arguments", "line"),
     [
         (["--format", "xml"], "error: --format: no xml"),
-        (["--plant", "chaos=1"], "error: --plant: chaos=1 is no kind and count"),
+        (["--plant", "chaos=1,gap,gap=1"], "error: --plant: no kind and count: chaos=1, gap\n"),
         (
-            ["--format", "zookeeper", "--plant", "illegal=1"],
-            "error: format zookeeper cannot hold illegal: it tells of no transition",
+            ["--format", "zookeeper", "--plant", "illegal=1,gap=1,duplicate=1"],
+            "error: format zookeeper cannot hold illegal: it tells of no transition; duplicate: a "
+            "transaction that is there twice is one\nhint: it can hold gap, unclean,",
         ),
         (["--events", "10"], "error: 1,000 partitions take 8,012 events or more"),
     ],
@@ -58,3 +59,12 @@ def test_bad_input_is_one_line(
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--out", str(tmp_path)) == 2
     assert "is there already" in capsys.readouterr().err
+
+
+def test_help_says_which_kinds_a_format_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    told = capsys.readouterr().out.split("Formats, and the kinds")[1].split("Examples")[0]
+    words = " ".join(told.split())
+    assert "journal illegal, gap, duplicate, unclean, two-controllers, late-write" in words
+    assert "zookeeper gap, unclean, two-controllers, late-write, leaderless, stuck" in words
+    assert "controller-log two-controllers, stuck, damaged" in words

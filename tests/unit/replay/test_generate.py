@@ -256,7 +256,7 @@ def test_a_format_refuses_what_it_cannot_hold(written_as: Format) -> None:
     for kind in Planted:
         options = HistoryOptions(100, 20_000, planted={kind: 1})
         if kind in CANNOT_HOLD[written_as]:
-            with pytest.raises(UsageError, match=f"cannot hold {kind}"):
+            with pytest.raises(UsageError, match=f"cannot hold {kind}: "):
                 options.check(written_as)
         else:
             options.check(written_as)
@@ -264,6 +264,5 @@ def test_a_format_refuses_what_it_cannot_hold(written_as: Format) -> None:
 
 def test_planted_are_named_with_their_counts() -> None:
     assert parse_planted("illegal=5,late-write=1") == {Planted.ILLEGAL: 5, Planted.LATE_WRITE: 1}
-    for text in ("unlawful=1", "gap", "gap=x"):
-        with pytest.raises(UsageError, match="no kind and count"):
-            parse_planted(text)
+    with pytest.raises(UsageError, match=r"no kind and count: unlawful=1, gap, gap=x$"):
+        parse_planted("unlawful=1,gap,illegal=1,gap=x")
