@@ -26,13 +26,18 @@ def package(
     """Write klamm's packages as an archive for spark-submit's --py-files. With --master, klamm
     sends them along by itself."""
     from replay.spark_cluster import write_packages
+    from replay.whole_folder import cannot_be_made, parents_made
 
-    if out.exists() and not (overwrite and out.is_file()):
-        raise UsageError(f"{out} is there already", hint="--overwrite replaces a file")
     partial = out.with_name(f"{out.name}.partial")
     try:
-        write_packages(partial)
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
+        if out.exists() and not (overwrite and out.is_file()):
+            raise UsageError(f"{out} is there already", hint="--overwrite replaces a file")
+        with parents_made(out):
+            try:
+                write_packages(partial)
+                partial.replace(out)
+            finally:
+                partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise cannot_be_made(out, error) from error
     typer.echo(f"Written: {out}")

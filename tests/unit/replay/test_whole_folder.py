@@ -28,3 +28,34 @@ def test_a_directory_that_another_works_in_is_left_alone(tmp_path: Path) -> None
     ):
         pytest.fail("the directory is another's")
     assert (tmp_path / "table.partial").is_dir()
+
+
+def test_a_failure_leaves_no_directory_that_it_made(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with (
+        pytest.raises(KeyboardInterrupt),
+        new_table_folder(tmp_path / "there/a/b/table", overwrite=False) as folder,
+    ):
+        assert folder.is_dir()
+        raise KeyboardInterrupt
+    assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
+
+
+def test_what_another_put_there_meanwhile_stays(tmp_path: Path) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        new_table_folder(tmp_path / "a/b/table", overwrite=False),
+    ):
+        (tmp_path / "a/other").write_text("")
+        raise KeyboardInterrupt
+    assert list(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "a/other"]
+
+
+def test_a_name_that_no_directory_can_have(tmp_path: Path) -> None:
+    folder = tmp_path / "missing" / ("x" * 300)
+    with (
+        pytest.raises(EnvironmentProblem, match="cannot be made: File name too long"),
+        new_table_folder(folder, overwrite=False),
+    ):
+        pytest.fail("there is no directory to work in")
+    assert list(tmp_path.iterdir()) == []
