@@ -78,7 +78,7 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
             F.count("key_seq").alias("_numbered"),
             F.max("state_place").alias("state_place"),
             F.max_by("to_state", "state_place").alias("state"),
-            F.max_by("state_ms", "state_place").alias("state_ms"),
+            F.max_by("t_ms", "state_place").alias("state_ms"),
             F.coalesce(F.sum("offline_ms"), F.lit(0)).alias("offline_ms"),
             F.max("entered_place").alias("entered_place"),
             F.max_by("t_ms", "entered_place").alias("entered_ms"),
@@ -156,7 +156,6 @@ def _places(from_ms: int | None) -> tuple[Column, ...]:
     return (
         F.when(state, F.col("place")).alias("state_place"),
         F.when(enters, F.col("place")).alias("entered_place"),
-        F.when(state, F.col("t_ms")).alias("state_ms"),
         # A state znode that was deleted says no leader from then on.
         F.when(F.col("_leads") | is_kind(LEADERSHIP_DELETED), F.col("place")).alias(
             "leadership_place"

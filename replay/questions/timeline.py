@@ -163,8 +163,11 @@ def isr_churn(found: DataFrame, first_ms: int) -> DataFrame:
 def by_broker(found: DataFrame, *columns: str) -> DataFrame:
     """A row for each broker of ``left`` and ``joined``; ``has_left`` if it is one of ``left``."""
     return found.select(
-        *RUN, *columns, "left", F.explode(F.concat("left", "joined")).alias("broker")
-    ).withColumn("has_left", F.array_contains("left", F.col("broker")))
+        *RUN,
+        *columns,
+        F.size("left").alias("_left"),
+        F.posexplode(F.concat("left", "joined")).alias("_at", "broker"),
+    ).withColumn("has_left", F.col("_at") < F.col("_left"))
 
 
 def _is_first_leadership() -> Column:
