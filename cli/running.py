@@ -36,9 +36,11 @@ def own_log(folder: Path) -> Iterator[None]:
 def ending_signals_raise() -> Iterator[None]:
     """What ends a process ends the block instead, as Ctrl-C does, so that everything is closed."""
     numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, _raise_exit) for number in numbers}
+    before = {number: signal.signal(number, _raise_ended) for number in numbers}
     try:
         yield
+    except _Ended as ended:
+        sys.exit(128 + ended.number)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -57,8 +59,17 @@ def stopped_by_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _raise_exit(number: int, _: FrameType | None) -> None:
-    sys.exit(128 + number)
+class _Ended(KeyboardInterrupt):
+    """Inside the block a signal is what Ctrl-C is: libraries leave connections in order for that
+    alone."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def _raise_ended(number: int, _: FrameType | None) -> None:
+    raise _Ended(number)
 
 
 @contextlib.contextmanager

@@ -88,6 +88,8 @@ def spark_session(
         ):
             with _interrupt_handler_kept():
                 context = _context(conf, gateway)
+            # Where one signal ends both, Java is gone first; who asks it is told so anyway.
+            context._accumulatorServer.handle_error = _nothing_told
             try:
                 context.setLogLevel("ERROR")
                 if not is_local(master):
@@ -96,8 +98,9 @@ def spark_session(
                 yield SparkSession(context)
             except Py4JNetworkError as error:
                 # What Spark tidies up after an interrupt may meet a connection that it closed.
-                if _comes_from_an_interrupt(error):
-                    raise KeyboardInterrupt from error
+                interrupt = _interrupt_behind(error)
+                if interrupt is not None:
+                    raise interrupt from None
                 raise
             finally:
                 SparkSession._instantiatedSession = None
@@ -107,10 +110,15 @@ def spark_session(
                     context.stop()
 
 
-def _comes_from_an_interrupt(error: BaseException) -> bool:
+def _interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """Ctrl-C, or another signal, that an error came from."""
     while error.__context__ is not None:
         error = error.__context__
-    return isinstance(error, KeyboardInterrupt)
+    return error if isinstance(error, KeyboardInterrupt) else None
+
+
+def _nothing_told(request: object, client_address: object) -> None:
+    """Instead of a traceback on standard error."""
 
 
 def _context(conf: SparkConf, gateway: JavaGateway) -> SparkContext:
@@ -241,7 +249,8 @@ def _interrupts_untold() -> Iterator[None]:
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+    error = record.exc_info[1] if record.exc_info else None
+    return error is None or _interrupt_behind(error) is None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""replay/spark.py: an interrupt during a job ends the session, and nobody complains."""
+"""replay/spark.py: a signal during a job ends the session, and nobody complains."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LONG_JOB = """
-import signal, threading
+import signal, sys, threading
 from cli import errors
+from cli.running import ending_signals_raise
 from replay.spark import spark_session
 from tests.waiting import wait_until
 
 def interrupt_the_job(context):
     wait_until(lambda: context.statusTracker().getActiveJobsIds(), 60)
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    if "group" in sys.argv:
+        context._gateway.proc.terminate()
+    signal.pthread_kill(threading.main_thread().ident, signal.Signals[sys.argv[1]])
 
 def run():
-    with spark_session(cores=1) as session:
+    with ending_signals_raise(), spark_session(cores=1) as session:
         threading.Thread(target=interrupt_the_job, args=[session.sparkContext]).start()
         session.range(10**12).selectExpr("sum(sin(id))").collect()
     return 0
@@ -31,8 +34,15 @@ raise SystemExit(errors.run(run))
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_an_interrupted_job_ends_without_a_word() -> None:
+@pytest.mark.parametrize(
+    ("signals", "code"), [(["SIGINT"], 130), (["SIGTERM"], 143), (["SIGTERM", "group"], 143)]
+)
+def test_an_interrupted_job_ends_without_a_word(signals: list[str], code: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LONG_JOB], cwd=ROOT, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", LONG_JOB, *signals],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
