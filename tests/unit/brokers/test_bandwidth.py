@@ -211,6 +211,33 @@ def test_what_does_not_hang_together_is_not_computed_again() -> None:
     assert min(one_s) < all_s / 20
 
 
+def test_of_two_links_that_fill_together_the_first_by_name_rounds() -> None:
+    flows = [Flow(i, (A,) if i < 22 else (B,)) for i in range(67)]
+    flows.insert(22, Flow(67, (A, B)))
+    found = rates(flows, {A: 3, B: 6})
+    assert rates(flows[::-1], {B: 6, A: 3}) == found
+    assert set(found.values()) == {found[67]}
+
+
+def test_a_flow_that_ends_before_anybody_asked_leaves_nothing() -> None:
+    model = FluidModel[str]({A: 100})
+    model.add(Flow("short", (A,)), 100)
+    assert model.remove("short") == 0
+    assert (model.advance(5000.0), len(model)) == ([], 0)
+
+
+def test_many_changes_of_rate_do_not_move_the_end() -> None:
+    model = FluidModel[str]({A: 100})
+    model.add(Flow("f", (A,)), 100_000)
+    for step in range(1, 1001):
+        model.set_capacity(A, 100 + step % 2)
+        assert model.next_completion_ms() is not None
+        assert model.advance(step * 500.0) == []
+    assert model.left_bytes("f") == 100_000 - 500 * 100.5
+    model.set_capacity(A, 100)
+    assert model.advance(1e6) == [Completed("f", 997_500.0, 100_000)]
+
+
 def test_mistakes_of_the_caller_are_named() -> None:
     model = FluidModel[str]({A: 100}, now_ms=10.0)
     model.add(Flow("f", (A,)))
