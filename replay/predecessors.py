@@ -1,8 +1,11 @@
 """What came before each row, for sources whose rows do not say it: one sort a key.
 
 Adds only what the rows prove. A leadership's predecessor is the one whose version in ZooKeeper is
-one less: where a write is missing between two rows, nobody knows what it wrote. A state's
-predecessor is of the same controller epoch, as a new controller puts states anew without a row.
+one less: where a write is missing between two rows, nobody knows what it wrote. A controller that
+takes a replica out of an ISR says so itself, and raises the leader epoch; the same words with the
+leader epoch of before mean that the replica had left already, and that nothing was written. A
+state's predecessor is of the same controller epoch, as a new controller puts states anew without a
+row. Mirrors doRemoveReplicasFromIsr of kafka/controller/ReplicaStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cluster.journal import Kind
+from cluster.types import NO_LEADER
 from replay.event_schema import CODED_SCHEMA, KINDS, LEADERSHIP_WRITTEN, code_of
 
 _REPLICA_STATES: Final = (Kind.REPLICA_TRANSITION, Kind.REPLICA_FAILED)
@@ -59,6 +63,7 @@ def add_predecessors(events: DataFrame) -> DataFrame:
         {
             "_state": last(_is(_ENTRIES), "to_state", "t_ms", "epoch"),
             "_leadership": last(is_leadership, "leader", "isr", "zk_version", "t_ms"),
+            "_led": last(_tells_leader_epoch(), "leader", "leader_epoch"),
         }
     )
     leaves = _is(_LEFT) & (F.col("_state.epoch") == F.col("epoch"))
@@ -71,16 +76,43 @@ def add_predecessors(events: DataFrame) -> DataFrame:
         F.when(leaves & (from_state == F.col("_state.to_state")), F.col("_state.t_ms")),
         F.when(_is((LEADERSHIP_WRITTEN,)) & follows, F.col("_leadership.t_ms")),
     )
+    removes = _is((Kind.ISR_REMOVED,))
+    prev_leader, prev_isr = _before_removal()
     found = {
         "from_state": from_state,
         "since_ms": since_ms,
-        "prev_leader": F.coalesce("prev_leader", F.when(follows, F.col("_leadership.leader"))),
-        "prev_isr": F.coalesce("prev_isr", F.when(follows, F.col("_leadership.isr"))),
+        "prev_leader": F.coalesce(
+            "prev_leader",
+            F.when(removes, prev_leader).when(follows, F.col("_leadership.leader")),
+        ),
+        "prev_isr": F.coalesce(
+            "prev_isr", F.when(removes, prev_isr).when(follows, F.col("_leadership.isr"))
+        ),
         "has_predecessors": F.lit(True),
     }
     return beside.select(
         *(found.get(name, F.col(name)).alias(name) for name in CODED_SCHEMA.fieldNames())
     )
+
+
+def _before_removal() -> tuple[Column, Column]:
+    """Leader and ISR before a controller took a replica out; null where nothing was written, and
+    where the leader epoch before is not known.
+
+    The last member stays, and the leader is another only if it is the replica that went.
+    """
+    is_written = F.col("leader_epoch") != F.col("_led.leader_epoch")
+    is_next = F.col("leader_epoch") == F.col("_led.leader_epoch") + 1
+    leader = F.when(F.col("leader") != NO_LEADER, F.col("leader")).when(
+        is_next, F.col("_led.leader")
+    )
+    stays = F.array_contains("isr", F.col("replica"))
+    isr = F.when(stays, F.col("isr")).otherwise(F.array_append("isr", F.col("replica")))
+    return F.when(is_written, leader), F.when(is_written, isr)
+
+
+def _tells_leader_epoch() -> Column:
+    return _is(_LEADERSHIPS) & F.col("leader").isNotNull() & F.col("leader_epoch").isNotNull()
 
 
 def _is(kinds: tuple[str, ...]) -> Column:
