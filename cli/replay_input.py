@@ -6,7 +6,7 @@ Parses and opens only. Spark is imported when a command runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -55,10 +55,16 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def open_tables(inputs: Sequence[Input], options: SparkOptions, folder: Path) -> Iterator[Opened]:
+def open_tables(
+    inputs: Sequence[Input],
+    options: SparkOptions,
+    folder: Path,
+    check: Callable[[SparkSession], None] | None = None,
+) -> Iterator[Opened]:
     """Spark and the tables of what was looked at; everything is gone after the block.
 
-    ``folder`` is named if a disk is full. Raises KlammError for whatever goes wrong in Spark.
+    ``folder`` is named if a disk is full. ``check`` needs Spark and is done before logs are read.
+    Raises UsageError for a time zone that is none, KlammError for whatever goes wrong in Spark.
     """
     from replay.opening import opened
     from replay.progress import Progress
@@ -66,6 +72,7 @@ def open_tables(inputs: Sequence[Input], options: SparkOptions, folder: Path) ->
     from replay.spark import spark_session
     from replay.spark_errors import told_in_one_line
 
+    sources = SourceOptions(timezone=options.timezone)
     for given in inputs:
         if given.table is None:
             typer.echo(f"{given.name}: logs, read into a temporary event table", err=True)
@@ -77,6 +84,7 @@ def open_tables(inputs: Sequence[Input], options: SparkOptions, folder: Path) ->
         progress.note("Spark has started")
         # Inside the session, as what Spark raises can only be told while Java is there.
         stack.enter_context(told_in_one_line(folder))
-        sources = SourceOptions(timezone=options.timezone)
+        if check is not None:
+            check(spark)
         tables = [stack.enter_context(opened(spark, given, sources, progress)) for given in inputs]
         yield Opened(spark, tables, progress)

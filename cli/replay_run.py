@@ -51,6 +51,7 @@ elections, two controllers in an epoch, writes after a newer epoch.
 """
 _STATES_TOLD = 100
 _YEAR_DIGITS = 4
+_MAX_LONG = 2**63 - 1
 
 
 class Format(StrEnum):
@@ -81,7 +82,8 @@ def run(
     ] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; several times.")] = None,
     broker: Annotated[
-        list[int] | None, typer.Option(help="Only partitions of this broker; several times.")
+        list[int] | None,
+        typer.Option(min=0, help="Only partitions of this broker; several times."),
     ] = None,
     from_: Annotated[
         str | None, typer.Option("--from", metavar="T", help="Count from this time on, in UTC.")
@@ -187,6 +189,8 @@ def read_filters(
             moment[f"as_of_{kind}"] = _number(as_of, number)
         else:
             moment["as_of_ms"] = _time_ms("--as-of", as_of)
+    if "" in topics:
+        raise UsageError("--topic names no topic", hint="--topic orders")
     from_ms = None if from_ is None else _time_ms("--from", from_)
     to_ms = None if to is None else _time_ms("--to", to)
     if from_ms is not None and to_ms is not None and from_ms > to_ms:
@@ -197,12 +201,16 @@ def read_filters(
 
 
 def _number(as_of: str, text: str) -> int:
+    """A number of 64 bits without a sign, as zxids and epochs are."""
     try:
-        return int(text, 16 if text.startswith("0x") else 10)
+        number = int(text, 16 if text.startswith("0x") else 10)
     except ValueError:
+        number = -1
+    if not 0 <= number <= _MAX_LONG:
         raise UsageError(
             f"--as-of {as_of} names no number", hint="for example epoch:7 or zxid:0x10000002a"
-        ) from None
+        )
+    return number
 
 
 def _time_ms(option: str, text: str) -> int:

@@ -40,11 +40,12 @@ def sql(
 ) -> None:
     """Ask the events of logs or of an event table in SQL. Nothing is changed."""
     from replay.opening import look_at
-    from replay.views import ask, make_views
+    from replay.views import ask, check_query, make_views
 
     given = look_at(paths)
     options = SparkOptions(master, cores, memory_mb, timezone)
-    with open_tables([given], options, Path(tempfile.gettempdir())) as opened:
+    folder = Path(tempfile.gettempdir())
+    with open_tables([given], options, folder, lambda spark: check_query(spark, query)) as opened:
         make_views(opened.tables[0])
         found = ask(opened.spark, query)
         with opened.progress.step(opened.spark, "ask"):

@@ -34,17 +34,28 @@ def make_views(table: EventTable) -> None:
         views[name].createOrReplaceTempView(name)
 
 
+def check_query(spark: SparkSession, query: str) -> None:
+    """Raises UsageError for what is no query, as a statement could write. Needs no view."""
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    with _wrong_query_told():
+        parser.parseQuery(query)
+
+
 def ask(spark: SparkSession, query: str) -> DataFrame:
     """The query's result, not computed yet.
 
-    Raises UsageError for what is no query, as a statement could write, and for names that are not
-    there.
+    Raises UsageError as ``check_query`` does, and for names that are not there.
     """
-    parser = spark._jsparkSession.sessionState().sqlParser()
+    check_query(spark, query)
+    with _wrong_query_told():
+        return spark.sql(query)
+
+
+@contextmanager
+def _wrong_query_told() -> Iterator[None]:
     with _spark_untold():
         try:
-            parser.parseQuery(query)
-            return spark.sql(query)
+            yield
         except PySparkException as error:
             words = " ".join(str(error).split("SQLSTATE")[0].split())
             raise UsageError(
