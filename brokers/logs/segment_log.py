@@ -367,6 +367,12 @@ class SegmentLog:
                 segment.delete_marked()
         self._marked = [marked for marked in self._marked if marked[0] > self._now_ms]
 
+    def _note_epoch(self, header: BatchHeader) -> None:
+        latest = -1 if self._epochs.latest_epoch is None else self._epochs.latest_epoch
+        if header.leader_epoch > latest and header.last_offset >= self.log_start_offset:
+            start = max(header.base_offset, self.log_start_offset)
+            self._epochs.assign(header.leader_epoch, start)
+
     def _load_epochs_and_producers(self) -> None:
         """Read every header that can be read: epochs that the checkpoint lacks, and the producers'
         last batches, of which Kafka keeps snapshots instead, of one batch of each."""
@@ -374,10 +380,6 @@ class SegmentLog:
         with self._disk("loading {}"):
             for segment in self._segments:
                 for _, header in segment.log.readable():
-                    latest = self._epochs.latest_epoch
-                    if header.leader_epoch >= 0 and (
-                        latest is None or header.leader_epoch > latest
-                    ):
-                        self._epochs.assign(header.leader_epoch, header.base_offset)
+                    self._note_epoch(header)
                     if header.has_producer_id:
                         self._producers.update(header.producer_batch)

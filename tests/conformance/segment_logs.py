@@ -20,10 +20,12 @@ from tests.conformance.replica_logs import NOW_MS, RECORD_BYTES
 
 # Indexes that are full only after more batches than a test writes, but do not fill the disk.
 _INDEX_BYTES = 12_000
+# Of a record beside its value, if that is shorter than 8 KiB.
+_OVERHEAD_BYTES = 10
 
 
 class SegmentLogFactory:
-    """Logs of files; a batch of n records is a batch of n records of RECORD_BYTES."""
+    """Logs of files; a batch of n records has n times RECORD_BYTES."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="klamm-logs-"))
@@ -66,10 +68,28 @@ class SegmentLogFactory:
 
 @cache
 def _batch(record_count: int, timestamp_ms: int, *producer: int) -> bytes:
-    records = [Record(timestamp_ms, None, bytes(RECORD_BYTES))] * record_count
-    producer_id, producer_epoch, base_sequence = producer
+    """RECORD_BYTES a record, the header among them, so that both kinds of log roll alike."""
+    target = record_count * RECORD_BYTES
+    # Where a length takes one byte more, no first value may fit: then the others are shorter.
+    for overhead in (_OVERHEAD_BYTES, _OVERHEAD_BYTES + 1):
+        others = [bytes(RECORD_BYTES - overhead)] * (record_count - 1)
+        missing = target - len(_encoded([b"", *others], timestamp_ms, *producer))
+        for first_bytes in range(missing, missing - 4, -1):
+            batch = _encoded([bytes(first_bytes), *others], timestamp_ms, *producer)
+            if len(batch) == target:
+                return batch
+    raise AssertionError(f"no batch of {record_count} records has {target} bytes")
+
+
+def _encoded(
+    values: list[bytes],
+    timestamp_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> bytes:
     return encode_batch(
-        records,
+        [Record(timestamp_ms, None, value) for value in values],
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

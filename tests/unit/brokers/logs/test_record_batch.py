@@ -9,7 +9,6 @@ import pytest
 from brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
 from brokers.logs.record_batch import (
     COMPRESSIONS,
-    BatchHeader,
     check_batches,
     check_crc,
     parse_header,
@@ -17,7 +16,7 @@ from brokers.logs.record_batch import (
     walk,
 )
 from brokers.logs.records import Header, Record, StoredRecord, decode_batches, encode_batch
-from cluster.records import SEQUENCE_MAX
+from cluster.records import NO_SEQUENCE, SEQUENCE_MAX
 from tests.unit.brokers.logs.batches import NOW_MS, batch
 
 RECORDS = [
@@ -80,7 +79,7 @@ def test_batches_end_where_the_bytes_end(cut: int) -> None:
 def test_sequences_begin_again_after_the_largest() -> None:
     header = parse_header(batch(b"a", b"b", b"c", producer_id=1, base_sequence=SEQUENCE_MAX - 1))
     assert header.last_sequence == 0
-    assert BatchHeader.last_sequence.fget(header._replace(base_sequence=-1)) == -1  # type: ignore[attr-defined]
+    assert header._replace(base_sequence=NO_SEQUENCE).last_sequence == NO_SEQUENCE
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS[1:])
