@@ -71,6 +71,10 @@ class LogDirs:
             return min(online, key=self._log_counts.__getitem__)
         return online[0] if online else None
 
+    def add_log(self, path: str) -> None:
+        """Count a log that was in ``path`` already."""
+        self._log_counts[path] += 1
+
     def delete_log(self, path: str) -> None:
         """Forget one log of ``path``."""
         self._log_counts[path] -= 1
@@ -86,6 +90,11 @@ class LogDirs:
         path = self._futures[partition] = self._preferred.pop(partition)
         self._log_counts[path] += 1
         return True
+
+    def add_future(self, partition: TopicPartition, path: str) -> None:
+        """Count a future log that was in ``path`` already."""
+        self._futures[partition] = path
+        self._log_counts[path] += 1
 
     def delete_future(self, partition: TopicPartition) -> None:
         """Forget a partition's future log, if it has one."""

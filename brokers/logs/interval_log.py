@@ -29,6 +29,7 @@ from brokers.logs.leader_epoch_cache import EpochEntries
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from brokers.logs.producer_state import ProducerStates, last_sequence
 from brokers.logs.replica_log import Appended, Deleted
+from brokers.logs.retention import count_deletable
 from cluster.records import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -47,12 +48,11 @@ _end_of: Final = attrgetter("end")
 
 
 class _Segment(NamedTuple):
-    """What would be one file: offsets from ``base`` to ``end`` (exclusive)."""
+    """What would be one file."""
 
-    base: int
-    end: int
+    base_offset: int
     size_bytes: int
-    max_timestamp_ms: int
+    largest_timestamp_ms: int
 
 
 class IntervalLog(msgspec.Struct, gc=False):
@@ -235,13 +235,21 @@ class IntervalLog(msgspec.Struct, gc=False):
         if self.producers is not None:
             self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         segments = self._segments()
-        count = self._count_deletable(segments, now_ms, high_watermark)
+        count = count_deletable(
+            segments,
+            self.config,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
         if not count:
             return Deleted(0, 0)
-        base = segments[count - 1].end
+        is_all = count == len(segments)
+        base = self.log_end_offset if is_all else segments[count].base_offset
         self.stored = self._between(base, self.log_end_offset)
         self.rolled = tuple(rolled for rolled in self.rolled if rolled > base)
-        if count == len(segments):
+        if is_all:
             self.segment_start_ms = NO_TIMESTAMP
         self.increment_log_start_offset(base)
         return Deleted(count, sum(segment.size_bytes for segment in segments[:count]))
@@ -348,34 +356,9 @@ class IntervalLog(msgspec.Struct, gc=False):
         held = self._between(base, end)
         return _Segment(
             base,
-            end,
             sum(interval.size_bytes for interval in held),
             max((interval.max_timestamp_ms for interval in held), default=NO_TIMESTAMP),
         )
-
-    def _count_deletable(self, segments: list[_Segment], now_ms: int, high_watermark: int) -> int:
-        """How many segments from the first on are too old, too much or before the log's start."""
-        config = self.config
-        whole = 0
-        while (
-            whole < len(segments) and segments[whole].base < segments[whole].end <= high_watermark
-        ):
-            whole += 1
-        count = 0
-        if config.delete and config.retention_ms >= 0:
-            while count < whole and now_ms - segments[count].max_timestamp_ms > config.retention_ms:
-                count += 1
-        if config.delete and config.retention_bytes >= 0:
-            excess = sum(segment.size_bytes for segment in segments[count:])
-            excess -= config.retention_bytes
-            while count < whole and excess >= segments[count].size_bytes:
-                excess -= segments[count].size_bytes
-                count += 1
-        while count < min(whole, len(segments) - 1) and (
-            segments[count].end <= self.log_start_offset
-        ):
-            count += 1
-        return count
 
 
 def _cut(interval: Interval, start: int, end: int) -> Interval:

@@ -1,0 +1,181 @@
+"""A broker's log directories as Kafka lays them out: segment logs, checkpoints, marks and a lock.
+
+Decides nothing: brokers/logs/log_manager.py does. Mirrors the parts of kafka.log.LogManager that
+touch the disk (lockLogDirs, loadLogs, asyncDelete, deleteLogs, checkpoints, shutdown).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from brokers.logs.checkpoints import (
+    CLEAN_SHUTDOWN,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    read_offsets,
+    read_topic_id,
+    write_offsets,
+    write_topic_id,
+)
+from brokers.logs.disk import storage_errors
+from brokers.logs.errors import LogStorageError
+from brokers.logs.log_store import FoundDir, FoundLog, LogConfigs
+from brokers.logs.replica_log import ReplicaLog
+from brokers.logs.segment_files import (
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    log_delete_dir_name,
+    log_dir_name,
+    log_future_dir_name,
+    parse_log_dir_name,
+)
+from brokers.logs.segment_log import SegmentLog
+from cluster.errors import EnvironmentProblem
+from cluster.types import TopicPartition
+
+LOCK: Final = ".lock"
+
+
+def random_id() -> str:
+    """32 hexadecimal digits for the name of a directory."""
+    return uuid4().hex
+
+
+class FileLogStore:
+    """Segment logs in the log directories of one broker. ``new_id``: 32 hexadecimal digits."""
+
+    def __init__(self, config_of: LogConfigs, new_id: Callable[[], str] = random_id) -> None:
+        self._config_of = config_of
+        self._new_id = new_id
+        self._locks: dict[str, int] = {}
+        self._marked: list[tuple[int, SegmentLog]] = []
+
+    def open_dir(self, path: str, now_ms: int) -> FoundDir:
+        """Lock the directory, which is made if it is not there, and load its logs.
+
+        Without the mark of a clean shutdown logs are recovered from their recovery points on. A
+        checkpoint that cannot be read counts as empty, so more is recovered, and is complained of.
+        Raises EnvironmentProblem if another process uses the directory.
+        """
+        directory = Path(path)
+        complaints: list[str] = []
+        with storage_errors("loading log dir", directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock(path)
+            is_clean = (directory / CLEAN_SHUTDOWN).exists()
+            # A crash while logs are loaded is no clean shutdown.
+            (directory / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+            names = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
+        recovery_points = _offsets(directory / RECOVERY_POINT_CHECKPOINT, complaints)
+        starts = _offsets(directory / LOG_START_OFFSET_CHECKPOINT, complaints)
+        found = []
+        for name in names:
+            partition, suffix = parse_log_dir_name(name)
+            config = self._config_of(partition.topic)
+            log = SegmentLog(
+                directory / name,
+                config,
+                now_ms=now_ms,
+                log_start_offset=starts.get(partition, 0),
+                recovery_point=recovery_points.get(partition, 0),
+                is_clean=is_clean,
+            )
+            if suffix == DELETE_DIR_SUFFIX:
+                self._marked.append((now_ms + config.file_delete_delay_ms, log))
+            else:
+                is_future = suffix == FUTURE_DIR_SUFFIX
+                found.append(FoundLog(partition, is_future, log, log.repairs))
+        high_watermarks = _offsets(directory / REPLICATION_OFFSET_CHECKPOINT, complaints)
+        return FoundDir(found, high_watermarks, complaints)
+
+    def close_dir(self, path: str, *, is_clean: bool) -> None:
+        """Unlock the directory, with the mark of a clean shutdown in it if it was one."""
+        try:
+            if is_clean:
+                with storage_errors("marking the clean shutdown", Path(path)):
+                    Path(path, CLEAN_SHUTDOWN).touch()
+        finally:
+            lock = self._locks.pop(path, None)
+            if lock is not None:
+                os.close(lock)
+
+    def create(
+        self, path: str, partition: TopicPartition, now_ms: int, *, is_future: bool
+    ) -> SegmentLog:
+        name = log_dir_name(partition)
+        if is_future:
+            name = log_future_dir_name(partition, self._new_id())
+        return SegmentLog(Path(path, name), self._config_of(partition.topic), now_ms=now_ms)
+
+    def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
+        _files(log).rename_dir(log_dir_name(partition))
+
+    def mark_deleted(self, partition: TopicPartition, log: ReplicaLog, now_ms: int) -> None:
+        files = _files(log)
+        files.rename_dir(log_delete_dir_name(partition, self._new_id()))
+        self._marked.append((now_ms + files.config.file_delete_delay_ms, files))
+
+    def delete_marked(self, now_ms: int) -> int:
+        due = [log for due_ms, log in self._marked if due_ms <= now_ms]
+        self._marked = [marked for marked in self._marked if marked[0] > now_ms]
+        for log in due:
+            log.delete()
+        return len(due)
+
+    def read_topic_id(self, log: ReplicaLog) -> str | None:
+        return read_topic_id(_files(log).directory / PARTITION_METADATA)
+
+    def write_topic_id(self, log: ReplicaLog, topic_id: str) -> None:
+        write_topic_id(_files(log).directory / PARTITION_METADATA, topic_id)
+
+    def checkpoint_logs(self, path: str, logs: Mapping[TopicPartition, ReplicaLog]) -> None:
+        points = {partition: log.recovery_point for partition, log in logs.items()}
+        write_offsets(Path(path, RECOVERY_POINT_CHECKPOINT), points)
+        # The start of any other log is where its first file begins.
+        starts = {
+            partition: log.log_start_offset
+            for partition, log in logs.items()
+            if log.log_start_offset > _files(log).base_offsets[0]
+        }
+        write_offsets(Path(path, LOG_START_OFFSET_CHECKPOINT), starts)
+
+    def checkpoint_high_watermarks(
+        self, path: str, high_watermarks: Mapping[TopicPartition, int]
+    ) -> None:
+        write_offsets(Path(path, REPLICATION_OFFSET_CHECKPOINT), high_watermarks)
+
+    def _lock(self, path: str) -> None:
+        lock = os.open(Path(path, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(lock)
+            raise EnvironmentProblem(
+                f"Failed to acquire lock on file {LOCK} in {path}. A Kafka instance in another "
+                "process or thread is using this directory.",
+                hint="stop it, or name other log directories",
+            ) from error
+        except BaseException:
+            os.close(lock)
+            raise
+        self._locks[path] = lock
+
+
+def _files(log: ReplicaLog) -> SegmentLog:
+    assert isinstance(log, SegmentLog)
+    return log
+
+
+def _offsets(path: Path, complaints: list[str]) -> dict[TopicPartition, int]:
+    try:
+        return read_offsets(path)
+    except LogStorageError as error:
+        complaints.append(error.message)
+        return {}

@@ -1,0 +1,203 @@
+"""Log directories on the disk: marks, locks, names, and what is done when they are not in order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from brokers.log_dirs import LogDirs
+from brokers.logs.errors import LogStorageError
+from brokers.logs.file_log_store import FileLogStore
+from brokers.logs.log_config import LogConfig
+from brokers.logs.log_manager import LogManager
+from cluster.errors import EnvironmentProblem
+from cluster.types import TopicPartition
+from tests.conformance.replica_logs import NOW_MS
+from tests.conformance.segment_logs import SegmentLogFactory
+
+T0 = TopicPartition("t", 0)
+DELAY_MS = 1000
+
+
+@pytest.fixture
+def batch() -> bytes:
+    maker = SegmentLogFactory()
+    maker.close()
+    return maker.batch(5)
+
+
+class Brokers:
+    """Starts log managers on folders. ``report``: what the last one found."""
+
+    def __init__(self) -> None:
+        self.started: list[LogManager] = []
+
+    def start(self, *folders: Path) -> LogManager:
+        config = LogConfig(segment_index_bytes=1200, file_delete_delay_ms=DELAY_MS)
+        numbers = count()
+        store = FileLogStore(lambda topic: config, lambda: f"{next(numbers):032x}")
+        manager = LogManager(LogDirs([str(path) for path in folders]), store)
+        self.report = manager.startup(NOW_MS)
+        self.started.append(manager)
+        return manager
+
+
+@pytest.fixture
+def brokers() -> Iterator[Brokers]:
+    """All that were started are shut down at the end."""
+    brokers = Brokers()
+    yield brokers
+    for manager in brokers.started:
+        manager.shutdown()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "logs"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def test_a_clean_stop_is_marked_until_the_next_start(brokers: Brokers, folder: Path) -> None:
+    manager = brokers.start(folder)
+    manager.get_or_create(T0, NOW_MS, is_new=True)
+    manager.checkpoint_high_watermarks({T0: 0})
+    manager.shutdown()
+    assert names(folder) == [
+        ".kafka_cleanshutdown",
+        ".lock",
+        "log-start-offset-checkpoint",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "t-0",
+    ]
+    brokers.start(folder)
+    assert ".kafka_cleanshutdown" not in names(folder)
+
+
+def test_a_broker_that_stopped_touches_nothing_any_more(brokers: Brokers, folder: Path) -> None:
+    first = brokers.start(folder)
+    first.get_or_create(T0, NOW_MS, is_new=True)
+    first.shutdown()
+    second = brokers.start(folder)
+    before = names(folder)
+    first.shutdown()
+    first.checkpoint_logs()
+    assert names(folder) == before
+    assert T0 in second.current
+
+
+def test_a_directory_belongs_to_one_broker(brokers: Brokers, folder: Path) -> None:
+    brokers.start(folder)
+    with pytest.raises(EnvironmentProblem, match=f"{folder}. A Kafka instance in another process"):
+        brokers.start(folder)
+    brokers.started.pop().shutdown()
+    assert brokers.start(folder).dirs.offline == ()
+
+
+def test_a_deleted_log_goes_later(brokers: Brokers, folder: Path, batch: bytes) -> None:
+    manager = brokers.start(folder)
+    manager.get_or_create(T0, NOW_MS, is_new=True).log.append_as_leader(batch, 0, NOW_MS)
+    manager.delete(T0, NOW_MS)
+    marked = f"t-0.{0:032x}-delete"
+    assert marked in names(folder)
+    assert manager.delete_marked(NOW_MS + DELAY_MS - 1) == 0
+    manager.shutdown()
+    manager = brokers.start(folder)
+    assert not manager.current
+    assert manager.delete_marked(NOW_MS + DELAY_MS) == 1
+    assert marked not in names(folder)
+
+
+def test_a_future_log_has_a_name_of_its_own(brokers: Brokers, tmp_path: Path) -> None:
+    manager = brokers.start(tmp_path / "a", tmp_path / "b")
+    manager.get_or_create(T0, NOW_MS, is_new=True)
+    manager.dirs.prefer(T0, str(tmp_path / "b"))
+    manager.create_future(T0, NOW_MS)
+    assert f"t-0.{0:032x}-future" in names(tmp_path / "b")
+    manager.replace_current_with_future(T0, NOW_MS)
+    assert "t-0" in names(tmp_path / "b")
+    assert f"t-0.{1:032x}-delete" in names(tmp_path / "a")
+    written = tmp_path / "a" / "recovery-point-offset-checkpoint"
+    assert written.read_text() == "0\n0\n"
+
+
+def test_checkpoints_that_cannot_be_read_cost_only_time(
+    brokers: Brokers, folder: Path, batch: bytes
+) -> None:
+    manager = brokers.start(folder)
+    manager.get_or_create(T0, NOW_MS, is_new=True).log.append_as_leader(batch, 0, NOW_MS)
+    manager.shutdown()
+    (folder / "recovery-point-offset-checkpoint").write_text("9\n")
+    (folder / ".kafka_cleanshutdown").unlink()
+    manager = brokers.start(folder)
+    assert manager.current[T0].log.log_end_offset == 5
+    (complaint,) = brokers.report.complaints
+    assert "Unrecognized version" in complaint and "recovery-point" in complaint
+
+
+def test_what_was_repaired_is_told(brokers: Brokers, folder: Path, batch: bytes) -> None:
+    manager = brokers.start(folder)
+    log = manager.get_or_create(T0, NOW_MS, is_new=True).log
+    log.append_as_leader(batch, 0, NOW_MS)
+    log.append_as_leader(batch, 0, NOW_MS)
+    manager.shutdown()
+    (folder / ".kafka_cleanshutdown").unlink()
+    (folder / "recovery-point-offset-checkpoint").unlink()
+    os.truncate(folder / "t-0" / f"{0:020}.log", len(batch) + 7)
+    manager = brokers.start(folder)
+    assert manager.current[T0].log.log_end_offset == 5
+    ((partition, repair), *_) = brokers.report.repairs
+    assert (partition, repair.size_bytes) == (T0, 7)
+
+
+def test_a_directory_that_cannot_be_used_is_offline(brokers: Brokers, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a file")
+    manager = brokers.start(tmp_path / "a", tmp_path / "b")
+    (failure,) = manager.take_failures()
+    assert (failure.path, failure.partitions) == (str(tmp_path / "a"), ())
+    assert str(tmp_path / "a") in failure.reason
+    assert manager.get_or_create(T0, NOW_MS, is_new=True).path == str(tmp_path / "b")
+
+
+def test_no_directory_is_no_broker(brokers: Brokers, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a file")
+    with pytest.raises(LogStorageError, match="none of the specified log dirs"):
+        brokers.start(tmp_path / "a")
+
+
+def test_a_folder_that_is_no_log_takes_the_directory_offline(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    (tmp_path / "a" / "photos").mkdir(parents=True)
+    manager = brokers.start(tmp_path / "a", tmp_path / "b")
+    (failure,) = manager.take_failures()
+    assert "Found directory photos" in failure.reason
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_log_that_cannot_be_made_goes_elsewhere(
+    brokers: Brokers, tmp_path: Path, is_new: bool
+) -> None:
+    manager = brokers.start(tmp_path / "a", tmp_path / "b")
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "a").write_text("a file")
+    assert manager.get_or_create(T0, NOW_MS, is_new=is_new).path == str(tmp_path / "b")
+    assert [failure.path for failure in manager.take_failures()] == [str(tmp_path / "a")]
+
+
+def test_one_replica_twice_is_refused(brokers: Brokers, tmp_path: Path) -> None:
+    manager = brokers.start(tmp_path / "a")
+    manager.get_or_create(T0, NOW_MS, is_new=True)
+    manager.shutdown()
+    shutil.copytree(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
+    with pytest.raises(LogStorageError, match="Duplicate log directories for t-0"):
+        brokers.start(tmp_path / "a", tmp_path / "b")
+    assert brokers.start(tmp_path / "a").current
