@@ -47,9 +47,9 @@ class EpochEntry(NamedTuple):
 
 
 class MetaProperties(NamedTuple):
-    """Whose directory it is: the cluster's id, None before it was known, and the broker's."""
+    """Whose directory it is: the cluster's id and the broker's."""
 
-    cluster_id: str | None
+    cluster_id: str
     broker_id: int
 
 
@@ -123,7 +123,7 @@ def write_topic_id(path: Path, topic_id: str) -> None:
 def read_meta_properties(path: Path) -> MetaProperties | None:
     """Whose directory it is; None if there is no meta.properties.
 
-    Raises LogStorageError if it cannot be read, is of another version or names no broker.
+    Raises LogStorageError if it cannot be read, is of another version or names nobody.
     """
     lines = _lines(path)
     if lines is None:
@@ -133,16 +133,20 @@ def read_meta_properties(path: Path) -> MetaProperties | None:
     version = properties.get("version", str(_VERSION))
     if version != str(_VERSION):
         raise LogStorageError(f"Unrecognized version of {path}: {version}")
-    broker_id = properties.get("broker.id", "")
-    if not _NUMBER.fullmatch(broker_id):
-        raise LogStorageError(f"{path} names no broker: broker.id='{broker_id}'")
-    return MetaProperties(properties.get("cluster.id") or None, int(broker_id))
+    cluster_id, broker_id = properties.get("cluster.id"), properties.get("broker.id", "")
+    if not cluster_id or not _NUMBER.fullmatch(broker_id):
+        raise LogStorageError(
+            f"{path} names no cluster or no broker: cluster.id={cluster_id}, broker.id={broker_id}"
+        )
+    return MetaProperties(cluster_id, int(broker_id))
 
 
 def write_meta_properties(path: Path, meta: MetaProperties) -> None:
     """Write a meta.properties file. Raises LogStorageError."""
-    cluster_id = "" if meta.cluster_id is None else f"cluster.id={meta.cluster_id}\n"
-    write_whole(path, f"broker.id={meta.broker_id}\nversion={_VERSION}\n{cluster_id}")
+    write_whole(
+        path,
+        f"cluster.id={meta.cluster_id}\nversion={_VERSION}\nbroker.id={meta.broker_id}\n",
+    )
 
 
 def _offset_entry(path: Path, line: str) -> tuple[TopicPartition, int]:

@@ -16,11 +16,15 @@ from uuid import uuid4
 from brokers.logs.checkpoints import (
     CLEAN_SHUTDOWN,
     LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    MetaProperties,
+    read_meta_properties,
     read_offsets,
     read_topic_id,
+    write_meta_properties,
     write_offsets,
     write_topic_id,
 )
@@ -49,12 +53,15 @@ def random_id() -> str:
 
 
 class FileLogStore:
-    """Segment logs in the log directories of one broker. ``new_id``: 32 hexadecimal digits."""
+    """Segment logs in the log directories of ``owner``. ``new_id``: 32 hexadecimal digits."""
 
-    def __init__(self, config_of: LogConfigs, new_id: Callable[[], str] = random_id) -> None:
+    def __init__(
+        self, owner: MetaProperties, config_of: LogConfigs, new_id: Callable[[], str] = random_id
+    ) -> None:
+        self._owner = owner
         self._config_of = config_of
         self._new_id = new_id
-        self._locks: dict[str, int] = {}
+        self._locks: dict[Path, int] = {}
         self._marked: list[tuple[int, SegmentLog]] = []
 
     def open_dir(self, path: str, now_ms: int) -> FoundDir:
@@ -62,13 +69,20 @@ class FileLogStore:
 
         Without the mark of a clean shutdown logs are recovered from their recovery points on. A
         checkpoint that cannot be read counts as empty, so more is recovered, and is complained of.
-        Raises EnvironmentProblem if another process uses the directory.
+        Raises EnvironmentProblem if another process uses the directory, or it is another broker's.
         """
-        directory = Path(path)
+        try:
+            return self._open_dir(Path(path), now_ms)
+        except BaseException:
+            self.close_dir(path, is_clean=False)
+            raise
+
+    def _open_dir(self, directory: Path, now_ms: int) -> FoundDir:
         complaints: list[str] = []
         with storage_errors("loading log dir", directory):
             directory.mkdir(parents=True, exist_ok=True)
-            self._lock(path)
+            self._lock(directory)
+            self._check_owner(directory / META_PROPERTIES)
             is_clean = (directory / CLEAN_SHUTDOWN).exists()
             # A crash while logs are loaded is no clean shutdown.
             (directory / CLEAN_SHUTDOWN).unlink(missing_ok=True)
@@ -102,7 +116,7 @@ class FileLogStore:
                 with storage_errors("marking the clean shutdown", Path(path)):
                     Path(path, CLEAN_SHUTDOWN).touch()
         finally:
-            lock = self._locks.pop(path, None)
+            lock = self._locks.pop(Path(path), None)
             if lock is not None:
                 os.close(lock)
 
@@ -151,21 +165,42 @@ class FileLogStore:
     ) -> None:
         write_offsets(Path(path, REPLICATION_OFFSET_CHECKPOINT), high_watermarks)
 
-    def _lock(self, path: str) -> None:
-        lock = os.open(Path(path, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def _lock(self, directory: Path) -> None:
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(lock)
             raise EnvironmentProblem(
-                f"Failed to acquire lock on file {LOCK} in {path}. A Kafka instance in another "
-                "process or thread is using this directory.",
+                f"Failed to acquire lock on file {LOCK} in {directory}. A Kafka instance in "
+                "another process or thread is using this directory.",
                 hint="stop it, or name other log directories",
             ) from error
         except BaseException:
             os.close(lock)
             raise
-        self._locks[path] = lock
+        self._locks[directory] = lock
+
+    def _check_owner(self, path: Path) -> None:
+        """Refuse what belongs to somebody else; what belongs to nobody is the owner's now."""
+        stored, owner = read_meta_properties(path), self._owner
+        if stored is None:
+            write_meta_properties(path, owner)
+        elif stored.cluster_id != owner.cluster_id:
+            raise EnvironmentProblem(
+                f"The Cluster ID {owner.cluster_id} doesn't match stored clusterId "
+                f"Some({stored.cluster_id}) in meta.properties. The broker is trying to join the "
+                "wrong cluster. Configured zookeeper.connect may be wrong.",
+                hint=f"{path.parent} belongs to another cluster",
+            )
+        elif stored.broker_id != owner.broker_id:
+            raise EnvironmentProblem(
+                f"Configured broker.id {owner.broker_id} doesn't match stored broker.id "
+                f"Some({stored.broker_id}) in meta.properties. If you moved your data, make sure "
+                "your configured broker.id matches. If you intend to create a new broker, you "
+                "should remove all data in your data directories (log.dirs).",
+                hint=f"{path.parent} belongs to another broker",
+            )
 
 
 def _files(log: ReplicaLog) -> SegmentLog:

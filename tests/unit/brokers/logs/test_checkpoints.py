@@ -56,11 +56,11 @@ def test_a_topic_id_has_kafkas_two_lines(tmp_path: Path) -> None:
     assert read_topic_id(path) == TOPIC_ID
 
 
-@pytest.mark.parametrize("meta", [MetaProperties("c1", 3), MetaProperties(None, 3)])
-def test_meta_properties_say_whose_directory_it_is(meta: MetaProperties, tmp_path: Path) -> None:
+def test_meta_properties_say_whose_directory_it_is(tmp_path: Path) -> None:
     path = tmp_path / "meta.properties"
-    write_meta_properties(path, meta)
-    assert read_meta_properties(path) == meta
+    write_meta_properties(path, MetaProperties("c1", 3))
+    assert path.read_text() == "cluster.id=c1\nversion=0\nbroker.id=3\n"
+    assert read_meta_properties(path) == MetaProperties("c1", 3)
 
 
 def test_meta_properties_that_kafka_wrote_are_read(tmp_path: Path) -> None:
@@ -127,9 +127,10 @@ def test_partition_metadata_that_is_wrong_is_refused(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("version=1\nbroker.id=1\n", "Unrecognized version of .*: 1"),
-        ("version=0\n", "names no broker: broker.id=''"),
-        ("version=0\nbroker.id=one\n", "names no broker: broker.id='one'"),
+        ("version=1\nbroker.id=1\ncluster.id=c\n", "Unrecognized version of .*: 1"),
+        ("version=0\ncluster.id=c\n", "names no cluster or no broker"),
+        ("version=0\ncluster.id=c\nbroker.id=one\n", "broker.id=one"),
+        ("version=0\nbroker.id=1\n", "cluster.id=None"),
     ],
 )
 def test_meta_properties_that_are_wrong_are_refused(

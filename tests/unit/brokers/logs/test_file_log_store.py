@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from brokers.log_dirs import LogDirs
+from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.errors import LogStorageError
 from brokers.logs.file_log_store import FileLogStore
 from brokers.logs.log_config import LogConfig
@@ -37,10 +38,14 @@ class Brokers:
     def __init__(self) -> None:
         self.started: list[LogManager] = []
 
-    def start(self, *folders: Path) -> LogManager:
+    def start(self, *folders: Path, cluster_id: str = "c1", broker_id: int = 1) -> LogManager:
         config = LogConfig(segment_index_bytes=1200, file_delete_delay_ms=DELAY_MS)
         numbers = count()
-        store = FileLogStore(lambda topic: config, lambda: f"{next(numbers):032x}")
+        store = FileLogStore(
+            MetaProperties(cluster_id, broker_id),
+            lambda topic: config,
+            lambda: f"{next(numbers):032x}",
+        )
         manager = LogManager(LogDirs([str(path) for path in folders]), store)
         self.report = manager.startup(NOW_MS)
         self.started.append(manager)
@@ -74,6 +79,7 @@ def test_a_clean_stop_is_marked_until_the_next_start(brokers: Brokers, folder: P
         ".kafka_cleanshutdown",
         ".lock",
         "log-start-offset-checkpoint",
+        "meta.properties",
         "recovery-point-offset-checkpoint",
         "replication-offset-checkpoint",
         "t-0",
@@ -99,6 +105,22 @@ def test_a_directory_belongs_to_one_broker(brokers: Brokers, folder: Path) -> No
     with pytest.raises(EnvironmentProblem, match=f"{folder}. A Kafka instance in another process"):
         brokers.start(folder)
     brokers.started.pop().shutdown()
+    assert brokers.start(folder).dirs.offline == ()
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "broker_id", "message"),
+    [
+        ("c2", 1, r"The Cluster ID c2 doesn't match stored clusterId Some\(c1\)"),
+        ("c1", 2, r"Configured broker.id 2 doesn't match stored broker.id Some\(1\)"),
+    ],
+)
+def test_a_directory_of_another_is_refused(
+    brokers: Brokers, folder: Path, cluster_id: str, broker_id: int, message: str
+) -> None:
+    brokers.start(folder).shutdown()
+    with pytest.raises(EnvironmentProblem, match=message):
+        brokers.start(folder, cluster_id=cluster_id, broker_id=broker_id)
     assert brokers.start(folder).dirs.offline == ()
 
 

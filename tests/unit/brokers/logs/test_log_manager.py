@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from brokers.log_dirs import LogDirs
+from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.errors import LogStorageError
 from brokers.logs.file_log_store import FileLogStore
 from brokers.logs.log_config import LogConfig
@@ -44,7 +45,7 @@ class Broker:
         """Start as a new process: only what the disk has is known."""
         self.store: LogStore = self.memory
         if self.kind == "files":
-            self.store = FileLogStore(lambda topic: SMALL)
+            self.store = FileLogStore(MetaProperties("c", 1), lambda topic: SMALL)
         self.manager = LogManager(LogDirs(self.paths), self.store)
         self.report = self.manager.startup(NOW_MS)
 
