@@ -89,7 +89,7 @@ def spark_session(
             with _interrupt_handler_kept():
                 context = _context(conf, gateway)
             # Where one signal ends both, Java is gone first; who asks it is told so anyway.
-            context._accumulatorServer.handle_error = _nothing_told
+            context._accumulatorServer.handle_error = _nothing_told  # type: ignore[method-assign]
             try:
                 context.setLogLevel("ERROR")
                 if not is_local(master):
