@@ -26,6 +26,7 @@ from brokers.logs.segment_files import (
 )
 
 _CLEANED_SUFFIX: Final = ".cleaned"
+_SNAPSHOT_SUFFIX: Final = ".snapshot"
 _SWAP_SUFFIX: Final = ".swap"
 MakeSegment = Callable[[int], LogSegment]
 
@@ -99,7 +100,8 @@ def _base_offsets(directory: Path) -> list[int]:
                 f"{directory / name} is of a log cleaning that did not end",
                 hint="start the Kafka broker that wrote it once, which will end it",
             )
-        if name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX)):
+        # A snapshot of producers would be out of date, should Kafka load this log again.
+        if name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, _SNAPSHOT_SUFFIX)):
             os.unlink(directory / name)
     files = [file for file in map(parse_file_name, names) if file]
     offsets = [file.base_offset for file in files if file.suffix == LOG_SUFFIX]

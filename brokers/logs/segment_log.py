@@ -260,7 +260,6 @@ class SegmentLog:
         """As ReplicaLog says: files are cut to what they hold, and brought to the disk."""
         with self._disk("closing {}"):
             self._active.become_inactive()
-            self._active.flush()
             self._flush(self.log_end_offset)
 
     def rename_dir(self, name: str) -> None:

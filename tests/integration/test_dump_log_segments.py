@@ -182,13 +182,17 @@ def test_klamm_and_kafka_go_on_with_each_others_log(
     directory = tmp_path / "t-0"
     by_kafka = kafka_log(classes, "write", str(directory))
     assert len(by_kafka) == 101
+    indexes = {path: path.read_bytes() for path in directory.glob("*index")}
     log = opened(directory, KAFKAS, is_clean=stop == "clean")
     assert log.repairs == ()
     assert list(as_kafka_prints(log)) == by_kafka
     found = log.offset_for_time(NOW_MS + 20_000)
-    assert found is not None
     late = (line[1] for line in by_kafka[1:] if int(line[2]) >= NOW_MS + 20_000)
+    assert found is not None
     assert str(found.offset) == next(late)
+    log.close()
+    assert {path: path.read_bytes() for path in directory.glob("*index")} == indexes
+    log = opened(directory, KAFKAS, is_clean=stop == "clean")
     fill(log, 30, step_ms=1_000, first_epoch=4)
     log.close()
     by_klamm = list(as_kafka_prints(log))

@@ -194,8 +194,8 @@ def test_the_index_of_the_active_segment_is_made_again(tmp_path: Path) -> None:
 def test_what_belongs_to_no_segment_is_removed(tmp_path: Path) -> None:
     directory = written(tmp_path)
     before = contents(directory)
-    for name in (f"{77:020d}.index", f"{77:020d}.log.deleted", f"{77:020d}.log.cleaned"):
-        (directory / name).write_bytes(b"left over")
+    for suffix in (".index", ".timeindex", ".log.deleted", ".log.cleaned", ".snapshot"):
+        (directory / f"{77:020d}{suffix}").write_bytes(b"left over")
     assert reopened(directory, is_clean=True).repairs == ()
     assert contents(directory).keys() == before.keys()
 
