@@ -175,6 +175,7 @@ def in_hex(value: bytes | None) -> str:
     return "-" if value is None else value.hex()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", ["clean", "unclean"])
 def test_klamm_and_kafka_go_on_with_each_others_log(
     tmp_path: Path, classes: Path, stop: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import google_crc32c
 import pytest
 
 from brokers.logs.errors import (
@@ -169,6 +170,26 @@ def test_what_a_leader_refuses_is_not_in_the_log(tmp_path: Path) -> None:
         with pytest.raises(error, match=text):
             log.append_as_leader(produced, 0, NOW_MS)
     assert (log.log_end_offset, log.size_bytes, log.intervals()) == (0, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("at", "field", "text"),
+    [
+        (21, b"\x00\x20", "Clients are not allowed to write control records"),
+        (21, b"\x00\x10", "Transactions, which klamm does not have, are asked for"),
+        (21, b"\x00\x05", "Unknown compression type id: 5"),
+        (23, b"\x00\x00\x00\x01", r"offset range \[0, 1\] and count of records 1"),
+        (57, b"\x00\x00\x00\x00", "Invalid reported count for record batch: 0"),
+    ],
+)
+def test_a_whole_batch_that_no_producer_may_send_is_refused(
+    tmp_path: Path, at: int, field: bytes, text: str
+) -> None:
+    good = batch(b"v")
+    bad = good[:at] + field + good[at + len(field) :]
+    bad = bad[:17] + google_crc32c.value(bad[21:]).to_bytes(4, "big") + bad[21:]
+    with pytest.raises(InvalidRecord, match=rf"{text} in topic partition t-0\."):
+        open_log(tmp_path).append_as_leader(bad, 0, NOW_MS)
 
 
 def test_a_batch_that_is_sent_again_is_not_appended_again(tmp_path: Path) -> None:
