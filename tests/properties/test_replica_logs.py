@@ -25,7 +25,9 @@ from tests.conformance.segment_logs import SegmentLogFactory
 
 REPLICAS = (0, 1)
 replicas = st.sampled_from(REPLICAS)
-counts = st.integers(1, 5)
+RECORDS = 5
+"""In every batch: batches of one size fill the segments of every kind alike."""
+batch_counts = st.integers(1, 4)
 
 
 class Batch(NamedTuple):
@@ -39,9 +41,9 @@ class Batch(NamedTuple):
 class Model:
     """What a log should be. ``noted``: the latest epoch, if no record of it is there."""
 
-    def __init__(self) -> None:
-        self.start = 0
-        self.end = 0
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+        self.end = start
         self.batches: list[Batch] = []
         self.noted: int | None = None
 
@@ -91,22 +93,16 @@ class Model:
         self.batches = [batch for batch in self.batches if batch.start >= offset]
         self.start = max(self.start, offset)
 
-    def start_anew(self, offset: int) -> None:
-        self.__init__()  # type: ignore[misc]
-        self.start = self.end = offset
-
 
 class ReplicaLogs(RuleBasedStateMachine):
     """Two replicas of one partition, each as a log of every kind, and what they should be."""
 
-    factories: tuple[type[LogFactory], ...] = (IntervalLogFactory, SegmentLogFactory)
-
     def __init__(self) -> None:
         super().__init__()
-        self.made = [factory() for factory in self.factories]
+        self.made: list[LogFactory] = [IntervalLogFactory(), SegmentLogFactory()]
         self.logs: list[list[ReplicaLog]] = []
         for factory in self.made:
-            size = size_of(factory.batch(5))
+            size = size_of(factory.batch(RECORDS))
             config = LogConfig(segment_bytes=2 * size, retention_bytes=5 * size)
             self.logs.append([factory.create(config) for _ in REPLICAS])
         self.models = [Model() for _ in REPLICAS]
@@ -133,19 +129,21 @@ class ReplicaLogs(RuleBasedStateMachine):
         self.models[replica].noted = self.epoch
 
     @precondition(lambda self: self.leader is not None)
-    @rule(count=counts)
-    def produce(self, count: int) -> None:
+    @rule(batch_count=batch_counts)
+    def produce(self, batch_count: int) -> None:
         assert self.leader is not None
         model = self.models[self.leader]
-        batch = Batch(self.epoch, model.end, model.end + count)
-        for factory, log in zip(self.made, self.of(self.leader), strict=True):
-            appended = log.append_as_leader(factory.batch(count), self.epoch, NOW_MS)
-            assert appended == Appended(batch.start, batch.end - 1)
-        model.append(batch)
+        for _ in range(batch_count):
+            batch = Batch(self.epoch, model.end, model.end + RECORDS)
+            for factory, log in zip(self.made, self.of(self.leader), strict=True):
+                appended = log.append_as_leader(factory.batch(RECORDS), self.epoch, NOW_MS)
+                assert appended == Appended(batch.start, batch.end - 1)
+            model.append(batch)
 
-    @rule(leader=replicas, max_bytes=st.integers(0, 5000))
-    def fetch(self, leader: int, max_bytes: int) -> None:
-        """The other replica cuts what it has beside the leader, and fetches the rest."""
+    @rule(leader=replicas, batch_count=batch_counts)
+    def fetch(self, leader: int, batch_count: int) -> None:
+        """The other replica cuts what it has beside the leader, and fetches the rest, so many
+        batches at a time."""
         follower = 1 - leader
         ours, theirs = self.models[follower], self.models[leader]
         common = [offset for offset in ours.bounds if offset in theirs.bounds]
@@ -154,8 +152,10 @@ class ReplicaLogs(RuleBasedStateMachine):
             self.cut(follower, max(common))
         else:
             self.begin_anew(follower, theirs.start)
-        for source, target in zip(self.of(leader), self.of(follower), strict=True):
-            replicate(source, target, max_bytes)
+        ours = self.models[follower]
+        for factory, logs in zip(self.made, self.logs, strict=True):
+            max_bytes = batch_count * size_of(factory.batch(RECORDS))
+            replicate(logs[leader], logs[follower], max_bytes)
         for batch in theirs.batches:
             if batch.start >= ours.end:
                 ours.append(batch)
@@ -184,7 +184,7 @@ class ReplicaLogs(RuleBasedStateMachine):
     def begin_anew(self, replica: int, offset: int) -> None:
         for log in self.of(replica):
             log.truncate_fully_and_start_at(offset)
-        self.models[replica].start_anew(offset)
+        self.models[replica] = Model(offset)
         if self.leader == replica:
             self.leader = None
 
