@@ -5,7 +5,6 @@ Commands import Spark when they run: it takes longer than most commands do.
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import typer
 from cli.options import AsJson, print_json
 from cli.running import ending_signals_raise, stopped_by_signals
 from cluster.errors import UsageError
+from report.scales import time_text
 
 if TYPE_CHECKING:
     from replay.event_table import Damaged, Manifest, RunCoverage, SourceSummary
@@ -163,17 +163,21 @@ def manifest_lines(manifest: Manifest, damaged: Sequence[Damaged]) -> Iterator[s
         for run in source.runs:
             yield f"  {_run_line(run)}"
         for problem, count in source.damaged.items():
-            yield f"  damaged, {problem}: {_counted(count, 'line')}"
+            yield f"  {_problem(problem, count)}"
     for line in damaged:
         yield f"  {line.file}:{line.line}: {line.problem}: {line.text}"
 
 
+def _problem(problem: str, count: int) -> str:
+    from replay.event_schema import LOST_TRANSACTIONS
+
+    if problem == LOST_TRANSACTIONS:
+        return f"{problem}: {_counted(count, 'run')}"
+    return f"damaged, {problem}: {_counted(count, 'line')}"
+
+
 def _run_line(run: RunCoverage) -> str:
-    begin, end = (
-        datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).isoformat(" ", "milliseconds")
-        for at_ms in (run.first_ms, run.last_ms)
-    )
-    parts = [f"run {run.run}: {begin} to {end}"]
+    parts = [f"run {run.run}: {time_text(run.first_ms)} to {time_text(run.last_ms)} UTC"]
     if run.last_epoch:
         parts.append(f"controller epochs {run.first_epoch} to {run.last_epoch}")
     if run.missing:

@@ -46,8 +46,8 @@ Examples:
   klamm replay run ./events --out ./answers --format html      # ./answers/page.html
   klamm replay run /shared/events --master spark://host:7077 --out ./answers --format parquet
 \b
-Exit code 14 if there are violations: illegal transitions, lost or repeated rows, unclean
-elections, two controllers in an epoch, writes after a newer epoch.
+Exit code 14 if there are violations: illegal transitions, lost or repeated rows, lost
+transactions, unclean elections, two controllers in an epoch, writes after a newer epoch.
 """
 _STATES_TOLD = 100
 _YEAR_DIGITS = 4
@@ -158,13 +158,14 @@ def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Pa
     from replay.answers import limits
     from replay.page import Asked, replay_page
     from replay.readings import readings
+    from replay.unread import damaged_lines
 
     (table,) = opened.tables
     with opened.progress.step(opened.spark, "see what the sources can tell"):
         found = readings(table.events, table.names)
     facts = [("read", name)]
     for source in table.manifest.sources:
-        damaged = sum(source.damaged.values())
+        damaged = damaged_lines(source.damaged)
         words = f", damaged lines: {damaged:,}" if damaged else ""
         files = "1 file" if len(source.files) == 1 else f"{len(source.files):,} files"
         facts.append((source.source, f"{source.rows:,} events of {files}{words}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from cli.options import AsJson, print_json, table_lines
 from cli.replay import MEMORY_MB, Cores, Memory
 from cli.replay_input import Master, Paths, SparkOptions, Timezone, open_tables
+from report.scales import time_text
 
 if TYPE_CHECKING:
     from replay.spark import Row
@@ -66,7 +68,9 @@ def _values(rows: list[Row]) -> list[list[Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; one of Spark's rows is an object."""
+    """A value as JSON has it; one of Spark's rows is an object, a time is in UTC."""
+    if isinstance(value, datetime):
+        return _utc(value)
     if hasattr(value, "asDict"):
         return {name: _plain(inner) for name, inner in value.asDict().items()}
     if isinstance(value, list):
@@ -76,7 +80,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _utc(value: datetime) -> str:
+    # Spark hands times over as this machine's local ones, without saying so.
+    return time_text(round(value.timestamp() * 1000))
+
+
 def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return _utc(value)
     if isinstance(value, list):
         return ",".join(map(_text, value))
     return "" if value is None else " ".join(str(value).split())

@@ -269,3 +269,8 @@ DAMAGED_SCHEMA: Final = _schema(
     ("text", StringType(), False),
 )
 """Lines that could not be read: what is wrong in a word or two, and their beginning."""
+LOST_TRANSACTIONS: Final = "lost transactions"
+"""The problem of a place where no line is damaged: transactions before it are in no file."""
+BEGINS_LATE: Final = "begins late"
+"""The problem of a first transaction with which ZooKeeper's numbers do not begin: older logs were
+taken away, and no snapshot stands for them."""

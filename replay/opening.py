@@ -26,7 +26,8 @@ _NAMED: Final = 3
 
 
 class Input(NamedTuple):
-    """What to read: the directory of a table, or else logs."""
+    """What to read: the directory of a table, or else logs. ``name`` has whole paths, as the places
+    of the answers have."""
 
     name: str
     table: Path | None
@@ -35,7 +36,8 @@ class Input(NamedTuple):
 
 def look_at(paths: Sequence[Path]) -> Input:
     """What is under some paths, before Spark starts. Raises UsageError for what will not do."""
-    name = ", ".join(map(str, paths[:_NAMED])) + (", .." if len(paths) > _NAMED else "")
+    named = ", ".join(str(path.absolute()) for path in paths[:_NAMED])
+    name = named + (", .." if len(paths) > _NAMED else "")
     tables = [path for path in paths if is_table(path)]
     if not tables:
         return Input(name, None, find_files(paths))

@@ -12,12 +12,14 @@ from replay.answers import Answer, Question, Reading
 from replay.listings import Listing
 from replay.page_plots import churn_maps, leader_rows, offline_plots, reassignment_bars
 from replay.run import Answers
+from replay.unread import Unread
 from report.scales import duration_text, time_text
 from report.values import Block, Cell, Figure, Page, Section, Table, Tone
 
 _NOUNS: Final = {
     "illegal": ("illegal transition", "illegal transitions"),
     "missing": ("lost row", "lost rows"),
+    "lost_transactions": ("run of lost transactions", "runs of lost transactions"),
     "unclean": ("unclean election", "unclean elections"),
     "repeated": ("row that is there twice", "rows that are there twice"),
     "late_writes": ("late write", "late writes"),
@@ -48,6 +50,7 @@ def replay_page(asked: Asked, answers: Answers) -> Page:
         _reassignments(answers, begin_ms),
         _controllers(answers),
         _trouble(answers),
+        _damaged(answers.unread),
         _limits(asked.limits),
     ]
     return Page(
@@ -72,16 +75,19 @@ def verdict_of(answers: Answers) -> tuple[str, Tone]:
 def _figures(answers: Answers) -> Iterator[Figure]:
     counts = answers.counts
     violations = sum(answers.violations.values())
-    yield Figure(f"{counts['events']:,}", "events")
-    yield Figure(f"{counts['partitions']:,}", "partitions")
-    yield Figure(f"{violations:,}", "violations", Tone.BAD if violations else Tone.GOOD)
-    failovers = answers.listings["failovers"].rows
-    yield Figure(f"{len(failovers):,}", "controllers elected")
+    yield _figure(counts["events"], "event")
+    yield _figure(counts["partitions"], "partition")
+    yield _figure(violations, "violation", Tone.BAD if violations else Tone.GOOD)
+    yield _figure(len(answers.listings["failovers"].rows), "controller election")
     offline_ms = counts["offline_ms"]
     tone = Tone.WARNING if offline_ms else Tone.GOOD
     yield Figure(duration_text(offline_ms), "Offline, summed over partitions", tone)
     still = counts["open_reassignments"]
-    yield Figure(f"{still:,}", "unfinished reassignments", Tone.WARNING if still else Tone.GOOD)
+    yield _figure(still, "unfinished reassignment", Tone.WARNING if still else Tone.GOOD)
+
+
+def _figure(count: int, noun: str, tone: Tone = Tone.PLAIN) -> Figure:
+    return Figure(f"{count:,}", noun if count == 1 else f"{noun}s", tone)
 
 
 def _extent(answers: Answers) -> Iterator[tuple[str, str]]:
@@ -117,6 +123,7 @@ def _violations(answers: Answers) -> Section:
             ("rows", "missing"),
             ("after", _after),
         ),
+        _places("Lost transactions", "before", answers.unread.lost),
         _table(
             answers,
             "unclean",
@@ -228,7 +235,7 @@ def _reassignments(answers: Answers, begin_ms: int) -> Section:
         ("took", _took),
         ("status", "status"),
         ("last phase", "last_phase"),
-        ("controller epochs", "epochs"),
+        ("epochs it took", "epochs"),
     )
     text = "Unfinished ones first, then the longest."
     return Section(
@@ -272,6 +279,19 @@ def _trouble(answers: Answers) -> Section:
     )
     text = "Trouble is the sum of the counts beside it; shrinks are replicas that left an ISR."
     return Section("Trouble", text, _there([topics, brokers]))
+
+
+def _damaged(unread: Unread) -> Section:
+    kinds = Table("Damaged lines by kind", ("problem", "lines"), list(unread.kinds.items()))
+    places = _places("Damaged lines", "where", unread.damaged)
+    text = "What could not be read, and how it begins; ZooKeeper's files are counted in bytes."
+    return Section("Damaged lines", text, _there([kinds, places]))
+
+
+def _places(title: str, where: str, listing: Listing) -> Table:
+    rows = [(_where(row), row["problem"], row["text"]) for row in listing.rows]
+    note = "" if listing.is_whole else "There are more than are listed."
+    return Table(title, (where, "problem", "text"), rows, note=note)
 
 
 def _limits(limits: Limits) -> Section:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replay.encode import state_word
-from replay.event_table import EventTable
+from replay.event_table import DAMAGED, EventTable
 from replay.run import Answers
 from replay.whole_folder import FolderKind, check_folder, whole_folder
 
@@ -53,6 +53,15 @@ def as_values(answers: Answers) -> dict[str, Any]:
             name: {"rows": listing.rows, "is_whole": listing.is_whole}
             for name, listing in answers.listings.items()
         },
+        "damaged": {
+            "kinds": answers.unread.kinds,
+            "rows": answers.unread.damaged.rows,
+            "is_whole": answers.unread.damaged.is_whole,
+        },
+        "lost_transactions": {
+            "rows": answers.unread.lost.rows,
+            "is_whole": answers.unread.lost.is_whole,
+        },
     }
 
 
@@ -62,7 +71,9 @@ def write_answers(folder: Path, values: object) -> None:
 
 
 def write_tables(folder: Path, table: EventTable, answers: Answers) -> None:
-    """Every whole answer as Parquet in words, a directory each."""
+    """Every whole answer as Parquet in words, a directory each, and the lines that could not be
+    read."""
+    table.damaged.write.option("compression", "zstd").parquet(str(folder / DAMAGED))
     for name, frame in answers.tables.items():
         words = table_in_words(table, frame)
         words.write.option("compression", "zstd").parquet(str(folder / name))

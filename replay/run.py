@@ -55,11 +55,20 @@ from replay.questions.timeline import (
     width_of,
 )
 from replay.questions.trouble import brokers_by_trouble, topics_by_trouble
+from replay.unread import Unread, unread
 
 MOST_SENT: Final = 100_000
 """Rows that are worth sending to every processor instead of sorting all events."""
 _NOT_LISTED: Final = ("key_seq", "zxid", "event_id", "cause_id", "has_predecessors")
-VIOLATIONS: Final = ("illegal", "missing", "unclean", "repeated", "late_writes", "shared_epochs")
+VIOLATIONS: Final = (
+    "illegal",
+    "missing",
+    "lost_transactions",
+    "unclean",
+    "repeated",
+    "late_writes",
+    "shared_epochs",
+)
 """The counts that say that something went wrong."""
 
 
@@ -69,9 +78,10 @@ class Answers:
 
     ``counts``: SUMS of histories, and events, partitions, repeated (rows that are copies of
     others), late_writes, shared_epochs, open_reassignments, flapping_partitions (whose ISRs changed
-    often enough to look for flapping replicas). ``tables`` are whole answers in codes, not computed
-    yet; ``listings`` has the first rows of each but of partitions and replicas. ``bucket_ms``: how
-    wide a bucket of time is.
+    often enough to look for flapping replicas), lost_transactions (runs of them). ``tables`` are
+    whole answers in codes, not computed yet; ``listings`` has the first rows of each but of
+    partitions and replicas. ``bucket_ms``: how wide a bucket of time is. ``unread``: what the logs
+    do not say.
     """
 
     counts: Mapping[str, int]
@@ -80,6 +90,7 @@ class Answers:
     bucket_ms: int
     listings: Mapping[str, Listing]
     tables: Mapping[str, DataFrame]
+    unread: Unread
     _kept: tuple[DataFrame, ...] = field(default=(), repr=False)
 
     @property
@@ -131,6 +142,8 @@ def _answer(table: EventTable, filters: Filters, kept: list[DataFrame]) -> Answe
         "topics": topics_by_trouble(partitions),
     }
     tables["brokers"] = brokers_by_trouble(replicas.where("replica >= 0"), tables["isr_churn"])
+    not_read = unread(table)
+    counts["lost_transactions"] = not_read.holes
     counts["late_writes"] = tables["late_writes"].count()
     counts["shared_epochs"] = tables["shared_epochs"].count()
     counts["open_reassignments"] = tables["reassignments"].where(F.col("status") == OPEN).count()
@@ -145,6 +158,7 @@ def _answer(table: EventTable, filters: Filters, kept: list[DataFrame]) -> Answe
             "partitions": final_partitions(partitions, given.events),
             "replicas": final_replicas(replicas),
         },
+        unread=not_read,
         _kept=tuple(kept),
     )
 

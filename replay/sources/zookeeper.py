@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from cluster.errors import UsageError
-from replay.event_schema import ZOOKEEPER_LOG
+from replay.event_schema import BEGINS_LATE, LOST_TRANSACTIONS, ZOOKEEPER_LOG
 from replay.sources import READ_SCHEMA, Source, SourceOptions
 from replay.sources.zookeeper_events import events_of
 from replay.sources.zookeeper_files import (
@@ -35,7 +35,6 @@ from replay.sources.zookeeper_files import (
 from replay.sources.zookeeper_reader import CHANGES, DIGESTS, FORMAT, STRETCHES, ZooKeeperLogs
 from zk.snapshot_file import snapshot_zxid
 
-_GAP: Final = "gap"
 _SAME: Final = ("zxid", "op_index", "kind", "chroot", "topic", "partition", "broker")
 
 
@@ -144,6 +143,9 @@ def _zero(kind: object) -> str | int:
 
 
 def _gap_rows(spark: SparkSession, gaps: Sequence[Gap]) -> DataFrame:
-    rows = [(gap.file, gap.offset, _GAP, gap.text) for gap in gaps]
+    rows = [
+        (gap.file, gap.offset, LOST_TRANSACTIONS if gap.is_between else BEGINS_LATE, gap.text)
+        for gap in gaps
+    ]
     schema = "file string, offset long, problem string, text string"
     return _as_read(spark.createDataFrame(rows, schema))

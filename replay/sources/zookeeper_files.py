@@ -101,18 +101,22 @@ class FileStretch(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Transactions that no file has. ``file`` and ``offset``: of what follows them."""
+    """Transactions that no file has. ``file`` and ``offset``: of what follows them; ``is_between``:
+    something is known of what was before them, too."""
 
     file: str
     offset: int
     first_zxid: int
     last_zxid: int
+    is_between: bool
 
     @property
     def text(self) -> str:
         """What is missing, in words."""
         count = self.last_zxid - self.first_zxid + 1
-        return f"zxid 0x{self.first_zxid:x} to 0x{self.last_zxid:x}: {count} transactions"
+        if count == 1:
+            return f"zxid 0x{self.first_zxid:x}: 1 transaction"
+        return f"zxid 0x{self.first_zxid:x} to 0x{self.last_zxid:x}: {count:,} transactions"
 
 
 def has_overlap(stretches: Iterable[FileStretch]) -> bool:
@@ -138,7 +142,7 @@ def find_gaps(stretches: Iterable[FileStretch], start_zxid: int | None) -> list[
         begins_epoch = last >> _EPOCH_BITS != first >> _EPOCH_BITS
         expected = (first >> _EPOCH_BITS << _EPOCH_BITS) + 1 if begins_epoch else last + 1
         if first > expected:
-            gaps.append(Gap(stretch.file, stretch.offset, expected, first - 1))
+            gaps.append(Gap(stretch.file, stretch.offset, expected, first - 1, last >= 0))
         last = max(last, stretch.last_zxid)
     return gaps
 

@@ -145,16 +145,19 @@ def test_what_was_read_is_told_as_text() -> None:
     sources = [
         SourceSummary("journal", [FileSummary("f", 9, "")], 3000, {}, {"torn": 1}, [run], 2.0),
         SourceSummary("controller.log", [], 1, {}, {}, [kafka], 0.5, 1.25),
+        SourceSummary("zookeeper", [], 5, {}, {"lost transactions": 2}, [], 1.0),
     ]
     damaged = [Damaged("f", 4, "torn", '{"v')]
     assert list(manifest_lines(Manifest(1, sources), damaged)) == [
         "journal: 3,000 events of 1 file in 2.0 s (1,500 a second)",
-        "  run r: 1970-01-01 00:00:01.000+00:00 to 1970-01-01 00:00:02.000+00:00, "
+        "  run r: 1970-01-01 00:00:01.000 to 1970-01-01 00:00:02.000 UTC, "
         "controller epochs 1 to 2, 1 row missing",
         "  damaged, torn: 1 line",
         "controller.log: 1 event of 0 files in 0.5 s (2 a second), and 1.2 s to find what came "
         "before each",
-        "  run k: 1970-01-01 00:00:01.000+00:00 to 1970-01-01 00:00:01.000+00:00",
+        "  run k: 1970-01-01 00:00:01.000 to 1970-01-01 00:00:01.000 UTC",
+        "zookeeper: 5 events of 0 files in 1.0 s (5 a second)",
+        "  lost transactions: 2 runs",
         '  f:4: torn: {"v',
     ]
 

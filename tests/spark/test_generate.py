@@ -72,8 +72,9 @@ def _illegal(made: Made) -> None:
 
 def _gap(made: Made) -> None:
     if made.truth.written_as == Format.ZOOKEEPER:
-        problems = made.table.damaged.where("problem = 'gap'").collect()
+        problems = made.table.damaged.where("problem = 'lost transactions'").collect()
         found = {(Path(row.file).name, row.line) for row in problems}
+        assert made.answers.violations["lost_transactions"] == len(problems)
         # ZooKeeper's numbers miss what is damaged too.
         assert len(found) == len(problems) >= COUNTS[Planted.GAP]
         return
@@ -123,7 +124,7 @@ def _flapping(made: Made) -> None:
 
 
 def _damaged(made: Made) -> None:
-    rows = made.table.damaged.where("problem != 'gap'").collect()
+    rows = made.table.damaged.where("problem != 'lost transactions'").collect()
     assert {(Path(row.file).name, row.line) for row in rows} == made.places(Planted.DAMAGED)
 
 

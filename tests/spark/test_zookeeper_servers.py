@@ -77,9 +77,9 @@ def test_what_no_server_has_is_a_gap(spark: SparkSession, tmp_path: Path, whole:
     told = read_events(spark, tmp_path / "one", tmp_path / "two", run="mine")
     gaps = [(row.problem, row.text) for row in told.damaged]
     assert gaps == [
-        ("gap", "zxid 0x1 to 0x3: 3 transactions"),
-        ("gap", "zxid 0x9 to 0xa: 2 transactions"),
-        ("gap", "zxid 0x15 to 0x19: 5 transactions"),
+        ("begins late", "zxid 0x1 to 0x3: 3 transactions"),
+        ("lost transactions", "zxid 0x9 to 0xa: 2 transactions"),
+        ("lost transactions", "zxid 0x15 to 0x19: 5 transactions"),
     ]
     assert (told.damaged[-1].file, told.damaged[-1].line) == (str(last), 16)
     written = [row for row in told.events if row.kind == "leadership_written"]

@@ -110,12 +110,18 @@ def test_gaps(
 ) -> None:
     gaps = find_gaps(stretches, start)
     assert [(gap.first_zxid, gap.last_zxid) for gap in gaps] == missing
+    # Before the first of all nothing is known: older logs may have been taken away.
+    assert [gap.is_between for gap in gaps] == [
+        start is not None or first > 1 for first, _ in missing
+    ]
 
 
 def test_a_gap_is_told_in_words() -> None:
     (gap,) = find_gaps([stretch(1, 3), stretch(0x1F, 0x20, "log.1f")], None)
     assert (gap.file, gap.offset) == ("log.1f", 16)
     assert gap.text == "zxid 0x4 to 0x1e: 27 transactions"
+    (gap,) = find_gaps([stretch(1, 3), stretch(5, 5)], None)
+    assert gap.text == "zxid 0x4: 1 transaction"
 
 
 @pytest.mark.parametrize(

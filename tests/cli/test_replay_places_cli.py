@@ -1,0 +1,86 @@
+"""`klamm replay run`, `sql` and `package`: damaged lines with their places, what is refused before
+anything is read, and paths that the disk refuses."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from tests.unit.report.pages import read_page
+
+ROW = '{"v":1,"run_id":"r","t_ms":1767348900250,"seq":1,"controller":0,"epoch":1,"kind":"event"}\n'
+HINT = "hint: --out names what can be made and written\n"
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(f"{ROW}nonsense\n{ROW.replace('1,', '2,', 2)[:40]}\n")
+    return path
+
+
+@pytest.mark.parametrize("out", ["/proc/foo", "/proc/foo/bar"])
+def test_a_directory_that_the_disk_refuses_is_told_by_the_name_it_was_given(
+    out: str, journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", "run", str(journal), "--out", out]) == 1
+    told = capsys.readouterr().err
+    assert told == f"error: {out} cannot be made: No such file or directory\n{HINT}"
+
+
+def test_an_archive_is_made_with_the_directories_above_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tmp_path / "a/b/klamm.zip"
+    assert main(["replay", "package", "--out", str(made)]) == 0
+    assert made.is_file() and [path.name for path in made.parent.iterdir()] == ["klamm.zip"]
+    capsys.readouterr()
+    long = tmp_path / "c" / ("x" * 250 + ".zip")
+    assert main(["replay", "package", "--out", str(long)]) == 1
+    told = capsys.readouterr().err
+    assert told == f"error: {long} cannot be made: File name too long\n{HINT}"
+    assert not long.parent.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+@pytest.mark.usefixtures("commands_share_spark")
+def test_damaged_lines_stand_in_every_answer_with_their_places(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new/answers"
+    args = ["replay", "run", str(journal), "--out", str(out), "--format", "html"]
+    assert main(args) == 0
+    text = capsys.readouterr().out
+    assert "1 event, 0 partitions, 0 violations" in text
+    assert f"{journal}:2  not json  nonsense" in text
+    found = json.loads((out / "answers.json").read_text())["damaged"]
+    assert (found["kinds"], found["is_whole"]) == ({"not json": 2}, True)
+    assert [(row["file"], row["line"]) for row in found["rows"]] == [
+        (str(journal), 2),
+        (str(journal), 3),
+    ]
+    assert f"{journal}:2" in read_page((out / "page.html").read_text(encoding="utf-8")).text
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+@pytest.mark.usefixtures("commands_share_spark")
+def test_what_is_no_query_is_refused_before_anything_is_read(
+    journal: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["replay", "sql", "DROP TABLE events", str(journal)]) == 2
+    told = capsys.readouterr().err
+    assert "error: this cannot be asked" in told and "read journal" not in told
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Kolkata")
+        time.tzset()
+        assert main(["replay", "sql", "SELECT at FROM events", str(journal), "--json"]) == 0
+    time.tzset()
+    assert json.loads(capsys.readouterr().out)["rows"] == [["2026-01-02 10:15:00.250"]]
