@@ -94,10 +94,17 @@ class LogSegment:
         return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_modified_ms
 
     def create(self) -> None:
-        """Make the three files, empty; what a former life left of them is gone."""
-        self.log.create()
-        self.offset_index.reset()
-        self.time_index.reset()
+        """Make the three files, empty; what a former life left of them is gone. All or none: an
+        empty segment that the log does not know would end it when it is opened again."""
+        try:
+            self.log.create()
+            self.offset_index.reset()
+            self.time_index.reset()
+        except OSError:
+            for suffix in SEGMENT_SUFFIXES:
+                with suppress(OSError):
+                    os.unlink(self._path(suffix))
+            raise
 
     def load(self) -> bool:
         """Take over files that are there; True if an index was damaged and had to be rebuilt.

@@ -67,6 +67,21 @@ def test_an_index_that_finds_no_room_takes_the_append_back(tmp_path: Path) -> No
     assert (log.repairs, values_from(log, 0)) == ((), [b"v", b"w"])
 
 
+def test_a_roll_that_finds_no_room_leaves_no_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=2 * ONE, segment_index_bytes=1200))
+    for _ in range(2):
+        append(log, b"v")
+    before = sorted(log.directory.iterdir())
+    with largest_file(1000), pytest.raises(LogStorageError, match=r"t-0.*File too large"):
+        append(log, b"v")
+    assert sorted(log.directory.iterdir()) == before
+    assert (log.log_end_offset, log.base_offsets) == (2, (0,))
+    assert append(log, b"w") == 2
+    log.close()
+    log = open_log(tmp_path, is_clean=True)
+    assert (log.base_offsets, values_from(log, 0)) == ((0, 2), [b"v", b"v", b"w"])
+
+
 def test_a_directory_that_was_taken_away_is_noticed_at_once(tmp_path: Path) -> None:
     log = open_log(tmp_path / "disk")
     append(log)
