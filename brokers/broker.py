@@ -8,14 +8,14 @@ kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Final
 
 from brokers.alter_isr_manager import AlterIsrManager, AlterIsrResult
-from brokers.config import BrokerConfig
+from brokers.config import MIN_INSYNC_REPLICAS, BrokerConfig
 from brokers.controlled_shutdown import ControlledShutdown
+from brokers.disk import Disk, Kept, everything
 from brokers.dynamic_config import DynamicConfigManager
 from brokers.fetchers import ReplicaFetcherManager
-from brokers.log_dirs import LogDirs
 from brokers.metadata_cache import MetadataCache
 from brokers.replica_log_dirs import (
     alter_replica_log_dirs,
@@ -26,6 +26,7 @@ from brokers.replica_manager import ReplicaManager
 from brokers.status import broker_status
 from brokers.zk_isr_manager import IsrManager, ZkIsrManager
 from cluster.api_errors import Errors
+from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
 from cluster.errors import SessionExpired
 from cluster.protocols import Clock, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
@@ -36,8 +37,6 @@ from cluster.requests import (
     ControlledShutdownResponse,
     ControlRequest,
     DescribeLogDirsRequest,
-    FetchRequest,
-    FetchResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     Message,
@@ -54,13 +53,16 @@ from zk.kafka_zk_client import KafkaZkClient
 from zk.store import Store
 from zk.znodes import BrokerInfo
 
+_STANDING: Final = -1
+"""The correlation id of answers that no request is waiting for."""
+
 
 class Broker:
     """A broker of the cluster. ``broker_epoch`` is the czxid of its registration, -1 before it.
 
     ``proposed_cluster_id`` becomes the cluster's id if it has none yet; ``cluster_id`` is what it
     is, None before ``startup``. ``is_halted``: its last log directory failed, and it is to be ended
-    at once.
+    at once. ``disk``: what its predecessor has left.
 
     Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
     """
@@ -74,6 +76,7 @@ class Broker:
         config: BrokerConfig | None = None,
         proposed_cluster_id: str | None = None,
         quirks: Quirks = NO_QUIRKS,
+        disk: Disk | None = None,
     ) -> None:
         config = config or BrokerConfig()
         self.info = info
@@ -92,10 +95,12 @@ class Broker:
         self.fetchers = ReplicaFetcherManager(info.id, config, self._send)
         self.replica_manager = ReplicaManager(
             info.id,
-            LogDirs(config.log_dirs),
+            config,
             self.metadata_cache,
             self.fetchers,
             self.alter_isr_manager,
+            self._min_insync_replicas,
+            disk or Disk(),
         )
         self._store = store
         self.dynamic_config_manager = DynamicConfigManager(
@@ -159,7 +164,10 @@ class Broker:
             case StopReplicaRequest():
                 self._reply(message, self._on_stop_replica(body))
             case FetchRequest():
-                self._reply(message, self.replica_manager.fetch(body))
+                now_ms = self._clock.monotonic_ms()
+                self._reply(message, self.replica_manager.leaders.fetch(body, now_ms))
+            case ProduceRequest():
+                self._on_produce(message, body)
             case DescribeLogDirsRequest():
                 self._reply(message, describe_log_dirs(self.replica_manager, body))
             case AlterReplicaLogDirsRequest():
@@ -183,6 +191,7 @@ class Broker:
             self.controlled_shutdown.next_due_ms(),
             self.alter_isr_manager.next_due_ms(),
             self.fetchers.next_due_ms(self.metadata_cache.alive_brokers),
+            self.replica_manager.leaders.next_due_ms(),
         )
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
@@ -192,11 +201,12 @@ class Broker:
         if self._has_moves_to_finish:
             finish_log_dir_moves(self.replica_manager)
         self.fetchers.on_timer(now_ms)
+        self.replica_manager.leaders.on_timer(now_ms)
         self.alter_isr_manager.on_timer(now_ms)
         self.controlled_shutdown.on_timer(self.broker_epoch, now_ms)
         if self._propose_at_ms is not None and now_ms >= self._propose_at_ms:
             self._propose_at_ms = None
-            self.replica_manager.propose_waiting()
+            self.replica_manager.leaders.isr_changes.propose_waiting()
         self._send_what_is_due()
 
     @property
@@ -217,6 +227,16 @@ class Broker:
         # A broker that registers again is asked for all of its replicas anyway.
         with contextlib.suppress(SessionExpired):
             self._zk.propagate_log_dir_event(self.info.id)
+
+    def leave_disk(self, *, is_clean: bool, kept: Kept = everything) -> Disk:
+        """What its successor finds; for a broker that has ended, cleanly or of a sudden."""
+        now_ms = self._clock.monotonic_ms()
+        disk = self.replica_manager.stored_replicas(now_ms, is_clean=is_clean)
+        if is_clean:
+            disk.close()
+        else:
+            disk.crash(kept)
+        return disk
 
     def begin_shutdown(self) -> None:
         """From now on this broker follows without fetching, so that it cannot rejoin an ISR."""
@@ -261,7 +281,9 @@ class Broker:
             named = (state.topic_partition for state in request.partition_states)
             stale = Errors.STALE_BROKER_EPOCH
             return LeaderAndIsrResponse(stale, dict.fromkeys(named, stale))
-        return self.replica_manager.become_leader_or_follower(request)
+        self.dynamic_config_manager.forget_topics(request.topic_ids)
+        now_ms = self._clock.monotonic_ms()
+        return self.replica_manager.become_leader_or_follower(request, now_ms)
 
     def _on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         if self._is_broker_epoch_stale(request):
@@ -273,16 +295,34 @@ class Broker:
             return UpdateMetadataResponse(Errors.STALE_BROKER_EPOCH)
         alive = self.metadata_cache.alive_brokers
         response = self.replica_manager.maybe_update_metadata_cache(request)
-        if self.metadata_cache.alive_brokers.keys() != alive.keys():
-            self.replica_manager.propose_waiting()
+        now_alive = self.metadata_cache.alive_brokers.keys()
+        if now_alive != alive.keys():
+            leaders = self.replica_manager.leaders
+            leaders.isr_changes.propose_waiting()
+            leaders.on_brokers_alive(now_alive - alive.keys(), self._clock.monotonic_ms())
         return response
+
+    # -- producers
+
+    def _on_produce(self, message: Message, request: ProduceRequest) -> None:
+        answer = self.replica_manager.leaders.produce(
+            message, request, self._clock.monotonic_ms(), self._clock.now_ms()
+        )
+        if answer is not None:
+            self._reply(message, answer)
+
+    def _min_insync_replicas(self, topic: str) -> int:
+        word = self.dynamic_config_manager.topic_config(topic).get(MIN_INSYNC_REPLICAS, "")
+        return int(word) if word.isdecimal() else self.config.min_insync_replicas
 
     # -- responses
 
     def _on_fetch_response(self, message: Message, response: FetchResponse) -> None:
-        self.fetchers.on_response(
-            message.source.id, message.correlation_id, response, self._clock.monotonic_ms()
-        )
+        now_ms, leader = self._clock.monotonic_ms(), message.source.id
+        if not response.is_standing:
+            self.fetchers.on_response(leader, message.correlation_id, response, now_ms)
+        elif not self.fetchers.held:
+            self.replica_manager.on_standing_answers(leader, response, now_ms)
 
     def _on_alter_isr_response(self, message: Message, response: AlterIsrResponse) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -292,9 +332,10 @@ class Broker:
 
     def _take_isr_results(self, results: list[AlterIsrResult]) -> None:
         now_ms = self._clock.monotonic_ms()
+        leaders = self.replica_manager.leaders
         for result in results:
-            self.replica_manager.on_alter_isr_result(result)
-        if self._propose_at_ms is None and self.replica_manager.has_waiting:
+            leaders.on_alter_isr_result(result, now_ms)
+        if self._propose_at_ms is None and leaders.isr_changes.has_waiting:
             # A replica that was refused comes again, as with its next fetch in Kafka.
             self._propose_at_ms = now_ms + self.config.replica_fetch_wait_max_ms
 
@@ -305,6 +346,12 @@ class Broker:
         self.fetchers.maybe_fetch(self.metadata_cache.alive_brokers, now_ms)
         while results := self.alter_isr_manager.maybe_propagate(self.broker_epoch, now_ms):
             self._take_isr_results(results)
+        leaders = self.replica_manager.leaders
+        for request, produced in leaders.produces.take_answers():
+            self._reply(request, produced)
+        for replica_id, answer in leaders.take_standing_answers(now_ms):
+            address = Address("broker", replica_id)
+            self._transport.send(Message(self.address, address, _STANDING, answer))
 
     def _send(self, destination: Address, body: Request) -> int:
         self._correlation_id += 1

@@ -30,6 +30,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     log_dirs: tuple[str, ...] = ("kafka-logs",)
     replica_fetch_backoff_ms: int = 1000
     replica_fetch_wait_max_ms: int = 500
+    replica_fetch_max_bytes: int = 1 << 20
+    replica_lag_time_max_ms: int = 30_000
     replica_socket_timeout_ms: int = 30_000
     request_timeout_ms: int = 30_000
     controlled_shutdown_enable: bool = True
@@ -39,17 +41,20 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     is_alter_isr_enabled: bool = True
     halts_on_log_dir_failure: bool = False
     unclean_leader_election_enable: bool = False
+    min_insync_replicas: int = 1
     catch_up: CatchUp = "released"
 
 
 _TIMES: Final = (
     "replica_fetch_backoff_ms",
     "replica_fetch_wait_max_ms",
+    "replica_lag_time_max_ms",
     "replica_socket_timeout_ms",
     "request_timeout_ms",
     "controlled_shutdown_retry_backoff_ms",
 )
 _RETRIES: Final = "controlled.shutdown.max.retries"
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _ENABLE: Final = "controlled.shutdown.enable"
 
 
@@ -68,6 +73,8 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
         if not retries.isdecimal():
             raise InvalidConfig(f"Invalid value {retries} for configuration {_RETRIES}")
         values["controlled_shutdown_max_retries"] = int(retries)
+    if MIN_INSYNC_REPLICAS in properties:
+        values["min_insync_replicas"] = _min_insync_replicas(properties[MIN_INSYNC_REPLICAS])
     values["controlled_shutdown_enable"] = properties.get(_ENABLE, "true") == "true"
     unclean = properties.get("unclean.leader.election.enable", "false")
     values["unclean_leader_election_enable"] = unclean == "true"
@@ -78,6 +85,15 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     if dirs is not None:
         values["log_dirs"] = _log_dirs(dirs)
     return msgspec.convert(values, BrokerConfig)
+
+
+def _min_insync_replicas(word: str) -> int:
+    if not word.isdecimal() or int(word) < 1:
+        raise InvalidConfig(
+            f"Invalid value {word} for configuration {MIN_INSYNC_REPLICAS}: "
+            "Value must be at least 1"
+        )
+    return int(word)
 
 
 def _log_dirs(word: str) -> tuple[str, ...]:

@@ -2,10 +2,10 @@
 
 Whoever changes a config leaves a numbered notice; every broker reads those that it has not seen,
 reads the config each is about, and deletes notices that are older than a quarter of an hour. What
-is kept is this broker's own config; of topics nothing is kept, it is only told that one allows
-unclean elections. A notice or a config that cannot be read is logged and passed over. Mirrors
-kafka.common.ZkNodeChangeNotificationListener, kafka.server.{DynamicConfigManager, ConfigHandler}
-and DynamicLogConfig in kafka.server.DynamicBrokerConfig.
+is kept is this broker's own config, and of topics that of those that were asked for; that one
+allows unclean elections is told. A notice or a config that cannot be read is logged and passed
+over. Mirrors kafka.common.ZkNodeChangeNotificationListener, kafka.server.{DynamicConfigManager,
+ConfigHandler} and DynamicLogConfig in kafka.server.DynamicBrokerConfig.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ class DynamicConfigManager:
         self._clock = clock
         self._quirks = quirks
         self._created_ms: dict[str, float] = {}
+        self._topics: dict[str, Config] = {}
 
     def initialize(self) -> None:
         """Before the broker registers: read its own config. Raises SessionExpired."""
@@ -120,6 +121,24 @@ class DynamicConfigManager:
             logger.error(
                 "Error while processing notification change for path = %s: %s", _PATH, error
             )
+
+    def topic_config(self, topic: str) -> Config:
+        """The overrides of a topic, none if they cannot be read. Read once and kept up to date."""
+        config = self._topics.get(topic)
+        if config is None:
+            entity = ConfigChange("topics", topic)
+            try:
+                config = self._read_configs([entity]).get(entity, {})
+            except SessionExpired:
+                return {}
+            self._topics[topic] = config
+        return config
+
+    def forget_topics(self, topics: Iterable[str]) -> None:
+        """Topics were made, or made anew: who asks for their configs reads them."""
+        if self._topics:
+            for topic in topics:
+                self._topics.pop(topic, None)
 
     # -- notices
 
@@ -221,6 +240,8 @@ class DynamicConfigManager:
         number."""
         name = entity.entity_name
         if entity.entity_type == "topics":
+            if name in self._topics:
+                self._topics[name] = config
             if config.get(UNCLEAN, "").lower() == "true":
                 self._tell(name)
             return

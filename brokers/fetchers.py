@@ -1,8 +1,9 @@
-"""Followers that have to catch up: one fetcher for each leader, one request in flight in each.
+"""Followers that have something to ask: one fetcher for each leader, one request in flight in each.
 
-There is no data yet: a fetch that the leader answers without an error is all there is to catch up
-with, and the partition then costs nothing. Only replicas outside the ISR are given to a fetcher.
-Mirrors kafka.server.{ReplicaFetcherManager, AbstractFetcherThread}.
+Asked for are replicas outside the ISR and those that have records; a follower in the ISR that has
+none is told by its leader when there are some. After an answer the leader knows where the follower
+is, and answers again when there is more: the partition then costs nothing here. Mirrors
+kafka.server.{ReplicaFetcherManager, AbstractFetcherThread}.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from brokers.config import BrokerConfig
-from cluster.api_errors import Errors
-from cluster.requests import Address, FetchRequest, FetchResponse
+from brokers.follower import NextFetch, fetch_position, take_fetched
+from brokers.partition import Partition
+from cluster.data_requests import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from cluster.requests import Address
 from cluster.types import TopicPartition
 
 Send = Callable[[Address, FetchRequest], int]
@@ -21,25 +24,24 @@ Send = Callable[[Address, FetchRequest], int]
 class _Fetcher:
     """What is fetched from one leader; ``delayed``: when a partition may be asked for again."""
 
-    __slots__ = ("correlation_id", "delayed", "due_ms", "epochs", "in_flight")
+    __slots__ = ("correlation_id", "delayed", "due_ms", "in_flight", "partitions")
 
     def __init__(self) -> None:
-        self.epochs: dict[TopicPartition, int] = {}
+        self.partitions: dict[TopicPartition, Partition] = {}
         self.delayed: dict[TopicPartition, float] = {}
-        self.in_flight: dict[TopicPartition, int] = {}
+        self.in_flight: dict[TopicPartition, FetchPartition] = {}
         self.correlation_id = -1
         self.due_ms = 0.0
 
-    def remove(self, partition: TopicPartition) -> None:
-        del self.epochs[partition]
-        self.delayed.pop(partition, None)
+    def remove(self, tp: TopicPartition) -> None:
+        del self.partitions[tp]
+        self.delayed.pop(tp, None)
 
-    def ready(self) -> dict[TopicPartition, int]:
-        if not self.delayed:
-            return dict(self.epochs)
-        if len(self.delayed) == len(self.epochs):
+    def ready(self) -> dict[TopicPartition, FetchPartition]:
+        delayed = self.delayed
+        if delayed and len(delayed) == len(self.partitions):
             return {}
-        return {tp: epoch for tp, epoch in self.epochs.items() if tp not in self.delayed}
+        return {tp: fetch_position(p) for tp, p in self.partitions.items() if tp not in delayed}
 
 
 class ReplicaFetcherManager:
@@ -55,17 +57,19 @@ class ReplicaFetcherManager:
 
     @property
     def partition_count(self) -> int:
-        """Partitions that have not caught up yet."""
+        """Partitions whose leader is still to be asked, or to answer."""
         return len(self._leaders)
 
-    def add(self, partition: TopicPartition, leader: int, leader_epoch: int) -> None:
-        """Fetch a partition from its leader until it has caught up at this epoch."""
-        self.remove(partition)
+    def add(self, tp: TopicPartition, partition: Partition) -> None:
+        """Fetch a partition from its leader, at its leader epoch, until there is nothing new."""
+        self.remove(tp)
+        assert partition.state is not None
+        leader = partition.state.leader
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
             fetcher = self._fetchers[leader] = _Fetcher()
-        fetcher.epochs[partition] = leader_epoch
-        self._leaders[partition] = leader
+        fetcher.partitions[tp] = partition
+        self._leaders[tp] = leader
 
     def remove(self, partition: TopicPartition) -> None:
         """Stop fetching a partition, if it is fetched at all."""
@@ -83,7 +87,7 @@ class ReplicaFetcherManager:
             if leader not in alive:
                 fetcher.in_flight = {}
                 continue
-            if self.held or fetcher.in_flight or not fetcher.epochs:
+            if self.held or fetcher.in_flight or not fetcher.partitions:
                 continue
             ready = fetcher.ready()
             if ready:
@@ -96,24 +100,54 @@ class ReplicaFetcherManager:
     def on_response(
         self, leader: int, correlation_id: int, response: FetchResponse, now_ms: float
     ) -> None:
-        """Caught up where there is no error; fenced partitions wait for the controller.
+        """Take what a leader answers to the fetch in flight.
 
-        Every other error is one that the leader may get over (it has not heard of the epoch, or of
-        its leadership): the partition is fetched again after replica.fetch.backoff.ms.
+        Of a partition that the answer does not name there is nothing new.
         """
         fetcher = self._fetchers.get(leader)
         if fetcher is None or not fetcher.in_flight or fetcher.correlation_id != correlation_id:
             return
         sent, fetcher.in_flight = fetcher.in_flight, {}
-        errors = response.partition_errors
-        for partition, epoch in sent.items():
-            if fetcher.epochs.get(partition) != epoch:
+        answers = response.partitions
+        for tp, asked in sent.items():
+            partition = fetcher.partitions.get(tp)
+            if partition is None or partition.leader_epoch != asked.current_leader_epoch:
                 continue
-            error = errors.get(partition, Errors.NONE)
-            if error in (Errors.NONE, Errors.FENCED_LEADER_EPOCH):
-                self.remove(partition)
+            answer = answers.get(tp)
+            if answer is None:
+                self.remove(tp)
             else:
-                fetcher.delayed[partition] = now_ms + self._config.replica_fetch_backoff_ms
+                self._follow_up(tp, partition, take_fetched(partition, answer, now_ms), now_ms)
+
+    def on_standing_answer(
+        self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
+    ) -> None:
+        """Take what the leader of this epoch sends to a follower that may have asked long ago.
+
+        If the follower is elsewhere it says so. Whatever it has in flight to that leader is then
+        sent again: it, or its answer, was lost.
+        """
+        next_fetch = take_fetched(partition, answer, now_ms)
+        if next_fetch is NextFetch.STANDING:
+            return
+        leader = self._leaders.get(tp)
+        if leader is None:
+            self.add(tp, partition)
+        elif tp in self._fetchers[leader].in_flight:
+            self._fetchers[leader].in_flight = {}
+        self._follow_up(tp, partition, next_fetch, now_ms)
+
+    def _follow_up(
+        self, tp: TopicPartition, partition: Partition, next_fetch: NextFetch, now_ms: float
+    ) -> None:
+        match next_fetch:
+            case NextFetch.STANDING | NextFetch.NEVER:
+                self.remove(tp)
+            case NextFetch.DELAYED:
+                delayed = self._fetchers[self._leaders[tp]].delayed
+                delayed[tp] = now_ms + self._config.replica_fetch_backoff_ms
+            case NextFetch.AT_ONCE:
+                self._fetchers[self._leaders[tp]].delayed.pop(tp, None)
 
     def next_due_ms(self, alive: Container[int]) -> float | None:
         """When a live leader is to be asked again, or its answer is to be given up."""

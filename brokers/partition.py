@@ -1,14 +1,20 @@
-"""One replica on its broker: what the controller said of it, and the ISR that a leader proposes.
+"""One replica on its broker: its log, what the controller said of it, and what its followers have.
 
 Small on purpose: a broker holds tens of thousands. It keeps the request's own state object instead
-of a copy, sends nothing and knows no other partition. Mirrors kafka.cluster.Partition.
+of a copy, sends nothing and knows no other partition. How a follower takes what it fetched is in
+brokers/follower.py. Mirrors kafka.cluster.Partition.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from brokers.disk import HIGH_WATERMARK_CHECKPOINT_MS
+from brokers.logs.replica_log import Appended, ReplicaLog
+from brokers.remote_replica import NEVER_MS, RemoteReplica
 from cluster.api_errors import Errors
+from cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition, FetchPartition
+from cluster.records import UNDEFINED_EPOCH_END, Produced
 from cluster.requests import LeaderAndIsrPartitionState
 from cluster.types import NO_EPOCH, LeaderAndIsr
 
@@ -18,16 +24,28 @@ class Partition(msgspec.Struct, gc=False):
 
     ``state``: the last LeaderAndIsr state that was applied. ``committed``: what an AlterIsr has
     made of it since. ``pending``: the proposal to the controller that has no final answer yet.
-    ``caught_up``: replicas outside the ISR that have fetched at this leader epoch. ``log_dir``:
-    where the replica's log is, None before there is one. ``topic_id``: what the log says it is.
+    ``log``, and ``log_dir`` where it is: None before there is one. ``topic_id``: what the log says
+    it is. ``high_watermark``: the offset below which the whole ISR has the records;
+    ``checkpointed_high_watermark``: what it was at the last checkpoint, ``checkpoint``, before its
+    last change. Checkpoints are counted instead of made: see ``stored_high_watermark``.
+
+    Of a leader alone: ``epoch_start_offset``, its log's end when it became one, at
+    ``leader_since_ms``; ``remotes``, the followers that have fetched at this epoch. A follower in
+    the ISR of which nothing is known costs nothing while there is nothing to send it.
     """
 
     state: LeaderAndIsrPartitionState | None = None
     committed: LeaderAndIsr | None = None
     pending: LeaderAndIsr | None = None
-    caught_up: tuple[int, ...] = ()
     log_dir: str | None = None
     topic_id: str | None = None
+    log: ReplicaLog | None = None
+    high_watermark: int = 0
+    checkpointed_high_watermark: int = 0
+    checkpoint: int = 0
+    epoch_start_offset: int = UNKNOWN_OFFSET
+    leader_since_ms: float = NEVER_MS
+    remotes: tuple[RemoteReplica, ...] = ()
 
     @property
     def leader_epoch(self) -> int:
@@ -37,6 +55,11 @@ class Partition(msgspec.Struct, gc=False):
     def is_leader(self, broker_id: int) -> bool:
         """True if the broker that hosts this replica leads the partition."""
         return self.state is not None and self.state.leader == broker_id
+
+    @property
+    def is_untouched(self) -> bool:
+        """True if the log never held a record."""
+        return self.log is None or self.log.log_end_offset == 0
 
     @property
     def leader_and_isr(self) -> LeaderAndIsr | None:
@@ -50,6 +73,25 @@ class Partition(msgspec.Struct, gc=False):
             return self.committed
         return LeaderAndIsr(state.leader, state.leader_epoch, state.isr, state.zk_version)
 
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """All replicas that the controller has assigned."""
+        return () if self.state is None else self.state.replicas
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The ISR that the controller has confirmed."""
+        known = self.committed or self.state
+        return () if known is None else known.isr
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """The ISR and whom a proposal under way would add: all who may already be in it."""
+        isr = self.isr
+        if self.pending is None:
+            return isr
+        return (*isr, *(replica for replica in self.pending.isr if replica not in isr))
+
     def check_or_set_topic_id(self, topic_id: str | None) -> bool:
         """False if the log has another topic id.
 
@@ -61,12 +103,33 @@ class Partition(msgspec.Struct, gc=False):
             self.topic_id = topic_id
         return self.topic_id == topic_id
 
-    def apply(self, state: LeaderAndIsrPartitionState) -> None:
-        """Become leader or follower as ``state`` says; a proposal under way is forgotten."""
+    # -- becoming leader or follower
+
+    def make_leader(self, state: LeaderAndIsrPartitionState, now_ms: float) -> None:
+        """Lead from the log's end on; the log notes that this epoch begins there, so that it can
+        tell followers where theirs part from it.
+
+        What followers of an older epoch had is forgotten, also if this broker led then: the high
+        watermark waits until they have fetched at this epoch (KIP-320; 2.8.2 remembers).
+        """
+        log = self._apply(state)
+        self.leader_since_ms = now_ms
+        self.epoch_start_offset = log.log_end_offset
+        log.start_epoch(state.leader_epoch)
+
+    def make_follower(self, state: LeaderAndIsrPartitionState) -> None:
+        """Follow; the log is cut when the leader has said where (brokers/follower.py)."""
+        self._apply(state)
+        self.epoch_start_offset = UNKNOWN_OFFSET
+
+    def _apply(self, state: LeaderAndIsrPartitionState) -> ReplicaLog:
+        assert self.log is not None, "a replica without a log neither leads nor follows"
         self.state = state
-        self.committed = None
-        self.pending = None
-        self.caught_up = ()
+        self.committed = self.pending = None
+        self.remotes = ()
+        return self.log
+
+    # -- followers' fetches
 
     def check_fetch(self, broker_id: int, leader_epoch: int) -> Errors:
         """Whether a follower that knows ``leader_epoch`` may fetch here (Partition.getLocalLog)."""
@@ -75,30 +138,178 @@ class Partition(msgspec.Struct, gc=False):
             return Errors.FENCED_LEADER_EPOCH
         if current < leader_epoch:
             return Errors.UNKNOWN_LEADER_EPOCH
-        if not self.is_leader(broker_id):
+        if not self.is_leader(broker_id) or self.log is None:
             return Errors.NOT_LEADER_OR_FOLLOWER
         return Errors.NONE
 
-    def record_fetch(self, replica_id: int) -> bool:
-        """Note that a follower has fetched at this epoch; True if it may now join the ISR.
+    def check_offsets(self, asked: FetchPartition) -> FetchedPartition | None:
+        """What a follower is answered whose log is not a beginning of this one, else None.
 
-        A replica that is not assigned is not recorded (updateFollowerFetchState).
+        Where its last epoch ended here, if that is an earlier epoch or offset than it has; or, if
+        this log cannot tell, the range of offsets that it has.
         """
-        current = self.leader_and_isr
-        assert self.state is not None and current is not None
-        if replica_id not in self.state.replicas or replica_id in current.isr:
-            return False
-        if replica_id not in self.caught_up:
-            self.caught_up = (*self.caught_up, replica_id)
-        return self.pending is None
+        log = self.log
+        assert log is not None
+        epoch = asked.last_fetched_epoch
+        end = log.end_offset_for(epoch) if epoch >= 0 else None
+        start = log.log_start_offset
+        if end == UNDEFINED_EPOCH_END or not start <= asked.fetch_offset <= (
+            log.log_end_offset if end is None else asked.fetch_offset
+        ):
+            return FetchedPartition(
+                Errors.OFFSET_OUT_OF_RANGE,
+                asked.current_leader_epoch,
+                asked.fetch_offset,
+                epoch,
+                log_start_offset=start,
+                log_end_offset=log.log_end_offset,
+            )
+        if end is not None and (end.leader_epoch < epoch or end.end_offset < asked.fetch_offset):
+            return FetchedPartition(
+                Errors.NONE, asked.current_leader_epoch, asked.fetch_offset, epoch, diverging=end
+            )
+        return None
 
-    def propose_expansion(self, replica_id: int) -> LeaderAndIsr:
-        """Ask for ``replica_id`` at the end of the ISR; until the answer nothing else is asked."""
+    def record_fetch(self, replica_id: int, asked: FetchPartition, now_ms: float) -> bool:
+        """Note where a follower is; False if it is none (updateFollowerFetchState)."""
+        assert self.state is not None and self.log is not None
+        if replica_id not in self.state.replicas:
+            return False
+        remote = self.remote(replica_id)
+        if remote is None:
+            in_sync = replica_id in self.isr
+            remote = RemoteReplica(replica_id, self.leader_since_ms if in_sync else NEVER_MS)
+            self.remotes = (*self.remotes, remote)
+        remote.record_fetch(asked, self.log.log_end_offset, now_ms)
+        return True
+
+    def remote(self, replica_id: int) -> RemoteReplica | None:
+        """What is known of a follower; None if it has not fetched at this epoch."""
+        for remote in self.remotes:
+            if remote.replica_id == replica_id:
+                return remote
+        return None
+
+    def news_for(self, replica_id: int, max_bytes: int) -> FetchedPartition | None:
+        """What a follower that may fetch does not know yet: records, the high watermark, the log's
+        start; None if it knows everything or has not acknowledged what it was sent.
+
+        One that has not fetched at this epoch is asked to.
+        """
+        log, epoch = self.log, self.leader_epoch
+        assert log is not None
+        remote = self.remote(replica_id)
+        if remote is None:
+            return FetchedPartition(Errors.NONE, epoch, UNKNOWN_OFFSET)
+        offset, start = remote.log_end_offset, log.log_start_offset
+        has_records = offset < log.log_end_offset
+        if remote.owes_fetch or not (
+            has_records
+            or remote.told_high_watermark < self.high_watermark
+            or remote.told_log_start_offset < start
+        ):
+            return None
+        records = log.read(offset, max_bytes) if has_records else None
+        remote.owes_fetch = has_records
+        remote.told_high_watermark = self.high_watermark
+        remote.told_log_start_offset = start
+        return FetchedPartition(
+            Errors.NONE,
+            epoch,
+            offset,
+            remote.last_fetched_epoch,
+            records,
+            self.high_watermark,
+            start,
+        )
+
+    # -- the leader's log, the high watermark and the ISR
+
+    def append_as_leader(self, produced: Produced, now_ms: int) -> Appended:
+        """Append a producer's batch; ``now_ms`` since the epoch. Raises as ReplicaLog does."""
+        assert self.log is not None
+        return self.log.append_as_leader(produced, self.leader_epoch, now_ms)
+
+    def maybe_increment_high_watermark(
+        self, broker_id: int, now_ms: float, lag_time_max_ms: float
+    ) -> bool:
+        """Move the high watermark to the least log end of the maximal ISR; True if it moved.
+
+        Followers outside of it that are not far behind count too, so that they are not left behind
+        for ever while they try to join.
+        """
+        assert self.log is not None and self.state is not None
+        new = self.log.log_end_offset
+        if new <= self.high_watermark:
+            return False
+        maximal_isr = self.maximal_isr
+        for replica_id in self.state.replicas:
+            if replica_id == broker_id:
+                continue
+            remote = self.remote(replica_id)
+            end = UNKNOWN_OFFSET if remote is None else remote.log_end_offset
+            if end < new and (
+                replica_id in maximal_isr
+                or (remote is not None and now_ms - remote.caught_up_ms <= lag_time_max_ms)
+            ):
+                new = end
+        if new <= self.high_watermark:
+            return False
+        self.set_high_watermark(new, now_ms)
+        return True
+
+    def set_high_watermark(self, offset: int, now_ms: float) -> None:
+        """Note a high watermark, and the one before for a disk that has not heard of it yet."""
+        checkpoint = int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS)
+        if checkpoint != self.checkpoint:
+            self.checkpoint = checkpoint
+            self.checkpointed_high_watermark = self.high_watermark
+        self.high_watermark = offset
+
+    def stored_high_watermark(self, now_ms: float) -> int:
+        """The high watermark as replication-offset-checkpoint holds it, which Kafka writes every
+        five seconds."""
+        if int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS) != self.checkpoint:
+            return self.high_watermark
+        return self.checkpointed_high_watermark
+
+    def caught_up(self) -> tuple[int, ...]:
+        """Followers outside the ISR that may join it: they have all that is below the high
+        watermark, and have come to the beginning of this leader epoch."""
+        isr = self.isr
+        least = max(self.high_watermark, self.epoch_start_offset)
+        return tuple(
+            remote.replica_id
+            for remote in self.remotes
+            if remote.log_end_offset >= least and remote.replica_id not in isr
+        )
+
+    def out_of_sync(self, broker_id: int, now_ms: float, lag_time_max_ms: float) -> tuple[int, ...]:
+        """Followers in the ISR that are behind and have been for longer than is allowed."""
+        return tuple(
+            replica_id
+            for replica_id in self.isr
+            if replica_id != broker_id
+            and self.lags(replica_id)
+            and now_ms - self.caught_up_ms(replica_id) > lag_time_max_ms
+        )
+
+    def lags(self, replica_id: int) -> bool:
+        """True if there are records that a follower is not known to have."""
+        assert self.log is not None
+        remote = self.remote(replica_id)
+        return self.log.log_end_offset > (0 if remote is None else remote.log_end_offset)
+
+    def caught_up_ms(self, replica_id: int) -> float:
+        """When a follower last had everything, as far as this leader knows."""
+        remote = self.remote(replica_id)
+        return self.leader_since_ms if remote is None else remote.caught_up_ms
+
+    def propose(self, isr: tuple[int, ...]) -> LeaderAndIsr:
+        """Ask for this ISR; until the answer nothing else is asked."""
         current = self.leader_and_isr
         assert current is not None and self.pending is None
-        self.pending = LeaderAndIsr(
-            current.leader, current.leader_epoch, (*current.isr, replica_id), current.zk_version
-        )
+        self.pending = LeaderAndIsr(current.leader, current.leader_epoch, isr, current.zk_version)
         return self.pending
 
     def commit(self, leader_and_isr: LeaderAndIsr) -> bool:
@@ -112,5 +323,4 @@ class Partition(msgspec.Struct, gc=False):
             return False
         self.committed = leader_and_isr
         self.pending = None
-        self.caught_up = tuple(r for r in self.caught_up if r not in leader_and_isr.isr)
         return True

@@ -1,6 +1,6 @@
 """Which replica is in which log directory, and its way to another one.
 
-A move ends without copying anything, for a broker keeps no data: the future log takes the place of
+A move ends without copying anything: the future log takes the place of
 the current one when the broker next has time, as that of an empty log does in Kafka, and not while
 ``hold_catch_up`` keeps everything from being copied. Mirrors alterReplicaLogDirs and
 describeLogDirs of kafka.server.ReplicaManager and kafka.server.ReplicaAlterLogDirsThread.
@@ -85,13 +85,14 @@ def describe_log_dirs(
 ) -> DescribeLogDirsResponse:
     """Every directory with the logs in it, sorted by partition; none of a failed directory.
 
-    Sizes and lags are 0 without data; the lag of a future log whose current one is lost is -1.
+    A future log is shown as 0 bytes; its lag is -1 if the current one is lost. Other lags are 0.
     """
     wanted = None if request.partitions is None else frozenset(request.partitions)
     logs: dict[str, list[ReplicaLog]] = {path: [] for path in manager.log_dirs.paths}
     for tp, partition in manager.partitions.items():
         if partition.log_dir is not None and (wanted is None or tp in wanted):
-            logs[partition.log_dir].append(ReplicaLog(tp, 0, 0, False))
+            size_bytes = 0 if partition.log is None else partition.log.size_bytes
+            logs[partition.log_dir].append(ReplicaLog(tp, size_bytes, 0, False))
     for tp, path in manager.log_dirs.futures.items():
         if wanted is None or tp in wanted:
             lag = 0 if tp in manager.partitions else _UNKNOWN_LAG

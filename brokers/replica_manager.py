@@ -1,23 +1,26 @@
 """The replicas that a broker hosts, and what the controller's requests do to them.
 
 No message is sent and no clock is read here: requests come in as values, answers go out as values,
-fetches and proposals are queued with their managers. Mirrors kafka.server.ReplicaManager.
+fetches and proposals are queued with their managers. What leaders do with records is in
+brokers/leader_replicas.py. Mirrors kafka.server.ReplicaManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 
-from brokers.alter_isr_manager import AlterIsrResult
+from brokers.config import BrokerConfig
+from brokers.disk import Disk, StoredReplica
 from brokers.fetchers import ReplicaFetcherManager
+from brokers.leader_replicas import LeaderReplicas
 from brokers.log_dirs import LogDirs
+from brokers.logs.interval_log import IntervalLog
 from brokers.metadata_cache import MetadataCache
 from brokers.partition import Partition
 from brokers.zk_isr_manager import IsrManager
 from cluster.api_errors import Errors
+from cluster.data_requests import FetchResponse
 from cluster.requests import (
-    FetchRequest,
-    FetchResponse,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -27,16 +30,9 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from cluster.types import EPOCH_DURING_DELETE, NO_EPOCH, LeaderAndIsr, TopicPartition
+from cluster.types import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 
 _States = list[tuple[Partition, LeaderAndIsrPartitionState]]
-_FINAL_ERRORS = frozenset(
-    (
-        Errors.UNKNOWN_TOPIC_OR_PARTITION,
-        Errors.FENCED_LEADER_EPOCH,
-        Errors.INVALID_UPDATE_VERSION,
-    )
-)
 
 
 class ReplicaManager:
@@ -45,32 +41,47 @@ class ReplicaManager:
     ``partitions`` are those that can be used, ``offline_partitions`` those whose log directory
     failed, ``log_dir_moves`` those that are being copied to another directory (see
     brokers/replica_log_dirs.py). ``controller_epoch`` is the highest seen in any request.
-    ``is_shutting_down``: replicas that become followers are no longer fetched.
+    ``is_shutting_down``: replicas that become followers are no longer fetched. ``disk`` holds the
+    logs that the controller has not named yet.
     """
 
     def __init__(
         self,
         broker_id: int,
-        log_dirs: LogDirs,
+        config: BrokerConfig,
         metadata_cache: MetadataCache,
         fetchers: ReplicaFetcherManager,
         alter_isr_manager: IsrManager,
+        min_insync_replicas: Callable[[str], int],
+        disk: Disk,
     ) -> None:
         self.broker_id = broker_id
-        self.log_dirs = log_dirs
+        self.log_dirs = LogDirs(config.log_dirs)
         self.controller_epoch = 0
         self.is_shutting_down = False
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline_partitions: dict[TopicPartition, None] = {}
         self.log_dir_moves: dict[TopicPartition, None] = {}
         self.metadata_cache = metadata_cache
+        self.leaders = LeaderReplicas(
+            broker_id,
+            config,
+            metadata_cache,
+            self.partitions,
+            self.offline_partitions,
+            alter_isr_manager,
+            min_insync_replicas,
+        )
         self._fetchers = fetchers
-        self._alter_isr = alter_isr_manager
-        self._waiting: dict[TopicPartition, None] = {}
+        self._disk = disk
+        for _, stored in disk:
+            self.log_dirs.add_log(stored.log_dir)
 
     # -- requests of the controller
 
-    def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    def become_leader_or_follower(
+        self, request: LeaderAndIsrRequest, now_ms: float
+    ) -> LeaderAndIsrResponse:
         """Lead and follow as the request says; an error or NONE for each of its partitions."""
         if request.controller_epoch < self.controller_epoch:
             named = (state.topic_partition for state in request.partition_states)
@@ -90,7 +101,7 @@ class ReplicaManager:
                 if tp in self.offline_partitions:
                     errors[tp] = Errors.KAFKA_STORAGE_ERROR
                     continue
-                partition = partitions[tp] = Partition()
+                partition = partitions[tp] = self._load(tp)
             error = self._check_state(partition, state, topic_ids.get(tp.topic))
             if error:
                 errors[tp] = error
@@ -99,7 +110,7 @@ class ReplicaManager:
             else:
                 to_be_follower.append((partition, state))
         some_refused = bool(errors)
-        self._make_leaders(to_be_leader, errors)
+        self._make_leaders(to_be_leader, errors, now_ms)
         self._make_followers(to_be_follower, errors)
         if some_refused or self.log_dirs.offline:
             self._mark_offline_without_log(errors)
@@ -107,6 +118,37 @@ class ReplicaManager:
             self._resume_moves(to_be_leader)
             self._resume_moves(to_be_follower)
         return LeaderAndIsrResponse(Errors.NONE, errors)
+
+    def _load(self, tp: TopicPartition) -> Partition:
+        """A replica as the disk has it, or one that has no log yet."""
+        stored = self._disk.take(tp)
+        if stored is None:
+            return Partition()
+        return Partition(
+            log=stored.log,
+            log_dir=stored.log_dir,
+            topic_id=stored.topic_id,
+            high_watermark=min(stored.high_watermark, stored.log.log_end_offset),
+        )
+
+    def stored_replicas(self, now_ms: float, *, is_clean: bool) -> Disk:
+        """What of the broker is on its disk when it ends now; nothing may be asked of it any more.
+
+        Logs in failed directories are lost, and those that never held a record are made anew. A
+        broker that ends cleanly writes its high watermarks.
+        """
+        disk = self._disk
+        for tp, partition in self.partitions.items():
+            if partition.log is None or partition.log_dir is None or partition.is_untouched:
+                continue
+            high_watermark = partition.high_watermark
+            if not is_clean:
+                high_watermark = partition.stored_high_watermark(now_ms)
+            disk.put(
+                tp,
+                StoredReplica(partition.log, partition.log_dir, partition.topic_id, high_watermark),
+            )
+        return disk
 
     def _check_state(
         self, partition: Partition, state: LeaderAndIsrPartitionState, topic_id: str | None
@@ -119,7 +161,9 @@ class ReplicaManager:
             return Errors.UNKNOWN_TOPIC_OR_PARTITION
         return Errors.NONE
 
-    def _make_leaders(self, states: _States, errors: dict[TopicPartition, Errors]) -> None:
+    def _make_leaders(
+        self, states: _States, errors: dict[TopicPartition, Errors], now_ms: float
+    ) -> None:
         for partition, state in states:
             tp = state.topic_partition
             self._fetchers.remove(tp)
@@ -127,7 +171,7 @@ class ReplicaManager:
                 errors[tp] = Errors.KAFKA_STORAGE_ERROR
                 continue
             errors[tp] = Errors.NONE
-            self._apply(partition, state)
+            self.leaders.begin(partition, state, now_ms)
 
     def _make_followers(self, states: _States, errors: dict[TopicPartition, Errors]) -> None:
         alive = self.metadata_cache.alive_brokers
@@ -141,21 +185,19 @@ class ReplicaManager:
             # Without a live leader only the log is made: the epoch stays, so that the same state
             # can be applied when it comes again.
             if state.leader in alive:
-                self._apply(partition, state)
-                if broker_id in state.isr or self.is_shutting_down:
+                self.leaders.end(tp, partition, Errors.NOT_LEADER_OR_FOLLOWER)
+                partition.make_follower(state)
+                if self.is_shutting_down or (broker_id in state.isr and partition.is_untouched):
                     self._fetchers.remove(tp)
                 else:
-                    self._fetchers.add(tp, state.leader, state.leader_epoch)
-
-    def _apply(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
-        if partition.pending is not None:
-            self._alter_isr.clear_pending(state.topic_partition)
-        partition.apply(state)
+                    self._fetchers.add(tp, partition)
 
     def _has_log(self, partition: Partition, state: LeaderAndIsrPartitionState) -> bool:
-        if partition.log_dir is None:
+        if partition.log is None:
             partition.log_dir = self.log_dirs.create_log(state.topic_partition, is_new=state.is_new)
-        return partition.log_dir is not None
+            if partition.log_dir is not None:
+                partition.log = IntervalLog()
+        return partition.log is not None
 
     def _resume_moves(self, states: _States) -> None:
         for partition, state in states:
@@ -203,9 +245,11 @@ class ReplicaManager:
             return
         partition = self.partitions.pop(tp, None)
         if partition is None:
+            stored = self._disk.take(tp)
+            if stored is not None:
+                self.log_dirs.delete_log(stored.log_dir)
             return
-        if partition.pending is not None:
-            self._alter_isr.clear_pending(tp)
+        self.leaders.end(tp, partition, Errors.NOT_LEADER_OR_FOLLOWER)
         if partition.log_dir is not None:
             self.log_dirs.delete_log(partition.log_dir)
         self.log_dirs.delete_future(tp)
@@ -218,85 +262,18 @@ class ReplicaManager:
         self.metadata_cache.update(request)
         return UpdateMetadataResponse(Errors.NONE)
 
-    # -- followers and the ISR
+    # -- following
 
-    def fetch(self, request: FetchRequest) -> FetchResponse:
-        """Record a follower's fetch; replicas that have caught up are proposed for the ISR."""
-        errors: dict[TopicPartition, Errors] = {}
-        for tp, leader_epoch in request.partitions.items():
+    def on_standing_answers(self, leader: int, response: FetchResponse, now_ms: float) -> None:
+        """Take what a broker sends as the leader, unless it leads no more or at another epoch."""
+        for tp, answer in response.partitions.items():
             partition = self.partitions.get(tp)
-            if partition is None:
-                errors[tp] = self._not_hosted(tp)
-                continue
-            error = partition.check_fetch(self.broker_id, leader_epoch)
-            if error:
-                errors[tp] = error
-            elif partition.record_fetch(request.replica_id):
-                self._propose(tp, partition, request.replica_id)
-        return FetchResponse(errors)
-
-    def _not_hosted(self, partition: TopicPartition) -> Errors:
-        if partition in self.offline_partitions:
-            return Errors.KAFKA_STORAGE_ERROR
-        if partition in self.metadata_cache:
-            return Errors.NOT_LEADER_OR_FOLLOWER
-        return Errors.UNKNOWN_TOPIC_OR_PARTITION
-
-    def _propose(self, tp: TopicPartition, partition: Partition, replica_id: int) -> None:
-        self._waiting.pop(tp, None)
-        assert partition.state is not None, "only a leader proposes"
-        proposed = partition.propose_expansion(replica_id)
-        self._alter_isr.submit(tp, proposed, partition.state.controller_epoch)
-
-    def on_alter_isr_result(self, result: AlterIsrResult) -> None:
-        """Take over what the controller wrote, or what it refused.
-
-        As in 2.8.2 a proposal refused for good stays pending, so that nothing is asked until the
-        controller sends a new state. Any other error is asked again later, where 2.8.2 means to do
-        so at once but throws.
-        """
-        tp = result.topic_partition
-        partition = self.partitions.get(tp)
-        if partition is None or partition.pending != result.proposed:
-            return
-        answer = result.answer
-        if isinstance(answer, LeaderAndIsr):
-            if partition.commit(answer) and partition.caught_up:
-                self._propose_next(tp, partition)
-        elif answer not in _FINAL_ERRORS:
-            partition.pending = None
-            self._waiting[tp] = None
-
-    @property
-    def has_waiting(self) -> bool:
-        """True if a replica of a live broker has caught up and is still to be proposed."""
-        return any(self._candidate(partition) is not None for partition in self._waiting_ones())
-
-    def propose_waiting(self) -> None:
-        """Propose replicas that were refused or whose broker was dead; the dead go on waiting."""
-        for tp in list(self._waiting):
-            partition = self.partitions.get(tp)
-            if partition is None or not partition.caught_up:
-                del self._waiting[tp]
-            else:
-                self._propose_next(tp, partition)
-
-    def _propose_next(self, tp: TopicPartition, partition: Partition) -> None:
-        candidate = self._candidate(partition)
-        if candidate is None:
-            self._waiting[tp] = None
-        else:
-            self._propose(tp, partition, candidate)
-
-    def _candidate(self, partition: Partition) -> int | None:
-        if partition.pending is not None:
-            return None
-        alive = self.metadata_cache.alive_brokers
-        return next((replica for replica in partition.caught_up if replica in alive), None)
-
-    def _waiting_ones(self) -> Iterator[Partition]:
-        hosted = (self.partitions.get(tp) for tp in self._waiting)
-        return (partition for partition in hosted if partition is not None)
+            if (
+                partition is not None
+                and partition.is_leader(leader)
+                and partition.leader_epoch == answer.leader_epoch
+            ):
+                self._fetchers.on_standing_answer(tp, partition, answer, now_ms)
 
     # -- log directories
 
@@ -307,7 +284,7 @@ class ReplicaManager:
         lost = [tp for tp, partition in self.partitions.items() if partition.log_dir == path]
         for tp in lost:
             self._fetchers.remove(tp)
-            self._alter_isr.clear_pending(tp)
+            self.leaders.end(tp, self.partitions[tp], Errors.KAFKA_STORAGE_ERROR)
             self._mark_offline(tp)
         self.log_dirs.mark_offline(path)
         for tp in list(self.log_dir_moves):

@@ -4,8 +4,8 @@ The controller and the brokers know each other only through these and a Transpor
 request schemas that an inter-broker protocol of 2.8 uses: LeaderAndIsr v5, UpdateMetadata v7,
 StopReplica v3, AlterIsr v0, CreateTopics v7, AlterPartitionReassignments v0,
 ListPartitionReassignments v0, ControlledShutdown v3, ElectLeaders v2, DescribeLogDirs v2,
-AlterReplicaLogDirs v1. States that are the same for
-every broker are shared between requests, so nothing may change them after they were sent.
+AlterReplicaLogDirs v1. What carries records is in cluster/data_requests.py. States that are the
+same for every broker are shared between requests, so nothing may change them after they were sent.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from cluster.api_errors import Errors
+from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from cluster.types import Broker, ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 
@@ -138,19 +139,6 @@ class AlterIsrResponse(msgspec.Struct, frozen=True):
 
     error: Errors
     partitions: Mapping[TopicPartition, LeaderAndIsr | Errors]
-
-
-class FetchRequest(msgspec.Struct, frozen=True):
-    """A follower's fetch: for each partition the leader epoch that the follower knows."""
-
-    replica_id: int
-    partitions: Mapping[TopicPartition, int]
-
-
-class FetchResponse(msgspec.Struct, frozen=True):
-    """Partitions that could not be fetched, and why; one that is missing here was fetched."""
-
-    partition_errors: Mapping[TopicPartition, Errors]
 
 
 class CreatableTopic(msgspec.Struct, frozen=True):
@@ -319,8 +307,8 @@ ReassignmentRequest = AlterPartitionReassignmentsRequest | ListPartitionReassign
 PartitionRequest = ReassignmentRequest | ElectLeadersRequest
 ReassignmentResponse = AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse
 PartitionResponse = ReassignmentResponse | ElectLeadersResponse
-BrokerRequest = AlterIsrRequest | FetchRequest | ControlledShutdownRequest
-BrokerResponse = AlterIsrResponse | FetchResponse | ControlledShutdownResponse
+BrokerRequest = AlterIsrRequest | FetchRequest | ProduceRequest | ControlledShutdownRequest
+BrokerResponse = AlterIsrResponse | FetchResponse | ProduceResponse | ControlledShutdownResponse
 LogDirRequest = DescribeLogDirsRequest | AlterReplicaLogDirsRequest
 LogDirResponse = DescribeLogDirsResponse | AlterReplicaLogDirsResponse
 Request = ControlRequest | BrokerRequest | TopicRequest | PartitionRequest | LogDirRequest

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
+from brokers.disk import Disk
 from cluster.errors import KlammError, UsageError
 from cluster.protocols import Journal
 from cluster.requests import Address
@@ -70,6 +71,7 @@ class RealCluster:
         self._starting: dict[int, Future[None]] = {}
         self._stopping: dict[int, Future[None]] = {}
         self._incarnations = 0
+        self._disks: dict[int, Disk] = {}
         self._is_closed = False
         # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
         own_timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
@@ -161,6 +163,7 @@ class RealCluster:
                 journal=journal,
                 state_change_log=self._open_logs(broker_id) if self._open_logs else None,
                 incarnation=self._incarnations,
+                disk=self._disks.pop(broker_id, None),
             )
             unless_built.pop_all()
         return RunningNode(
@@ -202,10 +205,8 @@ class RealCluster:
         running.kill_controller()
 
     def kill(self, broker_id: int) -> None:
-        """Kill a broker: no session is closed, ZooKeeper expires it after its timeout.
-
-        A broker of a session pool loses its ephemeral at once.
-        """
+        """Kill a broker: no session is closed, ZooKeeper expires it after its timeout; one of a
+        session pool loses its ephemeral at once. What it wrote it finds when it starts again."""
         running = self._take(broker_id)
         running.silence()
         self._detach(broker_id)
@@ -214,6 +215,7 @@ class RealCluster:
         else:
             running.session.abandon()
         running.kill_controller()
+        self._disks[broker_id] = running.node.broker.leave_disk(is_clean=False)
 
     def relieve(self, broker_id: int) -> None:
         """Let the controller move away what a broker leads, as before its end; returns when it has
@@ -232,10 +234,7 @@ class RealCluster:
 
     def stop(self, broker_id: int, *, relieve: bool = True) -> None:
         """Stop a broker: the controller relieves it, then its session is closed and its ephemerals
-        go at once.
-
-        Raises UsageError if it does not run, or is ended otherwise meanwhile.
-        """
+        go at once. Raises UsageError if it does not run, or is ended otherwise meanwhile."""
         if relieve:
             self.relieve(broker_id)
         running = self._take(broker_id)
@@ -249,6 +248,7 @@ class RealCluster:
             self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
         else:
             running.session.close()
+        self._disks[broker_id] = running.node.broker.leave_disk(is_clean=True)
 
     def _on_shut_down(self, broker_id: int) -> None:
         over = self._stopping.get(broker_id)
@@ -257,9 +257,7 @@ class RealCluster:
 
     def fail_log_dir(self, broker_id: int, path: str) -> None:
         """Let a log directory of a broker fail: the broker acts on it at its next event, and is
-        killed if it was the last one.
-
-        Raises UsageError if it does not run or has no such directory.
+        killed if it was the last one. Raises UsageError if it does not run or has no such one.
         """
         check_log_dir(self._running(broker_id).node.broker, path)
         self._hub.post(Address("broker", broker_id), FailLogDir(path))

@@ -14,8 +14,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from brokers.disk import Disk, everything
+from brokers.logs.interval_log import IntervalLog
+from brokers.logs.replica_log import ReplicaLog
 from cluster.errors import UsageError
 from cluster.requests import Address
+from cluster.types import TopicPartition
 from runtime.actors import Actor, Scheduler
 from runtime.clock import VirtualClock
 from runtime.journal import MemoryJournal
@@ -53,7 +57,8 @@ class SimulatedWorld:
     A step resumes one actor, or delivers messages, or lets time pass to whatever is due next.
     ``choose(n)`` picks one of n runnable actors; by default it draws from the seed. An actor in
     which a hook of the server raises Crashed takes its whole node down, unless ``on_crash`` is
-    another method that takes the node's id, such as ``crash_controller``.
+    another method that takes the node's id, such as ``crash_controller``. ``disks``: what brokers
+    that do not run have left, for when they start again.
     """
 
     def __init__(self, spec: ClusterSpec, *, choose: Chooser | None = None) -> None:
@@ -65,6 +70,7 @@ class SimulatedWorld:
         self.transport = SimulatedTransport(self.clock, random.Random(spec.seed + 1))
         self.scheduler = Scheduler(self._failed)
         self.nodes: dict[int, SimulatedNode] = {}
+        self.disks: dict[int, Disk] = {}
         self.choices: list[int] = []
         self.errors: list[str] = []
         self.on_crash = self.kill
@@ -167,6 +173,7 @@ class SimulatedWorld:
             clock=self.clock,
             journal=self.journal,
             incarnation=self._incarnations,
+            disk=self.disks.pop(broker_id, None),
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
         broker = BrokerActor(
@@ -189,12 +196,21 @@ class SimulatedWorld:
             self.server, self.spec.session_timeout_ms, yield_control=self.scheduler.give_way
         )
 
-    def kill(self, broker_id: int) -> None:
-        """Crash a node in the middle of whatever it does; its session lives until it times out."""
+    def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
+        """Crash a node in the middle of whatever it does; its session lives until it times out.
+
+        What it wrote is still there when it starts again. With ``loses_unflushed`` the machine
+        stopped, too: each log loses what it had not flushed, from a place on that is drawn.
+        """
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.abandon()
+        kept = self._draw_kept if loses_unflushed else everything
+        self.disks[broker_id] = node.node.broker.leave_disk(is_clean=False, kept=kept)
         del self.nodes[broker_id]
+
+    def _draw_kept(self, log: IntervalLog) -> int:
+        return self._rng.randint(log.recovery_point, log.log_end_offset)
 
     def crash_controller(self, broker_id: int) -> None:
         """Lose a controller in the middle of whatever it does, and /controller with it.
@@ -219,6 +235,7 @@ class SimulatedWorld:
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.close()
+        self.disks[broker_id] = node.node.broker.leave_disk(is_clean=True)
         del self.nodes[broker_id]
 
     def shut_down(self, broker_id: int) -> None:
@@ -286,8 +303,23 @@ class SimulatedWorld:
         digest.update(repr(self.clock.monotonic_ms()).encode())
         digest.update(self.server.fingerprint().encode())
         digest.update(repr(self.transport.in_flight).encode())
+        digest.update(repr(self._logs()).encode())
         digest.update(self.journal.to_bytes())
         return digest.hexdigest()
+
+    def _logs(self) -> list[tuple[int, TopicPartition, ReplicaLog, int]]:
+        """Every log that ever held a record, with its broker and high watermark."""
+        running = [
+            (broker_id, tp, partition.log, partition.high_watermark)
+            for broker_id, node in self.nodes.items()
+            for tp, partition in node.node.broker.replica_manager.partitions.items()
+            if partition.log is not None and not partition.is_untouched
+        ]
+        return running + [
+            (broker_id, tp, stored.log, stored.high_watermark)
+            for broker_id, disk in self.disks.items()
+            for tp, stored in disk
+        ]
 
 
 class Snapshot:

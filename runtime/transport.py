@@ -2,7 +2,8 @@
 
 ``RoutedTransport`` hands a message to whoever is registered under its destination, at once and
 from the sender's thread; the receiver only enqueues. ``SimulatedTransport`` keeps messages until
-their seeded delay is over on the virtual clock; between two actors they stay in order.
+their seeded delay is over on the virtual clock; between two actors they stay in order, unless they
+carry records and the network is a bad one.
 """
 
 from __future__ import annotations
@@ -10,12 +11,41 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from cluster.protocols import Clock
 from cluster.requests import Address, Message
 
 Receiver = Callable[[Message], None]
 Tap = Callable[[Message], None]
+
+
+_DATA = (FetchRequest, FetchResponse, ProduceRequest, ProduceResponse)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkFaults:
+    """How a network treats messages that carry records: the share that is lost, that comes twice,
+    and that overtakes others; from 0 to 1. Others travel as over a connection that holds."""
+
+    loss: float = 0.0
+    repetition: float = 0.0
+    reordering: float = 0.0
+
+    @classmethod
+    def drawn(cls, rng: random.Random) -> NetworkFaults:
+        """Another network for another seed, mostly a good one."""
+        return cls(
+            loss=rng.choice((0.0, 0.01, 0.1)),
+            repetition=rng.choice((0.0, 0.01, 0.1)),
+            reordering=rng.choice((0.0, 0.01, 0.3)),
+        )
+
+
+NO_FAULTS = NetworkFaults()
+_LATE = 100
+"""How many times as long as others a message that is overtaken, or comes twice, may take."""
 
 
 class RoutedTransport:
@@ -47,16 +77,26 @@ class RoutedTransport:
 
 
 class SimulatedTransport(RoutedTransport):
-    """Delivers after a delay drawn from ``rng``, in milliseconds up to ``max_delay_ms``."""
+    """Delivers after a delay drawn from ``rng``, in milliseconds up to ``max_delay_ms``.
+
+    ``faults`` may be set at any time. ``isolated``: brokers whose messages that carry records reach
+    only each other.
+    """
 
     def __init__(self, clock: Clock, rng: random.Random, max_delay_ms: float = 5.0) -> None:
         super().__init__()
+        self.faults = NO_FAULTS
+        self.isolated: tuple[int, ...] = ()
         self._clock = clock
         self._rng = rng
         self._max_delay_ms = max_delay_ms
         self._in_flight: list[tuple[float, int, Message]] = []
         self._sent = 0
         self._last_due_ms: dict[tuple[Address, Address], float] = {}
+
+    def heal(self) -> None:
+        """From now on nothing is lost, and nobody isolated."""
+        self.faults, self.isolated = NO_FAULTS, ()
 
     @property
     def in_flight(self) -> list[Message]:
@@ -67,10 +107,28 @@ class SimulatedTransport(RoutedTransport):
         """Put a message on its way."""
         for tap in self._taps:
             tap(message)
-        link = (message.source, message.destination)
-        due_ms = self._clock.monotonic_ms() + self._rng.uniform(0.0, self._max_delay_ms)
-        due_ms = max(due_ms, self._last_due_ms.get(link, 0.0))
-        self._last_due_ms[link] = due_ms
+        if isinstance(message.body, _DATA) and (self.isolated or self.faults is not NO_FAULTS):
+            self._send_badly(message)
+        else:
+            self._put(message, in_order=True)
+
+    def _send_badly(self, message: Message) -> None:
+        source, destination = message.source, message.destination
+        faults, draw = self.faults, self._rng.random
+        is_cut = (source.id in self.isolated) != (destination.id in self.isolated)
+        if (is_cut and source.role == destination.role) or draw() < faults.loss:
+            return
+        self._put(message, in_order=draw() >= faults.reordering)
+        if draw() < faults.repetition:
+            self._put(message, in_order=False)
+
+    def _put(self, message: Message, *, in_order: bool) -> None:
+        delay_ms = self._rng.uniform(0.0, self._max_delay_ms)
+        due_ms = self._clock.monotonic_ms() + (delay_ms if in_order else delay_ms * _LATE)
+        if in_order:
+            link = (message.source, message.destination)
+            due_ms = max(due_ms, self._last_due_ms.get(link, 0.0))
+            self._last_due_ms[link] = due_ms
         self._sent += 1
         heapq.heappush(self._in_flight, (due_ms, self._sent, message))
 

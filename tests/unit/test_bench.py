@@ -330,7 +330,7 @@ def test_what_brokers_hold_is_compared_with_zookeeper() -> None:
     hosted = second.replica_manager.partitions[TP].state
     cached = third.metadata_cache.get(TP)
     assert hosted is not None and cached is not None
-    second.replica_manager.partitions[TP].apply(
+    second.replica_manager.partitions[TP].make_follower(
         LeaderAndIsrPartitionState(TP, 1, 1, 5, (1,), 9, hosted.replicas)
     )
     third.metadata_cache.__init__()  # type: ignore[misc]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from brokers.broker import Broker
 from brokers.config import BrokerConfig
+from cluster.data_requests import FetchPartition, FetchRequest
 from cluster.requests import (
     Address,
     AlterIsrRequest,
     AlterIsrResponse,
-    FetchRequest,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     Message,
@@ -45,7 +46,11 @@ class ManualClock:
 
 
 class Network:
-    """Brokers and what they sent. Messages to brokers wait for ``deliver``; others are kept."""
+    """Brokers and what they sent. Messages to brokers wait for ``deliver``; others are kept.
+
+    Nothing that is delivered arrives at the brokers in ``lost``; what ``withholds`` says is kept in
+    ``withheld`` instead.
+    """
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -53,6 +58,9 @@ class Network:
         self.brokers: dict[int, Broker] = {}
         self.stores: dict[int, MemoryStore] = {}
         self.sent: list[Message] = []
+        self.lost: tuple[int, ...] = ()
+        self.withholds: Callable[[Message], bool] | None = None
+        self.withheld: list[Message] = []
         self._queue: deque[Message] = deque()
         self._correlation_id = 0
 
@@ -79,8 +87,11 @@ class Network:
         """Deliver what waits, and what that leads to; messages to absent brokers are lost."""
         while self._queue:
             message = self._queue.popleft()
+            if self.withholds is not None and self.withholds(message):
+                self.withheld.append(message)
+                continue
             broker = self.brokers.get(message.destination.id)
-            if broker is not None:
+            if broker is not None and message.destination.id not in self.lost:
                 broker.receive(message)
 
     def request(
@@ -177,3 +188,11 @@ def cached(
 ) -> UpdateMetadataPartitionState:
     """An UpdateMetadata state."""
     return UpdateMetadataPartitionState(tp, CONTROLLER_EPOCH, leader, 3, isr, zk_version, (1, 2))
+
+
+def fetch_of(
+    replica_id: int, *tps: TopicPartition, leader_epoch: int = 3, offset: int = 0, epoch: int = -1
+) -> FetchRequest:
+    """A fetch of a follower whose logs end at ``offset`` with records of ``epoch``."""
+    asked = FetchPartition(offset, leader_epoch, epoch)
+    return FetchRequest(replica_id, dict.fromkeys(tps or (T0,), asked))

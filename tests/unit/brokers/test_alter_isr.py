@@ -14,7 +14,6 @@ from cluster.requests import (
     Address,
     AlterIsrRequest,
     AlterIsrResponse,
-    FetchRequest,
     Message,
     StopReplicaPartitionState,
     StopReplicaRequest,
@@ -26,6 +25,7 @@ from tests.unit.brokers.network import (
     T0,
     T1,
     Network,
+    fetch_of,
     leader_and_isr,
     state,
     update_metadata,
@@ -48,7 +48,7 @@ def network() -> Network:
 
 
 def fetch(network: Network, replica_id: int, *tps: TopicPartition, leader_epoch: int = 3) -> None:
-    body = FetchRequest(replica_id, {tp: leader_epoch for tp in tps or (T0,)})
+    body = fetch_of(replica_id, *tps, leader_epoch=leader_epoch)
     network.request(1, body, Address("broker", replica_id))
 
 

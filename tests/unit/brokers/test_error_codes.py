@@ -13,10 +13,9 @@ import pytest
 from brokers.broker import Broker
 from brokers.config import BrokerConfig
 from cluster.api_errors import Errors
+from cluster.data_requests import FetchedPartition, FetchResponse
 from cluster.requests import (
     Address,
-    FetchRequest,
-    FetchResponse,
     LeaderAndIsrResponse,
     Request,
     StopReplicaPartitionState,
@@ -31,6 +30,7 @@ from tests.unit.brokers.network import (
     T1,
     Network,
     cached,
+    fetch_of,
     leader_and_isr,
     state,
     update_metadata,
@@ -280,5 +280,7 @@ def test_with_a_failed_directory_only_new_replicas_get_a_log(
 def test_fetch(network: Network, tp: Any, leader_epoch: int, expected: Errors) -> None:
     network.request(1, update_metadata(cached(T0._replace(partition=6))))
     hosted(network).replica_manager.offline_partitions[T0._replace(partition=7)] = None
-    answer = network.request(1, FetchRequest(2, {tp: leader_epoch}), Address("broker", 2))
-    assert answer == FetchResponse({tp: expected} if expected else {})
+    asked = fetch_of(2, tp, leader_epoch=leader_epoch)
+    answer = network.request(1, asked, Address("broker", 2))
+    refused = FetchedPartition(expected, leader_epoch, 0)
+    assert answer == FetchResponse({tp: refused} if expected else {})

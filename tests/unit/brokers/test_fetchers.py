@@ -6,9 +6,8 @@ import pytest
 
 from brokers.config import BrokerConfig
 from cluster.api_errors import Errors
+from cluster.data_requests import FetchedPartition, FetchRequest, FetchResponse
 from cluster.requests import (
-    FetchRequest,
-    FetchResponse,
     Message,
     StopReplicaPartitionState,
     StopReplicaRequest,
@@ -46,7 +45,8 @@ def fetched(network: Network) -> list[tuple[int, dict[TopicPartition, int]]]:
     found = []
     for message in network.fetch_requests():
         assert isinstance(message.body, FetchRequest) and message.body.replica_id == 2
-        found.append((message.destination.id, dict(message.body.partitions)))
+        epochs = {tp: asked.current_leader_epoch for tp, asked in message.body.partitions.items()}
+        found.append((message.destination.id, epochs))
     return found
 
 
@@ -54,7 +54,9 @@ def answer(network: Network, nth: int = -1, **errors: Errors) -> None:
     """Answer a fetch as its leader; ``errors`` maps t0, t1 to errors."""
     request = network.fetch_requests()[nth]
     named = {"t0": T0, "t1": T1}
-    body = FetchResponse({named[name]: error for name, error in errors.items()})
+    body = FetchResponse(
+        {named[name]: FetchedPartition(error, 3, 0) for name, error in errors.items()}
+    )
     reply = Message(request.destination, request.source, request.correlation_id, body)
     network.brokers[2].receive(reply)
 

@@ -10,13 +10,14 @@ import pytest
 from brokers.config import BrokerConfig, broker_config
 from brokers.status import replica_status
 from cluster.errors import InvalidConfig, KlammError
-from cluster.requests import Address, AlterIsrRequest, FetchRequest
+from cluster.requests import Address, AlterIsrRequest
 from tests.unit.brokers.network import (
     T0,
     T1,
     TOPIC_ID,
     Network,
     cached,
+    fetch_of,
     leader_and_isr,
     state,
     update_metadata,
@@ -112,7 +113,7 @@ def leading_one_following_one() -> Network:
     named = leader_and_isr(state(T0, isr=(1,)), state(T1, leader=2, isr=(2,)))
     network.request(1, named)
     network.request(1, named)
-    network.request(1, FetchRequest(2, {T0: 3}), Address("broker", 2))
+    network.request(1, fetch_of(2), Address("broker", 2))
     return network
 
 

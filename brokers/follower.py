@@ -1,0 +1,117 @@
+"""A follower's log: where it is to be fetched from, and what becomes of what the leader sends.
+
+Acts on one partition; when to fetch, and from whom, is brokers/fetchers.py's business. Truncation
+comes with the fetch, as in 2.8 among brokers of one version (isTruncationOnFetchSupported): a
+leader that finds that the follower's log is no beginning of its own says where the follower's last
+epoch ended. Mirrors processFetchRequest, getOffsetTruncationState and fetchOffsetAndTruncate of
+kafka.server.AbstractFetcherThread.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from brokers.logs.replica_log import ReplicaLog
+from brokers.partition import Partition
+from cluster.api_errors import Errors
+from cluster.data_requests import FetchedPartition, FetchPartition
+from cluster.records import EpochEndOffset
+from cluster.types import NO_EPOCH
+
+
+class NextFetch(Enum):
+    """When to fetch again: once there is news, at once, after a backoff, or not at this epoch."""
+
+    STANDING = "standing"
+    AT_ONCE = "at once"
+    DELAYED = "delayed"
+    NEVER = "never"
+
+
+def fetch_position(partition: Partition) -> FetchPartition:
+    """Where the follower's log ends."""
+    log = partition.log
+    assert log is not None
+    epoch = log.latest_epoch
+    return FetchPartition(
+        log.log_end_offset,
+        partition.leader_epoch,
+        NO_EPOCH if epoch is None else epoch,
+        log.log_start_offset,
+    )
+
+
+def take_fetched(partition: Partition, fetched: FetchedPartition, now_ms: float) -> NextFetch:
+    """Append or cut as the leader of this epoch says.
+
+    What was fetched from another place than the log's end is not taken: it may come late or twice.
+    A fenced follower waits for the controller; every other error is one that the leader may get
+    over (it has not heard of the epoch, or of its leadership).
+    """
+    match fetched.error:
+        case Errors.NONE:
+            return _take(partition, fetched, now_ms)
+        case Errors.OFFSET_OUT_OF_RANGE:
+            return _reset(partition, fetched, now_ms)
+        case Errors.FENCED_LEADER_EPOCH:
+            return NextFetch.NEVER
+        case _:
+            return NextFetch.DELAYED
+
+
+def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> NextFetch:
+    log = partition.log
+    assert log is not None
+    here = fetch_position(partition)
+    is_empty = here.fetch_offset == here.log_start_offset
+    if fetched.fetch_offset != here.fetch_offset or (
+        not is_empty and fetched.last_fetched_epoch != here.last_fetched_epoch
+    ):
+        return NextFetch.AT_ONCE
+    if fetched.diverging is not None:
+        _truncate(partition, truncation_offset(log, fetched.diverging), now_ms)
+        return NextFetch.AT_ONCE
+    if fetched.records is not None:
+        log.append_as_follower(fetched.records)
+    partition.set_high_watermark(min(fetched.high_watermark, log.log_end_offset), now_ms)
+    if fetched.log_start_offset > log.log_start_offset:
+        log.increment_log_start_offset(fetched.log_start_offset)
+    return NextFetch.STANDING if fetched.records is None else NextFetch.AT_ONCE
+
+
+def truncation_offset(log: ReplicaLog, diverging: EpochEndOffset) -> int:
+    """Where to cut a log, told the leader's largest epoch up to the follower's last, and its end.
+
+    If the follower does not know that epoch it is cut to the end of the one before, and the next
+    fetch is answered with an earlier epoch (KIP-279).
+    """
+    epoch, leader_end = diverging
+    mine = log.end_offset_for(epoch)
+    if mine.leader_epoch == epoch:
+        return min(mine.end_offset, leader_end, log.log_end_offset)
+    if mine.leader_epoch < 0:
+        return min(leader_end, log.log_end_offset)
+    return min(mine.end_offset, log.log_end_offset)
+
+
+def _truncate(partition: Partition, offset: int, now_ms: float) -> None:
+    assert partition.log is not None
+    partition.log.truncate_to(offset)
+    if partition.high_watermark > partition.log.log_end_offset:
+        partition.set_high_watermark(partition.log.log_end_offset, now_ms)
+
+
+def _reset(partition: Partition, fetched: FetchedPartition, now_ms: float) -> NextFetch:
+    """The leader has nothing at the log's end: it lost its own, or retention was faster."""
+    log = partition.log
+    assert log is not None
+    if fetched.fetch_offset != log.log_end_offset:
+        return NextFetch.AT_ONCE
+    if fetched.log_end_offset < log.log_end_offset:
+        _truncate(partition, fetched.log_end_offset, now_ms)
+    elif fetched.log_start_offset > log.log_end_offset:
+        log.truncate_fully_and_start_at(fetched.log_start_offset)
+        partition.set_high_watermark(fetched.log_start_offset, now_ms)
+    else:
+        return NextFetch.DELAYED
+    return NextFetch.AT_ONCE

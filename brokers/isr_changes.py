@@ -1,0 +1,166 @@
+"""The ISRs that this broker's leaders propose: who may join, who is too far behind.
+
+What a partition proposes is decided by its numbers (brokers/partition.py); who carries a proposal
+is an IsrManager. No clock is read and nothing is sent. Mirrors the callers of
+Partition.{maybeExpandIsr, maybeShrinkIsr} and Partition.handleAlterIsrResponse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from brokers.alter_isr_manager import AlterIsrResult
+from brokers.config import BrokerConfig
+from brokers.metadata_cache import MetadataCache
+from brokers.partition import Partition
+from brokers.zk_isr_manager import IsrManager
+from cluster.api_errors import Errors
+from cluster.types import LeaderAndIsr, TopicPartition
+
+_FINAL_ERRORS = frozenset(
+    (
+        Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        Errors.FENCED_LEADER_EPOCH,
+        Errors.INVALID_UPDATE_VERSION,
+    )
+)
+
+
+class IsrChanges:
+    """Proposals of the leaders among ``partitions``, which somebody else fills.
+
+    ``lagging``: partitions in which a follower of the ISR may be behind; only while there is one,
+    ISRs are checked, every half replica.lag.time.max.ms.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        metadata_cache: MetadataCache,
+        partitions: Mapping[TopicPartition, Partition],
+        alter_isr_manager: IsrManager,
+    ) -> None:
+        self._broker_id = broker_id
+        self._lag_time_max_ms = config.replica_lag_time_max_ms
+        self._metadata_cache = metadata_cache
+        self._partitions = partitions
+        self._alter_isr = alter_isr_manager
+        self._waiting: dict[TopicPartition, None] = {}
+        self._lagging: dict[TopicPartition, None] = {}
+        self._check_at_ms: float | None = None
+
+    def forget(self, tp: TopicPartition, partition: Partition) -> None:
+        """The partition's leader, epoch or log is another from now on."""
+        if partition.pending is not None:
+            self._alter_isr.clear_pending(tp)
+
+    # -- expansion
+
+    def maybe_expand(self, tp: TopicPartition, partition: Partition, replica_id: int) -> None:
+        """Propose a follower that has just fetched, if it may join and nothing is under way."""
+        if partition.pending is None and replica_id in partition.caught_up():
+            self._waiting.pop(tp, None)
+            self._submit(tp, partition, (*partition.isr, replica_id))
+
+    def _submit(self, tp: TopicPartition, partition: Partition, isr: tuple[int, ...]) -> None:
+        assert partition.state is not None, "only a leader proposes"
+        proposed = partition.propose(isr)
+        self._alter_isr.submit(tp, proposed, partition.state.controller_epoch)
+
+    def on_result(self, result: AlterIsrResult) -> bool:
+        """Take over what the controller wrote, or what it refused; True if the ISR may be another.
+
+        As in 2.8.2 a proposal refused for good stays pending, so that nothing is asked until the
+        controller sends a new state. Any other error is asked again later, where 2.8.2 means to do
+        so at once but throws.
+        """
+        tp = result.topic_partition
+        partition = self._partitions.get(tp)
+        if partition is None or partition.pending != result.proposed:
+            return False
+        answer = result.answer
+        if isinstance(answer, LeaderAndIsr):
+            if partition.commit(answer):
+                self._propose_next(tp, partition)
+                return True
+        elif answer not in _FINAL_ERRORS:
+            partition.pending = None
+            self._waiting[tp] = None
+        return False
+
+    @property
+    def has_waiting(self) -> bool:
+        """True if a replica of a live broker has caught up and is still to be proposed."""
+        return any(self._candidate(partition) is not None for partition in self._waiting_ones())
+
+    def propose_waiting(self) -> None:
+        """Propose replicas that were refused or whose broker was dead; the dead go on waiting."""
+        for tp in list(self._waiting):
+            partition = self._partitions.get(tp)
+            if partition is None or not _standing(partition):
+                del self._waiting[tp]
+            else:
+                self._propose_next(tp, partition)
+
+    def _propose_next(self, tp: TopicPartition, partition: Partition) -> None:
+        if not _standing(partition):
+            return
+        candidate = self._candidate(partition)
+        if candidate is None:
+            self._waiting[tp] = None
+        else:
+            self._waiting.pop(tp, None)
+            self._submit(tp, partition, (*partition.isr, candidate))
+
+    def _candidate(self, partition: Partition) -> int | None:
+        if partition.pending is not None:
+            return None
+        alive = self._metadata_cache.alive_brokers
+        return next((replica for replica in _standing(partition) if replica in alive), None)
+
+    def _waiting_ones(self) -> Iterator[Partition]:
+        hosted = (self._partitions.get(tp) for tp in self._waiting)
+        return (partition for partition in hosted if partition is not None)
+
+    # -- shrinking
+
+    def watch(self, tp: TopicPartition, now_ms: float) -> None:
+        """A follower in this leader's ISR may be behind from now on."""
+        self._lagging[tp] = None
+        if self._check_at_ms is None:
+            self._check_at_ms = now_ms + self._lag_time_max_ms / 2
+
+    def next_due_ms(self) -> float | None:
+        """When the ISRs of lagging partitions are to be checked."""
+        return self._check_at_ms
+
+    def on_timer(self, now_ms: float) -> None:
+        """Propose ISRs without those that have been behind for replica.lag.time.max.ms."""
+        if self._check_at_ms is None or now_ms < self._check_at_ms:
+            return
+        for tp in list(self._lagging):
+            partition = self._partitions.get(tp)
+            if partition is None or not self._lags(partition):
+                del self._lagging[tp]
+            elif partition.pending is None:
+                self._maybe_shrink(tp, partition, now_ms)
+        period_ms = self._lag_time_max_ms / 2
+        self._check_at_ms = now_ms + period_ms if self._lagging else None
+
+    def _lags(self, partition: Partition) -> bool:
+        broker_id = self._broker_id
+        return partition.is_leader(broker_id) and any(
+            partition.lags(replica_id) for replica_id in partition.isr if replica_id != broker_id
+        )
+
+    def _maybe_shrink(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
+        behind = partition.out_of_sync(self._broker_id, now_ms, self._lag_time_max_ms)
+        if behind:
+            self._submit(tp, partition, tuple(r for r in partition.isr if r not in behind))
+
+
+def _standing(partition: Partition) -> list[int]:
+    """Who may join the ISR without another fetch: in Kafka it would fetch, at the log's end, again
+    and again. Who is behind has to fetch first."""
+    return [replica for replica in partition.caught_up() if not partition.lags(replica)]

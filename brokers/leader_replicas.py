@@ -1,0 +1,282 @@
+"""What a broker does as the leader of partitions: answers fetches, appends what is produced.
+
+Requests come in as values, answers go out as values; what followers and producers are told later is
+kept until the broker takes it. No clock is read. Mirrors the leader's side of
+kafka.server.ReplicaManager: fetchMessages, appendRecords, and what completes delayed operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Mapping
+from typing import Final
+
+from brokers.alter_isr_manager import AlterIsrResult
+from brokers.config import BrokerConfig
+from brokers.delayed_produce import DelayedProduces
+from brokers.isr_changes import IsrChanges
+from brokers.logs.errors import ReplicaLogError
+from brokers.logs.replica_log import Appended
+from brokers.metadata_cache import MetadataCache
+from brokers.partition import Partition
+from brokers.standing_fetches import StandingFetches
+from brokers.zk_isr_manager import IsrManager
+from cluster.api_errors import Errors
+from cluster.data_requests import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ProducedPartition,
+    ProduceRequest,
+    ProduceResponse,
+)
+from cluster.records import Produced
+from cluster.requests import LeaderAndIsrPartitionState, Message
+from cluster.types import TopicPartition
+
+_ACKS: Final = (0, 1, -1)
+
+
+class _Refused(Exception):
+    def __init__(self, code: Errors) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+class LeaderReplicas:
+    """The leaders among ``partitions``, which the ReplicaManager fills, as it does
+    ``offline_partitions``. ``min_insync_replicas`` is what a topic's config says."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        metadata_cache: MetadataCache,
+        partitions: Mapping[TopicPartition, Partition],
+        offline_partitions: Container[TopicPartition],
+        alter_isr_manager: IsrManager,
+        min_insync_replicas: Callable[[str], int],
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._metadata_cache = metadata_cache
+        self._partitions = partitions
+        self._offline_partitions = offline_partitions
+        self.isr_changes = IsrChanges(
+            broker_id, config, metadata_cache, partitions, alter_isr_manager
+        )
+        self.produces = DelayedProduces()
+        self._fetches = StandingFetches(config.replica_fetch_wait_max_ms)
+        self._min_insync_replicas = min_insync_replicas
+
+    # -- leaders come and go
+
+    def begin(self, partition: Partition, state: LeaderAndIsrPartitionState, now_ms: float) -> None:
+        """Lead a partition from now on.
+
+        Followers that have something fetch by themselves; one in the ISR that has nothing is asked
+        to in a while, if there is something.
+        """
+        tp = state.topic_partition
+        self.isr_changes.forget(tp, partition)
+        partition.make_leader(state, now_ms)
+        if partition.is_untouched:
+            return
+        self._increment_high_watermark(tp, partition, now_ms)
+        for replica_id in partition.isr:
+            if replica_id != self._broker_id:
+                self._fetches.add_owing(tp, replica_id, now_ms)
+                self.isr_changes.watch(tp, now_ms)
+
+    def end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
+        """A partition is not led from here any more, if it was; producers that wait are told."""
+        self.isr_changes.forget(tp, partition)
+        self.produces.complete(tp, math.inf, error)
+
+    # -- produce
+
+    def produce(
+        self, request: Message, body: ProduceRequest, now_ms: float, wall_ms: int
+    ) -> ProduceResponse | None:
+        """Append what is produced; the answer, or None if there is none or it comes later.
+
+        ``now_ms`` is monotonic, ``wall_ms`` since the epoch.
+        """
+        if body.acks not in _ACKS:
+            refused = ProducedPartition(Errors.INVALID_REQUIRED_ACKS)
+            return ProduceResponse(dict.fromkeys(body.partitions, refused))
+        answers: dict[TopicPartition, ProducedPartition] = {}
+        required: dict[TopicPartition, int] = {}
+        for tp, produced in body.partitions.items():
+            try:
+                appended = self._append(tp, produced, body.acks, now_ms, wall_ms)
+            except (ReplicaLogError, _Refused) as error:
+                answers[tp] = ProducedPartition(error.code)
+            else:
+                answers[tp] = ProducedPartition(Errors.NONE, appended.first_offset)
+                required[tp] = appended.last_offset + 1
+        if body.acks == 0:
+            return None
+        if body.acks == 1 or not required:
+            return ProduceResponse(answers)
+        self.produces.add(request, answers, required, now_ms)
+        for tp in list(required):
+            self._complete_produces(tp, self._partitions[tp])
+        return None
+
+    def _append(
+        self, tp: TopicPartition, produced: Produced, acks: int, now_ms: float, wall_ms: int
+    ) -> Appended:
+        partition = self._partitions.get(tp)
+        if partition is None:
+            raise _Refused(self._not_hosted(tp))
+        if not partition.is_leader(self._broker_id):
+            raise _Refused(Errors.NOT_LEADER_OR_FOLLOWER)
+        if acks == -1 and len(partition.isr) < self._min_insync_replicas(tp.topic):
+            raise _Refused(Errors.NOT_ENOUGH_REPLICAS)
+        appended = partition.append_as_leader(produced, wall_ms)
+        followers = [r for r in partition.replicas if r != self._broker_id]
+        if followers:
+            self._fetches.add_news(tp, followers)
+            self.isr_changes.watch(tp, now_ms)
+        self._increment_high_watermark(tp, partition, now_ms)
+        return appended
+
+    def _complete_produces(self, tp: TopicPartition, partition: Partition) -> None:
+        if not self.produces.waits_for(tp):
+            return
+        enough = self._min_insync_replicas(tp.topic) <= len(partition.maximal_isr)
+        error = Errors.NONE if enough else Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        self.produces.complete(tp, partition.high_watermark, error)
+
+    # -- fetches
+
+    def fetch(self, request: FetchRequest, now_ms: float) -> FetchResponse:
+        """Note where a follower is, and tell it what it does not know.
+
+        It may advance the high watermark, which other followers are told, and join the ISR.
+        """
+        answers: dict[TopicPartition, FetchedPartition] = {}
+        for tp, asked in request.partitions.items():
+            partition = self._partitions.get(tp)
+            if partition is None:
+                answers[tp] = _refused(self._not_hosted(tp), asked)
+                continue
+            error = partition.check_fetch(self._broker_id, asked.current_leader_epoch)
+            if error:
+                answers[tp] = _refused(error, asked)
+                continue
+            elsewhere = partition.check_offsets(asked)
+            answer = elsewhere or self._fetched(tp, partition, request.replica_id, asked, now_ms)
+            if answer is not None:
+                answers[tp] = answer
+        return FetchResponse(answers)
+
+    def _fetched(
+        self,
+        tp: TopicPartition,
+        partition: Partition,
+        replica_id: int,
+        asked: FetchPartition,
+        now_ms: float,
+    ) -> FetchedPartition | None:
+        if not partition.record_fetch(replica_id, asked, now_ms):
+            return None
+        self._fetches.remove_owing(tp, replica_id)
+        self.isr_changes.maybe_expand(tp, partition, replica_id)
+        self._increment_high_watermark(tp, partition, now_ms)
+        return self._news(tp, partition, replica_id, now_ms)
+
+    def _not_hosted(self, partition: TopicPartition) -> Errors:
+        if partition in self._offline_partitions:
+            return Errors.KAFKA_STORAGE_ERROR
+        if partition in self._metadata_cache:
+            return Errors.NOT_LEADER_OR_FOLLOWER
+        return Errors.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _news(
+        self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
+    ) -> FetchedPartition | None:
+        answer = partition.news_for(replica_id, self._config.replica_fetch_max_bytes)
+        if answer is not None and (answer.records is not None or answer.fetch_offset < 0):
+            self._fetches.add_owing(tp, replica_id, now_ms)
+        return answer
+
+    def take_standing_answers(self, now_ms: float) -> list[tuple[int, FetchResponse]]:
+        """What live followers are to be told without having asked just now, one answer for each."""
+        told: list[tuple[int, FetchResponse]] = []
+        alive = self._metadata_cache.alive_brokers
+        for replica_id, tps in self._fetches.take_news().items():
+            if replica_id not in alive:
+                continue
+            answers: dict[TopicPartition, FetchedPartition] = {}
+            for tp in tps:
+                partition = self._led(tp)
+                if partition is not None and replica_id in partition.replicas:
+                    answer = self._news(tp, partition, replica_id, now_ms)
+                    if answer is not None:
+                        answers[tp] = answer
+            if answers:
+                told.append((replica_id, FetchResponse(answers, is_standing=True)))
+        return told
+
+    def _led(self, tp: TopicPartition) -> Partition | None:
+        partition = self._partitions.get(tp)
+        if partition is None or not partition.is_leader(self._broker_id):
+            return None
+        return partition
+
+    def on_brokers_alive(self, broker_ids: Container[int], now_ms: float) -> None:
+        """Some brokers live again: their followers may have missed what they were sent."""
+        for tp, partition in self._partitions.items():
+            if partition.is_leader(self._broker_id):
+                for remote in partition.remotes:
+                    if remote.replica_id in broker_ids and partition.lags(remote.replica_id):
+                        self._fetches.add_owing(tp, remote.replica_id, now_ms)
+
+    # -- the high watermark and the ISR
+
+    def _increment_high_watermark(
+        self, tp: TopicPartition, partition: Partition, now_ms: float
+    ) -> None:
+        lag_time_max_ms = self._config.replica_lag_time_max_ms
+        if partition.maybe_increment_high_watermark(self._broker_id, now_ms, lag_time_max_ms):
+            self._fetches.add_news(tp, (remote.replica_id for remote in partition.remotes))
+            self._complete_produces(tp, partition)
+
+    def on_alter_isr_result(self, result: AlterIsrResult, now_ms: float) -> None:
+        """Take in what became of a proposed ISR: a smaller one may let the high watermark go on."""
+        if self.isr_changes.on_result(result):
+            tp = result.topic_partition
+            self._increment_high_watermark(tp, self._partitions[tp], now_ms)
+
+    # -- timers
+
+    def next_due_ms(self) -> float | None:
+        """When ``on_timer`` is to be called next, in monotonic milliseconds."""
+        due = (
+            self._fetches.next_due_ms(self._metadata_cache.alive_brokers),
+            self.isr_changes.next_due_ms(),
+            self.produces.next_due_ms(),
+        )
+        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+
+    def on_timer(self, now_ms: float) -> None:
+        """Send again what was not acknowledged, check ISRs, answer who has waited too long."""
+        for tp, replica_id in self._fetches.take_due(now_ms):
+            partition = self._led(tp)
+            if partition is None or not partition.lags(replica_id):
+                continue
+            remote = partition.remote(replica_id)
+            if remote is not None and replica_id in self._metadata_cache.alive_brokers:
+                remote.owes_fetch = False
+            self._fetches.add_news(tp, (replica_id,))
+        self.isr_changes.on_timer(now_ms)
+        self.produces.on_timer(now_ms)
+
+
+def _refused(error: Errors, asked: FetchPartition) -> FetchedPartition:
+    return FetchedPartition(
+        error, asked.current_leader_epoch, asked.fetch_offset, asked.last_fetched_epoch
+    )

@@ -1,0 +1,48 @@
+"""What a leader knows of one of its followers: how far it is, and when it last was at the end.
+
+Only numbers; what they mean for the ISR and the high watermark is Partition's business. Mirrors
+kafka.cluster.Replica.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from cluster.data_requests import UNKNOWN_OFFSET, FetchPartition
+
+NEVER_MS: Final = float("-inf")
+
+
+class RemoteReplica(msgspec.Struct, gc=False):
+    """A follower that has fetched at this leader epoch; times in monotonic milliseconds.
+
+    ``log_end_offset``, ``last_fetched_epoch``: where it was when it last fetched. ``caught_up_ms``:
+    the latest time at which it had everything that the leader had then. ``owes_fetch``: it was sent
+    records, and its next fetch will say that it has them. ``told_high_watermark``,
+    ``told_log_start_offset``: what it was told last.
+    """
+
+    replica_id: int
+    caught_up_ms: float
+    fetched_ms: float = NEVER_MS
+    leader_end_at_fetch: int = UNKNOWN_OFFSET
+    log_end_offset: int = UNKNOWN_OFFSET
+    last_fetched_epoch: int = UNKNOWN_OFFSET
+    owes_fetch: bool = False
+    told_high_watermark: int = 0
+    told_log_start_offset: int = 0
+
+    def record_fetch(self, asked: FetchPartition, leader_end_offset: int, now_ms: float) -> None:
+        """Note a fetch. A follower that asks for what the leader's end was at its fetch before was
+        caught up then."""
+        if asked.fetch_offset >= leader_end_offset:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif asked.fetch_offset >= self.leader_end_at_fetch:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.leader_end_at_fetch = leader_end_offset
+        self.fetched_ms = now_ms
+        self.log_end_offset = asked.fetch_offset
+        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.owes_fetch = False

@@ -1,0 +1,92 @@
+"""Requests and responses that carry records: Fetch and Produce, as plain values.
+
+Nothing here reads a log. Mirrors the request schemas of 2.8: Fetch v12 (with the epochs that let a
+leader tell a follower where their logs part) and Produce v9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from cluster.api_errors import Errors
+from cluster.records import EpochEndOffset, Produced, Records
+from cluster.types import NO_EPOCH, TopicPartition
+
+UNKNOWN_OFFSET: Final = -1
+Acks = Literal[0, 1, -1]
+"""Who must have a record before its producer is answered: nobody, the leader, the whole ISR."""
+
+
+class FetchPartition(msgspec.Struct, frozen=True, gc=False):
+    """Where a follower is: ``fetch_offset`` is its log's end, ``last_fetched_epoch`` the last epoch
+    in its log (-1: none), ``current_leader_epoch`` what it heard from the controller."""
+
+    fetch_offset: int
+    current_leader_epoch: int
+    last_fetched_epoch: int = NO_EPOCH
+    log_start_offset: int = 0
+
+
+class FetchRequest(msgspec.Struct, frozen=True):
+    """A follower's fetch of everything that it has to ask its leader for."""
+
+    replica_id: int
+    partitions: Mapping[TopicPartition, FetchPartition]
+
+
+class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
+    """What a leader says to one fetch.
+
+    ``leader_epoch``, ``fetch_offset`` and ``last_fetched_epoch`` say which fetch this answers: a
+    follower takes nothing that does not begin where its log ends. A ``fetch_offset`` of -1 asks
+    a follower that has not fetched at this epoch to do so. ``diverging``: where the follower is to
+    cut its log, instead of records. ``log_end_offset`` goes with OFFSET_OUT_OF_RANGE only, where
+    Kafka's follower asks for it by ListOffsets.
+    """
+
+    error: Errors
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int = NO_EPOCH
+    records: Records | None = None
+    high_watermark: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    log_end_offset: int = UNKNOWN_OFFSET
+    diverging: EpochEndOffset | None = None
+
+
+class FetchResponse(msgspec.Struct, frozen=True):
+    """The partitions of which there is something to tell (KIP-227: the others have nothing new).
+
+    A leader answers at once and remembers where the follower is. ``is_standing``: once more an
+    answer to what was fetched before, because there is something now. It stands for Kafka's
+    fetches that wait at the leader (kafka.server.DelayedFetch), and costs nothing while nothing is
+    written.
+    """
+
+    partitions: Mapping[TopicPartition, FetchedPartition]
+    is_standing: bool = False
+
+
+class ProduceRequest(msgspec.Struct, frozen=True):
+    """One batch for each partition; an answer with acks -1 waits at most ``timeout_ms``."""
+
+    acks: Acks
+    timeout_ms: int
+    partitions: Mapping[TopicPartition, Produced]
+
+
+class ProducedPartition(msgspec.Struct, frozen=True, gc=False):
+    """What became of a batch, and the offset of its first record in the log (-1: not there)."""
+
+    error: Errors
+    base_offset: int = UNKNOWN_OFFSET
+
+
+class ProduceResponse(msgspec.Struct, frozen=True):
+    """An answer for every partition of the request. Nobody answers acks 0."""
+
+    partitions: Mapping[TopicPartition, ProducedPartition]

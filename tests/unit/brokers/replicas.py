@@ -1,0 +1,105 @@
+"""Three brokers that hold replicas of t-0, and what tests of replication do with them."""
+
+from __future__ import annotations
+
+from brokers.config import BrokerConfig
+from brokers.partition import Partition
+from cluster.api_errors import Errors
+from cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
+from cluster.records import CountedBatch, Interval
+from cluster.requests import Address, AlterIsrRequest, AlterIsrResponse, Message
+from cluster.types import LeaderAndIsr, TopicPartition
+from tests.unit.brokers.network import T0, Network, leader_and_isr, state, update_metadata
+
+IDS = (1, 2, 3)
+CLIENT = Address("client", 7)
+BATCH_BYTES = 100
+
+
+class Replicas(Network):
+    """A Network of brokers 1 to 3; ``confirms``: AlterIsr requests are answered as proposed."""
+
+    def __init__(self, config: BrokerConfig | None = None) -> None:
+        super().__init__()
+        self.confirms = True
+        self._answered = 0
+        self._zk_version = 7
+        for broker_id in IDS:
+            self.add(broker_id, config)
+            self.request(broker_id, update_metadata())
+
+    def lead(
+        self,
+        leader: int,
+        leader_epoch: int,
+        isr: tuple[int, ...] = IDS,
+        *,
+        told: tuple[int, ...] = IDS,
+    ) -> None:
+        """Tell brokers who leads t-0, and deliver what follows."""
+        self._zk_version += 1
+        named = state(
+            leader=leader,
+            leader_epoch=leader_epoch,
+            isr=isr,
+            replicas=IDS,
+            zk_version=self._zk_version,
+        )
+        for broker_id in told:
+            self.request(broker_id, leader_and_isr(named))
+        self.settle()
+
+    def settle(self) -> None:
+        """Deliver everything, and confirm the ISRs that are proposed."""
+        self.deliver()
+        while self.confirms and self._answered < len(self.alter_isr_requests()):
+            request = self.alter_isr_requests()[self._answered]
+            self._answered += 1
+            assert isinstance(request.body, AlterIsrRequest)
+            self._zk_version += 1
+            written = {
+                tp: LeaderAndIsr(to.leader, to.leader_epoch, to.isr, self._zk_version)
+                for tp, to in request.body.partitions.items()
+            }
+            self.answer(request, AlterIsrResponse(Errors.NONE, written))
+            self.deliver()
+
+    def produce(
+        self, leader: int, count: int = 1, *, acks: Acks = -1, timeout_ms: int = 30_000
+    ) -> int:
+        """Send a batch, deliver nothing; returns the correlation id."""
+        self._correlation_id += 1
+        batch = CountedBatch(count, count * BATCH_BYTES)
+        body = ProduceRequest(acks, timeout_ms, {T0: batch})
+        address = Address("broker", leader)
+        self.brokers[leader].receive(Message(CLIENT, address, self._correlation_id, body))
+        return self._correlation_id
+
+    def produced(self, correlation_id: int) -> ProducedPartition | None:
+        """The answer to a produce request; None if there is none."""
+        answers = [m for m in self.sent if m.destination == CLIENT]
+        found = [m.body for m in answers if m.correlation_id == correlation_id]
+        if not found:
+            return None
+        (answer,) = found
+        assert isinstance(answer, ProduceResponse)
+        return answer.partitions[T0]
+
+    def replica(self, broker_id: int, tp: TopicPartition = T0) -> Partition:
+        """A hosted replica."""
+        return self.brokers[broker_id].replica_manager.partitions[tp]
+
+    def ends(self) -> list[tuple[int, int]]:
+        """(log end, high watermark) of every replica, by broker."""
+        hosted = (self.replica(broker_id) for broker_id in IDS)
+        return [(p.log.log_end_offset, p.high_watermark) for p in hosted if p.log is not None]
+
+    def epochs(self, broker_id: int) -> list[tuple[int, int, int]]:
+        """(leader epoch, start, end) of what a replica holds."""
+        log = self.replica(broker_id).log
+        assert log is not None
+        return [_bare(interval) for interval in log.intervals()]
+
+
+def _bare(interval: Interval) -> tuple[int, int, int]:
+    return interval.leader_epoch, interval.start, interval.end

@@ -1,0 +1,298 @@
+"""Records from a producer to the leader, its followers and back: fetches, truncation, acks, ISRs.
+
+Sources: Partition, ReplicaManager, AbstractFetcherThread, DelayedProduce.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers.config import BrokerConfig
+from cluster.api_errors import Errors
+from cluster.data_requests import FetchRequest, FetchResponse, ProducedPartition
+from cluster.requests import Message
+from tests.unit.brokers.network import T0, update_metadata
+from tests.unit.brokers.replicas import IDS, Replicas
+
+
+@pytest.fixture
+def replicas() -> Replicas:
+    """Brokers 1 to 3 with t-0 in sync and empty, led by 1 at epoch 3."""
+    replicas = Replicas()
+    replicas.lead(1, 3)
+    return replicas
+
+
+def test_nothing_is_sent_while_nothing_is_written(replicas: Replicas) -> None:
+    sent = [m for m in replicas.sent if isinstance(m.body, FetchRequest | FetchResponse)]
+    assert sent == []
+    assert [broker.next_due_ms() for broker in replicas.brokers.values()] == [None] * 3
+
+
+def test_what_is_produced_comes_to_every_replica_and_so_does_the_high_watermark(
+    replicas: Replicas,
+) -> None:
+    for _ in range(3):
+        replicas.produce(1, 10)
+        replicas.settle()
+    assert replicas.ends() == [(30, 30)] * 3
+    assert [replicas.epochs(broker_id) for broker_id in IDS] == [[(3, 0, 30)]] * 3
+
+
+def test_all_replicas_at_rest_have_no_timer_and_send_nothing(replicas: Replicas) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.pass_time(60_000)
+    mark = len(replicas.sent)
+    replicas.pass_time(600_000)
+    assert len(replicas.sent) == mark
+    assert [broker.next_due_ms() for broker in replicas.brokers.values()] == [None] * 3
+
+
+def test_acks_0_has_no_answer_acks_1_one_at_once_and_all_one_when_all_have_it(
+    replicas: Replicas,
+) -> None:
+    nobody, leader, everybody = (replicas.produce(1, 5, acks=acks) for acks in (0, 1, -1))
+    assert replicas.produced(leader) == ProducedPartition(Errors.NONE, 5)
+    assert replicas.produced(everybody) is None
+    replicas.settle()
+    assert replicas.produced(everybody) == ProducedPartition(Errors.NONE, 10)
+    assert replicas.produced(nobody) is None
+
+
+def test_acks_that_do_not_exist_are_refused(replicas: Replicas) -> None:
+    number = replicas.produce(1, acks=2)  # type: ignore[arg-type]
+    assert replicas.produced(number) == ProducedPartition(Errors.INVALID_REQUIRED_ACKS)
+    assert replicas.ends()[0] == (0, 0)
+
+
+def test_a_follower_does_not_take_a_producers_records(replicas: Replicas) -> None:
+    number = replicas.produce(2)
+    assert replicas.produced(number) == ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_the_ack_waits_for_every_member_of_the_isr_and_for_no_longer_than_the_timeout(
+    replicas: Replicas,
+) -> None:
+    replicas.lost = (3,)
+    number = replicas.produce(1, 5, timeout_ms=1500)
+    replicas.pass_time(1499)
+    assert replicas.ends() == [(5, 0), (5, 0), (0, 0)]
+    assert replicas.produced(number) is None
+    replicas.pass_time(1)
+    assert replicas.produced(number) == ProducedPartition(Errors.REQUEST_TIMED_OUT, 0)
+
+
+def test_what_was_lost_on_the_way_is_sent_again(replicas: Replicas) -> None:
+    replicas.lost = (3,)
+    number = replicas.produce(1, 5)
+    replicas.pass_time(2_000)
+    replicas.lost = ()
+    replicas.pass_time(500)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0)
+    replicas.lost = (1,)
+    number = replicas.produce(1, 5)
+    replicas.pass_time(2_000)
+    assert replicas.produced(number) is None, "the leader hears of no fetch"
+    replicas.lost = ()
+    replicas.pass_time(500)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 5)
+    assert replicas.ends() == [(10, 10)] * 3
+
+
+def test_what_comes_twice_or_late_is_taken_once(replicas: Replicas) -> None:
+    replicas.produce(1, 5)
+    replicas.settle()
+    replicas.produce(1, 5)
+    replicas.settle()
+    for message in [m for m in replicas.sent if isinstance(m.body, FetchResponse)]:
+        replicas.send(message)
+    replicas.settle()
+    assert replicas.ends() == [(10, 10)] * 3
+
+
+def test_a_follower_that_is_behind_for_too_long_leaves_the_isr_and_the_rest_goes_on(
+    replicas: Replicas,
+) -> None:
+    replicas.lost = (3,)
+    number = replicas.produce(1, 5, timeout_ms=60_000)
+    replicas.settle()
+    replicas.pass_time(30_000)
+    assert replicas.replica(1).isr == IDS
+    replicas.pass_time(15_000)
+    replicas.settle()
+    assert replicas.replica(1).isr == (1, 2)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0)
+    replicas.lost = ()
+    replicas.pass_time(1_000)
+    replicas.settle()
+    assert replicas.replica(1).isr == IDS
+    assert replicas.ends() == [(5, 5)] * 3
+
+
+def test_an_isr_that_is_about_to_shrink_still_counts(replicas: Replicas) -> None:
+    replicas.confirms = False
+    replicas.lost = (3,)
+    replicas.produce(1, 5)
+    replicas.pass_time(45_000)
+    pending = replicas.replica(1).pending
+    assert pending is not None and pending.isr == (1, 2)
+    assert replicas.ends()[0] == (5, 0)
+    replicas.confirms = True
+    replicas.settle()
+    assert replicas.ends()[:2] == [(5, 5), (5, 5)]
+
+
+def test_a_replica_that_is_about_to_join_counts_already() -> None:
+    replicas = Replicas()
+    replicas.confirms = False
+    replicas.lead(1, 3, (1, 2))
+    assert replicas.replica(1).maximal_isr == IDS
+    replicas.lost = (3,)
+    replicas.produce(1, 5)
+    replicas.settle()
+    assert replicas.ends() == [(5, 0), (5, 0), (0, 0)]
+
+
+def test_too_few_in_sync_refuse_acks_all_alone() -> None:
+    replicas = Replicas(BrokerConfig(min_insync_replicas=2))
+    replicas.confirms = False
+    replicas.lost = (2, 3)
+    replicas.lead(1, 3, (1,))
+    refused, taken = replicas.produce(1), replicas.produce(1, acks=1)
+    assert replicas.produced(refused) == ProducedPartition(Errors.NOT_ENOUGH_REPLICAS)
+    assert replicas.produced(taken) == ProducedPartition(Errors.NONE, 0)
+
+
+def test_a_leader_alone_in_its_isr_acknowledges_at_once() -> None:
+    replicas = Replicas()
+    replicas.lead(1, 3, (1,), told=(1,))
+    number = replicas.produce(1, 5)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0)
+
+
+def test_an_isr_that_shrank_below_the_minimum_meanwhile_is_told() -> None:
+    replicas = Replicas(BrokerConfig(min_insync_replicas=3))
+    replicas.lead(1, 3)
+    replicas.lost = (3,)
+    number = replicas.produce(1, timeout_ms=60_000)
+    replicas.pass_time(45_000)
+    replicas.settle()
+    answer = ProducedPartition(Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)
+    assert replicas.produced(number) == answer
+
+
+def test_a_producer_that_waits_is_told_when_the_leader_is_another(replicas: Replicas) -> None:
+    replicas.lost = (3,)
+    number = replicas.produce(1)
+    replicas.settle()
+    replicas.lead(2, 4, (1, 2), told=(1,))
+    assert replicas.produced(number) == ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER, 0)
+
+
+def test_a_follower_cuts_what_its_new_leader_never_had(replicas: Replicas) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.lost = (2, 3)
+    replicas.produce(1, 7, acks=1)
+    replicas.settle()
+    assert replicas.ends()[0] == (17, 10)
+    replicas.lost = (1,)
+    replicas.lead(2, 4, (2, 3), told=(2, 3))
+    replicas.produce(2, 2)
+    replicas.settle()
+    replicas.lost = ()
+    replicas.lead(2, 5, (2, 3))
+    assert replicas.epochs(1) == replicas.epochs(2) == [(3, 0, 10), (4, 10, 12)]
+    assert replicas.ends() == [(12, 12)] * 3
+    assert replicas.replica(2).isr == (2, 3, 1)
+
+
+def test_logs_that_part_in_several_epochs_come_together(replicas: Replicas) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    epoch = 3
+    for leader, others in ((1, (2, 3)), (2, (1, 3)), (1, (2, 3)), (2, (1, 3)), (1, (2, 3))):
+        epoch += 1
+        replicas.lost = others
+        replicas.lead(leader, epoch, (leader,), told=(leader,))
+        replicas.produce(leader, epoch, acks=1)
+    assert replicas.epochs(1) != replicas.epochs(2)
+    replicas.lost = ()
+    replicas.lead(2, epoch + 1, (2,))
+    replicas.settle()
+    assert replicas.epochs(1) == replicas.epochs(2) == replicas.epochs(3)
+    assert replicas.replica(2).isr == (2, *sorted((1, 3))) or replicas.replica(2).isr == (2, 3, 1)
+
+
+def test_a_new_leader_moves_the_high_watermark_only_when_followers_fetch_at_its_epoch(
+    replicas: Replicas,
+) -> None:
+    replicas.lost = (2,)
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.lost = (1, 2)
+    replicas.lead(3, 4, (2, 3), told=(3,))
+    assert replicas.ends()[2] == (10, 0)
+    replicas.lost = (1,)
+    replicas.lead(3, 5, (2, 3), told=(2, 3))
+    replicas.pass_time(500)
+    assert replicas.ends()[1:] == [(10, 10), (10, 10)]
+
+
+def test_a_follower_waits_outside_until_it_has_come_to_the_leaders_epoch(
+    replicas: Replicas,
+) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.lost = (3,)
+    replicas.lead(1, 4, (1,))
+    replicas.produce(1, 10, acks=1)
+    replicas.lead(1, 5, (1,))
+    assert replicas.replica(1).epoch_start_offset == 20
+    partition = replicas.replica(1)
+    assert 3 not in partition.isr and 2 in partition.isr
+
+
+def test_a_leader_whose_follower_was_dead_tells_it_when_it_lives_again(replicas: Replicas) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.request(1, update_metadata(live=(0, 1, 2)))
+    number = replicas.produce(1, 10)
+    replicas.pass_time(5_000)
+    assert replicas.produced(number) is None
+    replicas.request(1, update_metadata())
+    replicas.pass_time(500)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 10)
+
+
+def test_a_log_that_begins_later_is_begun_there(replicas: Replicas) -> None:
+    replicas.lost = (3,)
+    replicas.produce(1, 10, acks=1)
+    replicas.settle()
+    log = replicas.replica(1).log
+    assert log is not None
+    log.increment_log_start_offset(6)
+    replicas.lost = ()
+    replicas.pass_time(500)
+    third = replicas.replica(3).log
+    assert third is not None
+    assert (third.log_start_offset, third.log_end_offset) == (6, 10)
+    assert replicas.ends() == [(10, 10)] * 3
+
+
+def test_a_standing_answer_of_another_epoch_is_not_taken(replicas: Replicas) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.lost = (3,)
+    replicas.produce(1, 5, acks=1)
+    late = [m for m in replicas.sent if isinstance(m.body, FetchResponse)][-1]
+    replicas.lost = (1,)
+    replicas.lead(2, 4, (2, 3), told=(2, 3))
+    replicas.brokers[3].receive(
+        Message(late.source, replicas.brokers[3].address, late.correlation_id, late.body)
+    )
+    replicas.settle()
+    assert replicas.epochs(3) == replicas.epochs(2)
+    assert replicas.replica(3).leader_epoch == 4
+    assert T0 in replicas.brokers[3].replica_manager.partitions
