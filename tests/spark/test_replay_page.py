@@ -106,7 +106,11 @@ def test_answers_are_written_whole_or_not_at_all(
         write_tables(folder, broken, answers)
         write_answers(folder, as_values(answers))
     assert json.loads((out / "answers.json").read_text())["violations"] == answers.violations
-    assert {path.name for path in out.iterdir()} == {"answers.json", *answers.tables}
+    assert {path.name for path in out.iterdir()} == {
+        "answers.json",
+        "damaged",
+        *answers.tables,
+    }
     stored = broken.events.sparkSession.read.parquet(str(out / "illegal")).collect()
     listed = answers.listings["illegal"].rows
     assert {(r.file, r.line, r.topic, r.from_state, r.to_state) for r in stored} == {
