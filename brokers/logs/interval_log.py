@@ -189,9 +189,6 @@ class IntervalLog(msgspec.Struct, gc=False):
     def truncate_to(self, offset: int) -> int:
         """Cut records at ``offset`` and after it, as ReplicaLog says."""
         lost = max(0, self.log_end_offset - offset)
-        if lost and offset < self._base_offset:
-            self.truncate_fully_and_start_at(offset)
-            return lost
         if lost:
             self.stored = self._between(self._base_offset, offset)
             self.rolled = tuple(base for base in self.rolled if base <= offset)

@@ -1,0 +1,117 @@
+"""What is peculiar to logs that only count: shares of bytes, times, whole batches, memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from brokers.logs.errors import RecordBatchTooLarge
+from brokers.logs.interval_log import IntervalLog
+from brokers.logs.log_config import LogConfig
+from cluster.records import (
+    CountedBatch,
+    Interval,
+    IntervalRecords,
+    ProducerBatch,
+    TimestampOffset,
+)
+
+NOW_MS = 1_700_000_000_000
+MIB = 1 << 20
+IDLE_LOG_BYTES_MAX = 150
+
+
+def idempotent(first: int, count: int) -> CountedBatch:
+    return CountedBatch(count, count * 100, NOW_MS, 7, 0, first)
+
+
+def test_appends_of_one_epoch_are_one_interval() -> None:
+    log = IntervalLog()
+    log.append_as_leader(CountedBatch(10, 1000, NOW_MS), 1, NOW_MS)
+    log.append_as_leader(CountedBatch(10, 3000, NOW_MS + 1), 1, NOW_MS)
+    log.append_as_leader(CountedBatch(1, 10, NOW_MS), 2, NOW_MS)
+    assert log.intervals() == (
+        Interval(1, 0, 20, 4000, NOW_MS + 1),
+        Interval(2, 20, 21, 10, NOW_MS),
+    )
+
+
+def test_parts_of_an_interval_share_its_bytes() -> None:
+    log = IntervalLog()
+    log.append_as_leader(CountedBatch(3, 100, NOW_MS), 1, NOW_MS)
+    parts = [log.read(offset, MIB, offset + 1) for offset in range(3)]
+    assert [part.intervals[0].size_bytes for part in parts] == [33, 33, 34]
+    assert log.read(0, 66) == IntervalRecords((Interval(1, 0, 1, 33, NOW_MS),))
+    log.truncate_to(2)
+    assert log.size_bytes == 66
+
+
+def test_a_batch_without_a_time_has_that_of_its_append() -> None:
+    log = IntervalLog()
+    log.append_as_leader(CountedBatch(3, 100), 1, NOW_MS)
+    assert log.offset_for_time(NOW_MS) == TimestampOffset(NOW_MS, 0, 1)
+    assert log.offset_for_time(NOW_MS + 1) is None
+
+
+@pytest.mark.parametrize(
+    ("offset", "max_bytes", "end"),
+    [(0, 899, 5), (0, 900, 9), (0, 499, 5), (0, 1, 5), (5, 100, 9), (7, 100, 9)],
+)
+def test_a_batch_of_an_idempotent_producer_is_read_whole(
+    offset: int, max_bytes: int, end: int
+) -> None:
+    log = IntervalLog()
+    log.append_as_leader(idempotent(0, 5), 1, NOW_MS)
+    log.append_as_leader(idempotent(5, 4), 1, NOW_MS)
+    log.append_as_leader(idempotent(9, 4), 1, NOW_MS)
+    records = log.read(offset, max_bytes)
+    assert records.intervals[-1].end == end
+
+
+def test_a_read_names_the_batches_that_end_in_it() -> None:
+    log = IntervalLog()
+    log.append_as_leader(idempotent(0, 5), 1, NOW_MS)
+    log.append_as_leader(CountedBatch(5, 500, NOW_MS, 8, 3, 0), 1, NOW_MS)
+    log.append_as_leader(idempotent(5, 5), 1, NOW_MS)
+    records = log.read(5, MIB)
+    assert records.producer_batches == (
+        ProducerBatch(8, 3, 0, 4, 5, 9, NOW_MS),
+        ProducerBatch(7, 0, 5, 9, 10, 14, NOW_MS),
+    )
+
+
+def test_a_follower_refuses_what_fits_no_segment() -> None:
+    log = IntervalLog(LogConfig(segment_bytes=999))
+    with pytest.raises(RecordBatchTooLarge):
+        log.append_as_follower(IntervalRecords((Interval(0, 0, 5, 500), Interval(1, 5, 9, 500))))
+    assert log == IntervalLog(LogConfig(segment_bytes=999))
+
+
+def test_a_crash_leaves_all_that_is_left_on_the_disk() -> None:
+    log = IntervalLog()
+    for epoch in range(3):
+        log.append_as_leader(CountedBatch(5, 500), epoch, NOW_MS)
+    assert log.crash(kept_end=12) == 3
+    assert (log.log_end_offset, log.recovery_point) == (12, 12)
+    assert log.crash() == 0
+
+
+def test_what_is_before_the_start_needs_no_recovery() -> None:
+    log = IntervalLog()
+    log.append_as_leader(CountedBatch(5, 500), 0, NOW_MS)
+    log.increment_log_start_offset(3)
+    assert (log.recovery_point, log.crash(), log.log_end_offset) == (3, 2, 3)
+
+
+def test_an_idle_log_is_small() -> None:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        logs = [IntervalLog() for _ in range(1000)]
+        for log in logs:
+            log.start_epoch(3)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / len(logs) < IDLE_LOG_BYTES_MAX
