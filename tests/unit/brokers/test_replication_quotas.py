@@ -74,16 +74,22 @@ def test_a_throttle_is_for_all_replicas_of_a_broker_that_are_listed_together() -
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_replicas_in_sync_are_counted_and_not_held_back(side: str) -> None:
-    insync = {"leader": "in_isr", "follower": "caught_up"}[side]
-    source, other = (ONE, TWO) if side == "leader" else (TWO, ONE)
-    config = {LEADER if side == "leader" else FOLLOWER: str(10 * MB)}
+    leads = side == "leader"
+    source, other = (ONE, TWO) if leads else (TWO, ONE)
+    config = {LEADER if leads else FOLLOWER: str(10 * MB)}
     flows = [
         replication_flow(
-            "in sync", source, other, **{f"{side}_throttled": True, insync: True},  # type: ignore[arg-type]
-            demand_bytes_per_s=7 * MB,
-        ),
-        replication_flow("new", source, other, **{f"{side}_throttled": True}),  # type: ignore[arg-type]
-    ]  # fmt: skip
+            name,
+            source,
+            other,
+            leader_throttled=leads,
+            follower_throttled=not leads,
+            in_isr=leads and in_sync,
+            caught_up=not leads and in_sync,
+            demand_bytes_per_s=demand,
+        )
+        for name, in_sync, demand in (("in sync", True, 7 * MB), ("new", False, UNLIMITED))
+    ]
     capacities = NETWORK | throttles(1, config)
     assert rates(flows, capacities) == {"in sync": 7 * MB, "new": 3 * MB}
     assert rates(flows, NETWORK | throttles(1, dict.fromkeys(config, "5"))) == {
