@@ -84,6 +84,22 @@ class Leaderless(NamedTuple):
     end_ms: int | None
 
 
+class IsrMove(NamedTuple):
+    """A replica's way out of an ISR or into it."""
+
+    t_ms: int
+    is_out: bool
+
+
+class Burst(NamedTuple):
+    """How often a replica left an ISR and came back, from the first time to the last."""
+
+    shrinks: int
+    expands: int
+    start_ms: int
+    end_ms: int
+
+
 @dataclass(slots=True)
 class Folded:
     """What the fold found. Lines are those of the rows."""
@@ -101,6 +117,7 @@ class Folded:
     leaderless: list[Leaderless] = field(default_factory=list)
     shrinks: Counter[tuple[Partition, int]] = field(default_factory=Counter)
     expands: Counter[tuple[Partition, int]] = field(default_factory=Counter)
+    isr_moves: dict[tuple[Partition, int], list[IsrMove]] = field(default_factory=dict)
     failed: int = 0
     ready_after_ms: dict[tuple[str, int], int | None] = field(default_factory=dict)
 
@@ -108,6 +125,23 @@ class Folded:
 def fold(lines: Iterable[Line]) -> Folded:
     """What a run's journals say, taken in the order of epochs and ``seq``."""
     return _Fold().run(list(lines))
+
+
+def worst_burst(moves: Iterable[IsrMove], flaps: int, window_ms: int) -> Burst | None:
+    """Of the windows with ``flaps`` moves out and in, that with most; they begin every half."""
+    by_time = sorted(moves)
+    half_ms = window_ms // 2
+    begins = range(by_time[0].t_ms // half_ms * half_ms - half_ms, by_time[-1].t_ms + 1, half_ms)
+    worst: Burst | None = None
+    for begin_ms in begins:
+        among = [move for move in by_time if begin_ms <= move.t_ms < begin_ms + window_ms]
+        shrinks = sum(move.is_out for move in among)
+        expands = len(among) - shrinks
+        if min(shrinks, expands) >= flaps and (
+            worst is None or len(among) > worst.shrinks + worst.expands
+        ):
+            worst = Burst(shrinks, expands, among[0].t_ms, among[-1].t_ms)
+    return worst
 
 
 def is_legal(row: JournalRow) -> bool:
@@ -212,8 +246,13 @@ class _Fold:
             self.found.unclean.append(line)
         for replica in set(row.prev_isr).difference(row.isr):
             self.found.shrinks[(partition, replica)] += 1
+            self._move(partition, replica, IsrMove(row.t_ms, is_out=True))
         for replica in set(row.isr).difference(row.prev_isr):
             self.found.expands[(partition, replica)] += 1
+            self._move(partition, replica, IsrMove(row.t_ms, is_out=False))
+
+    def _move(self, partition: Partition, replica: int, move: IsrMove) -> None:
+        self.found.isr_moves.setdefault((partition, replica), []).append(move)
 
     def _has_leader(self, partition: Partition, t_ms: int) -> None:
         began = self._without_leader.pop(partition, None)

@@ -33,7 +33,7 @@ _FIRST: Final = ("t_ms", "place", "file", "line")
 _DRAWN: Final = ("source", "run", "bucket_ms")
 _ORDERS: Final[dict[str, tuple[str, ...]]] = {
     "epochs": ("source", "run", "epoch", "controller"),
-    "failovers": ("source", "run", "epoch", "controller"),
+    "failovers": ("elected_ms", "source", "run", "epoch", "controller"),
     "shared_epochs": ("source", "run", "epoch"),
     "late_writes": _FIRST,
     "duplicates": ("file", "line"),

@@ -5,16 +5,31 @@ Answers -> report.values; the text on a terminal shows the same tables. Draws an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from replay.answers import Answer, Question, Reading
 from replay.listings import Listing
 from replay.page_plots import churn_maps, leader_rows, offline_plots, reassignment_bars
+from replay.page_tables import (
+    Column,
+    after_text,
+    duration_cell,
+    ids_text,
+    key_text,
+    longest,
+    place_text,
+    table_of,
+    there,
+    time_cell,
+    took_text,
+    when_text,
+)
+from replay.questions.elections import FLAP_WINDOW_MS, FLAPS
 from replay.run import Answers
 from replay.unread import Unread
 from report.scales import duration_text, time_text
-from report.values import Block, Cell, Figure, Page, Section, Table, Tone
+from report.values import Block, Figure, Page, Section, Table, Tone
 
 _NOUNS: Final = {
     "illegal": ("illegal transition", "illegal transitions"),
@@ -102,106 +117,107 @@ def _extent(answers: Answers) -> Iterator[tuple[str, str]]:
 
 def _violations(answers: Answers) -> Section:
     listed = (
-        _table(
+        table_of(
             answers,
             "illegal",
             "Illegal transitions",
-            ("where", _where),
-            ("when", _when),
-            ("whose", _key),
+            ("where", place_text),
+            ("when", when_text),
+            ("whose", key_text),
             ("from", "from_state"),
             ("to", "to_state"),
             ("controller epoch", "epoch"),
         ),
-        _table(
+        table_of(
             answers,
             "gaps",
             "Lost rows",
             ("before", lambda row: f"{row['before_file']}:{row['before_line']}"),
             ("when", lambda row: time_text(row["before_t_ms"])),
-            ("whose", _key),
+            ("whose", key_text),
             ("rows", "missing"),
-            ("after", _after),
+            ("after", after_text),
         ),
         _places("Lost transactions", "before", answers.unread.lost),
-        _table(
+        table_of(
             answers,
             "unclean",
             "Unclean elections",
-            ("where", _where),
-            ("when", _when),
-            ("whose", _key),
+            ("where", place_text),
+            ("when", when_text),
+            ("whose", key_text),
             ("leader", lambda row: f"{row['prev_leader']} → {row['leader']}"),
             ("leader epoch", "leader_epoch"),
-            ("ISR before", lambda row: _ids(row["prev_isr"])),
+            ("ISR before", lambda row: ids_text(row["prev_isr"])),
             ("by", "election"),
         ),
-        _table(
+        table_of(
             answers,
             "duplicates",
             "Rows that are there twice",
-            ("first", _where),
+            ("first", place_text),
+            ("last", lambda row: f"{row['copy_file']}:{row['copy_line']}"),
             ("controller epoch", "epoch"),
             ("seq", "seq"),
             ("copies", "copies"),
             ("say the same", lambda row: "no" if row["is_contradiction"] else "yes"),
         ),
-        _table(
+        table_of(
             answers,
             "late_writes",
             "Writes after a newer epoch",
-            ("where", _where),
-            ("when", _when),
-            ("whose", _key),
+            ("where", place_text),
+            ("when", when_text),
+            ("whose", key_text),
             ("what", "kind"),
             ("controller", "controller"),
             ("controller epoch", "epoch"),
         ),
-        _table(
+        table_of(
             answers,
             "shared_epochs",
             "Epochs of two controllers",
             ("run", "run"),
             ("controller epoch", "epoch"),
-            ("controllers", lambda row: _ids(row["controllers"])),
+            ("controllers", lambda row: ids_text(row["controllers"])),
             ("from", lambda row: time_text(row["first_ms"])),
         ),
     )
     text = "What no controller may do, and what a log should not be: each with its file and line."
-    return Section("Violations", text, _there(listed))
+    return Section("Violations", text, there(listed))
 
 
 def _availability(answers: Answers, begin_ms: int) -> Section:
-    columns: tuple[_Column, ...] = (
-        ("whose", _key),
-        ("from", lambda row: _time(row["start_ms"])),
-        ("to", lambda row: _time(row["end_ms"])),
-        ("took", _took),
+    columns: tuple[Column, ...] = (
+        ("whose", key_text),
+        ("from", lambda row: time_cell(row["start_ms"])),
+        ("to", lambda row: time_cell(row["end_ms"])),
+        ("took", took_text),
     )
-    offline = _table(
+    offline = longest(
         answers,
         "offline_intervals",
         "Longest in OfflinePartition",
         *columns,
         ("ended by", lambda row: row["ended_by"] or "not ended"),
     )
-    leaderless = _table(
+    leaderless = longest(
         answers, "leaderless_intervals", "Longest without a leader", *columns, ("lost", "lost")
     )
-    failed = _table(
+    failed = table_of(
         answers,
         "failed",
         "Transitions that failed",
-        ("where", _where),
-        ("when", _when),
-        ("whose", _key),
+        ("where", place_text),
+        ("when", when_text),
+        ("whose", key_text),
         ("from", "from_state"),
         ("to", "to_state"),
         ("why", "outcome"),
     )
     blocks: list[Block] = [
         *offline_plots(answers, begin_ms),
-        *_there([offline, leaderless, failed]),
+        *there([offline, leaderless, failed]),
     ]
     return Section("Offline partitions", "Partitions that nobody could write to.", blocks)
 
@@ -212,64 +228,67 @@ def _leaders(answers: Answers, begin_ms: int) -> Section:
 
 
 def _isrs(answers: Answers, begin_ms: int) -> Section:
-    flapping = _table(
+    flapping = table_of(
         answers,
         "flapping",
         "Flapping replicas",
-        ("whose", _key),
+        ("whose", key_text),
         ("left", "shrinks"),
         ("came back", "expands"),
+        ("from", lambda row: time_text(row["start_ms"])),
+        ("to", lambda row: time_text(row["end_ms"])),
     )
-    text = "How often replicas left the set of in-sync replicas, and came back."
-    blocks: list[Block] = [*churn_maps(answers, begin_ms), *_there([flapping])]
+    text = (
+        "How often replicas left the set of in-sync replicas, and came back. A replica flaps that "
+        f"did both {FLAPS} times within {duration_text(FLAP_WINDOW_MS)}; its worst time is listed."
+    )
+    blocks: list[Block] = [*churn_maps(answers, begin_ms), *there([flapping])]
     return Section("ISRs", text, blocks)
 
 
 def _reassignments(answers: Answers, begin_ms: int) -> Section:
-    listed = _table(
+    listed = table_of(
         answers,
         "reassignments",
         "Longest reassignments",
-        ("whose", _key),
-        ("from", lambda row: _time(row["start_ms"])),
-        ("took", _took),
+        ("whose", key_text),
+        ("from", lambda row: time_cell(row["start_ms"])),
+        ("took", took_text),
         ("status", "status"),
         ("last phase", "last_phase"),
         ("epochs it took", "epochs"),
     )
     text = "Unfinished ones first, then the longest."
-    return Section(
-        "Reassignments", text, [*reassignment_bars(answers, begin_ms), *_there([listed])]
-    )
+    return Section("Reassignments", text, [*reassignment_bars(answers, begin_ms), *there([listed])])
 
 
 def _controllers(answers: Answers) -> Section:
-    failovers = _table(
+    failovers = table_of(
         answers,
         "failovers",
         "Controllers, in order",
         ("controller epoch", "epoch"),
         ("controller", "controller"),
-        ("elected", lambda row: _time(row["elected_ms"])),
-        ("ready after", lambda row: _duration(row["ready_after_ms"])),
-        ("silence before", lambda row: _duration(row["silent_ms"])),
+        ("elected", lambda row: time_cell(row["elected_ms"])),
+        ("ready after", lambda row: duration_cell(row["ready_after_ms"])),
+        ("silence before", lambda row: duration_cell(row["silent_ms"])),
     )
     text = "Who was elected, and how long it took until it served."
-    return Section("Failovers", text, _there([failovers]))
+    return Section("Failovers", text, there([failovers]))
 
 
 def _trouble(answers: Answers) -> Section:
     counted = ("trouble", "illegal", "missing", "failed", "shrinks")
-    topics = _table(
+    topics = table_of(
         answers,
         "topics",
         "Topics with most trouble",
         ("topic", "topic"),
         *((name, name) for name in (*counted, "unclean", "offlines")),
-        ("Offline", lambda row: _duration(row["offline_ms"])),
+        ("Offline", lambda row: duration_cell(row["offline_ms"])),
         only=lambda row: row["trouble"] > 0,
     )
-    brokers = _table(
+    brokers = table_of(
         answers,
         "brokers",
         "Brokers with most trouble",
@@ -278,18 +297,18 @@ def _trouble(answers: Answers) -> Section:
         only=lambda row: row["trouble"] > 0,
     )
     text = "Trouble is the sum of the counts beside it; shrinks are replicas that left an ISR."
-    return Section("Trouble", text, _there([topics, brokers]))
+    return Section("Trouble", text, there([topics, brokers]))
 
 
 def _damaged(unread: Unread) -> Section:
     kinds = Table("Damaged lines by kind", ("problem", "lines"), list(unread.kinds.items()))
     places = _places("Damaged lines", "where", unread.damaged)
     text = "What could not be read, and how it begins; ZooKeeper's files are counted in bytes."
-    return Section("Damaged lines", text, _there([kinds, places]))
+    return Section("Damaged lines", text, there([kinds, places]))
 
 
 def _places(title: str, where: str, listing: Listing) -> Table:
-    rows = [(_where(row), row["problem"], row["text"]) for row in listing.rows]
+    rows = [(place_text(row), row["problem"], row["text"]) for row in listing.rows]
     note = "" if listing.is_whole else "There are more than are listed."
     return Table(title, (where, "problem", "text"), rows, note=note)
 
@@ -303,79 +322,3 @@ def _limits(limits: Limits) -> Section:
     text = "None of these was guessed."
     table = Table("Questions without a whole answer", ("question", "source", "told", "why"), rows)
     return Section("What these sources cannot tell", text, [table] if rows else [])
-
-
-# Rows
-
-
-_Column = tuple[str, str | Callable[[dict[str, Any]], Cell]]
-
-
-def _table(
-    answers: Answers,
-    name: str,
-    title: str,
-    *columns: _Column,
-    only: Callable[[dict[str, Any]], bool] = lambda _: True,
-) -> Table:
-    """A listing as a table: a column is a name and the row's field, or what is made of the row."""
-    listing = answers.listings.get(name, Listing())
-    rows = [
-        tuple(row[how] if isinstance(how, str) else how(row) for _, how in columns)
-        for row in listing.rows
-        if only(row)
-    ]
-    total = answers.counts.get(_TOTALS.get(name, ""), len(rows))
-    note = "" if listing.is_whole else "There are more than are listed."
-    heads = [head for head, _ in columns]
-    return Table(title, heads, rows, max(total, len(rows)), "" if total > len(rows) else note)
-
-
-_TOTALS: Final = {
-    "illegal": "illegal",
-    "failed": "failed",
-    "unclean": "unclean",
-    "late_writes": "late_writes",
-    "shared_epochs": "shared_epochs",
-}
-"""Which count is the number of a listing's rows."""
-
-
-def _there(tables: Iterable[Table]) -> list[Table]:
-    return [table for table in tables if table.rows]
-
-
-def _key(row: Mapping[str, Any]) -> str:
-    replica = row.get("replica", -1)
-    on = f" on broker {replica}" if replica is not None and replica >= 0 else ""
-    return f"{row['topic']}-{row['partition']}{on}"
-
-
-def _where(row: Mapping[str, Any]) -> str:
-    return f"{row['file']}:{row['line']}"
-
-
-def _when(row: Mapping[str, Any]) -> str:
-    return time_text(row["t_ms"])
-
-
-def _after(row: Mapping[str, Any]) -> str:
-    if row["after_file"] is None:
-        return "the first are lost"
-    return f"{row['after_file']}:{row['after_line']}"
-
-
-def _time(t_ms: int | None) -> str:
-    return "" if t_ms is None else time_text(t_ms)
-
-
-def _duration(ms: int | None) -> str:
-    return "" if ms is None else duration_text(ms)
-
-
-def _took(row: Mapping[str, Any]) -> str:
-    return "not ended" if row["end_ms"] is None else _duration(row["took_ms"])
-
-
-def _ids(ids: Sequence[int] | None) -> str:
-    return "" if ids is None else ",".join(map(str, ids))

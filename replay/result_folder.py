@@ -26,7 +26,7 @@ _KIND: Final = FolderKind(
     if_there="--overwrite replaces a replay's answers",
     if_other="holds no answers of a replay",
 )
-_FILES: Final[tuple[str, ...]] = ("after_file", "before_file")
+_FILES: Final[tuple[str, ...]] = ("after_file", "before_file", "copy_file")
 _STATES: Final[tuple[str, ...]] = ("state", "last_phase")
 
 

@@ -29,6 +29,7 @@ from replay.questions.columns import (
     is_leadership,
     replica_key,
 )
+from replay.questions.elections import FLAP_WINDOW_MS, FLAPS
 from replay.questions.timeline import bucket
 
 COUNTED: Final = (
@@ -45,6 +46,7 @@ COUNTED: Final = (
     "offline_ms",
 )
 """What is counted, by the names of replay.run's counts."""
+_BURST: Final = ("shrinks", "expands", "start_ms", "end_ms")
 
 
 def answer(
@@ -167,9 +169,7 @@ def _listed(rows: DataFrame, first_ms: int, width_ms: int) -> dict[str, DataFram
     lost = rows.where(is_change & F.col("_led.leader").isNotNull()).select(
         *at, F.col("_led.leader").alias("broker"), F.lit(-1).alias("_change")
     )
-    moved = rows.where((F.size(_left()) > 0) | (F.size(_joined()) > 0)).select(
-        *at, *PARTITION[2:], F.explode(F.concat(_left(), _joined())).alias("broker")
-    )
+    moved = _moved(rows).select(*at, "broker")
     took_ms = (F.col("t_ms") - F.col("_was.t_ms")).alias("took_ms")
     return {
         "illegal": rows.where(is_illegal()).select(*REPLICA, *AT).limit(MOST_LISTED),
@@ -185,8 +185,44 @@ def _listed(rows: DataFrame, first_ms: int, width_ms: int) -> dict[str, DataFram
         .withColumn("leaders", F.sum("_change").over(until))
         .limit(MOST_DRAWN),
         "isr_churn": moved.groupBy(*RUN, "bucket_ms", "broker").count().limit(MOST_DRAWN),
-        "flapping": moved.groupBy(*PARTITION, "broker")
-        .count()
-        .orderBy(F.desc("count"))
-        .limit(MOST_LISTED),
+        "flapping": flapping_replicas(rows).orderBy(F.desc("shrinks")).limit(MOST_LISTED),
     }
+
+
+def flapping_replicas(
+    rows: DataFrame, flaps: int = FLAPS, window_ms: int = FLAP_WINDOW_MS
+) -> DataFrame:
+    """What replay.questions.elections tells of them, by hopping windows; ``rows`` are what
+    ``with_neighbours`` gives."""
+    lengths = (f"{ms} milliseconds" for ms in (window_ms, window_ms // 2))
+    hopping = F.window(F.timestamp_millis("t_ms"), *lengths)
+    burst = F.struct("_moves", -F.unix_millis("window.start"), *_BURST)
+    return (
+        _moved(rows)
+        .groupBy(*PARTITION, F.col("broker").alias("replica"), hopping)
+        .agg(
+            F.count("*").alias("_moves"),
+            F.count_if("_is_out").alias("shrinks"),
+            F.count_if(~F.col("_is_out")).alias("expands"),
+            F.min("t_ms").alias("start_ms"),
+            F.max("t_ms").alias("end_ms"),
+        )
+        .where((F.col("shrinks") >= flaps) & (F.col("expands") >= flaps))
+        .groupBy(*REPLICA)
+        .agg(F.max(burst).alias("_worst"))
+        .select(*REPLICA, *(f"_worst.{name}" for name in _BURST))
+    )
+
+
+def _moved(rows: DataFrame) -> DataFrame:
+    """A row for each replica that left an ISR or joined it."""
+    return (
+        rows.where((F.size(_left()) > 0) | (F.size(_joined()) > 0))
+        .select(
+            *PARTITION,
+            "t_ms",
+            F.size(_left()).alias("_outs"),
+            F.posexplode(F.concat(_left(), _joined())).alias("_at", "broker"),
+        )
+        .withColumn("_is_out", F.col("_at") < F.col("_outs"))
+    )

@@ -18,6 +18,7 @@ _DOMAINS: Final = {
     **{name: name for name in NAMED},
     "after_file": "file",
     "before_file": "file",
+    "copy_file": "file",
 }
 _STATES: Final = ("state", "from_state", "to_state", "last_phase")
 _STATE_WORDS: Final = {code: word for word, code in STATE_CODES.items()}

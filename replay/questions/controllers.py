@@ -92,18 +92,21 @@ def _stretches(events: DataFrame) -> DataFrame:
 
 
 def failovers(found: DataFrame) -> DataFrame:
-    """A row for each epoch that has a controller, in order.
+    """A row for each epoch that has a controller.
 
-    ``silent_ms``: from the last row of any epoch before to the election; ``ready_after_ms``: from
-    the election to the controller that serves. Null where no row tells.
+    ``silent_ms``: from the last row of any epoch before to the election; null if an older epoch
+    wrote later than that, and for a controller that is not the first of its epoch.
+    ``ready_after_ms``: from the election to the controller that serves. Null where no row tells.
     """
     before = Window.partitionBy(*RUN).orderBy("epoch").rangeBetween(Window.unboundedPreceding, -1)
+    silent_ms = F.col("elected_ms") - F.max("last_ms").over(before)
+    is_first = F.col("elected_ms") == F.min("elected_ms").over(Window.partitionBy(*RUN, "epoch"))
     return found.where("epoch > 0 AND elected_ms IS NOT NULL").select(
         *EPOCH,
         "elected_ms",
         "ready_ms",
         (F.col("ready_ms") - F.col("elected_ms")).alias("ready_after_ms"),
-        (F.col("elected_ms") - F.max("last_ms").over(before)).alias("silent_ms"),
+        F.when(is_first & (silent_ms >= 0), silent_ms).alias("silent_ms"),
         "last_ms",
     )
 

@@ -21,12 +21,13 @@ _SAID: Final = tuple(
 
 
 def duplicates(events: DataFrame, epochs: DataFrame) -> DataFrame:
-    """A row for each number that is there more than once: ``copies``, and the place of the first.
+    """A row for each number that is there more than once: ``copies``, the place of the first, and
+    that of the last as ``copy_file`` and ``copy_line``.
 
     ``is_contradiction``: the copies do not say the same.
     """
     doubtful = epochs.where("repeated > 0").select(*EPOCH)
-    first = F.min(F.struct("file", "line")).alias("_first")
+    place = F.struct("file", "line")
     said = F.xxhash64(*_SAID)
     return (
         events.join(F.broadcast(doubtful), list(EPOCH), "left_semi")
@@ -40,8 +41,12 @@ def duplicates(events: DataFrame, epochs: DataFrame) -> DataFrame:
         .select(*_IDENTITY, "copies", "is_contradiction")
         .join(events.select(*_IDENTITY, "file", "line"), list(_IDENTITY))
         .groupBy(*_IDENTITY, "copies", "is_contradiction")
-        .agg(first)
-        .select(*_IDENTITY, "copies", "is_contradiction", "_first.file", "_first.line")
+        .agg(F.min(place).alias("_first"), F.max(place).alias("_last"))
+        .select(
+            *(*_IDENTITY, "copies", "is_contradiction", "_first.file", "_first.line"),
+            F.col("_last.file").alias("copy_file"),
+            F.col("_last.line").alias("copy_line"),
+        )
     )
 
 

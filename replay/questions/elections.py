@@ -21,8 +21,11 @@ from replay.questions.columns import (
 )
 from replay.questions.timeline import by_broker
 
-FLAPS: Final = 3
-"""A replica that left an ISR and came back this often flaps."""
+FLAPS: Final = 5
+FLAP_WINDOW_MS: Final = 300_000
+"""A replica that left an ISR and came back so often in this time flaps: a broker that lags for the
+30 s of replica.lag.time.max.ms again and again does, one that is started anew does not."""
+_BURST: Final = ("shrinks", "expands", "start_ms", "end_ms")
 
 
 def unclean_elections(events: DataFrame) -> DataFrame:
@@ -34,18 +37,42 @@ def unclean_elections(events: DataFrame) -> DataFrame:
     )
 
 
-def flapping_replicas(events: DataFrame, flaps: int = FLAPS) -> DataFrame:
-    """Replicas that left an ISR and joined it at least ``flaps`` times each."""
+def flapping_replicas(
+    events: DataFrame, flaps: int = FLAPS, window_ms: int = FLAP_WINDOW_MS
+) -> DataFrame:
+    """Replicas that left an ISR and joined it at least ``flaps`` times each within ``window_ms``.
+
+    Windows begin every half of their length, from 1970 on: what fits into half of one is whole in
+    another. A row for each replica, of the window with most changes, the first of several:
+    ``shrinks`` and ``expands`` in it, ``start_ms`` and ``end_ms`` of the first and last of them.
+    """
+    half_ms = window_ms // 2
+    half = F.floor(F.col("t_ms") / half_ms)
     moves = events.where(moves_isr()).select(
-        *PARTITION, isr_removed().alias("left"), isr_added().alias("joined")
+        *PARTITION, "t_ms", isr_removed().alias("left"), isr_added().alias("joined")
     )
-    return (
-        by_broker(moves, "topic", "partition")
-        .groupBy(*PARTITION, F.col("broker").alias("replica"))
+    by_half = (
+        by_broker(moves, "topic", "partition", "t_ms")
+        .groupBy(*PARTITION, F.col("broker").alias("replica"), half.alias("_half"))
         .agg(
             F.count_if("has_left").alias("shrinks"),
             F.count_if(~F.col("has_left")).alias("expands"),
+            F.min("t_ms").alias("start_ms"),
+            F.max("t_ms").alias("end_ms"),
+        )
+    )
+    windows = F.explode(F.array(F.col("_half") - 1, F.col("_half")))
+    changes = F.col("shrinks") + F.col("expands")
+    return (
+        by_half.withColumn("_window", windows)
+        .groupBy(*REPLICA, "_window")
+        .agg(
+            *(F.sum(name).alias(name) for name in ("shrinks", "expands")),
+            F.min("start_ms").alias("start_ms"),
+            F.max("end_ms").alias("end_ms"),
         )
         .where((F.col("shrinks") >= flaps) & (F.col("expands") >= flaps))
-        .select(*REPLICA, "shrinks", "expands")
+        .groupBy(*REPLICA)
+        .agg(F.max_by(F.struct(*_BURST), F.struct(changes, -F.col("_window"))).alias("_worst"))
+        .select(*REPLICA, *(f"_worst.{name}" for name in _BURST))
     )

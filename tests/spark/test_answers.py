@@ -17,7 +17,17 @@ from cluster.journal import JournalRow, Kind
 from replay import windows
 from replay.event_table import EventTable
 from replay.filters import Filters
-from replay.fold import Folded, History, Interval, Leaderless, Leadership, Partition, fold
+from replay.fold import (
+    Burst,
+    Folded,
+    History,
+    Interval,
+    Leaderless,
+    Leadership,
+    Partition,
+    fold,
+    worst_burst,
+)
 from replay.ordered_fold import ordered_fold
 from replay.questions.duplicates import without
 from replay.questions.elections import flapping_replicas
@@ -190,15 +200,26 @@ def test_isr_churn(table: EventTable, answers: Answers, folded: Folded) -> None:
         assert found == by_broker
 
 
-def test_flapping_replicas(table: EventTable, answers: Answers, folded: Folded) -> None:
+@pytest.mark.parametrize("window_ms", [20_000, 60_000, 10**9])
+def test_flapping_replicas(
+    table: EventTable, answers: Answers, folded: Folded, window_ms: int
+) -> None:
     events = without(table.events, answers.tables["duplicates"])
-    found = told(table, flapping_replicas(events, flaps=2))
-    assert {
-        (partition_of(row), row["replica"]): (row["shrinks"], row["expands"]) for row in found
-    } == {
-        at: (shrinks, folded.expands[at])
-        for at, shrinks in folded.shrinks.items()
-        if shrinks >= 2 and folded.expands[at] >= 2
+    expected = {
+        at: burst
+        for at, moves in folded.isr_moves.items()
+        if (burst := worst_burst(moves, 1, window_ms)) is not None
+    }
+    assert bursts(told(table, flapping_replicas(events, 1, window_ms))) == expected
+    whole = windows.with_neighbours(events.where(F.col("run") == run_code("whole")))
+    found = bursts(told(table, windows.flapping_replicas(whole, 1, window_ms)))
+    assert found == {at: burst for at, burst in expected.items() if at[0].run == "whole"} != {}
+
+
+def bursts(rows: list[dict[str, Any]]) -> dict[tuple[Partition, int], Burst]:
+    return {
+        (partition_of(row), row["replica"]): Burst(*(row[name] for name in Burst._fields))
+        for row in rows
     }
 
 

@@ -116,11 +116,13 @@ def _stuck(made: Made) -> None:
 
 
 def _flapping(made: Made) -> None:
-    rows = made.table.in_words(made.answers.tables["flapping"]).collect()
-    found = {(row.topic, row.partition, row.replica): (row.shrinks, row.expands) for row in rows}
-    # What no anomaly was planted in flaps as well: ISRs are never at rest.
-    for one in made.planted(Planted.FLAPPING):
-        assert found[one["topic"], one["partition"], one["replica"]] == (FLAPS, FLAPS)
+    names = ("topic", "partition", "replica", "shrinks", "expands", "start_ms", "end_ms")
+    key, times = names[:3], ("begin_ms", "end_ms")
+    planted = {
+        (*(one[name] for name in key), FLAPS, FLAPS, *(one[name] for name in times))
+        for one in made.planted(Planted.FLAPPING)
+    }
+    assert {tuple(row[name] for name in names) for row in made.rows("flapping")} == planted
 
 
 def _damaged(made: Made) -> None:

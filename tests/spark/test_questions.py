@@ -125,9 +125,9 @@ def test_copies_are_left_out_and_contradictions_told(coded: Raw) -> None:
         on(kind="isr_changed", seq=3, leader=1, run="another"),
     )
     found = duplicates(events, epochs(events))
-    assert rows_of(found, "seq", "copies", "is_contradiction", "line") == [
-        (1, 2, False, 1),
-        (2, 2, True, 2),
+    assert rows_of(found, "seq", "copies", "is_contradiction", "line", "copy_line") == [
+        (1, 2, False, 1, 3),
+        (2, 2, True, 2, 4),
     ]
     assert rows_of(without(events, found), "line") == [(1,), (2,), (5,), (6,)]
 
@@ -142,13 +142,19 @@ def test_two_controllers_and_late_writes(coded: Raw) -> None:
         {**write, "t_ms": 200, "seq": 4},
         {**write, "t_ms": 201, "seq": 5},
         {"kind": "event", "t_ms": 300, "seq": 6},
-        {"kind": "event", "epoch": 2, "controller": 2, "t_ms": 210, "seq": 2},
+        {"kind": "controller_elected", "epoch": 2, "controller": 2, "t_ms": 320, "seq": 2},
+        {"kind": "controller_elected", "epoch": 3, "t_ms": 345, "seq": 1},
     )
     found = epochs(events)
     assert rows_of(late_writes(events, found), "line") == [(6,)]
     assert rows_of(shared_epochs(found), "epoch", "controllers") == [(2, [1, 2])]
     columns = ("epoch", "controller", "ready_after_ms", "silent_ms")
-    assert rows_of(failovers(found).na.fill(-1), *columns) == [(1, 0, 30, -1), (2, 1, -1, -100)]
+    assert rows_of(failovers(found).na.fill(-1), *columns) == [
+        (1, 0, 30, -1),
+        (2, 1, -1, -1),
+        (2, 2, -1, -1),
+        (3, 0, -1, 25),
+    ]
 
 
 def test_zookeeper_knows_who_was_late_by_its_order(coded: Raw) -> None:
