@@ -53,8 +53,6 @@ _SETTINGS: Final = {
     # A key has few rows: a small map before the large one finds next to nothing.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
 }
-_JAVA_OPTIONS: Final = "-XX:+UseParallelGC"
-"""Jobs wait for results, not for single rows: what a collection takes in all is what counts."""
 
 
 @contextmanager
@@ -142,7 +140,6 @@ def _conf(master: str, memory_mb: int, folder: str) -> SparkConf:
     here = _HERE if is_local(master) or is_loopback(master) else {}
     for name, value in {**_SETTINGS, **here}.items():
         conf.set(name, value)
-    conf.set("spark.driver.extraJavaOptions", _JAVA_OPTIONS)
     conf.set("spark.driver.memory", f"{memory_mb}m")
     conf.set("spark.executor.memory", f"{memory_mb}m")
     conf.set("spark.local.dir", folder)
