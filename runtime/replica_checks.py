@@ -1,0 +1,132 @@
+"""Whether replicas keep what they promised: agreement, acknowledged records, high watermarks.
+
+Looks at logs and messages from outside, as no broker may; changes nothing. What is checked after
+every step: replicas agree below the smaller high watermark (log matching); the newest leader has
+every record that was acknowledged to a producer with acks -1 (leader completeness); a leader's high
+watermark never goes back within its epoch; an epoch has one leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from cluster.api_errors import Errors
+from cluster.data_requests import ProduceRequest, ProduceResponse
+from cluster.records import CountedBatch, Interval
+from cluster.requests import Address, Message
+from cluster.types import NO_EPOCH, TopicPartition
+
+
+class ReplicaView(NamedTuple):
+    """A replica at one moment. ``leading_epoch``: at which it leads, -1 if it does not."""
+
+    partition: TopicPartition
+    broker_id: int
+    intervals: tuple[Interval, ...]
+    high_watermark: int
+    leading_epoch: int = NO_EPOCH
+
+
+class Stretch(NamedTuple):
+    """Records of one leader epoch at offsets ``start`` to ``end`` (exclusive)."""
+
+    leader_epoch: int
+    start: int
+    end: int
+
+
+class ReplicationChecker:
+    """Remembers what was acknowledged; ``violations`` says in words what was broken, once each."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self.acknowledged: dict[TopicPartition, list[Stretch]] = {}
+        self._requests: dict[tuple[Address, int], ProduceRequest] = {}
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._high_watermarks: dict[tuple[TopicPartition, int], int] = {}
+
+    def on_message(self, message: Message, views: Sequence[ReplicaView]) -> None:
+        """Take note of a message as it is sent, with the replicas as they are then."""
+        body = message.body
+        if isinstance(body, ProduceRequest):
+            self._requests[message.source, message.correlation_id] = body
+        elif isinstance(body, ProduceResponse):
+            request = self._requests.pop((message.destination, message.correlation_id), None)
+            if request is not None and request.acks == -1:
+                self._acknowledge(message.source.id, request, body, views)
+
+    def _acknowledge(
+        self,
+        broker_id: int,
+        request: ProduceRequest,
+        answer: ProduceResponse,
+        views: Sequence[ReplicaView],
+    ) -> None:
+        for tp, produced in answer.partitions.items():
+            batch = request.partitions[tp]
+            assert isinstance(batch, CountedBatch), "only counted records are followed"
+            if produced.error is not Errors.NONE:
+                continue
+            start, end = produced.base_offset, produced.base_offset + batch.record_count
+            [view] = [v for v in views if v.broker_id == broker_id and v.partition == tp]
+            found = _between(view.intervals, start, end)
+            self.acknowledged.setdefault(tp, []).extend(found)
+            if sum(stretch.end - stretch.start for stretch in found) != batch.record_count:
+                self._tell(f"{tp}: {broker_id} acknowledged {start}-{end} and does not have it")
+
+    def check(self, views: Iterable[ReplicaView]) -> None:
+        """Look at all replicas, of brokers that run and of those that do not."""
+        by_partition: dict[TopicPartition, list[ReplicaView]] = {}
+        for view in views:
+            by_partition.setdefault(view.partition, []).append(view)
+        for tp, replicas in by_partition.items():
+            for one, other in combinations(replicas, 2):
+                self._check_agreement(tp, one, other)
+            leaders = [view for view in replicas if view.leading_epoch != NO_EPOCH]
+            for view in leaders:
+                self._check_leader(tp, view)
+            if leaders:
+                self.check_has_all(tp, max(leaders, key=lambda view: view.leading_epoch))
+
+    def _check_agreement(self, tp: TopicPartition, one: ReplicaView, other: ReplicaView) -> None:
+        end = min(one.high_watermark, other.high_watermark)
+        mine = _between(one.intervals, 0, end)
+        theirs = _between(other.intervals, 0, end)
+        if mine != theirs:
+            self._tell(
+                f"{tp}: {one.broker_id} and {other.broker_id} differ below {end}: {mine}, {theirs}"
+            )
+
+    def _check_leader(self, tp: TopicPartition, view: ReplicaView) -> None:
+        key = (tp, view.leading_epoch)
+        leader = self._leaders.setdefault(key, view.broker_id)
+        if leader != view.broker_id:
+            self._tell(f"{tp}: {leader} and {view.broker_id} lead epoch {view.leading_epoch}")
+        before = self._high_watermarks.get(key, 0)
+        if view.high_watermark < before:
+            self._tell(f"{tp}: {leader}'s high watermark fell, {before} to {view.high_watermark}")
+        self._high_watermarks[key] = view.high_watermark
+
+    def check_has_all(self, tp: TopicPartition, view: ReplicaView) -> None:
+        """A replica has every record that was acknowledged."""
+        for stretch in self.acknowledged.get(tp, ()):
+            if _between(view.intervals, stretch.start, stretch.end) != [stretch]:
+                self._tell(
+                    f"{tp}: {view.broker_id} does not have {stretch}, which was acknowledged"
+                )
+
+    def _tell(self, violation: str) -> None:
+        if violation not in self.violations:
+            self.violations.append(violation)
+
+
+def _between(intervals: Iterable[Interval], start: int, end: int) -> list[Stretch]:
+    """The part of a log from ``start`` to ``end`` (exclusive), without what sizes say."""
+    found: list[Stretch] = []
+    for interval in intervals:
+        first, last = max(start, interval.start), min(end, interval.end)
+        if first < last:
+            found.append(Stretch(interval.leader_epoch, first, last))
+    return found

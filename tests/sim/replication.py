@@ -1,0 +1,98 @@
+"""A producer and a checker for simulated clusters that hold records."""
+
+from __future__ import annotations
+
+from cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
+from cluster.records import CountedBatch
+from cluster.requests import Address, Message
+from cluster.types import LeaderAndIsr, TopicPartition
+from runtime.replica_checks import ReplicationChecker, ReplicaView
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.worlds import create_topic, state_of, three_brokers
+
+T0 = TopicPartition("t", 0)
+IDS = (0, 1, 2)
+CLIENT = Address("client", 0)
+RECORD_BYTES = 100
+
+
+class Cluster:
+    """Brokers 0 to 2, which all have a replica of t-0, one producer, and checks of every answer."""
+
+    def __init__(self, **spec: object) -> None:
+        self.world = three_brokers(**spec)
+        create_topic(self.world, "t", {0: IDS})
+        self.world.run_for(1_000)
+        self.checker = ReplicationChecker()
+        self.answers: dict[int, ProducedPartition] = {}
+        self._sent = 0
+        self.world.transport.add_tap(self._look_on)
+        self.world.transport.register(CLIENT, self._receive)
+
+    def produce(self, broker_id: int, count: int = 1, acks: Acks = -1) -> int:
+        """Send a batch to a broker; returns the number under which it is answered."""
+        self._sent += 1
+        batch = CountedBatch(count, count * RECORD_BYTES)
+        body = ProduceRequest(acks, 30_000, {T0: batch})
+        address = Address("broker", broker_id)
+        self.world.transport.send(Message(CLIENT, address, self._sent, body))
+        return self._sent
+
+    def state(self) -> LeaderAndIsr:
+        """What ZooKeeper says of t-0."""
+        return state_of(self.world, *T0)
+
+    def check(self) -> None:
+        """Fail on what was broken so far, or is now."""
+        self.checker.check(replica_views(self.world))
+        assert self.world.errors == [], self.world.errors
+        assert self.checker.violations == [], self.checker.violations
+
+    def heal(self) -> None:
+        """Start every broker and mend the network, until all replicas are in sync and equal."""
+        world = self.world
+        world.transport.heal()
+        for broker_id in IDS:
+            if broker_id not in world.nodes:
+                world.start(broker_id)
+        assert world.run_until(self._is_whole, timeout_ms=200_000), (
+            self.state(),
+            world.errors,
+            replica_views(world),
+        )
+        views = replica_views(world)
+        for view in views:
+            self.checker.check_has_all(T0, view)
+        self.check()
+        assert len({view.intervals for view in views}) == 1
+
+    def _is_whole(self) -> bool:
+        views = replica_views(self.world)
+        ends = [view.intervals[-1].end if view.intervals else 0 for view in views]
+        marks = {view.high_watermark for view in views}
+        return sorted(self.state().isr) == list(IDS) and set(ends) == marks and len(marks) == 1
+
+    def _look_on(self, message: Message) -> None:
+        if isinstance(message.body, ProduceRequest | ProduceResponse):
+            self.checker.on_message(message, replica_views(self.world))
+
+    def _receive(self, message: Message) -> None:
+        assert isinstance(message.body, ProduceResponse)
+        self.answers[message.correlation_id] = message.body.partitions[T0]
+
+
+def replica_views(world: SimulatedWorld) -> list[ReplicaView]:
+    """The replicas of t-0 on brokers that run, and on the disks of those that do not."""
+    views = []
+    for broker_id, running in world.nodes.items():
+        partition = running.node.broker.replica_manager.partitions.get(T0)
+        if partition is not None and partition.log is not None:
+            epoch = partition.leader_epoch if partition.is_leader(broker_id) else -1
+            log, mark = partition.log, partition.high_watermark
+            views.append(ReplicaView(T0, broker_id, log.intervals(), mark, epoch))
+    for broker_id, disk in world.disks.items():
+        for tp, stored in disk:
+            if tp == T0:
+                mark = min(stored.high_watermark, stored.log.log_end_offset)
+                views.append(ReplicaView(T0, broker_id, stored.log.intervals(), mark))
+    return views

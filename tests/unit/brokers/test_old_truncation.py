@@ -1,0 +1,179 @@
+"""The checks find what each of Kafka's earlier truncation protocols loses, and nothing in its last.
+
+Schedules: KIP-101 scenario 1, KIP-279's fast failover, KIP-320's unfenced fetch, KAFKA-7128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cluster.data_requests import (
+    Acks,
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from cluster.records import CountedBatch
+from cluster.requests import Address, Message
+from runtime.replica_checks import ReplicationChecker, ReplicaView
+from tests.unit.brokers.network import T0
+from tests.unit.brokers.old_truncation import Truncation, install
+from tests.unit.brokers.replicas import CLIENT, Replicas
+
+Schedule = Callable[["Checked"], None]
+
+
+class Checked(Replicas):
+    """Replicas that are looked at whenever something is sent."""
+
+    def __init__(self) -> None:
+        self.checker = ReplicationChecker()
+        super().__init__()
+
+    def send(self, message: Message) -> None:
+        super().send(message)
+        if isinstance(message.body, ProduceResponse):
+            self.checker.on_message(message, self.views())
+
+    def produce(
+        self, leader: int, count: int = 1, *, acks: Acks = -1, timeout_ms: int = 30_000
+    ) -> int:
+        number = self._correlation_id + 1
+        request = ProduceRequest(acks, timeout_ms, {T0: CountedBatch(count, count)})
+        message = Message(CLIENT, Address("broker", leader), number, request)
+        self.checker.on_message(message, ())
+        return super().produce(leader, count, acks=acks, timeout_ms=timeout_ms)
+
+    def views(self) -> list[ReplicaView]:
+        """Every replica that has a log."""
+        found = []
+        for broker_id, broker in self.brokers.items():
+            partition = broker.replica_manager.partitions.get(T0)
+            if partition is not None and partition.log is not None:
+                leads = partition.is_leader(broker_id)
+                found.append(
+                    ReplicaView(
+                        T0,
+                        broker_id,
+                        partition.log.intervals(),
+                        partition.high_watermark,
+                        partition.leader_epoch if leads else -1,
+                    )
+                )
+        return found
+
+
+def tells_broker_2_the_high_watermark(message: Message) -> bool:
+    body = message.body
+    return (
+        isinstance(body, FetchResponse)
+        and message.destination.id == 2
+        and all(
+            answer.records is None and answer.fetch_offset > 0
+            for answer in body.partitions.values()
+        )
+    )
+
+
+def is_a_fetch_of_broker_3(message: Message) -> bool:
+    return isinstance(message.body, FetchRequest) and message.source.id == 3
+
+
+def restart_before_the_high_watermark_is_known(replicas: Checked) -> None:
+    """KIP-101, scenario 1."""
+    replicas.lost = (3,)
+    replicas.lead(1, 3, (1, 2), told=(1, 2))
+    replicas.produce(1)
+    replicas.settle()
+    replicas.withholds = tells_broker_2_the_high_watermark
+    replicas.produce(1)
+    replicas.settle()
+    replicas.lost = (1, 3)
+    replicas.lead(1, 4, (1, 2), told=(2,))
+    replicas.lead(2, 5, (2,), told=(2,))
+
+
+def fast_failover(replicas: Checked) -> None:
+    """KIP-279: 1 leads again before it has heard that 2 did, and never knew the epoch of 2."""
+    replicas.lost = (3,)
+    replicas.lead(1, 3, (1, 2), told=(1, 2))
+    replicas.produce(1)
+    replicas.settle()
+    replicas.lost = (2, 3)
+    replicas.produce(1)
+    replicas.settle()
+    replicas.lost = (1, 3)
+    replicas.lead(2, 4, (1, 2), told=(2,))
+    replicas.produce(2)
+    replicas.settle()
+    replicas.lost = (2, 3)
+    replicas.lead(1, 5, (1, 2), told=(1,))
+    replicas.produce(1)
+    replicas.settle()
+    replicas.lost = (3,)
+    replicas.lead(1, 5, (1, 2), told=(2,))
+    replicas.pass_time(1_000)
+
+
+def fetch_of_an_older_epoch(replicas: Checked) -> None:
+    """KIP-320: a fetch arrives when its leader has been a follower, cut its log and leads again."""
+    replicas.lead(1, 3)
+    replicas.produce(1)
+    replicas.settle()
+    replicas.lost = (2,)
+    replicas.withholds = is_a_fetch_of_broker_3
+    replicas.produce(1)
+    replicas.settle()
+    [late] = replicas.withheld
+    replicas.lost = (3,)
+    replicas.lead(2, 4, told=(2, 1))
+    replicas.lead(1, 5, told=(1, 2))
+    replicas.produce(1)
+    replicas.settle()
+    replicas.brokers[1].receive(late)
+    replicas.settle()
+    replicas.lost = (1, 2)
+    replicas.lead(3, 6, told=(3,))
+
+
+def joining_before_the_leaders_epoch(replicas: Checked) -> None:
+    """KAFKA-7128: a new leader does not know yet how far the old one was replicated."""
+    replicas.lost = (3,)
+    replicas.lead(1, 3, (1, 2), told=(1, 2))
+    replicas.withholds = tells_broker_2_the_high_watermark
+    replicas.produce(1)
+    replicas.settle()
+    replicas.lost = (1, 3)
+    replicas.lead(2, 4, (1, 2), told=(2, 3))
+    if 3 in replicas.replica(2).isr:
+        replicas.lead(3, 5, (3,), told=(3,))
+
+
+SCHEDULES: dict[Truncation, Schedule] = {
+    Truncation.TO_HIGH_WATERMARK: restart_before_the_high_watermark_is_known,
+    Truncation.KIP_101: fast_failover,
+    Truncation.KIP_279: fetch_of_an_older_epoch,
+    Truncation.KIP_320_FIRST_TRY: joining_before_the_leaders_epoch,
+}
+
+
+@pytest.mark.parametrize("truncation", Truncation, ids=lambda t: t.value)
+def test_the_loss_is_found(truncation: Truncation, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, truncation)
+    replicas = Checked()
+    SCHEDULES[truncation](replicas)
+    replicas.checker.check(replicas.views())
+    assert replicas.checker.acknowledged[T0]
+    assert replicas.checker.violations
+
+
+@pytest.mark.parametrize("truncation", Truncation, ids=lambda t: t.value)
+def test_nothing_is_lost_now(truncation: Truncation) -> None:
+    replicas = Checked()
+    SCHEDULES[truncation](replicas)
+    replicas.checker.check(replicas.views())
+    assert replicas.checker.acknowledged[T0]
+    assert replicas.checker.violations == []
