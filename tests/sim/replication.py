@@ -64,7 +64,8 @@ class Cluster:
         for view in views:
             self.checker.check_has_all(T0, view)
         self.check()
-        assert len({view.intervals for view in views}) == 1
+        # Sizes and times of what was cut in two are shares, which need not be equal.
+        assert len({tuple(i[:3] for i in view.intervals) for view in views}) == 1
 
     def _is_whole(self) -> bool:
         views = replica_views(self.world)
