@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from cluster.errors import EnvironmentProblem, UsageError
 from replay.event_files import Folders, write_files, write_names
@@ -33,6 +34,8 @@ INTERVAL_S: Final = 1.0
 _NEXT: Final = "next"
 _NAMED: Final = "named"
 _POLL_S: Final = 0.2
+_WAITING: Final = "Waiting for"
+"""How Spark's status begins between two looks for data."""
 
 
 def open_followed(path: Path, folder: Path) -> SourceFiles:
@@ -85,9 +88,10 @@ def follow(
             .trigger(processingTime=f"{INTERVAL_S} seconds")
             .start()
         )
+        idleness = _Idleness(query, batches)
         try:
             while query.isActive and not stop.wait(_POLL_S):
-                if idle_timeout_s is not None and batches.idle_s() > idle_timeout_s:
+                if idle_timeout_s is not None and idleness.so_far_s() > idle_timeout_s:
                     break
         finally:
             query.stop()
@@ -98,18 +102,33 @@ def follow(
         return _finish(spark, found, folder, time.monotonic() - begun_s)
 
 
+class _Idleness:
+    """How long a query has had nothing to do. Its start is work, and so is a batch until its end,
+    however long they take."""
+
+    def __init__(self, query: StreamingQuery, batches: _Batches) -> None:
+        self._query = query
+        self._batches = batches
+        self._since_s = time.monotonic()
+        self._has_looked = False
+
+    def so_far_s(self) -> float:
+        """Seconds since the query was last seen at work; to be asked every now and then."""
+        status = self._query.status
+        self._has_looked |= status["message"].startswith(_WAITING)
+        if not self._has_looked or status["isDataAvailable"]:
+            self._since_s = time.monotonic()
+        return time.monotonic() - max(self._since_s, self._batches.last_s)
+
+
 class _Batches:
     """Stores what comes, batch by batch."""
 
     def __init__(self, folder: Path, on_batch: Callable[[int, float], None]) -> None:
         self._folder = folder
         self._on_batch = on_batch
-        self._last_s = time.monotonic()
+        self.last_s = time.monotonic()
         self.error: OSError | None = None
-
-    def idle_s(self) -> float:
-        """Since the last batch."""
-        return time.monotonic() - self._last_s
 
     def store(self, rows: DataFrame, number: int) -> None:
         """A batch into directories of its number, which replace those of an earlier attempt."""
@@ -120,8 +139,8 @@ class _Batches:
             # Spark would tell of it as of an error in Python.
             self.error = error
             raise
-        self._last_s = time.monotonic()
-        self._on_batch(count, self._last_s - begun_s)
+        self.last_s = time.monotonic()
+        self._on_batch(count, self.last_s - begun_s)
 
     def _store(self, rows: DataFrame, number: int) -> int:
         partition = f"source={code_of(JOURNAL, SOURCES)}"
@@ -145,7 +164,10 @@ def _finish(spark: SparkSession, found: SourceFiles, folder: Path, elapsed_s: fl
     """The rest of a table: names, what it covers, and at last that it is whole."""
     events = folder / EVENTS / f"source={code_of(JOURNAL, SOURCES)}"
     if not events.exists():
-        raise EnvironmentProblem(f"nothing has been read of {found.paths[0]}")
+        raise EnvironmentProblem(
+            f"nothing has been read of {found.paths[0]}",
+            hint="the same command goes on once there are lines in it",
+        )
     shutil.rmtree(folder / NAMES, ignore_errors=True)
     write_names(spark, folder / _NAMED, folder / NAMES)
     (summary,) = found.summaries

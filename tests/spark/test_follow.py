@@ -113,6 +113,14 @@ def test_stop_and_restart_give_equal_totals(
     assert [at.line for at in some_damaged(spark, table, 9)] == [7]
 
 
+def test_starting_and_storing_are_no_idle_time(spark: SparkSession, tmp_path: Path) -> None:
+    journal, table = tmp_path / "journal.jsonl", tmp_path / "table"
+    append(journal, rows(1, 5))
+    found = open_followed(journal, table)
+    manifest = follow(spark, found, table, threading.Event(), idle_timeout_s=0)
+    assert [source.rows for source in manifest.sources] == [5]
+
+
 def test_a_batch_that_was_stored_before_a_crash_replaces_itself(
     spark: SparkSession, follower: Callable[[Path], Following], tmp_path: Path
 ) -> None:
