@@ -102,8 +102,6 @@ def _print(truth: Truth) -> None:
     for kind, count in truth.counts.items():
         if count:
             typer.echo(f"  {kind}: {count}")
-    for kind, why in truth.cannot_hold.items():
-        typer.echo(f"  no {kind}: {why}")
 
 
 class _Progress:
