@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from cluster.errors import EnvironmentProblem, UsageError
 from replay.event_files import Folders, write_files, write_names
