@@ -118,6 +118,7 @@ class _Idleness:
         self._has_looked |= status["message"].startswith(_WAITING)
         if not self._has_looked or status["isDataAvailable"]:
             self._since_s = time.monotonic()
+            return 0.0
         return time.monotonic() - max(self._since_s, self._batches.last_s)
 
 

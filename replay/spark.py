@@ -93,23 +93,30 @@ def spark_session(
             # Where one signal ends both, Java is gone first; who asks it is told so anyway.
             context._accumulatorServer.handle_error = _nothing_told  # type: ignore[method-assign]
             try:
-                context.setLogLevel("ERROR")
-                if not is_local(master):
-                    context.addPyFile(str(write_packages(Path(folder) / "klamm.zip")))
-                    wait_for_executor(context, memory_mb)
-                yield SparkSession(context)
-            except Py4JNetworkError as error:
+                with _stopped_at_the_end(context):
+                    context.setLogLevel("ERROR")
+                    if not is_local(master):
+                        context.addPyFile(str(write_packages(Path(folder) / "klamm.zip")))
+                        wait_for_executor(context, memory_mb)
+                    yield SparkSession(context)
+            except (Py4JNetworkError, ConnectionError) as error:
                 # What Spark tidies up after an interrupt may meet a connection that it closed.
                 interrupt = _interrupt_behind(error)
                 if interrupt is not None:
                     raise interrupt from None
                 raise
-            finally:
-                SparkSession._instantiatedSession = None
-                # It warns of a Java that is too busy to answer, which ends all the same.
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", RuntimeWarning)
-                    context.stop()
+
+
+@contextmanager
+def _stopped_at_the_end(context: SparkContext) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        SparkSession._instantiatedSession = None
+        # It warns of a Java that is too busy to answer, which ends all the same.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            context.stop()
 
 
 def _interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:

@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Two controllers die, ZooKeeper is restarted in between; brokers come back."""
     folder = tmp_path_factory.mktemp("run")
     journal = MemoryJournal()
-    spec = ClusterSpec(broker_ids=(0, 1, 2, 3), candidates=(0, 1, 2), session_timeout_ms=2000)
+    spec = ClusterSpec(broker_ids=(0, 1, 2, 3), candidates=(0, 1, 2))
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedZooKeeper(folder / "server"))
         make_chroot(server)
