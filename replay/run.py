@@ -37,7 +37,12 @@ from replay.questions.controllers import (
     shared_epochs,
 )
 from replay.questions.duplicates import duplicates, without
-from replay.questions.elections import FLAPS, flapping_replicas, unclean_elections
+from replay.questions.elections import (
+    FLAPS,
+    flap_suspects,
+    flapping_replicas,
+    unclean_elections,
+)
 from replay.questions.final_states import final_partitions, final_replicas
 from replay.questions.gaps import gap_places
 from replay.questions.histories import SUMS, by_partition, by_replica, histories
@@ -136,7 +141,7 @@ def _answer(table: EventTable, filters: Filters, kept: list[DataFrame]) -> Answe
     counts = {"events": given.extent.rows, "repeated": given.copies, **_counts(partitions)}
     tables = {
         **_of_epochs(given, keep),
-        **_of_histories(given, counts, replicas),
+        **_of_histories(given, counts, replicas, keep),
         **_of_marked(given, counts, keep),
         **_of_time(given, keep),
         "topics": topics_by_trouble(partitions),
@@ -241,14 +246,16 @@ def _of_epochs(given: _Given, keep: _Keep) -> dict[str, DataFrame]:
 
 
 def _of_histories(
-    given: _Given, counts: Mapping[str, int], replicas: DataFrame
+    given: _Given, counts: Mapping[str, int], replicas: DataFrame, keep: _Keep
 ) -> dict[str, DataFrame]:
     """What is asked of events again, where counts say that there is something to find."""
     flagged = _beside(replicas.where("missing > 0"), counts["gaps"])
-    flapping = since(_if(counts["flapping_partitions"], given.events), given.from_ms)
+    told = since(_if(counts["flapping_partitions"], given.events), given.from_ms)
+    suspects = keep(flap_suspects(told))
+    suspected = suspects.count()
     return {
         "gaps": gap_places(_if(counts["gaps"], given.events), flagged),
-        "flapping": flapping_replicas(flapping),
+        "flapping": flapping_replicas(_if(suspected, told), _beside(suspects, suspected)),
     }
 
 

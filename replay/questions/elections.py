@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from replay.questions.columns import (
@@ -37,23 +37,52 @@ def unclean_elections(events: DataFrame) -> DataFrame:
     )
 
 
-def flapping_replicas(
+def flap_suspects(
     events: DataFrame, flaps: int = FLAPS, window_ms: int = FLAP_WINDOW_MS
+) -> DataFrame:
+    """``code`` of each replica that may flap: half of its departures are in half of a window.
+
+    A group is two numbers, so that all rows are looked through at little cost.
+    """
+    left = events.where(moves_isr()).select(
+        *PARTITION, "t_ms", F.explode(isr_removed()).alias("replica")
+    )
+    return (
+        left.groupBy(_code(), _half(window_ms))
+        .count()
+        .where(F.col("count") >= -(-flaps // 2))
+        .select("code")
+        .distinct()
+    )
+
+
+def _code() -> Column:
+    return F.xxhash64(*REPLICA).alias("code")
+
+
+def _half(window_ms: int) -> Column:
+    return F.floor(F.col("t_ms") / (window_ms // 2)).alias("_half")
+
+
+def flapping_replicas(
+    events: DataFrame, suspects: DataFrame, flaps: int = FLAPS, window_ms: int = FLAP_WINDOW_MS
 ) -> DataFrame:
     """Replicas that left an ISR and joined it at least ``flaps`` times each within ``window_ms``.
 
-    Windows begin every half of their length, from 1970 on: what fits into half of one is whole in
-    another. A row for each replica, of the window with most changes, the first of several:
-    ``shrinks`` and ``expands`` in it, ``start_ms`` and ``end_ms`` of the first and last of them.
+    ``suspects`` are those of ``flap_suspects``: no other is looked at. Windows begin every half of
+    their length, from 1970 on: what fits into half of one is whole in another. A row for each
+    replica, of the window with most changes, the first of several: ``shrinks`` and ``expands`` in
+    it, ``start_ms`` and ``end_ms`` of the first and last of them.
     """
-    half_ms = window_ms // 2
-    half = F.floor(F.col("t_ms") / half_ms)
     moves = events.where(moves_isr()).select(
         *PARTITION, "t_ms", isr_removed().alias("left"), isr_added().alias("joined")
     )
     by_half = (
         by_broker(moves, "topic", "partition", "t_ms")
-        .groupBy(*PARTITION, F.col("broker").alias("replica"), half.alias("_half"))
+        .withColumnRenamed("broker", "replica")
+        .withColumn("code", _code())
+        .join(suspects, "code", "left_semi")
+        .groupBy(*REPLICA, _half(window_ms))
         .agg(
             F.count_if("has_left").alias("shrinks"),
             F.count_if(~F.col("has_left")).alias("expands"),

@@ -30,7 +30,7 @@ from replay.fold import (
 )
 from replay.ordered_fold import ordered_fold
 from replay.questions.duplicates import without
-from replay.questions.elections import flapping_replicas
+from replay.questions.elections import flap_suspects, flapping_replicas
 from replay.questions.histories import by_partition, histories
 from replay.run import Answers, answer
 from replay.words import in_words
@@ -210,7 +210,8 @@ def test_flapping_replicas(
         for at, moves in folded.isr_moves.items()
         if (burst := worst_burst(moves, 1, window_ms)) is not None
     }
-    assert bursts(told(table, flapping_replicas(events, 1, window_ms))) == expected
+    suspects = flap_suspects(events, 1, window_ms)
+    assert bursts(told(table, flapping_replicas(events, suspects, 1, window_ms))) == expected
     whole = windows.with_neighbours(events.where(F.col("run") == run_code("whole")))
     found = bursts(told(table, windows.flapping_replicas(whole, 1, window_ms)))
     assert found == {at: burst for at, burst in expected.items() if at[0].run == "whole"} != {}
