@@ -250,9 +250,9 @@ def _of_histories(
 ) -> dict[str, DataFrame]:
     """What is asked of events again, where counts say that there is something to find."""
     flagged = _beside(replicas.where("missing > 0"), counts["gaps"])
-    told = since(_if(counts["flapping_partitions"], given.events), given.from_ms)
+    told = since(given.events, given.from_ms)
     suspects = keep(flap_suspects(told))
-    suspected = suspects.count()
+    suspected = suspects.count() if counts["flapping_partitions"] else 0
     return {
         "gaps": gap_places(_if(counts["gaps"], given.events), flagged),
         "flapping": flapping_replicas(_if(suspected, told), _beside(suspects, suspected)),

@@ -124,10 +124,7 @@ class LogManager:
         while held is None:
             path = self.dirs.create_log(partition, is_new=is_new)
             if path is None:
-                raise LogStorageError(
-                    f"Can not create log for {partition} because log directories "
-                    f"{','.join(self.dirs.offline)} are offline"
-                )
+                raise self._offline(partition)
             try:
                 log = self._store.create(path, partition, now_ms, is_future=False)
             except LogStorageError as error:
@@ -143,10 +140,7 @@ class LogManager:
         Raises LogStorageError if a directory is offline or the log cannot be made.
         """
         if not self.dirs.create_future(partition):
-            raise LogStorageError(
-                f"Can not create log for {partition} because log directories "
-                f"{','.join(self.dirs.offline)} are offline"
-            )
+            raise self._offline(partition)
         path = self.dirs.futures[partition]
         try:
             log = self._store.create(path, partition, now_ms, is_future=True)
@@ -155,6 +149,12 @@ class LogManager:
             raise
         self._futures[partition] = HeldLog(path, log)
         return self._futures[partition]
+
+    def _offline(self, partition: TopicPartition) -> LogStorageError:
+        return LogStorageError(
+            f"Can not create log for {partition} because log directories "
+            f"{','.join(self.dirs.offline)} are offline"
+        )
 
     def replace_current_with_future(self, partition: TopicPartition, now_ms: int) -> HeldLog:
         """The future log becomes the current one, and that one is deleted later.
