@@ -24,8 +24,10 @@ from brokers.replica_log_dirs import (
 )
 from brokers.replica_manager import ReplicaManager
 from brokers.status import broker_status
+from brokers.topic_metadata import answer_metadata
 from brokers.zk_isr_manager import IsrManager, ZkIsrManager
 from cluster.api_errors import Errors
+from cluster.client_requests import MetadataRequest
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
 from cluster.errors import SessionExpired
 from cluster.protocols import Clock, Transport
@@ -168,6 +170,8 @@ class Broker:
                 self._reply(message, self.replica_manager.leaders.fetch(body, now_ms))
             case ProduceRequest():
                 self._on_produce(message, body)
+            case MetadataRequest():
+                self._reply(message, answer_metadata(self.metadata_cache, body))
             case DescribeLogDirsRequest():
                 self._reply(message, describe_log_dirs(self.replica_manager, body))
             case AlterReplicaLogDirsRequest():

@@ -79,6 +79,19 @@ class MetadataCache:
         """Every partition state, in the order in which the partitions were first heard of."""
         return iter(self._states.values())
 
+    def states_of(self, topic: str) -> list[UpdateMetadataPartitionState]:
+        """The partition states of ``topic``, in the order of their ids."""
+        count = self.num_partitions(topic)
+        found: list[UpdateMetadataPartitionState] = []
+        partition = 0
+        # Ids without gaps are the rule, so that no list of them is kept.
+        while len(found) < count:
+            state = self._states.get(TopicPartition(topic, partition))
+            if state is not None:
+                found.append(state)
+            partition += 1
+        return found
+
     def leader_of(self, partition: TopicPartition) -> int | None:
         """The leader (-1: none) that the cache shows; None if it does not know the partition."""
         state = self._states.get(partition)

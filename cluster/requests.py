@@ -4,8 +4,9 @@ The controller and the brokers know each other only through these and a Transpor
 request schemas that an inter-broker protocol of 2.8 uses: LeaderAndIsr v5, UpdateMetadata v7,
 StopReplica v3, AlterIsr v0, CreateTopics v7, AlterPartitionReassignments v0,
 ListPartitionReassignments v0, ControlledShutdown v3, ElectLeaders v2, DescribeLogDirs v2,
-AlterReplicaLogDirs v1. What carries records is in cluster/data_requests.py. States that are the
-same for every broker are shared between requests, so nothing may change them after they were sent.
+AlterReplicaLogDirs v1. What carries records is in cluster/data_requests.py, what clients ask in
+cluster/client_requests.py. States that are the same for every broker are shared between requests,
+so nothing may change them after they were sent.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from cluster.api_errors import Errors
+from cluster.client_requests import ClientRequest, ClientResponse
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from cluster.types import Broker, ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
@@ -311,5 +313,7 @@ BrokerRequest = AlterIsrRequest | FetchRequest | ProduceRequest | ControlledShut
 BrokerResponse = AlterIsrResponse | FetchResponse | ProduceResponse | ControlledShutdownResponse
 LogDirRequest = DescribeLogDirsRequest | AlterReplicaLogDirsRequest
 LogDirResponse = DescribeLogDirsResponse | AlterReplicaLogDirsResponse
-Request = ControlRequest | BrokerRequest | TopicRequest | PartitionRequest | LogDirRequest
-Response = ControlResponse | BrokerResponse | TopicResponse | PartitionResponse | LogDirResponse
+AdminRequest = TopicRequest | PartitionRequest | LogDirRequest
+AdminResponse = TopicResponse | PartitionResponse | LogDirResponse
+Request = ControlRequest | BrokerRequest | AdminRequest | ClientRequest
+Response = ControlResponse | BrokerResponse | AdminResponse | ClientResponse
