@@ -11,12 +11,14 @@ import contextlib
 from typing import Any, Final
 
 from brokers.alter_isr_manager import AlterIsrManager, AlterIsrResult
+from brokers.client_apis import ClientApis
 from brokers.config import MIN_INSYNC_REPLICAS, BrokerConfig
 from brokers.controlled_shutdown import ControlledShutdown
 from brokers.disk import Disk, Kept, everything
 from brokers.dynamic_config import DynamicConfigManager
 from brokers.fetchers import ReplicaFetcherManager
 from brokers.metadata_cache import MetadataCache
+from brokers.producer_id_manager import ProducerIdManager
 from brokers.replica_log_dirs import (
     alter_replica_log_dirs,
     describe_log_dirs,
@@ -24,11 +26,9 @@ from brokers.replica_log_dirs import (
 )
 from brokers.replica_manager import ReplicaManager
 from brokers.status import broker_status
-from brokers.topic_metadata import answer_metadata
 from brokers.zk_isr_manager import IsrManager, ZkIsrManager
 from cluster.api_errors import Errors
-from cluster.client_requests import MetadataRequest
-from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
+from cluster.data_requests import FetchRequest, FetchResponse
 from cluster.errors import SessionExpired
 from cluster.protocols import Clock, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
@@ -105,6 +105,11 @@ class Broker:
             disk or Disk(),
         )
         self._store = store
+        self._client_apis = ClientApis(
+            self.metadata_cache,
+            self.replica_manager.leaders,
+            ProducerIdManager(info.id, self._zk),
+        )
         self.dynamic_config_manager = DynamicConfigManager(
             info.id, self._zk, clock, config.unclean_leader_election_enable, quirks
         )
@@ -165,13 +170,12 @@ class Broker:
                 self._reply(message, self._on_update_metadata(body))
             case StopReplicaRequest():
                 self._reply(message, self._on_stop_replica(body))
+            case _ if self._client_apis.takes(message):
+                now_ms = self._clock.monotonic_ms()
+                self._client_apis.handle(message, now_ms, self._clock.now_ms())
             case FetchRequest():
                 now_ms = self._clock.monotonic_ms()
                 self._reply(message, self.replica_manager.leaders.fetch(body, now_ms))
-            case ProduceRequest():
-                self._on_produce(message, body)
-            case MetadataRequest():
-                self._reply(message, answer_metadata(self.metadata_cache, body))
             case DescribeLogDirsRequest():
                 self._reply(message, describe_log_dirs(self.replica_manager, body))
             case AlterReplicaLogDirsRequest():
@@ -306,15 +310,6 @@ class Broker:
             leaders.on_brokers_alive(now_alive - alive.keys(), self._clock.monotonic_ms())
         return response
 
-    # -- producers
-
-    def _on_produce(self, message: Message, request: ProduceRequest) -> None:
-        answer = self.replica_manager.leaders.produce(
-            message, request, self._clock.monotonic_ms(), self._clock.now_ms()
-        )
-        if answer is not None:
-            self._reply(message, answer)
-
     def _min_insync_replicas(self, topic: str) -> int:
         word = self.dynamic_config_manager.topic_config(topic).get(MIN_INSYNC_REPLICAS, "")
         return int(word) if word.isdecimal() else self.config.min_insync_replicas
@@ -351,8 +346,8 @@ class Broker:
         while results := self.alter_isr_manager.maybe_propagate(self.broker_epoch, now_ms):
             self._take_isr_results(results)
         leaders = self.replica_manager.leaders
-        for request, produced in leaders.produces.take_answers():
-            self._reply(request, produced)
+        for request, client_answer in self._client_apis.take_answers():
+            self._reply(request, client_answer)
         for replica_id, answer in leaders.take_standing_answers(now_ms):
             address = Address("broker", replica_id)
             self._transport.send(Message(self.address, address, _STANDING, answer))

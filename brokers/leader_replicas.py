@@ -1,7 +1,8 @@
 """What a broker does as the leader of partitions: answers fetches, appends what is produced.
 
 Requests come in as values, answers go out as values; what followers and producers are told later is
-kept until the broker takes it. No clock is read. Mirrors the leader's side of
+kept until the broker takes it. What consumers are told is in brokers/consumer_reads.py. No clock is
+read. Mirrors the leader's side of
 kafka.server.ReplicaManager: fetchMessages, appendRecords, and what completes delayed operations.
 """
 
@@ -13,6 +14,7 @@ from typing import Final
 
 from brokers.alter_isr_manager import AlterIsrResult
 from brokers.config import BrokerConfig
+from brokers.consumer_reads import ConsumerReads
 from brokers.delayed_produce import DelayedProduces
 from brokers.isr_changes import IsrChanges
 from brokers.logs.errors import ReplicaLogError
@@ -67,6 +69,7 @@ class LeaderReplicas:
             broker_id, config, metadata_cache, partitions, alter_isr_manager
         )
         self.produces = DelayedProduces()
+        self.consumers = ConsumerReads(self.find)
         self._fetches = StandingFetches(config.replica_fetch_wait_max_ms)
         self._min_insync_replicas = min_insync_replicas
 
@@ -90,9 +93,10 @@ class LeaderReplicas:
                 self.isr_changes.watch(tp, now_ms)
 
     def end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
-        """A partition is not led from here any more, if it was; producers that wait are told."""
+        """A partition is not led from here any more, if it was; clients that wait are told."""
         self.isr_changes.forget(tp, partition)
         self.produces.complete(tp, math.inf, error)
+        self.consumers.end(tp, error)
 
     # -- produce
 
@@ -159,13 +163,9 @@ class LeaderReplicas:
         """
         answers: dict[TopicPartition, FetchedPartition] = {}
         for tp, asked in request.partitions.items():
-            partition = self._partitions.get(tp)
-            if partition is None:
-                answers[tp] = _refused(self._not_hosted(tp), asked)
-                continue
-            error = partition.check_fetch(self._broker_id, asked.current_leader_epoch)
-            if error:
-                answers[tp] = _refused(error, asked)
+            partition = self.find(tp, asked.current_leader_epoch)
+            if isinstance(partition, Errors):
+                answers[tp] = FetchedPartition.refused(partition, asked)
                 continue
             elsewhere = partition.check_offsets(asked)
             answer = elsewhere or self._fetched(tp, partition, request.replica_id, asked, now_ms)
@@ -187,6 +187,13 @@ class LeaderReplicas:
         self.isr_changes.maybe_expand(tp, partition, replica_id)
         self._increment_high_watermark(tp, partition, now_ms)
         return self._news(tp, partition, replica_id, now_ms)
+
+    def find(self, tp: TopicPartition, current_leader_epoch: int) -> Partition | Errors:
+        """A partition that is led from here at the epoch that somebody knows, or why it is not."""
+        partition = self._partitions.get(tp)
+        if partition is None:
+            return self._not_hosted(tp)
+        return partition.check_fetch(self._broker_id, current_leader_epoch) or partition
 
     def _not_hosted(self, partition: TopicPartition) -> Errors:
         if partition in self._offline_partitions:
@@ -244,6 +251,7 @@ class LeaderReplicas:
         if partition.maybe_increment_high_watermark(self._broker_id, now_ms, lag_time_max_ms):
             self._fetches.add_news(tp, (remote.replica_id for remote in partition.remotes))
             self._complete_produces(tp, partition)
+            self.consumers.on_high_watermark(tp)
 
     def on_alter_isr_result(self, result: AlterIsrResult, now_ms: float) -> None:
         """Take in what became of a proposed ISR: a smaller one may let the high watermark go on."""
@@ -259,6 +267,7 @@ class LeaderReplicas:
             self._fetches.next_due_ms(self._metadata_cache.alive_brokers),
             self.isr_changes.next_due_ms(),
             self.produces.next_due_ms(),
+            self.consumers.next_due_ms(),
         )
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
@@ -274,9 +283,4 @@ class LeaderReplicas:
             self._fetches.add_news(tp, (replica_id,))
         self.isr_changes.on_timer(now_ms)
         self.produces.on_timer(now_ms)
-
-
-def _refused(error: Errors, asked: FetchPartition) -> FetchedPartition:
-    return FetchedPartition(
-        error, asked.current_leader_epoch, asked.fetch_offset, asked.last_fetched_epoch
-    )
+        self.consumers.on_timer(now_ms)

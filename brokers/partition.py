@@ -132,9 +132,10 @@ class Partition(msgspec.Struct, gc=False):
     # -- followers' fetches
 
     def check_fetch(self, broker_id: int, leader_epoch: int) -> Errors:
-        """Whether a follower that knows ``leader_epoch`` may fetch here (Partition.getLocalLog)."""
+        """Whether who knows ``leader_epoch`` may fetch here; -1, from clients only, is not checked
+        (Partition.getLocalLog)."""
         current = self.leader_epoch
-        if current > leader_epoch:
+        if current > leader_epoch != NO_EPOCH:
             return Errors.FENCED_LEADER_EPOCH
         if current < leader_epoch:
             return Errors.UNKNOWN_LEADER_EPOCH

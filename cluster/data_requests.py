@@ -16,13 +16,18 @@ from cluster.records import EpochEndOffset, Produced, Records
 from cluster.types import NO_EPOCH, TopicPartition
 
 UNKNOWN_OFFSET: Final = -1
+CONSUMER_REPLICA_ID: Final = -1
+MAX_BYTES: Final = 2**31 - 1
 Acks = Literal[0, 1, -1]
 """Who must have a record before its producer is answered: nobody, the leader, the whole ISR."""
 
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     """Where a follower is: ``fetch_offset`` is its log's end, ``last_fetched_epoch`` the last epoch
-    in its log (-1: none), ``current_leader_epoch`` what it heard from the controller."""
+    in its log (-1: none), ``current_leader_epoch`` what it heard from the controller.
+
+    Or where a consumer goes on; it has no log, and an epoch of -1 is not checked.
+    """
 
     fetch_offset: int
     current_leader_epoch: int
@@ -31,10 +36,19 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchRequest(msgspec.Struct, frozen=True):
-    """A follower's fetch of everything that it has to ask its leader for."""
+    """A follower's fetch of everything that it has to ask its leader for, or with a
+    ``replica_id`` of -1 a consumer's.
+
+    Only a consumer's waits: at most ``max_wait_ms`` for ``min_bytes``. Of each partition it gets
+    ``partition_max_bytes`` at most, ``max_bytes`` in all, but at least one batch.
+    """
 
     replica_id: int
     partitions: Mapping[TopicPartition, FetchPartition]
+    max_wait_ms: int = 0
+    min_bytes: int = 0
+    max_bytes: int = MAX_BYTES
+    partition_max_bytes: int = MAX_BYTES
 
 
 class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
@@ -56,6 +70,11 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
     log_start_offset: int = UNKNOWN_OFFSET
     log_end_offset: int = UNKNOWN_OFFSET
     diverging: EpochEndOffset | None = None
+
+    @classmethod
+    def refused(cls, error: Errors, asked: FetchPartition) -> FetchedPartition:
+        """The answer to a fetch that gets nothing."""
+        return cls(error, asked.current_leader_epoch, asked.fetch_offset, asked.last_fetched_epoch)
 
 
 class FetchResponse(msgspec.Struct, frozen=True):

@@ -53,6 +53,13 @@ Records = IntervalRecords | bytes
 them; ``b""`` or no interval if there are none."""
 
 
+def size_of(records: Records) -> int:
+    """How many bytes records are."""
+    if isinstance(records, bytes):
+        return len(records)
+    return sum(interval.size_bytes for interval in records.intervals)
+
+
 class CountedBatch(NamedTuple):
     """A batch from a producer to an interval log. ``max_timestamp_ms`` -1: the time of the append.
 

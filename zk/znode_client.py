@@ -158,6 +158,20 @@ class ZNodeClient:
             return None
         raise store_error(result.code, path)
 
+    def conditional_update_path(self, path: str, data: bytes, version: int) -> bool:
+        """Replace the data if it has this version; False if it has another, or is absent.
+
+        After a lost reply it counts as replaced if it holds ``data``, so nobody else may write the
+        same.
+        """
+        result, lost = self._write(SetData(path, data, version))
+        if result.code is ResultCode.OK:
+            return True
+        if result.code not in (ResultCode.BADVERSION, ResultCode.NONODE):
+            raise store_error(result.code, path)
+        found = self.get_data_and_stat(path) if lost else None
+        return found is not None and found[0] == data
+
     def set_or_create(self, path: str, data: bytes | None) -> None:
         """Set the data, or create the znode and those above it; the last writer wins."""
         if self.set_data(path, data) is None and not self.create_recursive(path, data):

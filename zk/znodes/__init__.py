@@ -40,6 +40,7 @@ from zk.znodes.controller import (
     ControllerZNode,
     FeatureZNode,
     FeatureZNodeStatus,
+    ProducerIdBlock,
     ProducerIdBlockZNode,
 )
 from zk.znodes.features import VersionRange
@@ -120,6 +121,7 @@ __all__ = [
     "LogDirEventNotificationZNode",
     "MalformedZNode",
     "PreferredReplicaElectionZNode",
+    "ProducerIdBlock",
     "ProducerIdBlockZNode",
     "ReassignPartitionsZNode",
     "TopicPartitionStateZNode",

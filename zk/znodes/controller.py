@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from zk.znodes.json_values import (
     field,
     parse_bytes,
     parse_int,
+    parse_long,
     to_int,
     to_str,
     utf8,
@@ -91,21 +92,44 @@ class ClusterIdZNode:
             ) from None
 
 
+class ProducerIdBlock(NamedTuple):
+    """Producer ids that a broker has taken for itself; both ends are inclusive."""
+
+    broker_id: int
+    block_start: int
+    block_end: int
+
+
 class ProducerIdBlockZNode:
     """/latest_producer_id_block: null until the first block is taken."""
 
     path: Final = "/latest_producer_id_block"
 
     @staticmethod
-    def encode(broker_id: int, block_start: int, block_end: int) -> bytes:
-        """A block of producer ids; both ends are strings in the JSON."""
+    def encode(block: ProducerIdBlock) -> bytes:
+        """Both ends are strings in the JSON."""
         return msgspec.json.encode(
             {
                 "version": 1,
-                "broker": broker_id,
-                "block_start": str(block_start),
-                "block_end": str(block_end),
+                "broker": block.broker_id,
+                "block_start": str(block.block_start),
+                "block_end": str(block.block_end),
             }
+        )
+
+    @staticmethod
+    def decode(data: bytes) -> ProducerIdBlock:
+        """The block that was taken last. Raises MalformedZNode."""
+        try:
+            node = as_object(parse_bytes(data))
+        except UnparsableJson:
+            raise MalformedZNode(
+                f"Failed to parse the producerId block json {utf8(data)}", KAFKA_EXCEPTION
+            ) from None
+        return ProducerIdBlock(
+            to_int(field(node, "broker")),
+            parse_long(to_str(field(node, "block_start"))),
+            parse_long(to_str(field(node, "block_end"))),
         )
 
 

@@ -23,6 +23,7 @@ NULL_POINTER: Final = "java.lang.NullPointerException"
 
 INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
 _JAVA_INTEGER: Final = re.compile(r"[+-]?\d+")
 _WHITESPACE: Final = " \t\n\r"
 _END_OF_ROOT_SCALAR: Final = re.compile(r"[ \t\n\r]|\Z")
@@ -148,8 +149,17 @@ def to_ints(value: Any) -> tuple[int, ...]:
 
 def parse_int(text: str) -> int:
     """Java's ``Integer.parseInt``; MalformedZNode where Java throws NumberFormatException."""
+    return _parse(text, INT_MAX)
+
+
+def parse_long(text: str) -> int:
+    """Java's ``Long.parseLong``; MalformedZNode where Java throws NumberFormatException."""
+    return _parse(text, LONG_MAX)
+
+
+def _parse(text: str, largest: int) -> int:
     if _JAVA_INTEGER.fullmatch(text):
         number = int(text)
-        if INT_MIN <= number <= INT_MAX:
+        if -largest - 1 <= number <= largest:
             return number
     raise MalformedZNode(f'For input string: "{text}"', NUMBER_FORMAT)

@@ -1,0 +1,215 @@
+"""What a leader tells consumers: records below the high watermark, offsets, where epochs ended.
+
+A fetch that finds too little waits here as plain values; the leader says when there may be more.
+No clock is read, nothing is appended. Mirrors kafka.server.DelayedFetch, readFromLocalLog of
+kafka.server.ReplicaManager, and fetchOffsetForTimestamp and lastOffsetForLeaderEpoch of
+kafka.cluster.Partition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import msgspec
+
+from brokers.logs.errors import ReplicaLogError
+from brokers.partition import Partition
+from cluster.api_errors import Errors
+from cluster.client_requests import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    LeaderEpochEnd,
+    ListedOffset,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderPartition,
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+)
+from cluster.data_requests import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from cluster.records import size_of
+from cluster.requests import Message
+from cluster.types import TopicPartition
+
+Find = Callable[[TopicPartition, int], Partition | Errors]
+
+
+class _Waiting(msgspec.Struct):
+    message: Message
+    request: FetchRequest
+    due_ms: float
+
+
+class _Read(msgspec.Struct):
+    """What a fetch finds now. ``is_final``: some of it is an error, which nobody waits with."""
+
+    partitions: dict[TopicPartition, FetchedPartition]
+    size_bytes: int
+    is_final: bool
+
+
+class ConsumerReads:
+    """Consumers' requests; ``find`` gives the partition that is led at the epoch they know."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._waiting: dict[int, _Waiting] = {}
+        self._by_partition: dict[TopicPartition, dict[int, None]] = {}
+        self._answers: list[tuple[Message, FetchResponse]] = []
+        self._added = 0
+        self._due_ms = math.inf
+
+    # -- fetches
+
+    def fetch(self, message: Message, request: FetchRequest, now_ms: float) -> FetchResponse | None:
+        """The answer to a fetch; None if it waits, and is answered later."""
+        read = self._read(request)
+        if request.max_wait_ms <= 0 or not request.partitions or _is_enough(request, read):
+            return FetchResponse(read.partitions)
+        self._added += 1
+        due_ms = now_ms + request.max_wait_ms
+        self._waiting[self._added] = _Waiting(message, request, due_ms)
+        self._due_ms = min(self._due_ms, due_ms)
+        for tp in request.partitions:
+            self._by_partition.setdefault(tp, {})[self._added] = None
+        return None
+
+    def on_high_watermark(self, tp: TopicPartition) -> None:
+        """More of a partition may be read, or it is led at another epoch."""
+        for number in list(self._by_partition.get(tp, ())):
+            waiting = self._waiting[number]
+            read = self._read(waiting.request)
+            if _is_enough(waiting.request, read):
+                self._answer(number, read.partitions)
+
+    def end(self, tp: TopicPartition, error: Errors) -> None:
+        """A partition is led from here no more: who waits for it is told, with what else is there.
+
+        To be called while it can still be found, before its replica is changed.
+        """
+        for number in list(self._by_partition.get(tp, ())):
+            request = self._waiting[number].request
+            refused = FetchedPartition.refused(error, request.partitions[tp])
+            self._answer(number, {**self._read(request).partitions, tp: refused})
+
+    def take_answers(self) -> list[tuple[Message, FetchResponse]]:
+        """Fetches that wait no more, and what they are to be answered; from now on none."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def next_due_ms(self) -> float | None:
+        """When a fetch may have waited long enough: not later than one has."""
+        return self._due_ms if self._waiting else None
+
+    def on_timer(self, now_ms: float) -> None:
+        """Answer what has waited long enough with what there is."""
+        if now_ms < self._due_ms:
+            return
+        for number, waiting in list(self._waiting.items()):
+            if waiting.due_ms <= now_ms:
+                self._answer(number, self._read(waiting.request).partitions)
+        self._due_ms = min((w.due_ms for w in self._waiting.values()), default=math.inf)
+
+    def _answer(self, number: int, partitions: dict[TopicPartition, FetchedPartition]) -> None:
+        waiting = self._waiting.pop(number)
+        self._answers.append((waiting.message, FetchResponse(partitions)))
+        for tp in waiting.request.partitions:
+            numbers = self._by_partition[tp]
+            del numbers[number]
+            if not numbers:
+                del self._by_partition[tp]
+
+    def _read(self, request: FetchRequest) -> _Read:
+        """Read partition after partition, until ``max_bytes`` are full; the first that has records
+        gives at least a batch."""
+        read = _Read({}, 0, is_final=False)
+        for tp, asked in request.partitions.items():
+            left_bytes = min(request.partition_max_bytes, request.max_bytes - read.size_bytes)
+            may_read = left_bytes > 0 or not read.size_bytes
+            fetched = self._read_partition(tp, asked, left_bytes if may_read else None)
+            read.partitions[tp] = fetched
+            read.size_bytes += size_of(fetched.records) if fetched.records is not None else 0
+            read.is_final |= fetched.error is not Errors.NONE
+        return read
+
+    def _read_partition(
+        self, tp: TopicPartition, asked: FetchPartition, max_bytes: int | None
+    ) -> FetchedPartition:
+        partition = self._find(tp, asked.current_leader_epoch)
+        if isinstance(partition, Errors):
+            return FetchedPartition.refused(partition, asked)
+        log = partition.log
+        assert log is not None
+        end = partition.high_watermark if max_bytes is not None else asked.fetch_offset
+        try:
+            records = log.read(asked.fetch_offset, max_bytes or 0, end)
+        except ReplicaLogError as error:
+            return FetchedPartition.refused(error.code, asked)
+        return FetchedPartition(
+            Errors.NONE,
+            partition.leader_epoch,
+            asked.fetch_offset,
+            records=records,
+            high_watermark=partition.high_watermark,
+            log_start_offset=log.log_start_offset,
+        )
+
+    # -- offsets
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Where logs begin and end for clients, and where times are."""
+        return ListOffsetsResponse(
+            {tp: self._list_offset(tp, asked) for tp, asked in request.partitions.items()}
+        )
+
+    def _list_offset(self, tp: TopicPartition, asked: ListOffsetsPartition) -> ListedOffset:
+        partition = self._find(tp, asked.current_leader_epoch)
+        if isinstance(partition, Errors):
+            return ListedOffset(partition)
+        try:
+            return _offset_at(partition, asked.timestamp_ms)
+        except ReplicaLogError as error:
+            return ListedOffset(error.code)
+
+    def offsets_for_leader_epoch(
+        self, request: OffsetsForLeaderEpochRequest
+    ) -> OffsetsForLeaderEpochResponse:
+        """Where leader epochs ended."""
+        return OffsetsForLeaderEpochResponse(
+            {tp: self._epoch_end(tp, asked) for tp, asked in request.partitions.items()}
+        )
+
+    def _epoch_end(self, tp: TopicPartition, asked: OffsetForLeaderPartition) -> LeaderEpochEnd:
+        partition = self._find(tp, asked.current_leader_epoch)
+        if isinstance(partition, Errors):
+            return LeaderEpochEnd(partition)
+        assert partition.log is not None
+        return LeaderEpochEnd(Errors.NONE, partition.log.end_offset_for(asked.leader_epoch))
+
+
+def _is_enough(request: FetchRequest, read: _Read) -> bool:
+    return read.is_final or read.size_bytes >= request.min_bytes
+
+
+def _offset_at(partition: Partition, timestamp_ms: int) -> ListedOffset:
+    """For clients a log ends at the high watermark, and a new leader does not know that before it
+    has come to the beginning of its epoch (KIP-207)."""
+    log = partition.log
+    assert log is not None
+    is_behind = partition.epoch_start_offset > partition.high_watermark
+    if timestamp_ms == LATEST_TIMESTAMP:
+        if is_behind:
+            return ListedOffset(Errors.OFFSET_NOT_AVAILABLE)
+        end = partition.high_watermark
+        return ListedOffset(Errors.NONE, offset=end, leader_epoch=partition.leader_epoch)
+    if timestamp_ms == EARLIEST_TIMESTAMP:
+        start = log.log_start_offset
+        first = next(iter(log.intervals()), None)
+        epoch = partition.leader_epoch if first is None else first.leader_epoch
+        return ListedOffset(Errors.NONE, offset=start, leader_epoch=epoch)
+    found = log.offset_for_time(timestamp_ms)
+    if found is not None and found.offset < partition.high_watermark:
+        return ListedOffset(Errors.NONE, *found)
+    return ListedOffset(Errors.OFFSET_NOT_AVAILABLE if is_behind else Errors.NONE)

@@ -1,0 +1,70 @@
+"""Ids for idempotent producers: a broker takes a block of a thousand and gives one after another.
+
+What is left of a block when a broker ends is never given. Mirrors
+kafka.coordinator.transaction.ProducerIdManager; but the first block is taken for the first
+producer and not at the broker's start.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from cluster.api_errors import Errors
+from cluster.client_requests import InitProducerIdResponse
+from cluster.errors import StoreError
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import ResultCode
+from zk.znode_client import store_error
+from zk.znodes import MalformedZNode, ProducerIdBlock, ProducerIdBlockZNode
+from zk.znodes.json_values import LONG_MAX
+
+logger = logging.getLogger(__name__)
+
+BLOCK_SIZE: Final = 1000
+_PATH: Final = ProducerIdBlockZNode.path
+
+
+class ProducerIdManager:
+    """The ids of one broker."""
+
+    def __init__(self, broker_id: int, zk: KafkaZkClient) -> None:
+        self._broker_id = broker_id
+        self._zk = zk
+        self._block: ProducerIdBlock | None = None
+        self._next_id = 0
+
+    def init_producer_id(self) -> InitProducerIdResponse:
+        """Answer a producer. COORDINATOR_NOT_AVAILABLE while ZooKeeper cannot be asked, which the
+        producer tries again; UNKNOWN_SERVER_ERROR if the znode is malformed or no id is left."""
+        try:
+            return InitProducerIdResponse(Errors.NONE, self._generate(), 0)
+        except StoreError as error:
+            logger.warning("broker %d: no producer id: %s", self._broker_id, error)
+            return InitProducerIdResponse(Errors.COORDINATOR_NOT_AVAILABLE)
+        except MalformedZNode as error:
+            logger.error("broker %d: no producer id: %s", self._broker_id, error.at(_PATH))
+            return InitProducerIdResponse(Errors.UNKNOWN_SERVER_ERROR)
+
+    def _generate(self) -> int:
+        if self._block is None or self._next_id > self._block.block_end:
+            self._block = self._take_block()
+            self._next_id = self._block.block_start
+        self._next_id += 1
+        return self._next_id - 1
+
+    def _take_block(self) -> ProducerIdBlock:
+        while True:
+            found = self._zk.get_data_and_stat(_PATH)
+            if found is None:
+                raise store_error(ResultCode.NONODE, _PATH)
+            data, stat = found
+            start = 0
+            if data:
+                start = ProducerIdBlockZNode.decode(data).block_end + 1
+            if start > LONG_MAX - BLOCK_SIZE + 1:
+                raise MalformedZNode("Have exhausted all producerIds.")
+            block = ProducerIdBlock(self._broker_id, start, start + BLOCK_SIZE - 1)
+            encoded = ProducerIdBlockZNode.encode(block)
+            if self._zk.conditional_update_path(_PATH, encoded, stat.version):
+                return block

@@ -1,0 +1,249 @@
+"""What consumers get: committed records and no others, offsets, and an answer in their time.
+
+Sources: ReplicaManager.{fetchMessages, readFromLocalLog}, DelayedFetch,
+Partition.{fetchOffsetForTimestamp, lastOffsetForLeaderEpoch}.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.api_errors import Errors
+from cluster.client_requests import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    LeaderEpochEnd,
+    ListedOffset,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderPartition,
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+)
+from cluster.data_requests import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from cluster.records import EpochEndOffset, IntervalRecords
+from cluster.requests import Address, Message, StopReplicaPartitionState, StopReplicaRequest
+from cluster.types import TopicPartition
+from tests.unit.brokers.network import CONTROLLER, CONTROLLER_EPOCH, T0, T1, cached, update_metadata
+from tests.unit.brokers.replicas import Replicas
+
+CONSUMER = Address("client", 8)
+UNKNOWN = TopicPartition("unknown", 0)
+
+
+class Consumed(Replicas):
+    """Replicas of t-0, led by 1 at epoch 3, and a consumer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lead(1, 3)
+
+    def send_fetch(self, offset: int, broker_id: int = 1, epoch: int = -1, **limits: int) -> int:
+        """Send a fetch, deliver nothing else; returns the correlation id."""
+        self._correlation_id += 1
+        limits = {"max_wait_ms": 500, "min_bytes": 1, **limits}
+        body = FetchRequest(-1, {T0: FetchPartition(offset, epoch)}, **limits)
+        address = Address("broker", broker_id)
+        self.brokers[broker_id].receive(Message(CONSUMER, address, self._correlation_id, body))
+        return self._correlation_id
+
+    def fetched(self, correlation_id: int) -> FetchedPartition | None:
+        """The answer to a fetch; None if it waits."""
+        found = [
+            m.body
+            for m in self.sent
+            if m.destination == CONSUMER and m.correlation_id == correlation_id
+        ]
+        if not found:
+            return None
+        (answer,) = found
+        assert isinstance(answer, FetchResponse)
+        return answer.partitions[T0]
+
+    def offset_at(self, timestamp_ms: int, broker_id: int = 1, epoch: int = -1) -> ListedOffset:
+        """What ListOffsets answers."""
+        asked = ListOffsetsRequest({T0: ListOffsetsPartition(timestamp_ms, epoch)})
+        answer = self.request(broker_id, asked, CONSUMER)
+        assert isinstance(answer, ListOffsetsResponse)
+        return answer.partitions[T0]
+
+
+@pytest.fixture
+def replicas() -> Consumed:
+    return Consumed()
+
+
+def bounds(fetched: FetchedPartition | None) -> list[tuple[int, int, int]]:
+    """(leader epoch, start, end) of what was fetched."""
+    assert fetched is not None and fetched.error is Errors.NONE, fetched
+    assert isinstance(fetched.records, IntervalRecords)
+    return [(i.leader_epoch, i.start, i.end) for i in fetched.records.intervals]
+
+
+def test_records_are_read_up_to_the_high_watermark_and_no_further(replicas: Consumed) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.lost = (2,)
+    replicas.produce(1, 5)
+    replicas.settle()
+    assert replicas.ends()[0] == (15, 10)
+    fetched = replicas.fetched(replicas.send_fetch(4))
+    assert bounds(fetched) == [(3, 4, 10)]
+    assert fetched is not None and (fetched.high_watermark, fetched.log_start_offset) == (10, 0)
+    waits = replicas.send_fetch(12)
+    assert replicas.fetched(waits) is None, "it is in the log, and not committed"
+
+
+def test_a_fetch_waits_for_records_and_is_answered_when_they_are_committed(
+    replicas: Consumed,
+) -> None:
+    number = replicas.send_fetch(0)
+    replicas.produce(1, 3)
+    assert replicas.fetched(number) is None
+    replicas.settle()
+    assert bounds(replicas.fetched(number)) == [(3, 0, 3)]
+
+
+def test_a_fetch_waits_for_min_bytes_and_no_longer_than_it_wants(replicas: Consumed) -> None:
+    few, many = replicas.send_fetch(0, min_bytes=200), replicas.send_fetch(0, min_bytes=500)
+    replicas.produce(1, 1)
+    replicas.settle()
+    assert (replicas.fetched(few), replicas.fetched(many)) == (None, None)
+    replicas.produce(1, 1)
+    replicas.settle()
+    assert bounds(replicas.fetched(few)) == [(3, 0, 2)]
+    replicas.pass_time(499)
+    assert replicas.fetched(many) is None
+    replicas.pass_time(1)
+    assert bounds(replicas.fetched(many)) == [(3, 0, 2)]
+    assert replicas.brokers[1].replica_manager.leaders.consumers.next_due_ms() is None
+
+
+def test_who_does_not_wait_is_answered_at_once(replicas: Consumed) -> None:
+    assert bounds(replicas.fetched(replicas.send_fetch(0, max_wait_ms=0))) == []
+    assert bounds(replicas.fetched(replicas.send_fetch(0, min_bytes=0))) == []
+
+
+def test_a_fetch_gets_no_more_bytes_than_it_wants_but_a_record_at_least(
+    replicas: Consumed,
+) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    for limits, end in (
+        ({"partition_max_bytes": 350}, 3),
+        ({"max_bytes": 250}, 2),
+        ({"partition_max_bytes": 1}, 1),
+        ({}, 10),
+    ):
+        assert bounds(replicas.fetched(replicas.send_fetch(0, **limits))) == [(3, 0, end)]
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "broker_id", "expected"),
+    [
+        pytest.param(11, -1, 1, Errors.OFFSET_OUT_OF_RANGE, id="after the log's end"),
+        pytest.param(0, 2, 1, Errors.FENCED_LEADER_EPOCH, id="the consumer is behind"),
+        pytest.param(0, 4, 1, Errors.UNKNOWN_LEADER_EPOCH, id="the leader is behind"),
+        pytest.param(0, -1, 2, Errors.NOT_LEADER_OR_FOLLOWER, id="a follower"),
+        pytest.param(0, 3, 1, Errors.NONE, id="the epoch is known"),
+    ],
+)
+def test_errors_do_not_wait(
+    replicas: Consumed, offset: int, epoch: int, broker_id: int, expected: Errors
+) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    fetched = replicas.fetched(replicas.send_fetch(offset, broker_id, epoch, min_bytes=10_000_000))
+    assert (fetched.error if fetched else Errors.NONE) is expected
+
+
+def test_a_partition_that_is_unknown_does_not_keep_others_waiting(replicas: Consumed) -> None:
+    asked = {tp: FetchPartition(0, -1) for tp in (T0, UNKNOWN)}
+    answer = replicas.request(1, FetchRequest(-1, asked, 500, 1), CONSUMER)
+    assert isinstance(answer, FetchResponse)
+    codes = {tp: one.error for tp, one in answer.partitions.items()}
+    assert codes == {T0: Errors.NONE, UNKNOWN: Errors.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_who_waits_is_told_when_the_leader_leads_no_more(replicas: Consumed) -> None:
+    number = replicas.send_fetch(0)
+    replicas.lead(2, 4)
+    fetched = replicas.fetched(number)
+    assert fetched is not None and fetched.error is Errors.NOT_LEADER_OR_FOLLOWER
+    number = replicas.send_fetch(0, 2)
+    stop = StopReplicaPartitionState(T0, -2, True)
+    replicas.request(2, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [stop]))
+    fetched = replicas.fetched(number)
+    assert fetched is not None and fetched.error is Errors.NOT_LEADER_OR_FOLLOWER
+    assert replicas.brokers[2].next_due_ms() is None
+
+
+def test_where_a_log_begins_and_ends_for_clients(replicas: Consumed) -> None:
+    assert replicas.offset_at(LATEST_TIMESTAMP) == ListedOffset(Errors.NONE, -1, 0, 3)
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.lost = (2,)
+    replicas.produce(1, 5)
+    replicas.settle()
+    assert replicas.offset_at(LATEST_TIMESTAMP) == ListedOffset(Errors.NONE, -1, 10, 3)
+    assert replicas.offset_at(EARLIEST_TIMESTAMP).offset == 0
+    assert replicas.offset_at(LATEST_TIMESTAMP, 3).error is Errors.NOT_LEADER_OR_FOLLOWER
+    assert replicas.offset_at(LATEST_TIMESTAMP, 1, 2).error is Errors.FENCED_LEADER_EPOCH
+
+
+def test_where_a_time_is(replicas: Consumed) -> None:
+    begun_ms = replicas.clock.now_ms()
+    replicas.produce(1, 10)
+    replicas.settle()
+    found = replicas.offset_at(begun_ms)
+    assert found == ListedOffset(Errors.NONE, begun_ms, 0, 3)
+    assert replicas.offset_at(begun_ms + 1) == ListedOffset(Errors.NONE)
+    replicas.lead(2, 4)
+    replicas.clock.time_ms += 1_000
+    replicas.lost = (1,)
+    replicas.produce(2, 10)
+    replicas.settle()
+    late = replicas.offset_at(begun_ms + 1, 2)
+    assert late == ListedOffset(Errors.NONE), "it is there, and not committed"
+
+
+def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows(
+    replicas: Consumed,
+) -> None:
+    """KIP-207: the high watermark of a new leader may be behind what consumers have read."""
+    begun_ms = replicas.clock.now_ms()
+    replicas.produce(1, 10)
+    replicas.deliver()
+    replicas.lost = (1, 3)
+    replicas.replica(2).set_high_watermark(4, begun_ms)
+    replicas.lead(2, 4, told=(2,))
+    assert replicas.offset_at(LATEST_TIMESTAMP, 2).error is Errors.OFFSET_NOT_AVAILABLE
+    assert replicas.offset_at(begun_ms + 1, 2).error is Errors.OFFSET_NOT_AVAILABLE
+    assert replicas.offset_at(begun_ms, 2).offset == 0
+    assert replicas.offset_at(EARLIEST_TIMESTAMP, 2).offset == 0
+    replicas.lost = ()
+    replicas.lead(2, 5)
+    assert replicas.offset_at(LATEST_TIMESTAMP, 2) == ListedOffset(Errors.NONE, -1, 10, 5)
+
+
+def test_where_an_epoch_ended(replicas: Consumed) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.lead(2, 5)
+    replicas.produce(2, 5)
+    replicas.settle()
+
+    def ask(epoch: int, current: int = -1, tp: TopicPartition = T0) -> Any:
+        asked = OffsetsForLeaderEpochRequest({tp: OffsetForLeaderPartition(epoch, current)})
+        answer = replicas.request(2, asked, CONSUMER)
+        assert isinstance(answer, OffsetsForLeaderEpochResponse)
+        return answer.partitions[tp]
+
+    for epoch, end in ((3, (3, 10)), (4, (3, 10)), (5, (5, 15)), (6, (-1, -1))):
+        assert ask(epoch, 5) == LeaderEpochEnd(Errors.NONE, EpochEndOffset(*end))
+    assert ask(3, 4) == LeaderEpochEnd(Errors.FENCED_LEADER_EPOCH)
+    replicas.request(2, update_metadata(cached(T1)))
+    assert ask(3, tp=T1) == LeaderEpochEnd(Errors.NOT_LEADER_OR_FOLLOWER)
