@@ -16,7 +16,7 @@ from brokers.config import broker_config
 from brokers.disk import Disk
 from cluster import types
 from cluster.api_version import inter_broker_protocol
-from cluster.errors import KlammError, UsageError
+from cluster.errors import KlammError, SessionExpired, UsageError
 from cluster.protocols import Clock, Journal, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import Address, Message
@@ -234,7 +234,8 @@ class BrokerActor(Actor):
 
     ``on_started`` is called once the broker is registered, or with the error that prevented it;
     ``on_shut_down`` once the broker may be ended after a ShutDown; ``on_halted`` if its last log
-    directory failed: it does nothing more.
+    directory failed, or, where nobody is told of its start, if its session expired before it was
+    registered: it does nothing more, as Kafka's, whose start that ends.
     """
 
     def __init__(
@@ -321,9 +322,12 @@ class BrokerActor(Actor):
     def _fail_log_dir(self, path: str) -> None:
         self._node.broker.fail_log_dir(path)
         if self._node.broker.is_halted:
-            self.stopped = True
-            if self._on_halted is not None:
-                self._on_halted(self._node.id)
+            self._halt()
+
+    def _halt(self) -> None:
+        self.stopped = True
+        if self._on_halted is not None:
+            self._on_halted(self._node.id)
 
     def _start_up(self, event: StartUp) -> None:
         try:
@@ -348,6 +352,8 @@ class BrokerActor(Actor):
     def _tell_started(self, error: Exception | None) -> None:
         if self._on_started is not None:
             self._on_started(self._node.id, error)
+        elif isinstance(error, SessionExpired):
+            self._halt()
         elif error is not None:
             raise error
 

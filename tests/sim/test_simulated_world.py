@@ -90,3 +90,17 @@ def test_a_state_inside_an_event_is_reached_by_the_recorded_choices() -> None:
     assert again.run_until(lambda: len(again.choices) == before + 7)
     assert again.scheduler.inside_an_event == world.scheduler.inside_an_event
     assert again.server.fingerprint() == world.server.fingerprint()
+
+
+def test_a_broker_whose_session_expires_before_it_is_registered_ends_and_can_be_started() -> None:
+    world = three_brokers()
+    world.kill(2)
+    world.start(2)
+    starting = world.nodes[2].node.broker
+    assert world.run_until(lambda: bool(world.scheduler.inside_an_event))
+    world.expire_session(2)
+    assert world.run_until(lambda: 2 not in world.nodes)
+    assert starting.broker_epoch < 0
+    assert world.errors == []
+    world.start(2)
+    assert world.run_until(lambda: world.nodes[2].node.broker.broker_epoch >= 0)
