@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import logs
+from bench import logs, simulation
 from bench.figures import KAFKA, KLAMM, RAW_STORE, Layout, Result, busy_share, verdicts
 from bench.kafka.locate import SKIP_REASON, kafka_libs
 from bench.kafka.run import problems, run_kafka
@@ -38,6 +38,7 @@ MEMORY_PER_TOPIC = 100
 MAX_BUSY_SHARE = 0.1
 REPLAY = "replay"
 LOGS = "logs"
+SIMULATION = "simulation"
 REPLAY_ROWS = 20_000_000
 
 
@@ -136,15 +137,17 @@ def bench(runs: Sequence[Run], report: Report, with_memory: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and judge: the controller's jobs, then the segment log, then replay."""
+    """Measure, print, and judge: the controller's jobs, the segment log, simulations, replay."""
     options = _parser().parse_args(arguments)
     only = options.only or ()
-    beside = {LOGS, REPLAY}
+    beside = {LOGS, SIMULATION, REPLAY}
     codes = [] if only and beside.issuperset(only) else [_bench_controller(options)]
     is_narrowed = only or options.quick or options.partitions is not None
     is_whole = not (is_narrowed or UsageError.exit_code in codes)
     if LOGS in only or is_whole:
         codes.append(logs.main([]))
+    if SIMULATION in only or is_whole:
+        codes.append(simulation.main([]))
     if REPLAY in only or is_whole:
         # Spark is for who needs it.
         from bench import replay
@@ -193,7 +196,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only",
         action="append",
-        choices=(*PARTS, LOGS, REPLAY),
+        choices=(*PARTS, LOGS, SIMULATION, REPLAY),
         help="this part (and what it needs); repeatable",
     )
     parser.add_argument(

@@ -26,7 +26,10 @@ class Completion(Protocol):
 
 
 class Actor:
-    """One actor: its events in order, and the greenlet of the event that it is in the middle of."""
+    """One actor: its events in order, and the greenlet of the event that it is in the middle of.
+
+    ``on_given`` is called whenever something was put into its inbox by ``give``.
+    """
 
     def __init__(self, address: Address, handle: Callable[[object], None]) -> None:
         self.address = address
@@ -36,6 +39,7 @@ class Actor:
         self.stopped = False
         self.task: greenlet | None = None
         self.waiting = False
+        self.on_given: Callable[[Actor], None] | None = None
 
     @property
     def is_runnable(self) -> bool:
@@ -46,7 +50,17 @@ class Actor:
 
     def receive(self, message: Message) -> None:
         """Take a message; it is handled later."""
-        self.inbox.append(message)
+        self.give(message)
+
+    def give(self, event: object) -> None:
+        """Take an event; it is handled later."""
+        self.inbox.append(event)
+        self.woken()
+
+    def woken(self) -> None:
+        """There may be something to do."""
+        if self.on_given is not None:
+            self.on_given(self)
 
     def has_events(self) -> bool:
         """True if an event is waiting to begin."""
@@ -66,12 +80,21 @@ class Scheduler:
 
     def __init__(self, on_error: Callable[[Actor, BaseException], None]) -> None:
         self.actors: dict[Address, Actor] = {}
+        self._orders: dict[Address, int] = {}
+        self._added = 0
         self._on_error = on_error
         self._current: Actor | None = None
 
     def add(self, actor: Actor) -> None:
         """Take an actor in; it replaces one with the same address."""
+        if actor.address not in self.actors:
+            self._added += 1
+            self._orders[actor.address] = self._added
         self.actors[actor.address] = actor
+
+    def order_of(self, actor: Actor) -> int:
+        """A number that is greater for actors that were added later."""
+        return self._orders[actor.address]
 
     def remove(self, address: Address) -> None:
         """Let an actor go: what it was doing is never resumed."""

@@ -121,7 +121,7 @@ class BrokerHub:
     def _deliver(self, address: Address, event: object) -> None:
         actor = self._scheduler.actors.get(address)
         if actor is not None:
-            actor.inbox.append(event)
+            actor.give(event)
 
     def _run(self) -> None:
         while not self._closing:

@@ -266,14 +266,14 @@ class BrokerActor(Actor):
         controller to see to it this registers again."""
         if isinstance(event, WatchEvent):
             if event.path == CONFIG_CHANGES_PATH:
-                self.inbox.append(ConfigChanges())
+                self.give(ConfigChanges())
         elif event.state is SessionState.EXPIRED:
             self._is_expired = True
             if self._node.controller is None:
-                self.inbox.append(ReRegister())
+                self.give(ReRegister())
         elif event.state is SessionState.CONNECTED and self._is_expired:
             self._is_expired = False
-            self.inbox.append(ConfigChanges())
+            self.give(ConfigChanges())
 
     def has_events(self) -> bool:
         """True if a message waits or a timer is due."""
@@ -365,6 +365,7 @@ class ControllerActor(Actor):
         super().__init__(Address("controller", controller.config.broker_id), self._handle)
         self._controller = controller
         self._clock = clock
+        controller.events.on_put = self.woken
 
     def receive(self, message: Message) -> None:
         """Take a message; it is handled later."""

@@ -21,6 +21,7 @@ from cluster.errors import UsageError
 from cluster.requests import Address
 from cluster.types import TopicPartition
 from runtime.actors import Actor, Scheduler
+from runtime.agenda import Agenda
 from runtime.clock import VirtualClock
 from runtime.journal import MemoryJournal
 from runtime.node import (
@@ -69,6 +70,7 @@ class SimulatedWorld:
         self.server = MemoryServer(self.clock)
         self.transport = SimulatedTransport(self.clock, random.Random(spec.seed + 1))
         self.scheduler = Scheduler(self._failed)
+        self._agenda = Agenda(self.scheduler, self.clock)
         self.nodes: dict[int, SimulatedNode] = {}
         self.disks: dict[int, Disk] = {}
         self.choices: list[int] = []
@@ -83,7 +85,11 @@ class SimulatedWorld:
 
     def step(self) -> bool:
         """Do one thing; False if nothing can ever happen again without help from outside."""
-        runnable = self.scheduler.runnable()
+        self._agenda.look_at_all()
+        return self._step()
+
+    def _step(self) -> bool:
+        runnable = self._agenda.runnable()
         if runnable:
             index = self._pick(len(runnable))
             self.choices.append(index)
@@ -91,7 +97,7 @@ class SimulatedWorld:
             return True
         if self.transport.deliver_due():
             return True
-        due_ms = self.next_due_ms()
+        due_ms = self._next_due_ms()
         if due_ms is None:
             return False
         self.clock.advance_to(due_ms)
@@ -100,12 +106,20 @@ class SimulatedWorld:
 
     def next_due_ms(self) -> float | None:
         """When the next timer, message or session expiry is due, in monotonic milliseconds."""
-        due = [self.transport.next_due_ms(), self.server.next_expiry_ms()]
-        due += [a.next_due_ms() for a in self.scheduler.actors.values() if not a.paused]
+        self._agenda.look_at_all()
+        return self._next_due_ms()
+
+    def _next_due_ms(self) -> float | None:
+        due = (
+            self.transport.next_due_ms(),
+            self.server.next_expiry_ms(),
+            self._agenda.next_due_ms(),
+        )
         return min((d for d in due if d is not None), default=None)
 
     def run_until(self, condition: Callable[[], bool], *, timeout_ms: float = 60_000) -> bool:
         """Step until ``condition`` holds; False if it does not within ``timeout_ms``."""
+        self._agenda.look_at_all()
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
         while not condition():
             if not self._step_by(deadline_ms):
@@ -114,18 +128,19 @@ class SimulatedWorld:
 
     def run_for(self, duration_ms: float) -> None:
         """Step until this much time has passed and everything due by then is done."""
+        self._agenda.look_at_all()
         deadline_ms = self.clock.monotonic_ms() + duration_ms
         while self._step_by(deadline_ms):
             pass
 
     def _step_by(self, deadline_ms: float) -> bool:
         """Do one thing that is due by then; False, and it is then, if there is nothing."""
-        if not self.scheduler.runnable() and not self.transport.in_flight_before(deadline_ms):
-            due_ms = self.next_due_ms()
+        if not self._agenda.runnable() and not self.transport.in_flight_before(deadline_ms):
+            due_ms = self._next_due_ms()
             if due_ms is None or due_ms > deadline_ms:
                 self.clock.advance_to(deadline_ms)
                 return False
-        self.step()
+        self._step()
         return True
 
     def _resume(self, actor: Actor) -> None:
@@ -133,6 +148,7 @@ class SimulatedWorld:
             self.scheduler.resume(actor)
         except Crashed:
             self.on_crash(actor.address.id)
+        self._agenda.look_at(actor)
         while self._shut_down:
             self.stop(self._shut_down.pop())
         while self._halted:
@@ -183,12 +199,12 @@ class SimulatedWorld:
         store.add_listener(broker.on_store_event)
         if node.controller is not None:
             self._connect(ControllerActor(node.controller, self.clock))
-        broker.inbox.append(StartUp(math.inf, holds_controller))
+        broker.give(StartUp(math.inf, holds_controller))
 
     def begin_candidacy(self, broker_id: int) -> None:
         """Let a controller that was held be a candidate."""
         self._node(broker_id)
-        self.scheduler.actors[Address("broker", broker_id)].inbox.append(BeginCandidacy())
+        self.scheduler.actors[Address("broker", broker_id)].give(BeginCandidacy())
 
     def open_store(self) -> MemoryStore:
         """A session of the world's ZooKeeper. Outside of an actor its calls are done at once."""
@@ -242,12 +258,12 @@ class SimulatedWorld:
         """Begin a controlled shutdown: the node is stopped once its broker has been relieved, or
         has asked often enough."""
         self._node(broker_id)
-        self.scheduler.actors[Address("broker", broker_id)].inbox.append(ShutDown())
+        self.scheduler.actors[Address("broker", broker_id)].give(ShutDown())
 
     def fail_log_dir(self, broker_id: int, path: str) -> None:
         """Let a log directory of a broker fail; one whose last directory fails is killed."""
         check_log_dir(self._node(broker_id).node.broker, path)
-        self.scheduler.actors[Address("broker", broker_id)].inbox.append(FailLogDir(path))
+        self.scheduler.actors[Address("broker", broker_id)].give(FailLogDir(path))
 
     def pause(self, broker_id: int) -> None:
         """Freeze a node as a long garbage collection does: no heartbeat leaves it either."""
@@ -274,6 +290,8 @@ class SimulatedWorld:
 
     def _connect(self, actor: Actor) -> None:
         self.scheduler.add(actor)
+        actor.on_given = self._agenda.look_at
+        self._agenda.look_at(actor)
         self.transport.register(actor.address, actor.receive)
 
     def _disconnect(self, broker_id: int) -> None:
@@ -287,6 +305,7 @@ class SimulatedWorld:
             actor = self.scheduler.actors.get(Address(role, broker_id))
             if actor is not None:
                 actor.paused = paused
+                self._agenda.look_at(actor)
 
     # -- time travel
 

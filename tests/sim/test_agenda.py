@@ -1,0 +1,32 @@
+"""Who may go on is known without asking everybody, and is who would have been found by asking."""
+
+from __future__ import annotations
+
+from cluster.requests import Address
+from tests.sim.worlds import create_topic, three_brokers
+
+
+def test_the_agenda_finds_whom_the_scheduler_finds() -> None:
+    world = three_brokers()
+    create_topic(world, "t", {n: (n % 3, (n + 1) % 3) for n in range(9)})
+    world.kill(1)
+    several = 0
+    for step in range(2_000):
+        found = world._agenda.runnable()
+        assert found == world.scheduler.runnable()
+        several += len(found) > 1
+        world._step()
+        if step == 500:
+            world.start(1)
+    assert several > 5
+    assert not world.errors
+
+
+def test_an_actor_that_waits_for_its_timer_is_not_asked() -> None:
+    world = three_brokers()
+    world.run_for(60_000)
+    broker = world.scheduler.actors[Address("broker", 1)]
+    asked = []
+    broker.next_due_ms = lambda: asked.append(world.clock.monotonic_ms())  # type: ignore[method-assign, func-returns-value]
+    world.run_for(3_600_000)
+    assert set(asked) <= {60_000.0 + 3_000.0}, "only at the beginning"

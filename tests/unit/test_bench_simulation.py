@@ -1,0 +1,28 @@
+"""The benchmark of simulated clusters, at a small size: every figure is taken and judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.simulation import idle, replica_bytes
+
+
+def test_an_idle_cluster_is_timed_apart_from_its_setting_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    [goal] = idle(brokers=4, partitions=100, minutes=10)
+    assert goal.what == "an idle cluster at 1,000 times real time"
+    assert goal.is_met
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "4 brokers, 100 partitions, RF 3, idle"
+    assert printed[1].startswith("  set up in ")
+    assert printed[2].endswith(" times real time (10 minutes)")
+
+
+def test_what_a_broker_keeps_for_a_replica() -> None:
+    goals = replica_bytes(1_000)
+    assert [goal.what for goal in goals] == [
+        "a replica, empty, in 400 bytes",
+        "a replica, a leader with two followers, in 400 bytes",
+    ]
+    assert goals[0].is_met
