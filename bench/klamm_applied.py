@@ -89,7 +89,7 @@ def _in_replica(
     """A follower does not hear of what an AlterIsr changes within a leader epoch."""
     hosted = replicas.partitions.get(tp)
     held = None if hosted is None else hosted.leader_and_isr
-    if hosted is None or held is None or state is None or hosted.log_dir is None:
+    if hosted is None or held is None or state is None or hosted.log is None:
         return f"hosted {hosted}"
     wanted = state.leader_and_isr
     if hosted.is_leader(replicas.broker_id):

@@ -14,9 +14,14 @@ from brokers.alter_isr_manager import AlterIsrManager, AlterIsrResult
 from brokers.client_apis import ClientApis
 from brokers.config import MIN_INSYNC_REPLICAS, BrokerConfig
 from brokers.controlled_shutdown import ControlledShutdown
-from brokers.disk import Disk, Kept, everything
 from brokers.dynamic_config import DynamicConfigManager
 from brokers.fetchers import ReplicaFetcherManager
+from brokers.log_dirs import LogDirs
+from brokers.logs.checkpoints import MetaProperties
+from brokers.logs.errors import LogStorageError
+from brokers.logs.log_config import DEFAULT_LOG_CONFIG
+from brokers.logs.log_manager import LogManager
+from brokers.logs.log_store import Draw, LogStore, MemoryLogStore
 from brokers.metadata_cache import MetadataCache
 from brokers.producer_id_manager import ProducerIdManager
 from brokers.replica_log_dirs import (
@@ -64,7 +69,7 @@ class Broker:
 
     ``proposed_cluster_id`` becomes the cluster's id if it has none yet; ``cluster_id`` is what it
     is, None before ``startup``. ``is_halted``: its last log directory failed, and it is to be ended
-    at once. ``disk``: what its predecessor has left.
+    at once. ``log_store``: its disk, with what its predecessor has left there.
 
     Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
     """
@@ -78,7 +83,7 @@ class Broker:
         config: BrokerConfig | None = None,
         proposed_cluster_id: str | None = None,
         quirks: Quirks = NO_QUIRKS,
-        disk: Disk | None = None,
+        log_store: LogStore | None = None,
     ) -> None:
         config = config or BrokerConfig()
         self.info = info
@@ -88,6 +93,9 @@ class Broker:
         self.cluster_id: str | None = None
         self.is_halted = False
         self.metadata_cache = MetadataCache()
+        self.log_manager = LogManager(
+            LogDirs(config.log_dirs), log_store or MemoryLogStore(), lambda _: DEFAULT_LOG_CONFIG
+        )
         self._zk = KafkaZkClient(store)
         self.alter_isr_manager: IsrManager = (
             AlterIsrManager(info.id, config, self.metadata_cache, self._send)
@@ -102,7 +110,7 @@ class Broker:
             self.fetchers,
             self.alter_isr_manager,
             self._min_insync_replicas,
-            disk or Disk(),
+            self.log_manager,
         )
         self._store = store
         self._client_apis = ClientApis(
@@ -127,8 +135,9 @@ class Broker:
     def startup(self) -> int:
         """Make the top-level znodes and the cluster's id, register; returns the broker epoch.
 
-        Raises NodeExists while another session holds the id, e.g. that of a broker just killed,
-        and MalformedZNode if the cluster's id cannot be read.
+        Raises NodeExists while another session holds the id, e.g. that of a broker just killed:
+        this may be called again then. Raises MalformedZNode if the cluster's id cannot be read, and
+        EnvironmentProblem or LogStorageError if log directories cannot be used.
         """
         self._zk.create_top_level_paths()
         if self._proposed_cluster_id is not None:
@@ -136,6 +145,9 @@ class Broker:
         else:
             self.cluster_id = self._zk.get_cluster_id()
         self.dynamic_config_manager.initialize()
+        if not self.log_manager.is_open:
+            owner = MetaProperties(self.cluster_id or "", self.info.id)
+            self.log_manager.startup(owner, self._clock.now_ms())
         broker_epoch = self._register()
         self.dynamic_config_manager.process_notifications()
         return broker_epoch
@@ -179,7 +191,8 @@ class Broker:
             case DescribeLogDirsRequest():
                 self._reply(message, describe_log_dirs(self.replica_manager, body))
             case AlterReplicaLogDirsRequest():
-                self._reply(message, alter_replica_log_dirs(self.replica_manager, body))
+                wall_ms = self._clock.now_ms()
+                self._reply(message, alter_replica_log_dirs(self.replica_manager, body, wall_ms))
             case FetchResponse():
                 self._on_fetch_response(message, body)
             case AlterIsrResponse():
@@ -207,7 +220,7 @@ class Broker:
         """Do what is due by now; harmless when nothing is."""
         now_ms = self._clock.monotonic_ms()
         if self._has_moves_to_finish:
-            finish_log_dir_moves(self.replica_manager)
+            finish_log_dir_moves(self.replica_manager, self._clock.now_ms())
         self.fetchers.on_timer(now_ms)
         self.replica_manager.leaders.on_timer(now_ms)
         self.alter_isr_manager.on_timer(now_ms)
@@ -225,26 +238,29 @@ class Broker:
         """Lose a log directory: its replicas go offline, and the controller is told to ask for
         them. Nothing if it failed before; without an online directory the broker ``is_halted``.
         """
-        dirs = self.replica_manager.log_dirs
-        if not dirs.is_online(path):
+        self.log_manager.handle_log_dir_failure(path, LogStorageError(f"{path} was made to fail"))
+        self._handle_log_dir_failures()
+
+    def _handle_log_dir_failures(self) -> None:
+        failures = self.replica_manager.handle_log_dir_failures()
+        if not failures:
             return
-        self.replica_manager.handle_log_dir_failure(path)
+        dirs = self.log_manager.dirs
         if self.config.halts_on_log_dir_failure or len(dirs.offline) == len(dirs.paths):
             self.is_halted = True
             return
         # A broker that registers again is asked for all of its replicas anyway.
         with contextlib.suppress(SessionExpired):
-            self._zk.propagate_log_dir_event(self.info.id)
+            for _ in failures:
+                self._zk.propagate_log_dir_event(self.info.id)
 
-    def leave_disk(self, *, is_clean: bool, kept: Kept = everything) -> Disk:
-        """What its successor finds; for a broker that has ended, cleanly or of a sudden."""
-        now_ms = self._clock.monotonic_ms()
-        disk = self.replica_manager.stored_replicas(now_ms, is_clean=is_clean)
-        if is_clean:
-            disk.close()
-        else:
-            disk.crash(kept)
-        return disk
+    def shutdown(self) -> None:
+        """End in order, with everything on the disk; nothing may be asked of it any more."""
+        self.replica_manager.shutdown()
+
+    def abandon(self, draw: Draw | None = None) -> None:
+        """End of a sudden: the process died, or with ``draw`` its machine."""
+        self.replica_manager.abandon(self._clock.monotonic_ms(), draw)
 
     def begin_shutdown(self) -> None:
         """From now on this broker follows without fetching, so that it cannot rejoin an ISR."""
@@ -291,12 +307,13 @@ class Broker:
             return LeaderAndIsrResponse(stale, dict.fromkeys(named, stale))
         self.dynamic_config_manager.forget_topics(request.topic_ids)
         now_ms = self._clock.monotonic_ms()
-        return self.replica_manager.become_leader_or_follower(request, now_ms)
+        wall_ms = self._clock.now_ms()
+        return self.replica_manager.become_leader_or_follower(request, now_ms, wall_ms)
 
     def _on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         if self._is_broker_epoch_stale(request):
             return StopReplicaResponse(Errors.STALE_BROKER_EPOCH, {})
-        return self.replica_manager.stop_replicas(request)
+        return self.replica_manager.stop_replicas(request, self._clock.now_ms())
 
     def _on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         if self._is_broker_epoch_stale(request):
@@ -341,6 +358,7 @@ class Broker:
     # -- sending
 
     def _send_what_is_due(self) -> None:
+        self._handle_log_dir_failures()
         now_ms = self._clock.monotonic_ms()
         self.fetchers.maybe_fetch(self.metadata_cache.alive_brokers, now_ms)
         while results := self.alter_isr_manager.maybe_propagate(self.broker_epoch, now_ms):

@@ -1,34 +1,33 @@
-"""The log directories of a broker as a table: which are online, and where which log goes.
+"""The log directories of a broker as a table: which are online, which logs are in which of them.
 
-No log is kept here and no file is touched. A current log's directory is in its Partition; kept here
-are the number of logs in each directory, the future logs of replicas that move to another
-directory, and where replicas that do not exist yet are to be made. Mirrors the choice of
+It chooses the directory of a new log and makes none; no file is touched. Mirrors the choice of
 directories of kafka.log.LogManager (nextLogDirs, getOrCreateLog, maybeUpdatePreferredLogDir,
-replaceCurrentWithFutureLog, handleLogDirFailure).
+handleLogDirFailure).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from brokers.logs.log_store import DirLogs
+from brokers.logs.replica_log import ReplicaLog
 from cluster.types import TopicPartition
 
 
 class LogDirs:
-    """Directories in the order of the configuration, with the number of logs in each."""
+    """Directories in the order of the configuration, with their logs: of a failed one none."""
 
-    __slots__ = ("_futures", "_log_counts", "_offline", "_preferred")
+    __slots__ = ("_logs", "_offline", "_preferred")
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self._log_counts: dict[str, int] = dict.fromkeys(paths, 0)
+        self._logs = {path: DirLogs({}, {}) for path in paths}
         self._offline: dict[str, None] = {}
         self._preferred: dict[TopicPartition, str] = {}
-        self._futures: dict[TopicPartition, str] = {}
 
     @property
     def paths(self) -> tuple[str, ...]:
         """Every configured directory."""
-        return tuple(self._log_counts)
+        return tuple(self._logs)
 
     @property
     def offline(self) -> tuple[str, ...]:
@@ -36,20 +35,60 @@ class LogDirs:
         return tuple(self._offline)
 
     @property
-    def futures(self) -> Mapping[TopicPartition, str]:
-        """The directory of each future log: one that takes the place of a replica's current log
-        once it holds the same."""
-        return self._futures
+    def has_futures(self) -> bool:
+        """True if any replica has a future log: one that takes the place of its current log once
+        it holds the same."""
+        return any(logs.futures for logs in self._logs.values())
 
     def is_online(self, path: str) -> bool:
         """True if ``path`` is configured and did not fail."""
-        return path in self._log_counts and path not in self._offline
+        return path in self._logs and path not in self._offline
 
     def log_counts(self) -> dict[str, int]:
-        """Logs by directory, future ones among them; none in a failed directory."""
-        return dict(self._log_counts)
+        """Logs by directory, future ones among them."""
+        return {path: len(logs) for path, logs in self._logs.items()}
 
-    def create_log(self, partition: TopicPartition, *, is_new: bool) -> str | None:
+    # -- logs
+
+    def logs(self, path: str) -> DirLogs:
+        """The logs of a directory: the table itself."""
+        return self._logs[path]
+
+    def use(self, path: str, logs: DirLogs) -> None:
+        """Take this table, which may be another's too, for that of a directory."""
+        self._logs[path] = logs
+
+    def current(self, partition: TopicPartition) -> ReplicaLog | None:
+        """A partition's current log."""
+        path = self.path_of(partition)
+        return None if path is None else self._logs[path].current[partition]
+
+    def future(self, partition: TopicPartition) -> ReplicaLog | None:
+        """A partition's future log."""
+        path = self.future_path_of(partition)
+        return None if path is None else self._logs[path].futures[partition]
+
+    def path_of(self, partition: TopicPartition) -> str | None:
+        """The directory of a partition's current log."""
+        for path, logs in self._logs.items():
+            if partition in logs.current:
+                return path
+        return None
+
+    def future_path_of(self, partition: TopicPartition) -> str | None:
+        """The directory of a partition's future log."""
+        for path, logs in self._logs.items():
+            if partition in logs.futures:
+                return path
+        return None
+
+    # -- directories
+
+    def prefer(self, partition: TopicPartition, path: str) -> None:
+        """Make the partition's next log in ``path``, whether it is a new one or a future one."""
+        self._preferred[partition] = path
+
+    def choose(self, partition: TopicPartition, *, is_new: bool) -> str | None:
         """The directory of a new log: the preferred one, else the online one with the fewest logs,
         the first of equals.
 
@@ -62,54 +101,19 @@ class LogDirs:
         if path is None or path in self._offline:
             return None
         self._preferred.pop(partition, None)
-        self._log_counts[path] += 1
         return path
 
+    def choose_for_future(self, partition: TopicPartition) -> str | None:
+        """The preferred directory, for a future log; None if any directory is offline."""
+        return None if self._offline else self._preferred.pop(partition)
+
     def _with_fewest_logs(self) -> str | None:
-        online = [path for path in self._log_counts if path not in self._offline]
+        online = [path for path in self._logs if path not in self._offline]
         if len(online) > 1:
-            return min(online, key=self._log_counts.__getitem__)
+            return min(online, key=lambda path: len(self._logs[path]))
         return online[0] if online else None
-
-    def add_log(self, path: str) -> None:
-        """Count a log that was in ``path`` already."""
-        self._log_counts[path] += 1
-
-    def delete_log(self, path: str) -> None:
-        """Forget one log of ``path``."""
-        self._log_counts[path] -= 1
-
-    def prefer(self, partition: TopicPartition, path: str) -> None:
-        """Make the partition's next log in ``path``, whether it is a new one or a future one."""
-        self._preferred[partition] = path
-
-    def create_future(self, partition: TopicPartition) -> bool:
-        """Make a future log in the preferred directory; False if any directory is offline."""
-        if self._offline:
-            return False
-        path = self._futures[partition] = self._preferred.pop(partition)
-        self._log_counts[path] += 1
-        return True
-
-    def add_future(self, partition: TopicPartition, path: str) -> None:
-        """Count a future log that was in ``path`` already."""
-        self._futures[partition] = path
-        self._log_counts[path] += 1
-
-    def delete_future(self, partition: TopicPartition) -> None:
-        """Forget a partition's future log, if it has one."""
-        path = self._futures.pop(partition, None)
-        if path is not None:
-            self.delete_log(path)
-
-    def replace_with_future(self, partition: TopicPartition, path: str) -> str:
-        """Delete the current log in ``path``; returns where the future log is, the current one
-        from now on."""
-        self.delete_log(path)
-        return self._futures.pop(partition)
 
     def mark_offline(self, path: str) -> None:
         """Take a failed directory out of use, and all logs in it."""
         self._offline[path] = None
-        self._log_counts[path] = 0
-        self._futures = {tp: future for tp, future in self._futures.items() if future != path}
+        self._logs[path] = DirLogs({}, {})

@@ -7,9 +7,10 @@ brokers/follower.py. Mirrors kafka.cluster.Partition.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
-from brokers.disk import HIGH_WATERMARK_CHECKPOINT_MS
 from brokers.logs.replica_log import Appended, ReplicaLog
 from brokers.remote_replica import NEVER_MS, RemoteReplica
 from cluster.api_errors import Errors
@@ -18,14 +19,17 @@ from cluster.records import UNDEFINED_EPOCH_END, Produced
 from cluster.requests import LeaderAndIsrPartitionState
 from cluster.types import NO_EPOCH, LeaderAndIsr
 
+HIGH_WATERMARK_CHECKPOINT_MS: Final = 5_000.0
+"""replica.high.watermark.checkpoint.interval.ms"""
+
 
 class Partition(msgspec.Struct, gc=False):
     """A hosted replica.
 
     ``state``: the last LeaderAndIsr state that was applied. ``committed``: what an AlterIsr has
     made of it since. ``pending``: the proposal to the controller that has no final answer yet.
-    ``log``, and ``log_dir`` where it is: None before there is one. ``topic_id``: what the log says
-    it is. ``high_watermark``: the offset below which the whole ISR has the records;
+    ``log``: None before there is one. ``high_watermark``: the offset below which the whole ISR has
+    the records;
     ``checkpointed_high_watermark``: what it was at the last checkpoint, ``checkpoint``, before its
     last change. Checkpoints are counted instead of made: see ``stored_high_watermark``.
 
@@ -37,8 +41,6 @@ class Partition(msgspec.Struct, gc=False):
     state: LeaderAndIsrPartitionState | None = None
     committed: LeaderAndIsr | None = None
     pending: LeaderAndIsr | None = None
-    log_dir: str | None = None
-    topic_id: str | None = None
     log: ReplicaLog | None = None
     high_watermark: int = 0
     checkpointed_high_watermark: int = 0
@@ -96,12 +98,14 @@ class Partition(msgspec.Struct, gc=False):
         """False if the log has another topic id.
 
         As in 2.8.2 the request that creates the log leaves it without an id; the next one sets it.
+        Raises LogStorageError.
         """
-        if topic_id is None or self.log_dir is None:
+        log = self.log
+        if topic_id is None or log is None:
             return True
-        if self.topic_id is None:
-            self.topic_id = topic_id
-        return self.topic_id == topic_id
+        if log.topic_id is None:
+            log.assign_topic_id(topic_id)
+        return log.topic_id == topic_id
 
     # -- becoming leader or follower
 

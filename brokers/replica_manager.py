@@ -7,14 +7,15 @@ brokers/leader_replicas.py. Mirrors kafka.server.ReplicaManager.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 
 from brokers.config import BrokerConfig
-from brokers.disk import Disk, StoredReplica
 from brokers.fetchers import ReplicaFetcherManager
 from brokers.leader_replicas import LeaderReplicas
-from brokers.log_dirs import LogDirs
-from brokers.logs.interval_log import IntervalLog
+from brokers.logs.errors import LogStorageError
+from brokers.logs.log_manager import LogDirFailure, LogManager
+from brokers.logs.log_store import Draw
 from brokers.metadata_cache import MetadataCache
 from brokers.partition import Partition
 from brokers.zk_isr_manager import IsrManager
@@ -41,8 +42,8 @@ class ReplicaManager:
     ``partitions`` are those that can be used, ``offline_partitions`` those whose log directory
     failed, ``log_dir_moves`` those that are being copied to another directory (see
     brokers/replica_log_dirs.py). ``controller_epoch`` is the highest seen in any request.
-    ``is_shutting_down``: replicas that become followers are no longer fetched. ``disk`` holds the
-    logs that the controller has not named yet.
+    ``is_shutting_down``: replicas that become followers are no longer fetched.
+    ``log_manager`` has their logs, and logs that the controller has not named yet.
     """
 
     def __init__(
@@ -53,10 +54,11 @@ class ReplicaManager:
         fetchers: ReplicaFetcherManager,
         alter_isr_manager: IsrManager,
         min_insync_replicas: Callable[[str], int],
-        disk: Disk,
+        log_manager: LogManager,
     ) -> None:
         self.broker_id = broker_id
-        self.log_dirs = LogDirs(config.log_dirs)
+        self.log_manager = log_manager
+        self.log_dirs = log_manager.dirs
         self.controller_epoch = 0
         self.is_shutting_down = False
         self.partitions: dict[TopicPartition, Partition] = {}
@@ -73,16 +75,16 @@ class ReplicaManager:
             min_insync_replicas,
         )
         self._fetchers = fetchers
-        self._disk = disk
-        for _, stored in disk:
-            self.log_dirs.add_log(stored.log_dir)
 
     # -- requests of the controller
 
     def become_leader_or_follower(
-        self, request: LeaderAndIsrRequest, now_ms: float
+        self, request: LeaderAndIsrRequest, now_ms: float, wall_ms: int
     ) -> LeaderAndIsrResponse:
-        """Lead and follow as the request says; an error or NONE for each of its partitions."""
+        """Lead and follow as the request says; an error or NONE for each of its partitions.
+
+        ``now_ms`` is monotonic, ``wall_ms`` since the epoch.
+        """
         if request.controller_epoch < self.controller_epoch:
             named = (state.topic_partition for state in request.partition_states)
             stale = Errors.STALE_CONTROLLER_EPOCH
@@ -110,45 +112,44 @@ class ReplicaManager:
             else:
                 to_be_follower.append((partition, state))
         some_refused = bool(errors)
-        self._make_leaders(to_be_leader, errors, now_ms)
-        self._make_followers(to_be_follower, errors)
+        self._make_leaders(to_be_leader, errors, now_ms, wall_ms)
+        self._make_followers(to_be_follower, errors, wall_ms)
         if some_refused or self.log_dirs.offline:
             self._mark_offline_without_log(errors)
-        if self.log_dirs.futures:
+        if self.log_dirs.has_futures:
             self._resume_moves(to_be_leader)
             self._resume_moves(to_be_follower)
         return LeaderAndIsrResponse(Errors.NONE, errors)
 
     def _load(self, tp: TopicPartition) -> Partition:
-        """A replica as the disk has it, or one that has no log yet."""
-        stored = self._disk.take(tp)
-        if stored is None:
+        """A replica as its log directory has it, or one that has no log yet."""
+        log = self.log_dirs.current(tp)
+        if log is None:
             return Partition()
-        return Partition(
-            log=stored.log,
-            log_dir=stored.log_dir,
-            topic_id=stored.topic_id,
-            high_watermark=min(stored.high_watermark, stored.log.log_end_offset),
+        high_watermark = self.log_manager.take_high_watermark(tp)
+        return Partition(log=log, high_watermark=min(high_watermark, log.log_end_offset))
+
+    def shutdown(self) -> None:
+        """Write down everything; nothing may be asked of the broker any more."""
+        self.log_manager.checkpoint_high_watermarks(
+            {tp: partition.high_watermark for tp, partition in self.partitions.items()}
         )
+        self.log_manager.shutdown()
 
-    def stored_replicas(self, now_ms: float, *, is_clean: bool) -> Disk:
-        """What of the broker is on its disk when it ends now; nothing may be asked of it any more.
-
-        Logs in failed directories are lost, and those that never held a record are made anew. A
-        broker that ends cleanly writes its high watermarks.
-        """
-        disk = self._disk
-        for tp, partition in self.partitions.items():
-            if partition.log is None or partition.log_dir is None or partition.is_untouched:
-                continue
-            high_watermark = partition.high_watermark
-            if not is_clean:
-                high_watermark = partition.stored_high_watermark(now_ms)
-            disk.put(
-                tp,
-                StoredReplica(partition.log, partition.log_dir, partition.topic_id, high_watermark),
+    def abandon(self, now_ms: float, draw: Draw | None) -> None:
+        """Leave everything as it is: the broker's process died, or with ``draw`` its machine."""
+        store = self.log_manager.store
+        if not store.needs_checkpoints:
+            self.log_manager.checkpoint_high_watermarks(
+                {
+                    tp: offset
+                    for tp, partition in self.partitions.items()
+                    if (offset := partition.stored_high_watermark(now_ms))
+                }
             )
-        return disk
+        if draw is not None:
+            store.crash(draw)
+        self.log_manager.abandon()
 
     def _check_state(
         self, partition: Partition, state: LeaderAndIsrPartitionState, topic_id: str | None
@@ -162,23 +163,29 @@ class ReplicaManager:
         return Errors.NONE
 
     def _make_leaders(
-        self, states: _States, errors: dict[TopicPartition, Errors], now_ms: float
+        self,
+        states: _States,
+        errors: dict[TopicPartition, Errors],
+        now_ms: float,
+        wall_ms: int,
     ) -> None:
         for partition, state in states:
             tp = state.topic_partition
             self._fetchers.remove(tp)
-            if not self._has_log(partition, state):
+            if not self._has_log(partition, state, wall_ms):
                 errors[tp] = Errors.KAFKA_STORAGE_ERROR
                 continue
             errors[tp] = Errors.NONE
             self.leaders.begin(partition, state, now_ms)
 
-    def _make_followers(self, states: _States, errors: dict[TopicPartition, Errors]) -> None:
+    def _make_followers(
+        self, states: _States, errors: dict[TopicPartition, Errors], wall_ms: int
+    ) -> None:
         alive = self.metadata_cache.alive_brokers
         broker_id = self.broker_id
         for partition, state in states:
             tp = state.topic_partition
-            if not self._has_log(partition, state):
+            if not self._has_log(partition, state, wall_ms):
                 errors[tp] = Errors.KAFKA_STORAGE_ERROR
                 continue
             errors[tp] = Errors.NONE
@@ -192,31 +199,37 @@ class ReplicaManager:
                 else:
                     self._fetchers.add(tp, partition)
 
-    def _has_log(self, partition: Partition, state: LeaderAndIsrPartitionState) -> bool:
+    def _has_log(
+        self, partition: Partition, state: LeaderAndIsrPartitionState, wall_ms: int
+    ) -> bool:
         if partition.log is None:
-            partition.log_dir = self.log_dirs.create_log(state.topic_partition, is_new=state.is_new)
-            if partition.log_dir is not None:
-                partition.log = IntervalLog()
+            with contextlib.suppress(LogStorageError):
+                partition.log = self.log_manager.get_or_create(
+                    state.topic_partition, wall_ms, is_new=state.is_new
+                )
         return partition.log is not None
 
     def _resume_moves(self, states: _States) -> None:
         for partition, state in states:
             tp = state.topic_partition
-            if partition.log_dir is not None and tp in self.log_dirs.futures:
+            if partition.log is not None and self.log_dirs.future_path_of(tp) is not None:
                 self.log_dir_moves[tp] = None
 
     def _mark_offline_without_log(self, named: Iterable[TopicPartition]) -> None:
         for tp in named:
             partition = self.partitions.get(tp)
-            if partition is not None and partition.log_dir is None:
+            if partition is not None and partition.log is None:
                 self._mark_offline(tp)
 
     def _mark_offline(self, partition: TopicPartition) -> None:
         del self.partitions[partition]
         self.offline_partitions[partition] = None
 
-    def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop replicas, and drop those to be deleted; an error or NONE for each of them."""
+    def stop_replicas(self, request: StopReplicaRequest, wall_ms: int) -> StopReplicaResponse:
+        """Stop replicas, and drop those to be deleted; an error or NONE for each of them.
+
+        ``wall_ms``: since the epoch.
+        """
         if request.controller_epoch < self.controller_epoch:
             return StopReplicaResponse(Errors.STALE_CONTROLLER_EPOCH, {})
         self.controller_epoch = request.controller_epoch
@@ -224,7 +237,7 @@ class ReplicaManager:
         for state in request.partition_states:
             error = errors[state.topic_partition] = self._check_stop(state)
             if not error:
-                self._stop_partition(state)
+                self._stop_partition(state, wall_ms)
         return StopReplicaResponse(Errors.NONE, errors)
 
     def _check_stop(self, state: StopReplicaPartitionState) -> Errors:
@@ -237,22 +250,16 @@ class ReplicaManager:
             return Errors.FENCED_LEADER_EPOCH
         return Errors.NONE
 
-    def _stop_partition(self, state: StopReplicaPartitionState) -> None:
+    def _stop_partition(self, state: StopReplicaPartitionState, wall_ms: int) -> None:
         tp = state.topic_partition
         self._fetchers.remove(tp)
         self.log_dir_moves.pop(tp, None)
         if not state.delete_partition:
             return
         partition = self.partitions.pop(tp, None)
-        if partition is None:
-            stored = self._disk.take(tp)
-            if stored is not None:
-                self.log_dirs.delete_log(stored.log_dir)
-            return
-        self.leaders.end(tp, partition, Errors.NOT_LEADER_OR_FOLLOWER)
-        if partition.log_dir is not None:
-            self.log_dirs.delete_log(partition.log_dir)
-        self.log_dirs.delete_future(tp)
+        if partition is not None:
+            self.leaders.end(tp, partition, Errors.NOT_LEADER_OR_FOLLOWER)
+        self.log_manager.delete(tp, wall_ms)
 
     def maybe_update_metadata_cache(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Hand the request to the metadata cache unless it comes from an old controller."""
@@ -277,17 +284,20 @@ class ReplicaManager:
 
     # -- log directories
 
-    def handle_log_dir_failure(self, path: str) -> list[TopicPartition]:
-        """Take a log directory out of use; returns the partitions that went offline with it."""
-        if not self.log_dirs.is_online(path):
-            return []
-        lost = [tp for tp, partition in self.partitions.items() if partition.log_dir == path]
-        for tp in lost:
-            self._fetchers.remove(tp)
-            self.leaders.end(tp, self.partitions[tp], Errors.KAFKA_STORAGE_ERROR)
-            self._mark_offline(tp)
-        self.log_dirs.mark_offline(path)
+    def handle_log_dir_failures(self) -> list[LogDirFailure]:
+        """Take replicas offline whose log directory failed since this was last called; returns
+        which directories did."""
+        failures = self.log_manager.take_failures()
+        if not failures:
+            return failures
+        for failure in failures:
+            for tp in failure.partitions:
+                partition = self.partitions.get(tp)
+                if partition is not None:
+                    self._fetchers.remove(tp)
+                    self.leaders.end(tp, partition, Errors.KAFKA_STORAGE_ERROR)
+                    self._mark_offline(tp)
         for tp in list(self.log_dir_moves):
-            if tp in self.offline_partitions or tp not in self.log_dirs.futures:
+            if tp in self.offline_partitions or self.log_dirs.future_path_of(tp) is None:
                 del self.log_dir_moves[tp]
-        return lost
+        return failures

@@ -61,6 +61,7 @@ def replica_status(broker: Broker, partition: TopicPartition) -> dict[str, Any] 
     replica = broker.replica_manager.partitions.get(partition)
     if replica is None:
         return None
+    dirs = broker.replica_manager.log_dirs
     current = replica.leader_and_isr
     leads = replica.is_leader(broker.info.id)
     return {
@@ -72,7 +73,7 @@ def replica_status(broker: Broker, partition: TopicPartition) -> dict[str, Any] 
         "isr": [] if current is None else list(current.isr),
         "zk_version": None if current is None else current.zk_version,
         "pending_isr": None if replica.pending is None else list(replica.pending.isr),
-        "log_dir": replica.log_dir,
-        "future_log_dir": broker.replica_manager.log_dirs.futures.get(partition),
-        "topic_id": replica.topic_id,
+        "log_dir": dirs.path_of(partition),
+        "future_log_dir": dirs.future_path_of(partition),
+        "topic_id": None if replica.log is None else replica.log.topic_id,
     }

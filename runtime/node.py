@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from admin.topics import new_topic_id
 from brokers.broker import Broker
 from brokers.config import broker_config
-from brokers.disk import Disk
+from brokers.logs.log_store import LogStore
 from cluster import types
 from cluster.api_version import inter_broker_protocol
 from cluster.errors import KlammError, SessionExpired, UsageError
@@ -162,12 +162,12 @@ def build_node(
     journal: Journal,
     state_change_log: StateChangeLog | None = None,
     incarnation: int = 0,
-    disk: Disk | None = None,
+    log_store: LogStore | None = None,
 ) -> Node:
     """Make a node's broker and, if it is a candidate, its controller.
 
     The two stores are views of one session. ``incarnation`` counts the starts of this broker, so
-    that it does not draw the same numbers again. ``disk``: what the one before has left.
+    that it does not draw the same numbers again. ``log_store``: its disk.
     """
     info = spec.broker_info(broker_id)
     broker = Broker(
@@ -179,7 +179,7 @@ def build_node(
         # A topic id and a cluster id are written alike: a random UUID in base64.
         spec.cluster_id or new_topic_id(JavaRandom(spec.seed)),
         spec.quirks,
-        disk,
+        log_store,
     )
     if not spec.is_candidate(broker_id):
         return Node(broker=broker, controller=None)

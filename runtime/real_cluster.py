@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from brokers.disk import Disk
+from brokers.logs.log_store import LogStore, MemoryLogStore
 from cluster.errors import KlammError, UsageError
 from cluster.protocols import Journal
 from cluster.requests import Address
@@ -71,7 +71,7 @@ class RealCluster:
         self._starting: dict[int, Future[None]] = {}
         self._stopping: dict[int, Future[None]] = {}
         self._incarnations = 0
-        self._disks: dict[int, Disk] = {}
+        self._log_stores: dict[int, LogStore] = {}
         self._is_closed = False
         # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
         own_timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
@@ -163,7 +163,7 @@ class RealCluster:
                 journal=journal,
                 state_change_log=self._open_logs(broker_id) if self._open_logs else None,
                 incarnation=self._incarnations,
-                disk=self._disks.pop(broker_id, None),
+                log_store=self._log_store(broker_id),
             )
             unless_built.pop_all()
         return RunningNode(
@@ -174,6 +174,11 @@ class RealCluster:
             journal=journal,
             event_thread=None,
         )
+
+    def _log_store(self, broker_id: int) -> LogStore:
+        if broker_id not in self._log_stores:
+            self._log_stores[broker_id] = MemoryLogStore()
+        return self._log_stores[broker_id]
 
     def _on_started(self, broker_id: int, error: Exception | None) -> None:
         if error is not None:
@@ -215,7 +220,7 @@ class RealCluster:
         else:
             running.session.abandon()
         running.kill_controller()
-        self._disks[broker_id] = running.node.broker.leave_disk(is_clean=False)
+        running.node.broker.abandon()
 
     def relieve(self, broker_id: int) -> None:
         """Let the controller move away what a broker leads, as before its end; returns when it has
@@ -248,7 +253,7 @@ class RealCluster:
             self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
         else:
             running.session.close()
-        self._disks[broker_id] = running.node.broker.leave_disk(is_clean=True)
+        running.node.broker.shutdown()
 
     def _on_shut_down(self, broker_id: int) -> None:
         over = self._stopping.get(broker_id)

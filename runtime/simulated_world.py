@@ -11,11 +11,10 @@ import copy
 import hashlib
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from brokers.disk import Disk, everything
-from brokers.logs.interval_log import IntervalLog
+from brokers.logs.log_store import LogStore, MemoryLogStore
 from brokers.logs.replica_log import ReplicaLog
 from cluster.errors import UsageError
 from cluster.requests import Address
@@ -58,8 +57,8 @@ class SimulatedWorld:
     A step resumes one actor, or delivers messages, or lets time pass to whatever is due next.
     ``choose(n)`` picks one of n runnable actors; by default it draws from the seed. An actor in
     which a hook of the server raises Crashed takes its whole node down, unless ``on_crash`` is
-    another method that takes the node's id, such as ``crash_controller``. ``disks``: what brokers
-    that do not run have left, for when they start again.
+    another method that takes the node's id, such as ``crash_controller``. ``log_stores``: the
+    brokers' disks, which outlive them.
     """
 
     def __init__(self, spec: ClusterSpec, *, choose: Chooser | None = None) -> None:
@@ -72,7 +71,7 @@ class SimulatedWorld:
         self.scheduler = Scheduler(self._failed)
         self._agenda = Agenda(self.scheduler, self.clock)
         self.nodes: dict[int, SimulatedNode] = {}
-        self.disks: dict[int, Disk] = {}
+        self.log_stores: dict[int, LogStore] = {}
         self.choices: list[int] = []
         self.errors: list[str] = []
         self.on_crash = self.kill
@@ -189,7 +188,7 @@ class SimulatedWorld:
             clock=self.clock,
             journal=self.journal,
             incarnation=self._incarnations,
-            disk=self.disks.pop(broker_id, None),
+            log_store=self._log_store(broker_id),
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
         broker = BrokerActor(
@@ -200,6 +199,11 @@ class SimulatedWorld:
         if node.controller is not None:
             self._connect(ControllerActor(node.controller, self.clock))
         broker.give(StartUp(math.inf, holds_controller))
+
+    def _log_store(self, broker_id: int) -> LogStore:
+        if broker_id not in self.log_stores:
+            self.log_stores[broker_id] = MemoryLogStore()
+        return self.log_stores[broker_id]
 
     def begin_candidacy(self, broker_id: int) -> None:
         """Let a controller that was held be a candidate."""
@@ -221,12 +225,8 @@ class SimulatedWorld:
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.abandon()
-        kept = self._draw_kept if loses_unflushed else everything
-        self.disks[broker_id] = node.node.broker.leave_disk(is_clean=False, kept=kept)
+        node.node.broker.abandon(self._rng.randint if loses_unflushed else None)
         del self.nodes[broker_id]
-
-    def _draw_kept(self, log: IntervalLog) -> int:
-        return self._rng.randint(log.recovery_point, log.log_end_offset)
 
     def crash_controller(self, broker_id: int) -> None:
         """Lose a controller in the middle of whatever it does, and /controller with it.
@@ -251,7 +251,7 @@ class SimulatedWorld:
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.close()
-        self.disks[broker_id] = node.node.broker.leave_disk(is_clean=True)
+        node.node.broker.shutdown()
         del self.nodes[broker_id]
 
     def shut_down(self, broker_id: int) -> None:
@@ -326,18 +326,29 @@ class SimulatedWorld:
         digest.update(self.journal.to_bytes())
         return digest.hexdigest()
 
+    def replicas_of(self, broker_id: int) -> Iterator[tuple[TopicPartition, ReplicaLog, int]]:
+        """A broker's current logs, with their high watermarks: as it has them, or as it has left
+        them in memory if it does not run."""
+        running = self.nodes.get(broker_id)
+        if running is not None:
+            for tp, partition in running.node.broker.replica_manager.partitions.items():
+                if partition.log is not None:
+                    yield tp, partition.log, partition.high_watermark
+            return
+        store = self.log_stores[broker_id]
+        if isinstance(store, MemoryLogStore):
+            for path, logs in store.dirs.items():
+                high_watermarks = store.high_watermarks.get(path, {})
+                for tp, log in logs.current.items():
+                    yield tp, log, min(high_watermarks.get(tp, 0), log.log_end_offset)
+
     def _logs(self) -> list[tuple[int, TopicPartition, ReplicaLog, int]]:
-        """Every log that ever held a record, with its broker and high watermark."""
-        running = [
-            (broker_id, tp, partition.log, partition.high_watermark)
-            for broker_id, node in self.nodes.items()
-            for tp, partition in node.node.broker.replica_manager.partitions.items()
-            if partition.log is not None and not partition.is_untouched
-        ]
-        return running + [
-            (broker_id, tp, stored.log, stored.high_watermark)
-            for broker_id, disk in self.disks.items()
-            for tp, stored in disk
+        """Every log that ever held a record, with its broker and the high watermark."""
+        return [
+            (broker_id, *replica)
+            for broker_id in sorted(self.log_stores)
+            for replica in self.replicas_of(broker_id)
+            if replica[1].log_end_offset
         ]
 
 

@@ -17,20 +17,19 @@ from brokers.logs.checkpoints import (
     CLEAN_SHUTDOWN,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
-    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     MetaProperties,
     read_meta_properties,
     read_offsets,
-    read_topic_id,
     write_meta_properties,
     write_offsets,
-    write_topic_id,
 )
 from brokers.logs.disk import storage_errors
 from brokers.logs.errors import LogStorageError
-from brokers.logs.log_store import FoundDir, FoundLog, LogConfigs
+from brokers.logs.log_config import LogConfig
+from brokers.logs.log_store import DirLogs, Draw, FoundDir, LogConfigs
+from brokers.logs.recovery import Repair, forget_unflushed
 from brokers.logs.replica_log import ReplicaLog
 from brokers.logs.segment_files import (
     DELETE_DIR_SUFFIX,
@@ -53,18 +52,20 @@ def random_id() -> str:
 
 
 class FileLogStore:
-    """Segment logs in the log directories of ``owner``. ``new_id``: 32 hexadecimal digits."""
+    """Segment logs in log directories below ``root``. ``new_id``: 32 hexadecimal digits."""
 
-    def __init__(
-        self, owner: MetaProperties, config_of: LogConfigs, new_id: Callable[[], str] = random_id
-    ) -> None:
-        self._owner = owner
-        self._config_of = config_of
+    needs_checkpoints = True
+
+    def __init__(self, root: Path = Path(), new_id: Callable[[], str] = random_id) -> None:
+        self._root = root
         self._new_id = new_id
         self._locks: dict[Path, int] = {}
+        self._dirs: dict[Path, DirLogs] = {}
         self._marked: list[tuple[int, SegmentLog]] = []
 
-    def open_dir(self, path: str, now_ms: int) -> FoundDir:
+    def open_dir(
+        self, path: str, owner: MetaProperties, config_of: LogConfigs, now_ms: int
+    ) -> FoundDir:
         """Lock the directory, which is made if it is not there, and load its logs.
 
         Without the mark of a clean shutdown logs are recovered from their recovery points on. A
@@ -72,27 +73,30 @@ class FileLogStore:
         Raises EnvironmentProblem if another process uses the directory, or it is another broker's.
         """
         try:
-            return self._open_dir(Path(path), now_ms)
+            return self._open_dir(self._root / path, owner, config_of, now_ms)
         except BaseException:
             self.close_dir(path, is_clean=False)
             raise
 
-    def _open_dir(self, directory: Path, now_ms: int) -> FoundDir:
+    def _open_dir(
+        self, directory: Path, owner: MetaProperties, config_of: LogConfigs, now_ms: int
+    ) -> FoundDir:
         complaints: list[str] = []
         with storage_errors("loading log dir", directory):
             directory.mkdir(parents=True, exist_ok=True)
             self._lock(directory)
-            self._check_owner(directory / META_PROPERTIES)
+            _check_owner(directory / META_PROPERTIES, owner)
             is_clean = (directory / CLEAN_SHUTDOWN).exists()
             # A crash while logs are loaded is no clean shutdown.
             (directory / CLEAN_SHUTDOWN).unlink(missing_ok=True)
             names = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
         recovery_points = _offsets(directory / RECOVERY_POINT_CHECKPOINT, complaints)
         starts = _offsets(directory / LOG_START_OFFSET_CHECKPOINT, complaints)
-        found = []
+        logs = self._dirs[directory] = DirLogs({}, {})
+        repairs: list[tuple[TopicPartition, Repair]] = []
         for name in names:
             partition, suffix = parse_log_dir_name(name)
-            config = self._config_of(partition.topic)
+            config = config_of(partition.topic)
             log = SegmentLog(
                 directory / name,
                 config,
@@ -103,30 +107,45 @@ class FileLogStore:
             )
             if suffix == DELETE_DIR_SUFFIX:
                 self._marked.append((now_ms + config.file_delete_delay_ms, log))
-            else:
-                is_future = suffix == FUTURE_DIR_SUFFIX
-                found.append(FoundLog(partition, is_future, log, log.repairs))
+                continue
+            table = logs.futures if suffix == FUTURE_DIR_SUFFIX else logs.current
+            if partition in table:
+                raise LogStorageError(
+                    f"Duplicate log directories for {partition} are found in {directory}",
+                    hint=f"delete all but one of the folders {name.split('.')[0]}.*-future there",
+                )
+            table[partition] = log
+            repairs.extend((partition, repair) for repair in log.repairs)
         high_watermarks = _offsets(directory / REPLICATION_OFFSET_CHECKPOINT, complaints)
-        return FoundDir(found, high_watermarks, complaints)
+        return FoundDir(logs, high_watermarks, repairs, complaints)
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
         """Unlock the directory, with the mark of a clean shutdown in it if it was one."""
+        directory = self._root / path
+        self._dirs.pop(directory, None)
+        self._marked = [one for one in self._marked if one[1].directory.parent != directory]
         try:
             if is_clean:
-                with storage_errors("marking the clean shutdown", Path(path)):
-                    Path(path, CLEAN_SHUTDOWN).touch()
+                with storage_errors("marking the clean shutdown", directory):
+                    (directory / CLEAN_SHUTDOWN).touch()
         finally:
-            lock = self._locks.pop(Path(path), None)
+            lock = self._locks.pop(directory, None)
             if lock is not None:
                 os.close(lock)
 
     def create(
-        self, path: str, partition: TopicPartition, now_ms: int, *, is_future: bool
+        self,
+        path: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        is_future: bool,
     ) -> SegmentLog:
         name = log_dir_name(partition)
         if is_future:
             name = log_future_dir_name(partition, self._new_id())
-        return SegmentLog(Path(path, name), self._config_of(partition.topic), now_ms=now_ms)
+        return SegmentLog(self._root / path / name, config, now_ms=now_ms)
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
         _files(log).rename_dir(log_dir_name(partition))
@@ -143,27 +162,32 @@ class FileLogStore:
             log.delete()
         return len(due)
 
-    def read_topic_id(self, log: ReplicaLog) -> str | None:
-        return read_topic_id(_files(log).directory / PARTITION_METADATA)
-
-    def write_topic_id(self, log: ReplicaLog, topic_id: str) -> None:
-        write_topic_id(_files(log).directory / PARTITION_METADATA, topic_id)
-
-    def checkpoint_logs(self, path: str, logs: Mapping[TopicPartition, ReplicaLog]) -> None:
+    def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
+        directory = self._root / path
         points = {partition: log.recovery_point for partition, log in logs.items()}
-        write_offsets(Path(path, RECOVERY_POINT_CHECKPOINT), points)
+        write_offsets(directory / RECOVERY_POINT_CHECKPOINT, points)
         # The start of any other log is where its first file begins.
         starts = {
             partition: log.log_start_offset
             for partition, log in logs.items()
             if log.log_start_offset > _files(log).base_offsets[0]
         }
-        write_offsets(Path(path, LOG_START_OFFSET_CHECKPOINT), starts)
+        write_offsets(directory / LOG_START_OFFSET_CHECKPOINT, starts)
 
     def checkpoint_high_watermarks(
         self, path: str, high_watermarks: Mapping[TopicPartition, int]
     ) -> None:
-        write_offsets(Path(path, REPLICATION_OFFSET_CHECKPOINT), high_watermarks)
+        write_offsets(self._root / path / REPLICATION_OFFSET_CHECKPOINT, high_watermarks)
+
+    def crash(self, draw: Draw) -> int:
+        """As LogStore says: of the batch that holds the place that is drawn, a half is left."""
+        lost = 0
+        for logs in self._dirs.values():
+            for _, log in logs.items():
+                kept_end = draw(log.recovery_point, log.log_end_offset)
+                lost += log.log_end_offset - kept_end
+                forget_unflushed(_files(log).directory, kept_end)
+        return lost
 
     def _lock(self, directory: Path) -> None:
         lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -181,26 +205,27 @@ class FileLogStore:
             raise
         self._locks[directory] = lock
 
-    def _check_owner(self, path: Path) -> None:
-        """Refuse what belongs to somebody else; what belongs to nobody is the owner's now."""
-        stored, owner = read_meta_properties(path), self._owner
-        if stored is None:
-            write_meta_properties(path, owner)
-        elif stored.cluster_id != owner.cluster_id:
-            raise EnvironmentProblem(
-                f"The Cluster ID {owner.cluster_id} doesn't match stored clusterId "
-                f"Some({stored.cluster_id}) in meta.properties. The broker is trying to join the "
-                "wrong cluster. Configured zookeeper.connect may be wrong.",
-                hint=f"{path.parent} belongs to another cluster",
-            )
-        elif stored.broker_id != owner.broker_id:
-            raise EnvironmentProblem(
-                f"Configured broker.id {owner.broker_id} doesn't match stored broker.id "
-                f"Some({stored.broker_id}) in meta.properties. If you moved your data, make sure "
-                "your configured broker.id matches. If you intend to create a new broker, you "
-                "should remove all data in your data directories (log.dirs).",
-                hint=f"{path.parent} belongs to another broker",
-            )
+
+def _check_owner(path: Path, owner: MetaProperties) -> None:
+    """Refuse what belongs to somebody else; what belongs to nobody is the owner's now."""
+    stored = read_meta_properties(path)
+    if stored is None:
+        write_meta_properties(path, owner)
+    elif stored.cluster_id != owner.cluster_id:
+        raise EnvironmentProblem(
+            f"The Cluster ID {owner.cluster_id} doesn't match stored clusterId "
+            f"Some({stored.cluster_id}) in meta.properties. The broker is trying to join the "
+            "wrong cluster. Configured zookeeper.connect may be wrong.",
+            hint=f"{path.parent} belongs to another cluster",
+        )
+    elif stored.broker_id != owner.broker_id:
+        raise EnvironmentProblem(
+            f"Configured broker.id {owner.broker_id} doesn't match stored broker.id "
+            f"Some({stored.broker_id}) in meta.properties. If you moved your data, make sure "
+            "your configured broker.id matches. If you intend to create a new broker, you "
+            "should remove all data in your data directories (log.dirs).",
+            hint=f"{path.parent} belongs to another broker",
+        )
 
 
 def _files(log: ReplicaLog) -> SegmentLog:

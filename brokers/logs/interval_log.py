@@ -65,6 +65,7 @@ class IntervalLog(msgspec.Struct, gc=False):
     """
 
     config: LogConfig = DEFAULT_LOG_CONFIG
+    topic_id: str | None = None
     log_start_offset: int = 0
     log_end_offset: int = 0
     recovery_point: int = 0
@@ -83,6 +84,10 @@ class IntervalLog(msgspec.Struct, gc=False):
     def latest_epoch(self) -> int | None:
         """The latest leader epoch noted, with records or without; None before the first."""
         return leader_epoch_cache.latest_epoch(self.epochs)
+
+    def assign_topic_id(self, topic_id: str) -> None:
+        """Keep the id of the log's topic."""
+        self.topic_id = topic_id
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
         """Count a producer's batch at the next offsets, as ReplicaLog says."""

@@ -6,22 +6,17 @@ and no thread: the broker calls what is due. Mirrors kafka.log.LogManager, witho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from brokers.log_dirs import LogDirs
+from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.errors import LogStorageError
-from brokers.logs.log_store import FoundDir, LogStore
+from brokers.logs.log_store import FoundDir, LogConfigs, LogStore
 from brokers.logs.recovery import Repair
 from brokers.logs.replica_log import Deleted, ReplicaLog
 from cluster.types import TopicPartition
-
-
-class HeldLog(NamedTuple):
-    """A log and the log directory that it is in."""
-
-    path: str
-    log: ReplicaLog
 
 
 class LogDirFailure(NamedTuple):
@@ -44,32 +39,28 @@ class StartUp(NamedTuple):
 
 
 class LogManager:
-    """Current logs, and the future logs that will take their place in another directory."""
+    """Current logs, and the future logs that will take their place in another directory: those in
+    the tables of ``dirs``."""
 
-    def __init__(self, dirs: LogDirs, store: LogStore) -> None:
+    def __init__(self, dirs: LogDirs, store: LogStore, config_of: LogConfigs) -> None:
         self.dirs = dirs
-        self._store = store
-        self._current: dict[TopicPartition, HeldLog] = {}
-        self._futures: dict[TopicPartition, HeldLog] = {}
+        self.store = store
+        self._config_of = config_of
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._failures: list[LogDirFailure] = []
         self._open: list[str] = []
 
     @property
-    def current(self) -> Mapping[TopicPartition, HeldLog]:
-        """The logs that are used, by partition."""
-        return self._current
+    def is_open(self) -> bool:
+        """True from ``startup`` to the end."""
+        return bool(self._open)
 
-    @property
-    def futures(self) -> Mapping[TopicPartition, HeldLog]:
-        """The future logs, by partition."""
-        return self._futures
+    def take_high_watermark(self, partition: TopicPartition) -> int:
+        """As it was last written down before the broker started, 0 if it was not; from now on it
+        is the taker's."""
+        return self._high_watermarks.pop(partition, 0)
 
-    def high_watermark(self, partition: TopicPartition) -> int:
-        """As it was last written down before the broker started; 0 if it was not."""
-        return self._high_watermarks.get(partition, 0)
-
-    def startup(self, now_ms: int) -> StartUp:
+    def startup(self, owner: MetaProperties, now_ms: int) -> StartUp:
         """Open every directory and load its logs; one that cannot be used goes offline.
 
         Raises LogStorageError if none is left or if a partition has two current logs or two future
@@ -79,7 +70,7 @@ class LogManager:
         try:
             for path in self.dirs.paths:
                 try:
-                    found = self._store.open_dir(path, now_ms)
+                    found = self.store.open_dir(path, owner, self._config_of, now_ms)
                 except LogStorageError as error:
                     self.handle_log_dir_failure(path, error)
                 else:
@@ -92,63 +83,73 @@ class LogManager:
                     hint="; ".join(failure.reason for failure in self._failures),
                 )
         except BaseException:
-            self._let_go()
+            self.abandon()
             raise
         return report
 
     def _take(self, path: str, found: FoundDir, report: StartUp) -> None:
         report.complaints.extend(found.complaints)
-        for partition, is_future, log, repairs in found.logs:
-            held = self._futures if is_future else self._current
-            if partition in held:
-                raise LogStorageError(
-                    f"Duplicate log directories for {partition} are found in both {path} and "
-                    f"{held[partition].path}",
-                    hint="one failed while a replica moved: delete the replica's folder there",
-                )
-            held[partition] = HeldLog(path, log)
-            report.repairs.extend((partition, repair) for repair in repairs)
-            if is_future:
-                self.dirs.add_future(partition, path)
-            else:
-                self.dirs.add_log(path)
-                self._high_watermarks[partition] = found.high_watermarks.get(partition, 0)
+        report.repairs.extend(found.repairs)
+        for partition in found.logs.current:
+            self._refuse_two(partition, path, self.dirs.path_of(partition))
+        for partition in found.logs.futures:
+            self._refuse_two(partition, path, self.dirs.future_path_of(partition))
+        self.dirs.use(path, found.logs)
+        self._high_watermarks.update(found.high_watermarks)
 
-    def get_or_create(self, partition: TopicPartition, now_ms: int, *, is_new: bool) -> HeldLog:
+    def _refuse_two(self, partition: TopicPartition, path: str, other: str | None) -> None:
+        if other is not None:
+            raise LogStorageError(
+                f"Duplicate log directories for {partition} are found in both {path} and {other}",
+                hint="one failed while a replica moved: delete the replica's folder there",
+            )
+
+    def get_or_create(self, partition: TopicPartition, now_ms: int, *, is_new: bool) -> ReplicaLog:
         """The current log; if there is none, a new one where LogDirs says.
 
         A directory in which it cannot be made goes offline, and the next one is tried. Raises
         LogStorageError if none is left, or if ``is_new`` is False and a directory is offline.
         """
-        held = self._current.get(partition)
-        while held is None:
-            path = self.dirs.create_log(partition, is_new=is_new)
+        log = self.dirs.current(partition)
+        while log is None:
+            path = self.dirs.choose(partition, is_new=is_new)
             if path is None:
                 raise self._offline(partition)
             try:
-                log = self._store.create(path, partition, now_ms, is_future=False)
-            except LogStorageError as error:
-                self.handle_log_dir_failure(path, error)
+                log = self._create(path, partition, now_ms, is_future=False)
+            except LogStorageError:
                 is_new = True
             else:
-                held = self._current[partition] = HeldLog(path, log)
-        return held
+                self.dirs.logs(path).current[partition] = log
+        return log
 
-    def create_future(self, partition: TopicPartition, now_ms: int) -> HeldLog:
+    def create_future(self, partition: TopicPartition, now_ms: int) -> ReplicaLog:
         """A future log in the directory that LogDirs prefers for the partition.
 
         Raises LogStorageError if a directory is offline or the log cannot be made.
         """
-        if not self.dirs.create_future(partition):
+        path = self.dirs.choose_for_future(partition)
+        if path is None:
             raise self._offline(partition)
-        path = self.dirs.futures[partition]
+        log = self._create(path, partition, now_ms, is_future=True)
+        self.dirs.logs(path).futures[partition] = log
+        return log
+
+    def _create(
+        self, path: str, partition: TopicPartition, now_ms: int, *, is_future: bool
+    ) -> ReplicaLog:
+        config = self._config_of(partition.topic)
+        with self._in(path):
+            return self.store.create(path, partition, config, now_ms, is_future=is_future)
+
+    @contextmanager
+    def _in(self, path: str) -> Iterator[None]:
+        """A LogStorageError within takes the directory offline, and is passed on."""
         try:
-            log = self._store.create(path, partition, now_ms, is_future=True)
+            yield
         except LogStorageError as error:
             self.handle_log_dir_failure(path, error)
             raise
-        self._futures[partition] = HeldLog(path, log)
-        return self._futures[partition]
 
     def _offline(self, partition: TopicPartition) -> LogStorageError:
         return LogStorageError(
@@ -156,18 +157,23 @@ class LogManager:
             f"{','.join(self.dirs.offline)} are offline"
         )
 
-    def replace_current_with_future(self, partition: TopicPartition, now_ms: int) -> HeldLog:
-        """The future log becomes the current one, and that one is deleted later.
+    def replace_current_with_future(self, partition: TopicPartition, now_ms: int) -> ReplicaLog:
+        """The future log, which becomes the current one; that one is deleted later.
 
         Raises LogStorageError; the future log is the current one once it has its name.
         """
-        source, target = self._current[partition], self._futures[partition]
-        self._store.make_current(partition, target.log)
-        self.dirs.replace_with_future(partition, source.path)
-        self._current[partition] = self._futures.pop(partition)
-        self._store.mark_deleted(partition, source.log, now_ms)
-        self._checkpoint_dir(source.path)
-        return target
+        source, target = self.dirs.path_of(partition), self.dirs.future_path_of(partition)
+        assert source is not None and target is not None, "only a replica that moves"
+        new = self.dirs.logs(target).futures[partition]
+        with self._in(target):
+            self.store.make_current(partition, new)
+        old = self.dirs.logs(source).current.pop(partition)
+        del self.dirs.logs(target).futures[partition]
+        self.dirs.logs(target).current[partition] = new
+        with self._in(source):
+            self.store.mark_deleted(partition, old, now_ms)
+            self._checkpoint_dir(source)
+        return new
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
         """Take away the current log and the future one, if there are any; they are removed later.
@@ -175,74 +181,65 @@ class LogManager:
         Raises LogStorageError.
         """
         self.delete_future(partition, now_ms)
-        held = self._current.pop(partition, None)
         self._high_watermarks.pop(partition, None)
-        if held is not None:
-            self.dirs.delete_log(held.path)
-            self._store.mark_deleted(partition, held.log, now_ms)
-            self._checkpoint_dir(held.path)
+        path = self.dirs.path_of(partition)
+        if path is not None:
+            log = self.dirs.logs(path).current.pop(partition)
+            with self._in(path):
+                self.store.mark_deleted(partition, log, now_ms)
+                self._checkpoint_dir(path)
 
     def delete_future(self, partition: TopicPartition, now_ms: int) -> None:
         """Take away the future log, if there is one. Raises LogStorageError."""
-        held = self._futures.pop(partition, None)
-        self.dirs.delete_future(partition)
-        if held is not None:
-            self._store.mark_deleted(partition, held.log, now_ms)
-            self._checkpoint_dir(held.path)
+        path = self.dirs.future_path_of(partition)
+        if path is not None:
+            log = self.dirs.logs(path).futures.pop(partition)
+            with self._in(path):
+                self.store.mark_deleted(partition, log, now_ms)
+                self._checkpoint_dir(path)
 
     def delete_marked(self, now_ms: int) -> int:
         """Remove logs that were deleted file.delete.delay.ms ago; returns how many."""
-        return self._store.delete_marked(now_ms)
+        return self.store.delete_marked(now_ms)
 
     def delete_old(
         self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Deleted]:
         """Retention for all current logs; where anything went, what. Raises LogStorageError."""
         deleted = {
-            partition: held.log.delete_old(now_ms, high_watermarks.get(partition, 0))
-            for partition, held in self._current.items()
+            partition: log.delete_old(now_ms, high_watermarks.get(partition, 0))
+            for path in self._open
+            for partition, log in self.dirs.logs(path).current.items()
         }
         return {partition: went for partition, went in deleted.items() if went.segments}
-
-    def topic_id(self, partition: TopicPartition) -> str | None:
-        """The id of the topic that the current log is of; None if it was not told."""
-        return self._store.read_topic_id(self._current[partition].log)
-
-    def assign_topic_id(self, partition: TopicPartition, topic_id: str) -> None:
-        """Tell the current log the id of its topic. Raises LogStorageError."""
-        self._store.write_topic_id(self._current[partition].log, topic_id)
 
     def checkpoint_logs(self) -> None:
         """Write down recovery points and log starts; a directory that refuses goes offline."""
         for path in list(self._open):
-            try:
+            with suppress(LogStorageError), self._in(path):
                 self._checkpoint_dir(path)
-            except LogStorageError as error:
-                self.handle_log_dir_failure(path, error)
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write down how far current logs are replicated; a directory that refuses goes offline."""
-        by_path: dict[str, dict[TopicPartition, int]] = {path: {} for path in self._open}
-        for partition, held in self._current.items():
-            if partition in high_watermarks:
-                by_path[held.path][partition] = high_watermarks[partition]
-        for path, offsets in by_path.items():
-            try:
-                self._store.checkpoint_high_watermarks(path, offsets)
-            except LogStorageError as error:
-                self.handle_log_dir_failure(path, error)
+        """Write down how far current logs are replicated; a directory that refuses goes offline.
+
+        Of a partition that nobody has asked for yet, that is what was written down before.
+        """
+        known = {**self._high_watermarks, **high_watermarks}
+        for path in list(self._open):
+            here = self.dirs.logs(path).current
+            offsets = {tp: offset for tp, offset in known.items() if tp in here}
+            with suppress(LogStorageError), self._in(path):
+                self.store.checkpoint_high_watermarks(path, offsets)
 
     def handle_log_dir_failure(self, path: str, error: LogStorageError) -> None:
         """Take a directory out of use, and all logs in it; nothing if it is offline already."""
         if not self.dirs.is_online(path):
             return
-        lost = tuple(partition for partition, held in self._current.items() if held.path == path)
-        self._current = {tp: held for tp, held in self._current.items() if held.path != path}
-        self._futures = {tp: held for tp, held in self._futures.items() if held.path != path}
+        lost = tuple(self.dirs.logs(path).current)
         self.dirs.mark_offline(path)
         if path in self._open:
             self._open.remove(path)
-        self._store.close_dir(path, is_clean=False)
+        self.store.close_dir(path, is_clean=False)
         self._failures.append(LogDirFailure(path, error.message, lost))
 
     def take_failures(self) -> list[LogDirFailure]:
@@ -257,30 +254,18 @@ class LogManager:
         the next start.
         """
         for path in list(self._open):
-            try:
-                for _, held in self._in_dir(path):
-                    held.log.close()
+            with suppress(LogStorageError), self._in(path):
+                for _, log in self.dirs.logs(path).items():
+                    log.close()
                 self._checkpoint_dir(path)
-                self._store.close_dir(path, is_clean=True)
-            except LogStorageError as error:
-                self.handle_log_dir_failure(path, error)
-        self._forget()
-
-    def _let_go(self) -> None:
-        for path in list(self._open):
-            self._store.close_dir(path, is_clean=False)
-        self._forget()
-
-    def _forget(self) -> None:
+                self.store.close_dir(path, is_clean=True)
         self._open.clear()
-        self._current.clear()
-        self._futures.clear()
 
-    def _in_dir(self, path: str) -> list[tuple[TopicPartition, HeldLog]]:
-        """Current logs, then future ones: of a partition never both in one directory."""
-        every = [*self._current.items(), *self._futures.items()]
-        return [(partition, held) for partition, held in every if held.path == path]
+    def abandon(self) -> None:
+        """Let go of the directories as they are: what a process does that dies."""
+        for path in self._open:
+            self.store.close_dir(path, is_clean=False)
+        self._open.clear()
 
     def _checkpoint_dir(self, path: str) -> None:
-        logs = {partition: held.log for partition, held in self._in_dir(path)}
-        self._store.checkpoint_logs(path, logs)
+        self.store.checkpoint_logs(path, self.dirs.logs(path))

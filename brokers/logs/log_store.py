@@ -1,17 +1,16 @@
 """Where the logs of a broker are kept: the seam between its LogManager and a disk.
 
 A store does what it is told in one log directory and decides nothing. ``MemoryLogStore`` keeps logs
-that only count, and outlives the broker that uses it; ``FileLogStore`` (file_log_store.py) keeps
-files. Every method but those of the memory raises LogStorageError if the disk refuses.
+that only count; ``FileLogStore`` (file_log_store.py) keeps files. Either outlives the broker that
+uses it: handed to the next one, it has what that one left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
 
-import msgspec
-
+from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.interval_log import IntervalLog
 from brokers.logs.log_config import LogConfig
 from brokers.logs.recovery import Repair
@@ -21,29 +20,60 @@ from cluster.types import TopicPartition
 LogConfigs = Callable[[str], LogConfig]
 """The config of a topic's logs."""
 
+Draw = Callable[[int, int], int]
+"""A number between two others, both of which may come: how much of what was not flushed the machine
+had written on its own account."""
 
-class FoundLog(NamedTuple):
-    """A log that was in a directory when it was opened, and what was wrong with its files."""
 
-    partition: TopicPartition
-    is_future: bool
-    log: ReplicaLog
-    repairs: tuple[Repair, ...] = ()
+class DirLogs:
+    """The logs of one directory, by partition: the current ones, and the future ones that will
+    take the place of a current log in another directory."""
+
+    __slots__ = ("current", "futures")
+
+    def __init__(
+        self,
+        current: dict[TopicPartition, ReplicaLog],
+        futures: dict[TopicPartition, ReplicaLog],
+    ) -> None:
+        self.current: Final = current
+        self.futures: Final = futures
+
+    def __len__(self) -> int:
+        return len(self.current) + len(self.futures)
+
+    def items(self) -> Iterator[tuple[TopicPartition, ReplicaLog]]:
+        """Current logs, then future ones: of a partition never both in one directory."""
+        yield from self.current.items()
+        yield from self.futures.items()
 
 
 class FoundDir(NamedTuple):
-    """What a log directory holds. ``complaints``: checkpoints that could not be used, in words."""
+    """What a log directory holds. ``logs``: a table that the manager keeps up to date from now on.
 
-    logs: list[FoundLog]
+    ``repairs``: what was done to the files of a partition's log. ``complaints``: checkpoints that
+    could not be used, in words.
+    """
+
+    logs: DirLogs
     high_watermarks: Mapping[TopicPartition, int]
+    repairs: list[tuple[TopicPartition, Repair]]
     complaints: list[str]
 
 
 class LogStore(Protocol):
-    """What a LogManager asks of its disk. ``path``: a log directory that was opened."""
+    """What a LogManager asks of its disk. ``path``: a log directory that was opened.
 
-    def open_dir(self, path: str, now_ms: int) -> FoundDir:
-        """Take a log directory into use, and load what is in it."""
+    ``needs_checkpoints`` False: what would be written down is known anyway. Every method but
+    ``crash`` raises LogStorageError if the disk refuses.
+    """
+
+    needs_checkpoints: bool
+
+    def open_dir(
+        self, path: str, owner: MetaProperties, config_of: LogConfigs, now_ms: int
+    ) -> FoundDir:
+        """Take a log directory into use for ``owner``, and load what is in it."""
         ...
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
@@ -51,9 +81,15 @@ class LogStore(Protocol):
         ...
 
     def create(
-        self, path: str, partition: TopicPartition, now_ms: int, *, is_future: bool
+        self,
+        path: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        is_future: bool,
     ) -> ReplicaLog:
-        """A new log."""
+        """A new log, for the table."""
         ...
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
@@ -68,15 +104,7 @@ class LogStore(Protocol):
         """Remove what was marked file.delete.delay.ms ago; returns how many logs."""
         ...
 
-    def read_topic_id(self, log: ReplicaLog) -> str | None:
-        """The topic id that a log was given; None if none was."""
-        ...
-
-    def write_topic_id(self, log: ReplicaLog, topic_id: str) -> None:
-        """Give a log its topic id."""
-        ...
-
-    def checkpoint_logs(self, path: str, logs: Mapping[TopicPartition, ReplicaLog]) -> None:
+    def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
         """Write recovery points and log starts of all current and future logs in ``path``."""
         ...
 
@@ -86,73 +114,67 @@ class LogStore(Protocol):
         """Write the high watermarks of all current logs in ``path``."""
         ...
 
-
-class _Kept(msgspec.Struct):
-    """A log in memory."""
-
-    partition: TopicPartition
-    is_future: bool
-    log: IntervalLog
-    topic_id: str | None = None
+    def crash(self, draw: Draw) -> int:
+        """The machine stops: each log ends at a place that is drawn, between what was flushed and
+        its end. Returns how many records are lost. Nothing may be asked of the logs any more."""
+        ...
 
 
 class MemoryLogStore:
-    """Interval logs. Hand it to the broker that comes after, and it finds them."""
+    """Interval logs. Its tables of logs are the manager's own, so that a log costs one entry."""
 
-    def __init__(self, config_of: LogConfigs) -> None:
-        self._config_of = config_of
-        self._logs: dict[str, dict[int, _Kept]] = {}
-        self._high_watermarks: dict[str, dict[TopicPartition, int]] = {}
+    needs_checkpoints = False
 
-    def crash(self, kept_end: Callable[[IntervalLog], int] | None = None) -> int:
-        """The machine stops: each log ends at ``kept_end(log)``, or where it was flushed if that is
-        later. Returns how many records are lost. Call it when the broker is gone."""
-        lost = 0
-        for kept in self._logs.values():
-            for one in kept.values():
-                lost += one.log.crash(None if kept_end is None else kept_end(one.log))
-        return lost
+    def __init__(self) -> None:
+        self.dirs: dict[str, DirLogs] = {}
+        self.high_watermarks: dict[str, Mapping[TopicPartition, int]] = {}
 
-    def open_dir(self, path: str, now_ms: int) -> FoundDir:
-        kept = self._logs.setdefault(path, {}).values()
-        for one in kept:
+    def open_dir(
+        self, path: str, owner: MetaProperties, config_of: LogConfigs, now_ms: int
+    ) -> FoundDir:
+        logs = self.dirs.setdefault(path, DirLogs({}, {}))
+        for partition, log in logs.items():
+            assert isinstance(log, IntervalLog)
+            log.config = config_of(partition.topic)
             # A log that is loaded keeps its records and forgets epochs that wrote none.
-            one.log.truncate_to(one.log.log_end_offset)
-        found = [FoundLog(one.partition, one.is_future, one.log) for one in kept]
-        return FoundDir(found, self._high_watermarks.get(path, {}), [])
+            log.truncate_to(log.log_end_offset)
+        return FoundDir(logs, self.high_watermarks.pop(path, {}), [], [])
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
         """There is nothing to let go of."""
 
     def create(
-        self, path: str, partition: TopicPartition, now_ms: int, *, is_future: bool
+        self,
+        path: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        is_future: bool,
     ) -> IntervalLog:
-        log = IntervalLog(self._config_of(partition.topic))
-        self._logs[path][id(log)] = _Kept(partition, is_future, log)
-        return log
+        return IntervalLog(config)
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
-        self._dir_of(log)[id(log)].is_future = False
+        """The tables say it."""
 
     def mark_deleted(self, partition: TopicPartition, log: ReplicaLog, now_ms: int) -> None:
-        del self._dir_of(log)[id(log)]
+        """The tables say it."""
 
     def delete_marked(self, now_ms: int) -> int:
         return 0
 
-    def read_topic_id(self, log: ReplicaLog) -> str | None:
-        return self._dir_of(log)[id(log)].topic_id
-
-    def write_topic_id(self, log: ReplicaLog, topic_id: str) -> None:
-        self._dir_of(log)[id(log)].topic_id = topic_id
-
-    def checkpoint_logs(self, path: str, logs: Mapping[TopicPartition, ReplicaLog]) -> None:
+    def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
         """A log in memory knows its own recovery point."""
 
     def checkpoint_high_watermarks(
         self, path: str, high_watermarks: Mapping[TopicPartition, int]
     ) -> None:
-        self._high_watermarks[path] = dict(high_watermarks)
+        self.high_watermarks[path] = dict(high_watermarks)
 
-    def _dir_of(self, log: ReplicaLog) -> dict[int, _Kept]:
-        return next(kept for kept in self._logs.values() if id(log) in kept)
+    def crash(self, draw: Draw) -> int:
+        lost = 0
+        for logs in self.dirs.values():
+            for _, log in logs.items():
+                assert isinstance(log, IntervalLog)
+                lost += log.crash(draw(log.recovery_point, log.log_end_offset))
+        return lost

@@ -44,6 +44,15 @@ class ReplicaLog(Protocol):
         ...
 
     @property
+    def topic_id(self) -> str | None:
+        """The id of the topic that the log is of; None if it was not told."""
+        ...
+
+    def assign_topic_id(self, topic_id: str) -> None:
+        """Keep the id of the log's topic."""
+        ...
+
+    @property
     def recovery_point(self) -> int:
         """The end (exclusive) of what certainly is on the disk."""
         ...

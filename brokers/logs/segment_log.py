@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from brokers.logs.batch_file import OFFSET_DELTA_MAX
-from brokers.logs.checkpoints import LEADER_EPOCH_CHECKPOINT
+from brokers.logs.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    read_topic_id,
+    write_topic_id,
+)
 from brokers.logs.disk import storage_errors
 from brokers.logs.errors import OffsetOutOfRange, RecordBatchTooLarge
 from brokers.logs.leader_epoch_cache import LeaderEpochFileCache
@@ -63,6 +68,7 @@ class SegmentLog:
         "name",
         "recovery_point",
         "repairs",
+        "topic_id",
     )
 
     def __init__(
@@ -83,6 +89,7 @@ class SegmentLog:
         self._producers = ProducerStates()
         with self._disk("loading {}"):
             directory.mkdir(parents=True, exist_ok=True)
+            self.topic_id: str | None = read_topic_id(directory / PARTITION_METADATA)
             self._segments, self.log_end_offset, repairs = load_segments(
                 directory,
                 lambda offset: LogSegment(str(directory), offset, config, now_ms),
@@ -117,6 +124,11 @@ class SegmentLog:
     def base_offsets(self) -> tuple[int, ...]:
         """The first offset of each segment."""
         return tuple(segment.base_offset for segment in self._segments)
+
+    def assign_topic_id(self, topic_id: str) -> None:
+        """As ReplicaLog says: in partition.metadata."""
+        write_topic_id(self.directory / PARTITION_METADATA, topic_id)
+        self.topic_id = topic_id
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
         """As ReplicaLog says; ``produced`` is bytes here."""

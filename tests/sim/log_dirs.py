@@ -40,8 +40,7 @@ def on_three_dirs(*replicas: int, **spec: Any) -> SimulatedWorld:
 
 def dir_of(world: SimulatedWorld, broker_id: int, partition: TopicPartition) -> str | None:
     """Where a broker has a replica; None if it has none that can be used."""
-    hosted = world.nodes[broker_id].node.broker.replica_manager.partitions.get(partition)
-    return None if hosted is None else hosted.log_dir
+    return world.nodes[broker_id].node.broker.log_manager.dirs.path_of(partition)
 
 
 def fail(world: SimulatedWorld, broker_id: int, *paths: str, within_ms: float = 5_000) -> None:

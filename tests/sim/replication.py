@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
 from cluster.records import CountedBatch
 from cluster.requests import Address, Message
-from cluster.types import LeaderAndIsr, TopicPartition
+from cluster.types import NO_EPOCH, LeaderAndIsr, TopicPartition
 from runtime.replica_checks import ReplicationChecker, ReplicaView
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.worlds import create_topic, state_of, three_brokers
@@ -85,15 +85,17 @@ class Cluster:
 def replica_views(world: SimulatedWorld) -> list[ReplicaView]:
     """The replicas of t-0 on brokers that run, and on the disks of those that do not."""
     views = []
-    for broker_id, running in world.nodes.items():
-        partition = running.node.broker.replica_manager.partitions.get(T0)
-        if partition is not None and partition.log is not None:
-            epoch = partition.leader_epoch if partition.is_leader(broker_id) else -1
-            log, mark = partition.log, partition.high_watermark
-            views.append(ReplicaView(T0, broker_id, log.intervals(), mark, epoch))
-    for broker_id, disk in world.disks.items():
-        for tp, stored in disk:
+    for broker_id in world.log_stores:
+        for tp, log, mark in world.replicas_of(broker_id):
             if tp == T0:
-                mark = min(stored.high_watermark, stored.log.log_end_offset)
-                views.append(ReplicaView(T0, broker_id, stored.log.intervals(), mark))
+                epoch = _leading_epoch(world, broker_id)
+                views.append(ReplicaView(T0, broker_id, log.intervals(), mark, epoch))
     return views
+
+
+def _leading_epoch(world: SimulatedWorld, broker_id: int) -> int:
+    running = world.nodes.get(broker_id)
+    if running is None:
+        return NO_EPOCH
+    partition = running.node.broker.replica_manager.partitions[T0]
+    return partition.leader_epoch if partition.is_leader(broker_id) else NO_EPOCH

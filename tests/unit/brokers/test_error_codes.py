@@ -12,6 +12,8 @@ import pytest
 
 from brokers.broker import Broker
 from brokers.config import BrokerConfig
+from brokers.logs.errors import LogStorageError
+from brokers.logs.log_manager import LogDirFailure
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchedPartition, FetchResponse
 from cluster.requests import (
@@ -184,7 +186,8 @@ def test_a_new_replica_without_a_live_leader_has_a_log_and_no_epoch() -> None:
         Errors.NONE, {T0: Errors.NONE}
     )
     partition = hosted(network).replica_manager.partitions[T0]
-    assert (partition.leader_epoch, partition.log_dir) == (-1, "kafka-logs")
+    path = hosted(network).log_manager.dirs.path_of(T0)
+    assert (partition.leader_epoch, path) == (-1, "kafka-logs")
 
 
 def test_an_unassigned_partition_without_a_log_counts_as_offline_from_then_on() -> None:
@@ -228,10 +231,15 @@ def test_a_deleted_partition_begins_anew_with_another_topic_id(network: Network)
     assert network.request(1, again) == LeaderAndIsrResponse(Errors.NONE, {T0: Errors.NONE})
 
 
+def fail(network: Network) -> list[LogDirFailure]:
+    """Let a directory fail; which did since the last time, as the broker hears it."""
+    hosted(network).log_manager.handle_log_dir_failure(FAILED_DIR, LogStorageError("it failed"))
+    return hosted(network).replica_manager.handle_log_dir_failures()
+
+
 def test_partitions_of_a_failed_log_directory(network: Network) -> None:
-    manager = hosted(network).replica_manager
-    assert manager.handle_log_dir_failure(FAILED_DIR) == [T0]
-    assert manager.handle_log_dir_failure(FAILED_DIR) == []
+    assert fail(network) == [(FAILED_DIR, "it failed", (T0,))]
+    assert fail(network) == []
     storage = Errors.KAFKA_STORAGE_ERROR
     newer = network.request(1, leader_and_isr(state(T0, leader_epoch=4)))
     assert newer == LeaderAndIsrResponse(Errors.NONE, {T0: storage})
@@ -253,7 +261,7 @@ def test_with_a_failed_directory_only_new_replicas_get_a_log(
     network: Network, is_new: bool, leader: int, expected: Errors
 ) -> None:
     manager = hosted(network).replica_manager
-    manager.handle_log_dir_failure(FAILED_DIR)
+    fail(network)
     tp = T0._replace(partition=7)
     answer = network.request(1, leader_and_isr(state(tp, leader=leader, is_new=is_new)))
     assert answer == LeaderAndIsrResponse(Errors.NONE, {tp: expected})

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 from brokers.log_dirs import LogDirs
+from brokers.logs.interval_log import IntervalLog
+from brokers.logs.log_store import DirLogs
 from cluster.types import TopicPartition
 
 TPS = [TopicPartition("t", number) for number in range(9)]
 
 
+def make(dirs: LogDirs, tp: TopicPartition, *, is_new: bool = True) -> str | None:
+    """Put a log where the table says."""
+    path = dirs.choose(tp, is_new=is_new)
+    if path is not None:
+        dirs.logs(path).current[tp] = IntervalLog()
+    return path
+
+
+def make_future(dirs: LogDirs, tp: TopicPartition, path: str) -> bool:
+    """Put a future log where the table says, which is told to prefer ``path``."""
+    dirs.prefer(tp, path)
+    chosen = dirs.choose_for_future(tp)
+    if chosen is not None:
+        dirs.logs(chosen).futures[tp] = IntervalLog()
+    return chosen is not None
+
+
 def test_a_new_log_goes_where_the_fewest_are() -> None:
     dirs = LogDirs(("a", "b"))
-    assert [dirs.create_log(tp, is_new=True) for tp in TPS[:3]] == ["a", "b", "a"]
-    dirs.delete_log("a")
-    dirs.delete_log("a")
-    assert dirs.create_log(TPS[3], is_new=True) == "a"
+    assert [make(dirs, tp) for tp in TPS[:3]] == ["a", "b", "a"]
+    dirs.logs("a").current.clear()
+    assert make(dirs, TPS[3]) == "a"
     dirs.mark_offline("a")
-    assert dirs.create_log(TPS[4], is_new=False) is None
-    assert dirs.create_log(TPS[4], is_new=True) == "b"
+    assert make(dirs, TPS[4], is_new=False) is None
+    assert make(dirs, TPS[4]) == "b"
     dirs.mark_offline("b")
-    assert dirs.create_log(TPS[5], is_new=True) is None
+    assert make(dirs, TPS[5]) is None
     assert (dirs.offline, dirs.is_online("a"), dirs.is_online("c")) == (("a", "b"), False, False)
     assert dirs.log_counts() == {"a": 0, "b": 0}
 
@@ -26,42 +44,40 @@ def test_a_new_log_goes_where_the_fewest_are() -> None:
 def test_a_preferred_directory_is_used_once() -> None:
     dirs = LogDirs(("a", "b"))
     dirs.prefer(TPS[0], "b")
-    assert [dirs.create_log(TPS[0], is_new=True) for _ in range(2)] == ["b", "a"]
+    assert [dirs.choose(TPS[0], is_new=True) for _ in range(2)] == ["b", "a"]
 
 
 def test_a_preferred_directory_that_failed_is_not_replaced_by_another() -> None:
     dirs = LogDirs(("a", "b"))
     dirs.prefer(TPS[0], "b")
     dirs.mark_offline("b")
-    assert dirs.create_log(TPS[0], is_new=True) is None
-    assert dirs.create_log(TPS[1], is_new=True) == "a"
+    assert dirs.choose(TPS[0], is_new=True) is None
+    assert dirs.choose(TPS[1], is_new=True) == "a"
 
 
-def test_a_future_log_counts_and_takes_the_place_of_the_current_one() -> None:
+def test_a_future_log_counts_and_is_no_current_one() -> None:
     dirs = LogDirs(("a", "b"))
-    assert dirs.create_log(TPS[0], is_new=True) == "a"
-    dirs.prefer(TPS[0], "b")
-    assert dirs.create_future(TPS[0])
-    assert (dict(dirs.futures), dirs.log_counts()) == ({TPS[0]: "b"}, {"a": 1, "b": 1})
-    assert dirs.replace_with_future(TPS[0], "a") == "b"
-    assert (dict(dirs.futures), dirs.log_counts()) == ({}, {"a": 0, "b": 1})
-
-
-def test_a_future_log_that_is_given_up_leaves_nothing() -> None:
-    dirs = LogDirs(("a", "b"))
-    dirs.prefer(TPS[0], "b")
-    assert dirs.create_future(TPS[0])
-    dirs.delete_future(TPS[0])
-    dirs.delete_future(TPS[0])
-    assert (dict(dirs.futures), dirs.log_counts()) == ({}, {"a": 0, "b": 0})
+    make(dirs, TPS[0])
+    assert make_future(dirs, TPS[0], "b")
+    assert (dirs.path_of(TPS[0]), dirs.future_path_of(TPS[0])) == ("a", "b")
+    assert dirs.current(TPS[0]) is not dirs.future(TPS[0])
+    assert (dirs.has_futures, dirs.log_counts()) == (True, {"a": 1, "b": 1})
+    assert (dirs.current(TPS[1]), dirs.future(TPS[1])) == (None, None)
 
 
 def test_a_failed_directory_loses_its_future_logs_and_no_other_is_made() -> None:
     dirs = LogDirs(("a", "b", "c"))
-    for tp, path in zip(TPS, "bc", strict=False):
-        dirs.prefer(tp, path)
-        assert dirs.create_future(tp)
+    assert make_future(dirs, TPS[0], "b") and make_future(dirs, TPS[1], "c")
     dirs.mark_offline("b")
-    assert dict(dirs.futures) == {TPS[1]: "c"}
-    dirs.prefer(TPS[2], "c")
-    assert not dirs.create_future(TPS[2])
+    assert [dirs.future_path_of(tp) for tp in TPS[:2]] == [None, "c"]
+    assert not make_future(dirs, TPS[2], "c")
+
+
+def test_what_was_found_is_used_as_it_is_and_left_to_its_finder_by_a_failure() -> None:
+    dirs = LogDirs(("a",))
+    found = DirLogs({TPS[0]: IntervalLog()}, {})
+    dirs.use("a", found)
+    make(dirs, TPS[1])
+    assert list(found.current) == TPS[:2]
+    dirs.mark_offline("a")
+    assert (len(found), dirs.path_of(TPS[0])) == (2, None)

@@ -157,7 +157,7 @@ def test_status_of_one_replica() -> None:
     follower = replica_status(broker, T1)
     assert follower is not None and (follower["role"], follower["leader"]) == ("follower", 2)
     assert replica_status(broker, T0._replace(partition=9)) is None
-    broker.replica_manager.handle_log_dir_failure("kafka-logs")
+    broker.fail_log_dir("kafka-logs")
     offline = replica_status(broker, T0)
     assert offline is not None and offline["role"] == "offline"
     assert broker.status()["offline"] == 2

@@ -122,9 +122,9 @@ def test_a_log_that_has_moved_gets_its_topic_id_again(network: Network) -> None:
     alter(network, T0, C)
     network.pass_time(0)
     partition = broker(network).replica_manager.partitions[T0]
-    assert partition.topic_id is None
+    assert partition.log is not None and partition.log.topic_id is None
     network.request(1, leader_and_isr(state(T0)))
-    assert partition.topic_id == TOPIC_ID
+    assert partition.log.topic_id == TOPIC_ID
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,9 @@ def test_five_brokers_hold_a_partition_of_three_replicas_in_1300_bytes() -> None
             mine = [s for s in states if broker.info.id in s.replicas]
             manager = broker.replica_manager
             manager.maybe_update_metadata_cache(UpdateMetadataRequest(0, 1, -1, cached, live, ids))
-            manager.become_leader_or_follower(LeaderAndIsrRequest(0, 1, -1, mine, ids, live), 0.0)
+            manager.become_leader_or_follower(
+                LeaderAndIsrRequest(0, 1, -1, mine, ids, live), 0.0, 0
+            )
         del mine
         gc.collect()
         used, _ = tracemalloc.get_traced_memory()

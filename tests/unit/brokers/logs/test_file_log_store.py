@@ -41,13 +41,9 @@ class Brokers:
     def start(self, *folders: Path, cluster_id: str = "c1", broker_id: int = 1) -> LogManager:
         config = LogConfig(segment_index_bytes=1200, file_delete_delay_ms=DELAY_MS)
         numbers = count()
-        store = FileLogStore(
-            MetaProperties(cluster_id, broker_id),
-            lambda topic: config,
-            lambda: f"{next(numbers):032x}",
-        )
-        manager = LogManager(LogDirs([str(path) for path in folders]), store)
-        self.report = manager.startup(NOW_MS)
+        store = FileLogStore(new_id=lambda: f"{next(numbers):032x}")
+        manager = LogManager(LogDirs([str(path) for path in folders]), store, lambda topic: config)
+        self.report = manager.startup(MetaProperties(cluster_id, broker_id), NOW_MS)
         self.started.append(manager)
         return manager
 
@@ -68,6 +64,13 @@ def folder(tmp_path: Path) -> Path:
 
 def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
+
+
+def end_of(manager: LogManager) -> int:
+    """Where the log of t-0 ends."""
+    log = manager.dirs.current(T0)
+    assert log is not None
+    return log.log_end_offset
 
 
 def test_a_clean_stop_is_marked_until_the_next_start(brokers: Brokers, folder: Path) -> None:
@@ -97,7 +100,7 @@ def test_a_broker_that_stopped_touches_nothing_any_more(brokers: Brokers, folder
     first.shutdown()
     first.checkpoint_logs()
     assert names(folder) == before
-    assert T0 in second.current
+    assert second.dirs.current(T0) is not None
 
 
 def test_a_directory_belongs_to_one_broker(brokers: Brokers, folder: Path) -> None:
@@ -126,14 +129,14 @@ def test_a_directory_of_another_is_refused(
 
 def test_a_deleted_log_goes_later(brokers: Brokers, folder: Path, batch: bytes) -> None:
     manager = brokers.start(folder)
-    manager.get_or_create(T0, NOW_MS, is_new=True).log.append_as_leader(batch, 0, NOW_MS)
+    manager.get_or_create(T0, NOW_MS, is_new=True).append_as_leader(batch, 0, NOW_MS)
     manager.delete(T0, NOW_MS)
     marked = f"t-0.{0:032x}-delete"
     assert marked in names(folder)
     assert manager.delete_marked(NOW_MS + DELAY_MS - 1) == 0
     manager.shutdown()
     manager = brokers.start(folder)
-    assert not manager.current
+    assert manager.dirs.current(T0) is None
     assert manager.delete_marked(NOW_MS + DELAY_MS) == 1
     assert marked not in names(folder)
 
@@ -155,19 +158,19 @@ def test_checkpoints_that_cannot_be_read_cost_only_time(
     brokers: Brokers, folder: Path, batch: bytes
 ) -> None:
     manager = brokers.start(folder)
-    manager.get_or_create(T0, NOW_MS, is_new=True).log.append_as_leader(batch, 0, NOW_MS)
+    manager.get_or_create(T0, NOW_MS, is_new=True).append_as_leader(batch, 0, NOW_MS)
     manager.shutdown()
     (folder / "recovery-point-offset-checkpoint").write_text("9\n")
     (folder / ".kafka_cleanshutdown").unlink()
     manager = brokers.start(folder)
-    assert manager.current[T0].log.log_end_offset == 5
+    assert end_of(manager) == 5
     (complaint,) = brokers.report.complaints
     assert "Unrecognized version" in complaint and "recovery-point" in complaint
 
 
 def test_what_was_repaired_is_told(brokers: Brokers, folder: Path, batch: bytes) -> None:
     manager = brokers.start(folder)
-    log = manager.get_or_create(T0, NOW_MS, is_new=True).log
+    log = manager.get_or_create(T0, NOW_MS, is_new=True)
     log.append_as_leader(batch, 0, NOW_MS)
     log.append_as_leader(batch, 0, NOW_MS)
     manager.shutdown()
@@ -175,7 +178,7 @@ def test_what_was_repaired_is_told(brokers: Brokers, folder: Path, batch: bytes)
     (folder / "recovery-point-offset-checkpoint").unlink()
     os.truncate(folder / "t-0" / f"{0:020}.log", len(batch) + 7)
     manager = brokers.start(folder)
-    assert manager.current[T0].log.log_end_offset == 5
+    assert end_of(manager) == 5
     ((partition, repair), *_) = brokers.report.repairs
     assert (partition, repair.size_bytes) == (T0, 7)
 
@@ -186,7 +189,8 @@ def test_a_directory_that_cannot_be_used_is_offline(brokers: Brokers, tmp_path: 
     (failure,) = manager.take_failures()
     assert (failure.path, failure.partitions) == (str(tmp_path / "a"), ())
     assert str(tmp_path / "a") in failure.reason
-    assert manager.get_or_create(T0, NOW_MS, is_new=True).path == str(tmp_path / "b")
+    manager.get_or_create(T0, NOW_MS, is_new=True)
+    assert manager.dirs.path_of(T0) == str(tmp_path / "b")
 
 
 def test_no_directory_is_no_broker(brokers: Brokers, tmp_path: Path) -> None:
@@ -211,7 +215,8 @@ def test_a_log_that_cannot_be_made_goes_elsewhere(
     manager = brokers.start(tmp_path / "a", tmp_path / "b")
     shutil.rmtree(tmp_path / "a")
     (tmp_path / "a").write_text("a file")
-    assert manager.get_or_create(T0, NOW_MS, is_new=is_new).path == str(tmp_path / "b")
+    manager.get_or_create(T0, NOW_MS, is_new=is_new)
+    assert manager.dirs.path_of(T0) == str(tmp_path / "b")
     assert [failure.path for failure in manager.take_failures()] == [str(tmp_path / "a")]
 
 
@@ -222,4 +227,4 @@ def test_one_replica_twice_is_refused(brokers: Brokers, tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
     with pytest.raises(LogStorageError, match="Duplicate log directories for t-0"):
         brokers.start(tmp_path / "a", tmp_path / "b")
-    assert brokers.start(tmp_path / "a").current
+    assert brokers.start(tmp_path / "a").dirs.current(T0) is not None
