@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from brokers.logs.log_store import LogStore, MemoryLogStore
 from cluster.errors import KlammError, UsageError
 from cluster.protocols import Journal
 from cluster.requests import Address
@@ -22,6 +21,7 @@ from runtime.broker_hub import BrokerHub
 from runtime.clock import WallClock
 from runtime.event_thread import EventThread
 from runtime.lifeline import MortalJournal, MortalTransport
+from runtime.log_stores import LogStores
 from runtime.node import (
     BeginCandidacy,
     BrokerActor,
@@ -71,7 +71,7 @@ class RealCluster:
         self._starting: dict[int, Future[None]] = {}
         self._stopping: dict[int, Future[None]] = {}
         self._incarnations = 0
-        self._log_stores: dict[int, LogStore] = {}
+        self._log_stores = LogStores()
         self._is_closed = False
         # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
         own_timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
@@ -163,7 +163,7 @@ class RealCluster:
                 journal=journal,
                 state_change_log=self._open_logs(broker_id) if self._open_logs else None,
                 incarnation=self._incarnations,
-                log_store=self._log_store(broker_id),
+                log_store=self._log_stores[broker_id],
             )
             unless_built.pop_all()
         return RunningNode(
@@ -174,11 +174,6 @@ class RealCluster:
             journal=journal,
             event_thread=None,
         )
-
-    def _log_store(self, broker_id: int) -> LogStore:
-        if broker_id not in self._log_stores:
-            self._log_stores[broker_id] = MemoryLogStore()
-        return self._log_stores[broker_id]
 
     def _on_started(self, broker_id: int, error: Exception | None) -> None:
         if error is not None:

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from brokers.logs.log_store import LogStore, MemoryLogStore
+from brokers.logs.log_store import MemoryLogStore
 from brokers.logs.replica_log import ReplicaLog
 from cluster.errors import UsageError
 from cluster.requests import Address
@@ -23,6 +23,7 @@ from runtime.actors import Actor, Scheduler
 from runtime.agenda import Agenda
 from runtime.clock import VirtualClock
 from runtime.journal import MemoryJournal
+from runtime.log_stores import LogStores
 from runtime.node import (
     BeginCandidacy,
     BrokerActor,
@@ -71,7 +72,7 @@ class SimulatedWorld:
         self.scheduler = Scheduler(self._failed)
         self._agenda = Agenda(self.scheduler, self.clock)
         self.nodes: dict[int, SimulatedNode] = {}
-        self.log_stores: dict[int, LogStore] = {}
+        self.log_stores = LogStores()
         self.choices: list[int] = []
         self.errors: list[str] = []
         self.on_crash = self.kill
@@ -188,7 +189,7 @@ class SimulatedWorld:
             clock=self.clock,
             journal=self.journal,
             incarnation=self._incarnations,
-            log_store=self._log_store(broker_id),
+            log_store=self.log_stores[broker_id],
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
         broker = BrokerActor(
@@ -199,11 +200,6 @@ class SimulatedWorld:
         if node.controller is not None:
             self._connect(ControllerActor(node.controller, self.clock))
         broker.give(StartUp(math.inf, holds_controller))
-
-    def _log_store(self, broker_id: int) -> LogStore:
-        if broker_id not in self.log_stores:
-            self.log_stores[broker_id] = MemoryLogStore()
-        return self.log_stores[broker_id]
 
     def begin_candidacy(self, broker_id: int) -> None:
         """Let a controller that was held be a candidate."""
