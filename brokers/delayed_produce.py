@@ -80,8 +80,7 @@ class DelayedProduces:
 
     def _decide(self, number: int, waiting: _Waiting, tp: TopicPartition, error: Errors) -> None:
         del waiting.required[tp]
-        base_offset = waiting.produced[tp].base_offset
-        waiting.produced[tp] = ProducedPartition(error, base_offset)
+        waiting.produced[tp] = msgspec.structs.replace(waiting.produced[tp], error=error)
         numbers = self._by_partition[tp]
         del numbers[number]
         if not numbers:

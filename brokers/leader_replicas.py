@@ -118,7 +118,8 @@ class LeaderReplicas:
             except (ReplicaLogError, _Refused) as error:
                 answers[tp] = ProducedPartition(error.code)
             else:
-                answers[tp] = ProducedPartition(Errors.NONE, appended.first_offset)
+                epoch = self._partitions[tp].epoch_of(appended)
+                answers[tp] = ProducedPartition(Errors.NONE, appended.first_offset, epoch)
                 required[tp] = appended.last_offset + 1
         if body.acks == 0:
             return None

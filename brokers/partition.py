@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from brokers.logs.record_batch import first_epoch
 from brokers.logs.replica_log import Appended, ReplicaLog
 from brokers.remote_replica import NEVER_MS, RemoteReplica
 from cluster.api_errors import Errors
@@ -234,6 +235,15 @@ class Partition(msgspec.Struct, gc=False):
         """Append a producer's batch; ``now_ms`` since the epoch. Raises as ReplicaLog does."""
         assert self.log is not None
         return self.log.append_as_leader(produced, self.leader_epoch, now_ms)
+
+    def epoch_of(self, appended: Appended) -> int:
+        """The leader epoch that wrote a batch; -1 if it was sent again and is deleted by now."""
+        assert self.log is not None
+        if not appended.is_duplicate:
+            return self.leader_epoch
+        if appended.first_offset < self.log.log_start_offset:
+            return NO_EPOCH
+        return first_epoch(self.log.read(appended.first_offset, 1))
 
     def maybe_increment_high_watermark(
         self, broker_id: int, now_ms: float, lag_time_max_ms: float

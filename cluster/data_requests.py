@@ -99,10 +99,15 @@ class ProduceRequest(msgspec.Struct, frozen=True):
 
 
 class ProducedPartition(msgspec.Struct, frozen=True, gc=False):
-    """What became of a batch, and the offset of its first record in the log (-1: not there)."""
+    """What became of a batch, and the offset of its first record in the log (-1: not there).
+
+    ``leader_epoch``: which epoch wrote it, -1 if that is not known. Kafka does not tell; here it
+    says which record was acknowledged, so that whoever looks for it can be sure.
+    """
 
     error: Errors
     base_offset: int = UNKNOWN_OFFSET
+    leader_epoch: int = NO_EPOCH
 
 
 class ProduceResponse(msgspec.Struct, frozen=True):

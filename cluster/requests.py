@@ -32,13 +32,20 @@ class Address(NamedTuple):
         return f"{self.role}-{self.id}"
 
 
+class Disconnected(msgspec.Struct, frozen=True):
+    """From the transport itself, in the name of the other side: the connection to it is gone.
+
+    What was under way on it is lost, and nobody knows what of it had arrived.
+    """
+
+
 class Message(msgspec.Struct, frozen=True):
     """One message on a Transport. A reply carries the correlation id of its request."""
 
     source: Address
     destination: Address
     correlation_id: int
-    body: Request | Response
+    body: Request | Response | Disconnected
 
 
 class LeaderAndIsrPartitionState(msgspec.Struct, frozen=True, gc=False):

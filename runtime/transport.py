@@ -3,7 +3,8 @@
 ``RoutedTransport`` hands a message to whoever is registered under its destination, at once and
 from the sender's thread; the receiver only enqueues. ``SimulatedTransport`` keeps messages until
 their seeded delay is over on the virtual clock; between two actors they stay in order, unless they
-carry records and the network is a bad one.
+carry records and the network is a bad one. Who wants to hears of connections that break, as a
+client of TCP does: it is sent a Disconnected.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from cluster.protocols import Clock
-from cluster.requests import Address, Message
+from cluster.requests import Address, Disconnected, Message
 
 Receiver = Callable[[Message], None]
 Tap = Callable[[Message], None]
@@ -27,7 +28,11 @@ _DATA = (FetchRequest, FetchResponse, ProduceRequest, ProduceResponse)
 @dataclass(frozen=True, kw_only=True)
 class NetworkFaults:
     """How a network treats messages that carry records: the share that is lost, that comes twice,
-    and that overtakes others; from 0 to 1. Others travel as over a connection that holds."""
+    and that overtakes others; from 0 to 1. Others travel as over a connection that holds.
+
+    To or from who hears of connections nothing comes twice or overtakes: what is lost there is the
+    connection, with all that is under way on it.
+    """
 
     loss: float = 0.0
     repetition: float = 0.0
@@ -44,6 +49,7 @@ class NetworkFaults:
 
 
 NO_FAULTS = NetworkFaults()
+NO_CORRELATION_ID = -1
 _LATE = 100
 """How many times as long as others a message that is overtaken, or comes twice, may take."""
 
@@ -54,14 +60,45 @@ class RoutedTransport:
     def __init__(self) -> None:
         self._receivers: dict[Address, Receiver] = {}
         self._taps: list[Tap] = []
+        self._connections: dict[Address, dict[Address, None]] = {}
 
-    def register(self, address: Address, receiver: Receiver) -> None:
-        """Deliver messages to ``address`` by calling ``receiver``, which may only enqueue."""
+    def register(
+        self, address: Address, receiver: Receiver, *, hears_of_connections: bool = False
+    ) -> None:
+        """Deliver messages to ``address`` by calling ``receiver``, which may only enqueue.
+
+        ``hears_of_connections``: among them is a Disconnected whenever somebody ends to whom it has
+        sent something, or does not live when it sends.
+        """
         self._receivers[address] = receiver
+        if hears_of_connections:
+            self._connections[address] = {}
 
     def unregister(self, address: Address) -> None:
         """Lose messages to ``address`` from now on."""
-        self._receivers.pop(address, None)
+        if self._receivers.pop(address, None) is None:
+            return
+        self._connections.pop(address, None)
+        for client, others in tuple(self._connections.items()):
+            if others.pop(address, address) is None:
+                self._disconnect(client, address)
+
+    def _connect(self, message: Message) -> None:
+        connected = self._connections.get(message.source)
+        if connected is not None:
+            connected[message.destination] = None
+
+    def _refuse(self, message: Message) -> None:
+        """Nobody is there."""
+        connected = self._connections.get(message.source)
+        if connected is not None:
+            connected.pop(message.destination, None)
+            self._disconnect(message.source, message.destination)
+
+    def _disconnect(self, client: Address, other: Address) -> None:
+        receiver = self._receivers.get(client)
+        if receiver is not None:
+            receiver(Message(other, client, NO_CORRELATION_ID, Disconnected()))
 
     def add_tap(self, tap: Tap) -> None:
         """Call ``tap`` with every message that is sent, before it is delivered."""
@@ -71,9 +108,12 @@ class RoutedTransport:
         """Deliver a message."""
         for tap in self._taps:
             tap(message)
+        self._connect(message)
         receiver = self._receivers.get(message.destination)
         if receiver is not None:
             receiver(message)
+        else:
+            self._refuse(message)
 
 
 class SimulatedTransport(RoutedTransport):
@@ -93,6 +133,7 @@ class SimulatedTransport(RoutedTransport):
         self._in_flight: list[tuple[float, int, Message]] = []
         self._sent = 0
         self._last_due_ms: dict[tuple[Address, Address], float] = {}
+        self._broken: dict[tuple[Address, Address], None] = {}
 
     def heal(self) -> None:
         """From now on nothing is lost, and nobody isolated."""
@@ -107,6 +148,10 @@ class SimulatedTransport(RoutedTransport):
         """Put a message on its way."""
         for tap in self._taps:
             tap(message)
+        link = (message.source, message.destination)
+        if link in self._broken or link[::-1] in self._broken:
+            return
+        self._connect(message)
         if isinstance(message.body, _DATA) and (self.isolated or self.faults is not NO_FAULTS):
             self._send_badly(message)
         else:
@@ -115,12 +160,39 @@ class SimulatedTransport(RoutedTransport):
     def _send_badly(self, message: Message) -> None:
         source, destination = message.source, message.destination
         faults, draw = self.faults, self._rng.random
+        if source in self._connections or destination in self._connections:
+            if draw() < faults.loss:
+                self._break(source, destination)
+            else:
+                self._put(message, in_order=True)
+            return
         is_cut = (source.id in self.isolated) != (destination.id in self.isolated)
         if (is_cut and source.role == destination.role) or draw() < faults.loss:
             return
         self._put(message, in_order=draw() >= faults.reordering)
         if draw() < faults.repetition:
             self._put(message, in_order=False)
+
+    def _break(self, source: Address, destination: Address) -> None:
+        """Lose a connection and what is under way on it, both ways."""
+        is_client = source in self._connections
+        client, other = (source, destination) if is_client else (destination, source)
+        self._connections[client].pop(other, None)
+        self._lose(other, client)
+        self._disconnect(client, other)
+
+    def _disconnect(self, client: Address, other: Address) -> None:
+        """What the client sends before it hears of it is lost, too."""
+        if (client, other) not in self._broken:
+            self._lose(client, other)
+            self._broken[client, other] = None
+            gone = Message(other, client, NO_CORRELATION_ID, Disconnected())
+            self._put(gone, in_order=True)
+
+    def _lose(self, source: Address, destination: Address) -> None:
+        link = (source, destination)
+        self._in_flight = [e for e in self._in_flight if (e[2].source, e[2].destination) != link]
+        heapq.heapify(self._in_flight)
 
     def _put(self, message: Message, *, in_order: bool) -> None:
         delay_ms = self._rng.uniform(0.0, self._max_delay_ms)
@@ -145,8 +217,12 @@ class SimulatedTransport(RoutedTransport):
         delivered = 0
         while self._in_flight and self._in_flight[0][0] <= self._clock.monotonic_ms():
             _, _, message = heapq.heappop(self._in_flight)
+            if isinstance(message.body, Disconnected):
+                self._broken.pop((message.destination, message.source), None)
             receiver = self._receivers.get(message.destination)
             if receiver is not None:
                 receiver(message)
+            else:
+                self._refuse(message)
             delivered += 1
         return delivered

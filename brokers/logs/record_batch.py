@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
-from cluster.records import NO_PRODUCER_ID, NO_SEQUENCE, SEQUENCE_MAX, ProducerBatch
+from cluster.records import NO_PRODUCER_ID, NO_SEQUENCE, SEQUENCE_MAX, ProducerBatch, Records
 
 HEADER_SIZE_BYTES: Final = 61
 LOG_OVERHEAD_BYTES: Final = 12
@@ -183,6 +183,13 @@ def walk(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
             )
         yield position, header
         position += header.size_bytes
+
+
+def first_epoch(records: Records) -> int:
+    """The leader epoch of the first of some records."""
+    if isinstance(records, bytes):
+        return parse_header(records).leader_epoch
+    return records.intervals[0].leader_epoch
 
 
 def place(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:

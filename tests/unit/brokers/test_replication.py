@@ -53,10 +53,10 @@ def test_acks_0_has_no_answer_acks_1_one_at_once_and_all_one_when_all_have_it(
     replicas: Replicas,
 ) -> None:
     nobody, leader, everybody = (replicas.produce(1, 5, acks=acks) for acks in (0, 1, -1))
-    assert replicas.produced(leader) == ProducedPartition(Errors.NONE, 5)
+    assert replicas.produced(leader) == ProducedPartition(Errors.NONE, 5, 3)
     assert replicas.produced(everybody) is None
     replicas.settle()
-    assert replicas.produced(everybody) == ProducedPartition(Errors.NONE, 10)
+    assert replicas.produced(everybody) == ProducedPartition(Errors.NONE, 10, 3)
     assert replicas.produced(nobody) is None
 
 
@@ -80,7 +80,7 @@ def test_the_ack_waits_for_every_member_of_the_isr_and_for_no_longer_than_the_ti
     assert replicas.ends() == [(5, 0), (5, 0), (0, 0)]
     assert replicas.produced(number) is None
     replicas.pass_time(1)
-    assert replicas.produced(number) == ProducedPartition(Errors.REQUEST_TIMED_OUT, 0)
+    assert replicas.produced(number) == ProducedPartition(Errors.REQUEST_TIMED_OUT, 0, 3)
 
 
 def test_what_was_lost_on_the_way_is_sent_again(replicas: Replicas) -> None:
@@ -89,14 +89,14 @@ def test_what_was_lost_on_the_way_is_sent_again(replicas: Replicas) -> None:
     replicas.pass_time(2_000)
     replicas.lost = ()
     replicas.pass_time(500)
-    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3)
     replicas.lost = (1,)
     number = replicas.produce(1, 5)
     replicas.pass_time(2_000)
     assert replicas.produced(number) is None, "the leader hears of no fetch"
     replicas.lost = ()
     replicas.pass_time(500)
-    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 5)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 5, 3)
     assert replicas.ends() == [(10, 10)] * 3
 
 
@@ -122,7 +122,7 @@ def test_a_follower_that_is_behind_for_too_long_leaves_the_isr_and_the_rest_goes
     replicas.pass_time(15_000)
     replicas.settle()
     assert replicas.replica(1).isr == (1, 2)
-    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3)
     replicas.lost = ()
     replicas.pass_time(1_000)
     replicas.settle()
@@ -161,14 +161,14 @@ def test_too_few_in_sync_refuse_acks_all_alone() -> None:
     replicas.lead(1, 3, (1,))
     refused, taken = replicas.produce(1), replicas.produce(1, acks=1)
     assert replicas.produced(refused) == ProducedPartition(Errors.NOT_ENOUGH_REPLICAS)
-    assert replicas.produced(taken) == ProducedPartition(Errors.NONE, 0)
+    assert replicas.produced(taken) == ProducedPartition(Errors.NONE, 0, 3)
 
 
 def test_a_leader_alone_in_its_isr_acknowledges_at_once() -> None:
     replicas = Replicas()
     replicas.lead(1, 3, (1,), told=(1,))
     number = replicas.produce(1, 5)
-    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3)
 
 
 def test_an_isr_that_shrank_below_the_minimum_meanwhile_is_told() -> None:
@@ -178,7 +178,7 @@ def test_an_isr_that_shrank_below_the_minimum_meanwhile_is_told() -> None:
     number = replicas.produce(1, timeout_ms=60_000)
     replicas.pass_time(45_000)
     replicas.settle()
-    answer = ProducedPartition(Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)
+    answer = ProducedPartition(Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0, 3)
     assert replicas.produced(number) == answer
 
 
@@ -187,7 +187,7 @@ def test_a_producer_that_waits_is_told_when_the_leader_is_another(replicas: Repl
     number = replicas.produce(1)
     replicas.settle()
     replicas.lead(2, 4, (1, 2), told=(1,))
-    assert replicas.produced(number) == ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER, 0)
+    assert replicas.produced(number) == ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER, 0, 3)
 
 
 def test_a_follower_cuts_what_its_new_leader_never_had(replicas: Replicas) -> None:
@@ -263,7 +263,7 @@ def test_a_leader_whose_follower_was_dead_tells_it_when_it_lives_again(replicas:
     assert replicas.produced(number) is None
     replicas.request(1, update_metadata())
     replicas.pass_time(500)
-    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 10)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 10, 3)
 
 
 def test_a_log_that_begins_later_is_begun_there(replicas: Replicas) -> None:

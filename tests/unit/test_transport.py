@@ -1,0 +1,94 @@
+"""Connections break: who hears of them is told, once, and nothing overtakes anything on them."""
+
+from __future__ import annotations
+
+import random
+
+from cluster.data_requests import ProduceRequest, ProduceResponse
+from cluster.requests import Address, Disconnected, Message
+from runtime.clock import VirtualClock
+from runtime.transport import NetworkFaults, RoutedTransport, SimulatedTransport
+
+CLIENT, OTHER_CLIENT, BROKER = Address("client", 1), Address("client", 2), Address("broker", 1)
+GONE = Message(BROKER, CLIENT, -1, Disconnected())
+
+
+def request(number: int, source: Address = CLIENT) -> Message:
+    return Message(source, BROKER, number, ProduceRequest(1, 1000, {}))
+
+
+def test_the_end_of_a_broker_is_told_to_who_had_sent_to_it_and_wants_to_know() -> None:
+    transport = RoutedTransport()
+    told: list[Message] = []
+    unaware: list[Message] = []
+    transport.register(CLIENT, told.append, hears_of_connections=True)
+    transport.register(OTHER_CLIENT, unaware.append)
+    transport.register(BROKER, lambda _: None)
+    transport.unregister(BROKER)
+    assert told == [], "it had sent nothing"
+    transport.register(BROKER, lambda _: None)
+    for source in (CLIENT, OTHER_CLIENT):
+        transport.send(request(1, source))
+    transport.unregister(BROKER)
+    transport.unregister(BROKER)
+    assert (told, unaware) == ([GONE], [])
+    transport.send(request(2))
+    assert told == [GONE, GONE], "nobody is there"
+    transport.unregister(CLIENT)
+    transport.send(request(3))
+    assert told == [GONE, GONE]
+
+
+def simulated(seed: int) -> tuple[SimulatedTransport, VirtualClock, list[Message], list[Message]]:
+    clock = VirtualClock()
+    transport = SimulatedTransport(clock, random.Random(seed))
+    answered: list[Message] = []
+    asked: list[Message] = []
+    transport.register(CLIENT, answered.append, hears_of_connections=True)
+    transport.register(BROKER, asked.append)
+    return transport, clock, answered, asked
+
+
+def deliver_all(transport: SimulatedTransport, clock: VirtualClock) -> None:
+    while (due_ms := transport.next_due_ms()) is not None:
+        clock.advance_to(max(due_ms, clock.monotonic_ms()))
+        transport.deliver_due()
+
+
+def test_what_a_dead_broker_had_sent_arrives_before_its_end_is_told() -> None:
+    transport, clock, answered, _ = simulated(1)
+    transport.send(request(1))
+    answer = Message(BROKER, CLIENT, 1, ProduceResponse({}))
+    transport.send(answer)
+    transport.unregister(BROKER)
+    deliver_all(transport, clock)
+    assert answered == [answer, GONE]
+
+
+def test_what_is_sent_before_the_end_is_heard_of_is_lost_with_the_connection() -> None:
+    transport, clock, answered, asked = simulated(1)
+    transport.send(request(1))
+    deliver_all(transport, clock)
+    transport.unregister(BROKER)
+    transport.register(BROKER, asked.append)
+    transport.send(request(2))
+    deliver_all(transport, clock)
+    transport.send(request(3))
+    deliver_all(transport, clock)
+    assert [message.correlation_id for message in asked] == [1, 3]
+    assert answered == [GONE]
+
+
+def test_a_bad_network_breaks_connections_of_clients_and_reorders_nothing_on_them() -> None:
+    broken = 0
+    for seed in range(30):
+        transport, clock, answered, asked = simulated(seed)
+        transport.faults = NetworkFaults(loss=0.1, repetition=0.5, reordering=0.5)
+        for number in range(10):
+            transport.send(request(number))
+        deliver_all(transport, clock)
+        numbers = [message.correlation_id for message in asked]
+        assert numbers == sorted(set(numbers))
+        assert (len(numbers) == 10) == (answered == [])
+        broken += bool(answered)
+    assert 0 < broken < 30
