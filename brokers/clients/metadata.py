@@ -1,0 +1,104 @@
+"""What a client knows of the cluster: leaders and their epochs, brokers, and how old that is.
+
+Sends nothing. An answer of a broker that is behind does not take back a newer leader epoch
+(KIP-320). Mirrors org.apache.kafka.clients.Metadata.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from brokers.clients.config import ClientConfig
+from cluster.api_errors import Errors
+from cluster.client_requests import MetadataResponse, TopicMetadata
+from cluster.types import NO_EPOCH, NO_LEADER, TopicPartition
+
+
+class LeaderAndEpoch(NamedTuple):
+    """Who leads a partition (-1: nobody) at which epoch (-1: unknown)."""
+
+    leader: int = NO_LEADER
+    epoch: int = NO_EPOCH
+
+
+NOBODY = LeaderAndEpoch()
+
+
+class Metadata:
+    """The cluster as a client sees it; times in monotonic milliseconds.
+
+    ``brokers``: ids to ask, at first those it was told to start with. ``topic_errors``: of topics
+    that the last answer had nothing of.
+    """
+
+    def __init__(self, config: ClientConfig, bootstrap: Iterable[int]) -> None:
+        self.brokers: tuple[int, ...] = tuple(bootstrap)
+        self.topics: dict[str, None] = {}
+        self.topic_errors: dict[str, Errors] = {}
+        self.update_count = 0
+        self._bootstrap = self.brokers
+        self._config = config
+        self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
+        self._partition_counts: dict[str, int] = {}
+        self._needs_update = True
+        self._tried_ms = -math.inf
+        self._updated_ms = -math.inf
+
+    def add_topic(self, topic: str) -> None:
+        """Ask for this topic, too."""
+        if topic not in self.topics:
+            self.topics[topic] = None
+            self._needs_update = True
+
+    def request_update(self) -> None:
+        """Something was not as it is known here: ask again, after the backoff."""
+        self._needs_update = True
+
+    def next_update_ms(self) -> float:
+        """When to ask next."""
+        if not self.topics:
+            return math.inf
+        wanted_ms = -math.inf
+        if not self._needs_update:
+            wanted_ms = self._updated_ms + self._config.metadata_max_age_ms
+        return max(wanted_ms, self._tried_ms + self._config.retry_backoff_ms)
+
+    def on_asked(self, now_ms: float) -> None:
+        """A request is on its way, or has failed."""
+        self._tried_ms = now_ms
+
+    def update(self, response: MetadataResponse, now_ms: float) -> None:
+        """Take in an answer; one that leaves something open is asked for again."""
+        self._tried_ms = self._updated_ms = now_ms
+        self._needs_update = False
+        self.update_count += 1
+        # Those to begin with stay: all that live now may be gone when they are back.
+        alive = (broker.id for broker in response.brokers)
+        self.brokers = tuple(dict.fromkeys((*alive, *self._bootstrap)))
+        for topic in response.topics:
+            self._update_topic(topic)
+
+    def _update_topic(self, topic: TopicMetadata) -> None:
+        if topic.error is not Errors.NONE:
+            self.topic_errors[topic.name] = topic.error
+            self._needs_update = True
+            for partition in range(self._partition_counts.pop(topic.name, 0)):
+                self._leaders.pop(TopicPartition(topic.name, partition), None)
+            return
+        self.topic_errors.pop(topic.name, None)
+        self._partition_counts[topic.name] = len(topic.partitions)
+        for one in topic.partitions:
+            tp = TopicPartition(topic.name, one.partition)
+            self._needs_update |= one.error is not Errors.NONE
+            if one.leader_epoch >= self.leader_of(tp).epoch:
+                self._leaders[tp] = LeaderAndEpoch(one.leader, one.leader_epoch)
+
+    def leader_of(self, partition: TopicPartition) -> LeaderAndEpoch:
+        """Who leads a partition, as far as is known."""
+        return self._leaders.get(partition, NOBODY)
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions a topic has; None if that is not known."""
+        return self._partition_counts.get(topic)

@@ -1,0 +1,147 @@
+"""A client's requests: under way, answered, timed out, lost with a connection; and its metadata.
+
+Messages in, messages out: it opens nothing and reads no clock. One request for metadata is under
+way at most, to one broker after the other. A request that is not answered in time ends the
+connection, and with it every other request there. Mirrors org.apache.kafka.clients.NetworkClient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from brokers.clients.config import ClientConfig
+from brokers.clients.metadata import Metadata
+from cluster.client_requests import MetadataRequest, MetadataResponse
+from cluster.requests import Address, Message, Request, Response
+
+
+class InFlight(msgspec.Struct, frozen=True):
+    """A request that waits for its answer."""
+
+    broker_id: int
+    body: Request
+    due_ms: float
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A request that is under way no more. ``answer`` None: the connection was lost; nobody knows
+    whether the broker has done what it was asked."""
+
+    correlation_id: int
+    broker_id: int
+    body: Request
+    answer: Response | None
+
+
+class NetworkClient:
+    """The connections of one client; times in monotonic milliseconds."""
+
+    def __init__(self, address: Address, config: ClientConfig, bootstrap: Iterable[int]) -> None:
+        self.address = address
+        self.metadata = Metadata(config, bootstrap)
+        self._config = config
+        self._in_flight: dict[int, InFlight] = {}
+        self._outbox: list[Message] = []
+        self._sent = 0
+        self._asked = 0
+        self._failures: dict[int, int] = {}
+        self._ready_ms: dict[int, float] = {}
+
+    # -- requests
+
+    def send(
+        self, broker_id: int, body: Request, now_ms: float, *, is_answered: bool = True
+    ) -> int:
+        """Send a request; returns its correlation id, under which it ends if it is answered."""
+        self._sent += 1
+        destination = Address("broker", broker_id)
+        self._outbox.append(Message(self.address, destination, self._sent, body))
+        if is_answered:
+            due_ms = now_ms + self._config.request_timeout_ms
+            self._in_flight[self._sent] = InFlight(broker_id, body, due_ms)
+        return self._sent
+
+    def ready_ms(self, broker_id: int) -> float:
+        """When a broker may be sent to: not for a while after its connection was lost."""
+        return self._ready_ms.get(broker_id, 0.0)
+
+    def in_flight_to(self, broker_id: int, kind: type[Request]) -> int:
+        """How many requests of a kind wait for a broker."""
+        return sum(
+            one.broker_id == broker_id and isinstance(one.body, kind)
+            for one in self._in_flight.values()
+        )
+
+    def take_messages(self) -> list[Message]:
+        """What is to be sent; from now on nothing."""
+        messages, self._outbox = self._outbox, []
+        return messages
+
+    # -- what becomes of them
+
+    def receive(self, message: Message, now_ms: float) -> Ended | None:
+        """Take an answer; None if it is metadata, or if nobody waits for it any more."""
+        number, body = message.correlation_id, message.body
+        request = self._in_flight.pop(number, None)
+        if request is None or message.source.id != request.broker_id:
+            return None
+        self._failures.pop(request.broker_id, None)
+        if isinstance(body, MetadataResponse):
+            self.metadata.update(body, now_ms)
+            return None
+        assert isinstance(body, Response)
+        return Ended(number, request.broker_id, request.body, body)
+
+    def on_disconnected(self, broker_id: int, now_ms: float) -> list[Ended]:
+        """A connection is lost; returns the requests that end with it, metadata aside."""
+        failures = self._failures[broker_id] = self._failures.get(broker_id, 0) + 1
+        config = self._config
+        backoff_ms = config.reconnect_backoff_ms * 2.0 ** min(failures - 1, 16)
+        self._ready_ms[broker_id] = now_ms + min(backoff_ms, config.reconnect_backoff_max_ms)
+        lost = [n for n, one in self._in_flight.items() if one.broker_id == broker_id]
+        ended = []
+        for number in lost:
+            request = self._in_flight.pop(number)
+            if isinstance(request.body, MetadataRequest):
+                self.metadata.on_asked(now_ms)
+            else:
+                ended.append(Ended(number, broker_id, request.body, None))
+        self.metadata.request_update()
+        return ended
+
+    def on_timer(self, now_ms: float) -> list[Ended]:
+        """End what has waited too long, and ask for metadata if that is due."""
+        ended: list[Ended] = []
+        late = {one.broker_id: None for one in self._in_flight.values() if one.due_ms <= now_ms}
+        for broker_id in late:
+            ended += self.on_disconnected(broker_id, now_ms)
+        if self._metadata_due_ms() <= now_ms:
+            topics = tuple(self.metadata.topics)
+            self.metadata.on_asked(now_ms)
+            self.send(self.any_broker(), MetadataRequest(topics), now_ms)
+        return ended
+
+    def any_broker(self) -> int:
+        """A broker to ask what any of them knows: one after the other, but for those whose
+        connections were lost of late."""
+        self._asked += 1
+        brokers = self.metadata.brokers
+        turned = [brokers[(self._asked + n) % len(brokers)] for n in range(len(brokers))]
+        return min(turned, key=self.ready_ms)
+
+    def any_ready_ms(self) -> float:
+        """When ``any_broker`` may be sent to."""
+        return min(map(self.ready_ms, self.metadata.brokers))
+
+    def next_due_ms(self) -> float:
+        """When ``on_timer`` is to be called next."""
+        due = [one.due_ms for one in self._in_flight.values()]
+        return min([self._metadata_due_ms(), *due])
+
+    def _metadata_due_ms(self) -> float:
+        if any(isinstance(one.body, MetadataRequest) for one in self._in_flight.values()):
+            return math.inf
+        return max(self.metadata.next_update_ms(), self.any_ready_ms())

@@ -1,0 +1,293 @@
+"""A producer: takes batches, finds leaders, sends, sends again, and remembers what became of all.
+
+Pure: messages in, messages out, the time is handed in; whoever owns it calls ``on_timer`` when
+``next_due_ms`` says. Records keep the order in which they were sent, except where Kafka's producer
+does not keep it either (no idempotence and more than one request in flight). Mirrors Sender and
+RecordAccumulator of org.apache.kafka.clients.producer.internals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+from brokers.clients.batches import (
+    NO_PRODUCER,
+    Batch,
+    PartitionBatches,
+    Payload,
+    record_count,
+)
+from brokers.clients.config import ProducerConfig
+from brokers.clients.idempotence import Idempotence
+from brokers.clients.network_client import Ended, NetworkClient
+from brokers.clients.ranges import Acknowledged, Stretch, Unacknowledged, add_acknowledged
+from brokers.clients.retriable import INVALID_METADATA, RETRIABLE
+from cluster.api_errors import Errors
+from cluster.client_requests import InitProducerIdRequest, InitProducerIdResponse
+from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
+from cluster.requests import Address, Disconnected, Message
+from cluster.types import TopicPartition
+
+_IN_DOUBT: Final = (
+    Errors.NETWORK_EXCEPTION,
+    Errors.REQUEST_TIMED_OUT,
+    Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+)
+"""After these nobody knows whether the records are stored, or will stay."""
+
+_DISCONNECTED: Final = ProducedPartition(Errors.NETWORK_EXCEPTION)
+
+
+class Producer:
+    """One producer; ``bootstrap``: ids of brokers to begin with. Times in monotonic milliseconds.
+
+    By partition: ``acknowledged``, in the order of the answers; ``failed``, which is certainly not
+    stored; ``indefinite``, which may be. Records are numbered as they were given to ``send``, from
+    0 in each partition.
+    """
+
+    def __init__(
+        self, address: Address, bootstrap: Iterable[int], config: ProducerConfig | None = None
+    ) -> None:
+        self.config = config or ProducerConfig()
+        self.network = NetworkClient(address, self.config, bootstrap)
+        self.acknowledged: dict[TopicPartition, list[Acknowledged]] = {}
+        self.failed: dict[TopicPartition, list[Unacknowledged]] = {}
+        self.indefinite: dict[TopicPartition, list[Unacknowledged]] = {}
+        self._partitions: dict[TopicPartition, PartitionBatches] = {}
+        self._requests: dict[int, dict[TopicPartition, Batch]] = {}
+        self._identity = Idempotence() if self.config.enable_idempotence else None
+        self._init_number: int | None = None
+        self._init_ms = -math.inf
+
+    # -- what callers do
+
+    def send(self, tp: TopicPartition, payload: Payload, now_ms: float) -> int:
+        """Send records, at least one; returns the number of the first. ``on_timer`` does it."""
+        count = record_count(payload)
+        assert count > 0
+        self.network.metadata.add_topic(tp.topic)
+        partition = self._partitions.setdefault(tp, PartitionBatches())
+        batch = Batch(partition.next_number, count, payload, now_ms)
+        partition.next_number += count
+        partition.waiting.append(batch)
+        return batch.first_number
+
+    @property
+    def undecided_count(self) -> int:
+        """How many records are neither acknowledged nor given up."""
+        return sum(
+            batch.record_count
+            for partition in self._partitions.values()
+            for batch in (*partition.waiting, *partition.sent)
+        )
+
+    @property
+    def sent_count(self) -> int:
+        """How many records were ever given to ``send``."""
+        return sum(partition.next_number for partition in self._partitions.values())
+
+    def give_up(self) -> None:
+        """Decide everything now, as a producer that is closed without waiting."""
+        for tp, partition in self._partitions.items():
+            for batch in (*partition.sent, *partition.waiting):
+                batch.is_in_doubt |= batch in partition.sent
+                self._remember_failed(tp, batch, "The producer is closed forcefully.")
+            partition.sent.clear()
+            partition.waiting.clear()
+
+    # -- messages and timers
+
+    def take_messages(self) -> list[Message]:
+        """What is to be sent; from now on nothing."""
+        return self.network.take_messages()
+
+    def receive(self, message: Message, now_ms: float) -> None:
+        """Take an answer, or that a connection is lost."""
+        if isinstance(message.body, Disconnected):
+            for lost in self.network.on_disconnected(message.source.id, now_ms):
+                self._on_ended(lost, now_ms)
+        else:
+            ended = self.network.receive(message, now_ms)
+            if ended is not None:
+                self._on_ended(ended, now_ms)
+        self.on_timer(now_ms)
+
+    def on_timer(self, now_ms: float) -> None:
+        """Do what is due: give up what is too old, end what has no answer, send what may be."""
+        for ended in self.network.on_timer(now_ms):
+            self._on_ended(ended, now_ms)
+        self._expire(now_ms)
+        if self._identity is not None:
+            self._identity.bump_epoch_if_needed()
+            self._init_producer_id(now_ms)
+        self._send_batches(now_ms)
+
+    def next_due_ms(self) -> float | None:
+        """When ``on_timer`` is to be called next; None: only a message can change anything."""
+        due_ms = self.network.next_due_ms()
+        for tp, partition in self._partitions.items():
+            for batch in (*partition.sent, *partition.waiting):
+                due_ms = min(due_ms, batch.created_ms + self.config.delivery_timeout_ms)
+            due_ms = min(due_ms, self._ready_ms(tp, partition))
+        if self._wants_producer_id:
+            due_ms = min(due_ms, self._init_due_ms())
+        return None if due_ms == math.inf else due_ms
+
+    # -- sending
+
+    def _send_batches(self, now_ms: float) -> None:
+        """One request for each leader, with one batch of each partition, until none may be sent."""
+        while drained := self._drain(now_ms):
+            for leader, batches in drained.items():
+                body = ProduceRequest(
+                    self.config.acks,
+                    self.config.request_timeout_ms,
+                    {
+                        tp: batch.produced(self.config.compression_type)
+                        for tp, batch in batches.items()
+                    },
+                )
+                is_answered = self.config.acks != 0
+                number = self.network.send(leader, body, now_ms, is_answered=is_answered)
+                if is_answered:
+                    self._requests[number] = batches
+                else:
+                    for tp, batch in batches.items():
+                        self._partitions[tp].sent.remove(batch)
+                        self._remember_failed(tp, batch, "acks=0")
+
+    def _drain(self, now_ms: float) -> dict[int, dict[TopicPartition, Batch]]:
+        drained: dict[int, dict[TopicPartition, Batch]] = {}
+        for tp, partition in self._partitions.items():
+            if partition.waiting and self.network.metadata.leader_of(tp).leader < 0:
+                self.network.metadata.request_update()
+            if self._ready_ms(tp, partition) > now_ms:
+                continue
+            batch = partition.waiting.popleft()
+            if self._identity is not None:
+                self._identity.assign_sequence(partition, batch)
+            partition.sent.append(batch)
+            batch.attempts += 1
+            batch.is_in_doubt |= self.config.acks == 0
+            drained.setdefault(self.network.metadata.leader_of(tp).leader, {})[tp] = batch
+        return drained
+
+    def _ready_ms(self, tp: TopicPartition, partition: PartitionBatches) -> float:
+        """When the first batch that waits may be sent; infinite if something must happen first."""
+        leader = self.network.metadata.leader_of(tp).leader
+        if not partition.waiting or leader < 0:
+            return math.inf
+        most = self.config.max_in_flight_requests_per_connection
+        if self.network.in_flight_to(leader, ProduceRequest) >= most:
+            return math.inf
+        if most == 1 and partition.sent:
+            return math.inf
+        batch = partition.waiting[0]
+        if self._identity is not None and not self._identity.may_send(partition, batch):
+            return math.inf
+        return max(batch.retry_ms, self.network.ready_ms(leader))
+
+    # -- what becomes of batches
+
+    def _on_ended(self, ended: Ended, now_ms: float) -> None:
+        if ended.correlation_id == self._init_number:
+            self._init_number = None
+            if isinstance(ended.answer, InitProducerIdResponse):
+                self._on_producer_id(ended.answer)
+            return
+        batches = self._requests.pop(ended.correlation_id)
+        answers = ended.answer.partitions if isinstance(ended.answer, ProduceResponse) else {}
+        for tp, batch in batches.items():
+            partition = self._partitions[tp]
+            if batch in partition.sent:
+                partition.sent.remove(batch)
+                self._complete(tp, partition, batch, answers.get(tp, _DISCONNECTED), now_ms)
+
+    def _complete(
+        self,
+        tp: TopicPartition,
+        partition: PartitionBatches,
+        batch: Batch,
+        answer: ProducedPartition,
+        now_ms: float,
+    ) -> None:
+        error = batch.last_error = answer.error
+        if error in (Errors.NONE, Errors.DUPLICATE_SEQUENCE_NUMBER):
+            end = answer.base_offset + batch.record_count
+            stretch = Stretch(answer.leader_epoch, answer.base_offset, end)
+            added = Acknowledged(batch.first_number, stretch)
+            add_acknowledged(self.acknowledged.setdefault(tp, []), added)
+            if self._identity is not None:
+                self._identity.on_acknowledged(partition, batch)
+            return
+        batch.is_in_doubt |= error in _IN_DOUBT
+        if error in INVALID_METADATA:
+            self.network.metadata.request_update()
+        if self._can_retry(partition, batch, error):
+            batch.retry_ms = now_ms + self.config.retry_backoff_ms
+            partition.put_back(batch)
+        else:
+            self._fail(tp, partition, batch, "")
+
+    def _can_retry(self, partition: PartitionBatches, batch: Batch, error: Errors) -> bool:
+        if batch.attempts > self.config.retries:
+            return False
+        if self._identity is not None:
+            return self._identity.can_retry(partition, batch, error)
+        return error in RETRIABLE
+
+    def _expire(self, now_ms: float) -> None:
+        created_ms = now_ms - self.config.delivery_timeout_ms
+        for tp, partition in self._partitions.items():
+            late = [b for b in (*partition.sent, *partition.waiting) if b.created_ms <= created_ms]
+            for batch in late:
+                if batch in partition.sent:
+                    batch.is_in_doubt = True
+                    partition.sent.remove(batch)
+                else:
+                    partition.waiting.remove(batch)
+                text = (
+                    f"Expiring {batch.record_count} record(s) for {tp}:"
+                    f"{round(now_ms - batch.created_ms)} ms has passed since batch creation"
+                )
+                self._fail(tp, partition, batch, text)
+
+    def _fail(
+        self, tp: TopicPartition, partition: PartitionBatches, batch: Batch, text: str
+    ) -> None:
+        if self._identity is not None:
+            self._identity.on_failed(partition, batch)
+        self._remember_failed(tp, batch, text)
+
+    def _remember_failed(self, tp: TopicPartition, batch: Batch, text: str) -> None:
+        kept = self.indefinite if batch.is_in_doubt else self.failed
+        kept.setdefault(tp, []).append(
+            Unacknowledged(batch.first_number, batch.record_count, batch.last_error, text)
+        )
+
+    # -- the producer's id
+
+    @property
+    def _wants_producer_id(self) -> bool:
+        return (
+            self._identity is not None
+            and self._identity.producer is NO_PRODUCER
+            and self._init_number is None
+            and bool(self._partitions)
+        )
+
+    def _init_due_ms(self) -> float:
+        return max(self._init_ms + self.config.retry_backoff_ms, self.network.any_ready_ms())
+
+    def _init_producer_id(self, now_ms: float) -> None:
+        if self._wants_producer_id and now_ms >= self._init_due_ms():
+            self._init_ms = now_ms
+            broker_id = self.network.any_broker()
+            self._init_number = self.network.send(broker_id, InitProducerIdRequest(), now_ms)
+
+    def _on_producer_id(self, answer: InitProducerIdResponse) -> None:
+        if answer.error is Errors.NONE and self._identity is not None:
+            self._identity.begin(answer.producer_id, answer.producer_epoch)
