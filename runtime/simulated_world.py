@@ -21,6 +21,7 @@ from cluster.requests import Address
 from cluster.types import TopicPartition
 from runtime.actors import Actor, Scheduler
 from runtime.agenda import Agenda
+from runtime.client_actor import Client, ClientActor
 from runtime.clock import VirtualClock
 from runtime.journal import MemoryJournal
 from runtime.log_stores import LogStores
@@ -278,17 +279,29 @@ class SimulatedWorld:
         session_id = self._node(broker_id).store.session_id
         self.server.expire_session(session_id, notify=not is_paused)
 
+    def add_client(self, client: Client) -> None:
+        """Let a producer or consumer live; it hears of connections that break."""
+        actor = ClientActor(client, self.transport, self.clock)
+        self._connect(actor, hears_of_connections=True)
+
+    def remove_client(self, address: Address) -> None:
+        """Let a client end as it is."""
+        self.transport.unregister(address)
+        self.scheduler.remove(address)
+
     def _node(self, broker_id: int) -> SimulatedNode:
         node = self.nodes.get(broker_id)
         if node is None:
             raise UsageError(f"broker {broker_id} does not run")
         return node
 
-    def _connect(self, actor: Actor) -> None:
+    def _connect(self, actor: Actor, *, hears_of_connections: bool = False) -> None:
         self.scheduler.add(actor)
         actor.on_given = self._agenda.look_at
         self._agenda.look_at(actor)
-        self.transport.register(actor.address, actor.receive)
+        self.transport.register(
+            actor.address, actor.receive, hears_of_connections=hears_of_connections
+        )
 
     def _disconnect(self, broker_id: int) -> None:
         for role in ("broker", "controller"):

@@ -51,6 +51,7 @@ class Producer:
     def __init__(
         self, address: Address, bootstrap: Iterable[int], config: ProducerConfig | None = None
     ) -> None:
+        self.address = address
         self.config = config or ProducerConfig()
         self.network = NetworkClient(address, self.config, bootstrap)
         self.acknowledged: dict[TopicPartition, list[Acknowledged]] = {}

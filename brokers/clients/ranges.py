@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from brokers.logs.record_batch import walk
+from brokers.logs.record_batch import check_batches
 from cluster.api_errors import Errors
 from cluster.records import Records
 
@@ -66,10 +66,11 @@ def add_acknowledged(known: list[Acknowledged], added: Acknowledged) -> None:
 
 
 def stretches_of(records: Records, offset: int) -> list[Stretch]:
-    """What records hold from ``offset`` on. Raises CorruptRecord for bytes that are no batches."""
+    """What records hold from ``offset`` on. Raises CorruptRecord for bytes that are no batches or
+    whose CRC is another."""
     found: list[Stretch] = []
     if isinstance(records, bytes):
-        for _, header in walk(records):
+        for header in check_batches(records):
             if header.next_offset > offset:
                 start = max(header.base_offset, offset)
                 add_stretch(found, Stretch(header.leader_epoch, start, header.next_offset))

@@ -1,0 +1,341 @@
+"""A consumer: knows where it is in partitions assigned by hand, finds leaders, fetches, reads on.
+
+Pure: messages in, messages out, the time is handed in; whoever owns it calls ``on_timer`` when
+``next_due_ms`` says. It remembers which records it has read, and where a log was cut below what it
+had read. There are no groups and no committed offsets. Mirrors Fetcher and SubscriptionState of
+org.apache.kafka.clients.consumer.internals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from brokers.clients.config import ConsumerConfig
+from brokers.clients.network_client import Ended, NetworkClient
+from brokers.clients.position import (
+    NOWHERE,
+    AwaitReset,
+    AwaitValidation,
+    Fetching,
+    PartitionState,
+    Position,
+)
+from brokers.clients.ranges import Stretch, add_stretch, stretches_of
+from brokers.clients.retriable import INVALID_METADATA
+from brokers.logs.errors import ReplicaLogError
+from cluster.api_errors import Errors
+from cluster.client_requests import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    LeaderEpochEnd,
+    ListedOffset,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderPartition,
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+)
+from cluster.data_requests import (
+    CONSUMER_REPLICA_ID,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
+from cluster.records import Records
+from cluster.requests import Address, Disconnected, Message, Request
+from cluster.types import NO_EPOCH, TopicPartition
+
+_RESETS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+
+
+class Read(NamedTuple):
+    """Records that were fetched; those before ``offset``, which a batch may begin with, are not
+    the consumer's."""
+
+    topic_partition: TopicPartition
+    offset: int
+    records: Records
+    stretches: tuple[Stretch, ...]
+
+
+class Truncation(NamedTuple):
+    """The log has not any more what the consumer has read: it was at ``position``, and what it read
+    at ``diverged_at`` and after it is gone (-1: nobody knows where)."""
+
+    topic_partition: TopicPartition
+    position: Position
+    diverged_at: int
+
+
+class Consumer:
+    """One consumer; ``bootstrap``: ids of brokers to begin with. Times in monotonic milliseconds.
+
+    ``read``: what was read, by partition, in the order in which it was. ``errors``: why a partition
+    is not read any further, in Kafka's words; ``seek`` begins again. ``is_paused``: no fetch is
+    sent.
+    """
+
+    def __init__(
+        self, address: Address, bootstrap: Iterable[int], config: ConsumerConfig | None = None
+    ) -> None:
+        self.address = address
+        self.config = config or ConsumerConfig()
+        self.network = NetworkClient(address, self.config, bootstrap)
+        self.read: dict[TopicPartition, list[Stretch]] = {}
+        self.truncations: list[Truncation] = []
+        self.errors: dict[TopicPartition, str] = {}
+        self.last_errors: dict[TopicPartition, Errors] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.is_paused = False
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._retry_ms: dict[TopicPartition, float] = {}
+        self._asked: dict[TopicPartition, int] = {}
+        self._fetched: list[Read] = []
+
+    # -- what callers do
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, new ones from where ``auto_offset_reset`` says."""
+        wanted = dict.fromkeys(partitions)
+        self._states = {tp: self._states.get(tp) or self._reset_state(tp) for tp in wanted}
+        for tp in wanted:
+            self.network.metadata.add_topic(tp.topic)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Go on at this offset."""
+        self._set(tp, Fetching(Position(offset)))
+
+    def seek_to_time(self, tp: TopicPartition, timestamp_ms: int) -> None:
+        """Go on at the first record that is as late, or at the end if there is none."""
+        self._set(tp, AwaitReset(timestamp_ms))
+
+    def seek_to_beginning(self, tp: TopicPartition) -> None:
+        """Go on at the log's start."""
+        self._set(tp, AwaitReset(EARLIEST_TIMESTAMP))
+
+    def seek_to_end(self, tp: TopicPartition) -> None:
+        """Go on at the end of what is committed."""
+        self._set(tp, AwaitReset(LATEST_TIMESTAMP))
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """The offset of the next record; None if it is not known yet."""
+        position = self._states[tp].position
+        return None if position is NOWHERE else position.offset
+
+    def take_records(self) -> list[Read]:
+        """What has come since the last time."""
+        fetched, self._fetched = self._fetched, []
+        return fetched
+
+    # -- messages and timers
+
+    def take_messages(self) -> list[Message]:
+        """What is to be sent; from now on nothing."""
+        return self.network.take_messages()
+
+    def receive(self, message: Message, now_ms: float) -> None:
+        """Take an answer, or that a connection is lost."""
+        if isinstance(message.body, Disconnected):
+            for lost in self.network.on_disconnected(message.source.id, now_ms):
+                self._on_ended(lost, now_ms)
+        else:
+            ended = self.network.receive(message, now_ms)
+            if ended is not None:
+                self._on_ended(ended, now_ms)
+        self.on_timer(now_ms)
+
+    def on_timer(self, now_ms: float) -> None:
+        """Do what is due: end what has no answer, ask for positions, fetch."""
+        for ended in self.network.on_timer(now_ms):
+            self._on_ended(ended, now_ms)
+        for tp, state in self._states.items():
+            epoch = self.network.metadata.leader_of(tp).epoch
+            if isinstance(state, Fetching) and state.position.must_be_validated(epoch):
+                self._states[tp] = AwaitValidation(state.position)
+        self._ask(now_ms)
+
+    def next_due_ms(self) -> float | None:
+        """When ``on_timer`` is to be called next; None: only a message can change anything."""
+        due_ms = self.network.next_due_ms()
+        for tp in self._states:
+            due_ms = min(due_ms, self._ready_ms(tp))
+        return None if due_ms == math.inf else due_ms
+
+    def _ready_ms(self, tp: TopicPartition) -> float:
+        """When a partition may be asked for; infinite if something must happen first."""
+        leader = self.network.metadata.leader_of(tp).leader
+        state = self._states[tp]
+        if tp in self._asked or tp in self.errors or leader < 0:
+            return math.inf
+        if isinstance(state, Fetching) and (
+            self.is_paused or self.network.in_flight_to(leader, FetchRequest)
+        ):
+            return math.inf
+        return max(self._retry_ms.get(tp, 0.0), self.network.ready_ms(leader))
+
+    # -- asking
+
+    def _ask(self, now_ms: float) -> None:
+        """One request of each kind for each leader."""
+        ready: dict[tuple[int, type[PartitionState]], list[TopicPartition]] = {}
+        for tp, state in self._states.items():
+            leader = self.network.metadata.leader_of(tp).leader
+            if leader < 0:
+                self.network.metadata.request_update()
+            elif self._ready_ms(tp) <= now_ms:
+                ready.setdefault((leader, type(state)), []).append(tp)
+        for (leader, _), tps in ready.items():
+            number = self.network.send(leader, self._request_for(tps), now_ms)
+            self._asked.update(dict.fromkeys(tps, number))
+
+    def _request_for(self, tps: list[TopicPartition]) -> Request:
+        """What to ask of partitions that are in the same kind of state."""
+        config = self.config
+        epochs = {tp: self.network.metadata.leader_of(tp).epoch for tp in tps}
+        resets: dict[TopicPartition, ListOffsetsPartition] = {}
+        validations: dict[TopicPartition, OffsetForLeaderPartition] = {}
+        fetches: dict[TopicPartition, FetchPartition] = {}
+        for tp, epoch in epochs.items():
+            match self._states[tp]:
+                case AwaitReset(timestamp_ms=timestamp_ms):
+                    resets[tp] = ListOffsetsPartition(timestamp_ms, epoch)
+                case AwaitValidation(position=position):
+                    validations[tp] = OffsetForLeaderPartition(position.epoch, epoch)
+                case Fetching(position=position):
+                    fetches[tp] = FetchPartition(position.offset, epoch)
+        if resets:
+            return ListOffsetsRequest(resets)
+        if validations:
+            return OffsetsForLeaderEpochRequest(validations)
+        return FetchRequest(
+            CONSUMER_REPLICA_ID,
+            fetches,
+            config.fetch_max_wait_ms,
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            config.max_partition_fetch_bytes,
+        )
+
+    # -- answers
+
+    def _on_ended(self, ended: Ended, now_ms: float) -> None:
+        waiting = [tp for tp, number in self._asked.items() if number == ended.correlation_id]
+        for tp in waiting:
+            del self._asked[tp]
+        answers: Mapping[TopicPartition, object] = {}
+        if isinstance(
+            ended.answer, FetchResponse | ListOffsetsResponse | OffsetsForLeaderEpochResponse
+        ):
+            answers = ended.answer.partitions
+        for tp in waiting:
+            answer, state = answers.get(tp), self._states.get(tp)
+            if state is None:
+                continue
+            if isinstance(answer, FetchedPartition) and isinstance(state, Fetching):
+                self._on_fetched(tp, state, answer, now_ms)
+            elif isinstance(answer, ListedOffset) and isinstance(state, AwaitReset):
+                self._on_offset(tp, state, answer, now_ms)
+            elif isinstance(answer, LeaderEpochEnd) and isinstance(state, AwaitValidation):
+                self._on_epoch_end(tp, state, answer, now_ms)
+            elif answer is None:
+                self._retry(tp, Errors.NETWORK_EXCEPTION, now_ms)
+
+    def _retry(self, tp: TopicPartition, error: Errors, now_ms: float) -> None:
+        self.last_errors[tp] = error
+        if error in INVALID_METADATA or error is Errors.OFFSET_NOT_AVAILABLE:
+            self.network.metadata.request_update()
+        self._retry_ms[tp] = now_ms + self.config.retry_backoff_ms
+
+    def _on_fetched(
+        self, tp: TopicPartition, state: Fetching, answer: FetchedPartition, now_ms: float
+    ) -> None:
+        position = state.position
+        if answer.fetch_offset != position.offset:
+            return
+        if answer.error is Errors.OFFSET_OUT_OF_RANGE:
+            self._reset_or_fail(
+                tp, f"Fetch position {position.offset} is out of range for partition {tp}"
+            )
+            return
+        if answer.error is not Errors.NONE:
+            self._retry(tp, answer.error, now_ms)
+            return
+        self.high_watermarks[tp] = answer.high_watermark
+        self.last_errors.pop(tp, None)
+        if answer.records is None:
+            return
+        try:
+            stretches = stretches_of(answer.records, position.offset)
+        except ReplicaLogError as error:
+            self.errors[tp] = f"Received exception when fetching the next record from {tp}: {error}"
+            return
+        if not stretches:
+            return
+        for stretch in stretches:
+            add_stretch(self.read.setdefault(tp, []), stretch)
+        self._fetched.append(Read(tp, position.offset, answer.records, tuple(stretches)))
+        epoch = max(self.network.metadata.leader_of(tp).epoch, position.validated_epoch)
+        self._states[tp] = Fetching(Position(stretches[-1].end, stretches[-1].leader_epoch, epoch))
+
+    def _on_offset(
+        self, tp: TopicPartition, state: AwaitReset, answer: ListedOffset, now_ms: float
+    ) -> None:
+        if answer.error is not Errors.NONE:
+            self._retry(tp, answer.error, now_ms)
+        elif answer.offset < 0:
+            self._states[tp] = AwaitReset(LATEST_TIMESTAMP)
+        else:
+            epoch = self.network.metadata.leader_of(tp).epoch
+            self._states[tp] = Fetching(Position(answer.offset, answer.leader_epoch, epoch))
+
+    def _on_epoch_end(
+        self, tp: TopicPartition, state: AwaitValidation, answer: LeaderEpochEnd, now_ms: float
+    ) -> None:
+        """Go on, or go back to where the log was cut (KIP-320)."""
+        if answer.error is not Errors.NONE:
+            self._retry(tp, answer.error, now_ms)
+            return
+        position = state.position
+        epoch, end = answer.end
+        known_epoch = self.network.metadata.leader_of(tp).epoch
+        if epoch != NO_EPOCH and end >= position.offset:
+            self._states[tp] = Fetching(position._replace(validated_epoch=known_epoch))
+            return
+        self.truncations.append(Truncation(tp, position, end))
+        if epoch == NO_EPOCH or self.config.auto_offset_reset == "none":
+            self._reset_or_fail(tp, _truncated(tp, position, answer))
+        else:
+            self._states[tp] = Fetching(Position(end, epoch, known_epoch))
+
+    # -- positions
+
+    def _set(self, tp: TopicPartition, state: PartitionState) -> None:
+        assert tp in self._states, f"{tp} is not assigned"
+        self._states[tp] = state
+        self._asked.pop(tp, None)
+        self.errors.pop(tp, None)
+
+    def _reset_state(self, tp: TopicPartition) -> PartitionState:
+        timestamp_ms = _RESETS.get(self.config.auto_offset_reset)
+        if timestamp_ms is None:
+            self.errors[tp] = f"Undefined offset with no reset policy for partitions: [{tp}]"
+            return AwaitReset(LATEST_TIMESTAMP)
+        return AwaitReset(timestamp_ms)
+
+    def _reset_or_fail(self, tp: TopicPartition, text: str) -> None:
+        self._states[tp] = self._reset_state(tp)
+        if tp in self.errors:
+            self.errors[tp] = text
+
+
+def _truncated(tp: TopicPartition, position: Position, answer: LeaderEpochEnd) -> str:
+    epoch, end = answer.end
+    where = "" if epoch == NO_EPOCH else f", the log ended at offset {end} of epoch {epoch}"
+    return (
+        f"Detected log truncation of partition {tp}: the consumer was at offset "
+        f"{position.offset} of epoch {position.epoch}{where}"
+    )

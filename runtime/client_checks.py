@@ -1,0 +1,157 @@
+"""Whether clients got what they were promised: every acknowledged record is read, once, in order.
+
+Looks at what producers and consumers remember and at nothing else, so that it works on any cluster.
+Names are those of Jepsen's checker for Kafka. Stretches of offsets are compared, never single
+records. What brokers promise each other is checked in runtime/replica_checks.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from brokers.clients.consumer import Consumer
+from brokers.clients.producer import Producer
+from brokers.clients.ranges import Acknowledged, Stretch
+from cluster.types import NO_EPOCH, TopicPartition
+
+LOST_WRITE: Final = "lost-write"
+UNSEEN: Final = "unseen"
+DUPLICATE: Final = "duplicate"
+NONMONOTONIC_SEND: Final = "nonmonotonic-send"
+NONMONOTONIC_POLL: Final = "nonmonotonic-poll"
+INCONSISTENT_OFFSETS: Final = "inconsistent-offsets"
+
+
+class Finding(NamedTuple):
+    """Something that should not be; ``kind`` is one of the names above.
+
+    ``lost-write``: acknowledged, and a consumer that has read on beyond it did not get it.
+    ``unseen``: acknowledged, and no consumer has come so far: an error only if all are at the end.
+    ``duplicate``: more records were read than were sent and may be stored.
+    ``nonmonotonic-send``, ``nonmonotonic-poll``: a later record has an earlier offset.
+    ``inconsistent-offsets``: an offset holds two records.
+    """
+
+    kind: str
+    topic_partition: TopicPartition
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.topic_partition}: {self.kind}: {self.text}"
+
+
+def check_clients(producers: Sequence[Producer], consumers: Sequence[Consumer]) -> list[Finding]:
+    """Compare what producers had acknowledged with what consumers have read, from the beginning of
+    what these producers wrote."""
+    findings: list[Finding] = []
+    partitions = {tp: None for producer in producers for tp in producer.acknowledged}
+    partitions |= {tp: None for consumer in consumers for tp in consumer.read}
+    for tp in partitions:
+        acknowledged = [one.acknowledged.get(tp, []) for one in producers]
+        reads = [one.read.get(tp, []) for one in consumers]
+        may_be_stored = sum(
+            lost.record_count for one in producers for lost in one.indefinite.get(tp, ())
+        )
+        findings += check_partition(tp, acknowledged, reads, may_be_stored)
+    return findings
+
+
+def check_partition(
+    tp: TopicPartition,
+    acknowledged: Sequence[Sequence[Acknowledged]],
+    reads: Sequence[Sequence[Stretch]],
+    may_be_stored: int,
+) -> list[Finding]:
+    """What is wrong with a partition: ``acknowledged`` of each producer, ``reads`` of each consumer
+    in the order of its polls; ``may_be_stored`` records were sent without an acknowledgement."""
+    findings: list[Finding] = []
+    stretches = [one.stretch for mine in acknowledged for one in mine]
+    for mine in acknowledged:
+        findings += _check_send_order(tp, mine)
+    for polled in reads:
+        findings += _check_poll_order(tp, polled)
+    findings += _check_offsets(tp, stretches, [one for polled in reads for one in polled])
+    end = max((one.end for polled in reads for one in polled), default=0)
+    seen = _joined(one for polled in reads for one in polled)
+    for stretch in stretches:
+        for start, missing_end in _gaps(stretch, seen):
+            kind = LOST_WRITE if start < end else UNSEEN
+            findings.append(Finding(kind, tp, f"offsets {start} to {missing_end - 1} of {stretch}"))
+    sent = sum(end - start for start, end in _joined(stretches)) + may_be_stored
+    read = sum(end - start for start, end in seen)
+    if stretches and read > sent:
+        findings.append(Finding(DUPLICATE, tp, f"{read} records were read, at most {sent} sent"))
+    return findings
+
+
+def _check_send_order(tp: TopicPartition, mine: Sequence[Acknowledged]) -> list[Finding]:
+    in_order = sorted(mine, key=lambda one: one.first_number)
+    return [
+        Finding(
+            NONMONOTONIC_SEND,
+            tp,
+            f"record {after.first_number} is at offset {after.stretch.start}, "
+            f"record {before.first_number} at {before.stretch.start}",
+        )
+        for before, after in pairwise(in_order)
+        if after.stretch.start < before.stretch.end
+    ]
+
+
+def _check_poll_order(tp: TopicPartition, polled: Sequence[Stretch]) -> list[Finding]:
+    return [
+        Finding(NONMONOTONIC_POLL, tp, f"{after} was read after {before}")
+        for before, after in pairwise(polled)
+        if after.start < before.end
+    ]
+
+
+def _check_offsets(
+    tp: TopicPartition, stretches: Sequence[Stretch], reads: Sequence[Stretch]
+) -> list[Finding]:
+    """An acknowledgement whose epoch is not known says nothing here."""
+    known = sorted(
+        (*(one for one in stretches if one.leader_epoch != NO_EPOCH), *reads),
+        key=lambda one: (one.start, one.end),
+    )
+    findings: list[Finding] = []
+    widest: Stretch | None = None
+    for one in known:
+        if (
+            widest is not None
+            and one.start < widest.end
+            and (one.leader_epoch != widest.leader_epoch)
+        ):
+            findings.append(Finding(INCONSISTENT_OFFSETS, tp, f"{widest} and {one}"))
+        if widest is None or one.end > widest.end:
+            widest = one
+    return findings
+
+
+def _joined(stretches: Iterable[Stretch]) -> list[tuple[int, int]]:
+    """The offsets that are covered, as adjacent ranges, whatever their epochs."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted((one.start, one.end) for one in stretches):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _gaps(stretch: Stretch, seen: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The parts of a stretch that are not among ``seen``, which are in order."""
+    gaps: list[tuple[int, int]] = []
+    at = stretch.start
+    for start, end in seen:
+        if start >= stretch.end:
+            break
+        if end > at:
+            if start > at:
+                gaps.append((at, start))
+            at = max(at, end)
+    if at < stretch.end:
+        gaps.append((at, stretch.end))
+    return gaps

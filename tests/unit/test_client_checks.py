@@ -1,0 +1,62 @@
+"""What is wrong between producers and consumers is found, and by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers.clients.ranges import Acknowledged, Stretch
+from cluster.types import TopicPartition
+from runtime.client_checks import check_partition
+
+T0 = TopicPartition("t", 0)
+
+
+def stretches(*bounds: tuple[int, int, int]) -> list[Stretch]:
+    return [Stretch(*one) for one in bounds]
+
+
+@pytest.mark.parametrize(
+    ("sent", "read", "in_doubt", "kinds"),
+    [
+        pytest.param([(0, 0, 0, 9)], [(0, 0, 9)], 0, [], id="all is well"),
+        pytest.param([], [(0, 0, 9)], 0, [], id="nobody of ours"),
+        pytest.param([(0, 0, 0, 9)], [(0, 0, 4)], 0, ["unseen"], id="not read so far"),
+        pytest.param([(0, 0, 0, 9)], [(0, 0, 3), (0, 5, 9)], 0, ["lost-write"], id="left out"),
+        pytest.param([(0, 0, 0, 4)], [(1, 4, 9)], 5, ["lost-write"], id="the beginning left out"),
+        pytest.param(
+            [(0, 0, 0, 9)], [(0, 0, 4), (1, 4, 9)], 0, ["inconsistent-offsets"], id="another's"
+        ),
+        pytest.param([(0, -1, 0, 9)], [(0, 0, 4), (1, 4, 9)], 0, [], id="the epoch is not known"),
+        pytest.param(
+            [(0, 0, 0, 5), (5, 1, 3, 8)],
+            [(0, 0, 3), (1, 3, 8)],
+            0,
+            ["nonmonotonic-send", "inconsistent-offsets"],
+            id="an offset acknowledged twice",
+        ),
+        pytest.param(
+            [(3, 0, 0, 3), (0, 0, 3, 6)], [(0, 0, 6)], 0, ["nonmonotonic-send"], id="swap"
+        ),
+        pytest.param(
+            [(0, 0, 0, 9)], [(0, 0, 9), (0, 4, 9)], 0, ["nonmonotonic-poll"], id="read again"
+        ),
+        pytest.param([(0, 0, 0, 9)], [(0, 0, 12)], 2, ["duplicate"], id="more than was sent"),
+        pytest.param([(0, 0, 0, 9)], [(0, 0, 12)], 3, [], id="what was in doubt is stored"),
+    ],
+)
+def test_one_producer_and_one_consumer(
+    sent: list[tuple[int, int, int, int]],
+    read: list[tuple[int, int, int]],
+    in_doubt: int,
+    kinds: list[str],
+) -> None:
+    acknowledged = [Acknowledged(first, Stretch(*where)) for first, *where in sent]
+    found = check_partition(T0, [acknowledged], [stretches(*read)], in_doubt)
+    assert [one.kind for one in found] == kinds
+    assert all(str(one).startswith(f"t-0: {one.kind}: ") for one in found)
+
+
+def test_several_consumers_have_seen_what_any_of_them_has() -> None:
+    acknowledged = [Acknowledged(0, Stretch(0, 0, 9))]
+    reads = [stretches((0, 0, 3)), stretches((0, 3, 9))]
+    assert check_partition(T0, [acknowledged], reads, 0) == []
