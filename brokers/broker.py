@@ -8,20 +8,22 @@ kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any, Final
 
 from brokers.alter_isr_manager import AlterIsrManager, AlterIsrResult
 from brokers.client_apis import ClientApis
-from brokers.config import MIN_INSYNC_REPLICAS, BrokerConfig
+from brokers.config import BrokerConfig
 from brokers.controlled_shutdown import ControlledShutdown
 from brokers.dynamic_config import DynamicConfigManager
 from brokers.fetchers import ReplicaFetcherManager
+from brokers.log_configs import TopicLogConfigs
 from brokers.log_dirs import LogDirs
+from brokers.log_upkeep import LogUpkeep
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.errors import LogStorageError
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG
 from brokers.logs.log_manager import LogManager
-from brokers.logs.log_store import Draw, LogStore, MemoryLogStore
+from brokers.logs.log_store import LogStore, MemoryLogStore
 from brokers.metadata_cache import MetadataCache
 from brokers.producer_id_manager import ProducerIdManager
 from brokers.replica_log_dirs import (
@@ -93,33 +95,39 @@ class Broker:
         self.cluster_id: str | None = None
         self.is_halted = False
         self.metadata_cache = MetadataCache()
-        self.log_manager = LogManager(
-            LogDirs(config.log_dirs), log_store or MemoryLogStore(), lambda _: DEFAULT_LOG_CONFIG
-        )
         self._zk = KafkaZkClient(store)
+        self.dynamic_config_manager = DynamicConfigManager(
+            info.id, self._zk, clock, config.unclean_leader_election_enable, quirks
+        )
+        self.dynamic_config_manager.on_topic_config = self._on_topic_config
+        self._topic_logs = TopicLogConfigs(config.log, self.dynamic_config_manager.topic_configs)
+        self.log_manager = LogManager(
+            LogDirs(config.log_dirs), log_store or MemoryLogStore(), self._topic_logs
+        )
         self.alter_isr_manager: IsrManager = (
             AlterIsrManager(info.id, config, self.metadata_cache, self._send)
             if config.is_alter_isr_enabled
             else ZkIsrManager(self._zk, clock.monotonic_ms())
         )
-        self.fetchers = ReplicaFetcherManager(info.id, config, self._send)
+        self.fetchers = ReplicaFetcherManager(
+            info.id, config, self._send, self.log_manager.on_error
+        )
         self.replica_manager = ReplicaManager(
             info.id,
             config,
             self.metadata_cache,
             self.fetchers,
             self.alter_isr_manager,
-            self._min_insync_replicas,
             self.log_manager,
+        )
+        self.log_upkeep = LogUpkeep(
+            config, self.log_manager, self.replica_manager.partitions, clock
         )
         self._store = store
         self._client_apis = ClientApis(
             self.metadata_cache,
             self.replica_manager.leaders,
             ProducerIdManager(info.id, self._zk),
-        )
-        self.dynamic_config_manager = DynamicConfigManager(
-            info.id, self._zk, clock, config.unclean_leader_election_enable, quirks
         )
         self._transport = transport
         self._clock = clock
@@ -148,6 +156,10 @@ class Broker:
         if not self.log_manager.is_open:
             owner = MetaProperties(self.cluster_id or "", self.info.id)
             self.log_manager.startup(owner, self._clock.now_ms())
+            # Nobody needs to be told of directories that failed already: none of their replicas is
+            # online yet.
+            self.replica_manager.handle_log_dir_failures()
+            self.log_upkeep.on_startup()
         broker_epoch = self._register()
         self.dynamic_config_manager.process_notifications()
         return broker_epoch
@@ -175,6 +187,7 @@ class Broker:
     def receive(self, message: Message) -> None:
         """Handle one message: answer a request, take in a response, send what follows from it."""
         body = message.body
+        self.log_upkeep.on_message(body)
         match body:
             case LeaderAndIsrRequest():
                 self._reply(message, self._on_leader_and_isr(body))
@@ -213,6 +226,7 @@ class Broker:
             self.alter_isr_manager.next_due_ms(),
             self.fetchers.next_due_ms(self.metadata_cache.alive_brokers),
             self.replica_manager.leaders.next_due_ms(),
+            self.log_upkeep.next_due_ms(),
         )
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
@@ -221,6 +235,7 @@ class Broker:
         now_ms = self._clock.monotonic_ms()
         if self._has_moves_to_finish:
             finish_log_dir_moves(self.replica_manager, self._clock.now_ms())
+        self.log_upkeep.on_timer()
         self.fetchers.on_timer(now_ms)
         self.replica_manager.leaders.on_timer(now_ms)
         self.alter_isr_manager.on_timer(now_ms)
@@ -253,14 +268,6 @@ class Broker:
         with contextlib.suppress(SessionExpired):
             for _ in failures:
                 self._zk.propagate_log_dir_event(self.info.id)
-
-    def shutdown(self) -> None:
-        """End in order, with everything on the disk; nothing may be asked of it any more."""
-        self.replica_manager.shutdown()
-
-    def abandon(self, draw: Draw | None = None) -> None:
-        """End of a sudden: the process died, or with ``draw`` its machine."""
-        self.replica_manager.abandon(self._clock.monotonic_ms(), draw)
 
     def begin_shutdown(self) -> None:
         """From now on this broker follows without fetching, so that it cannot rejoin an ISR."""
@@ -305,10 +312,14 @@ class Broker:
             named = (state.topic_partition for state in request.partition_states)
             stale = Errors.STALE_BROKER_EPOCH
             return LeaderAndIsrResponse(stale, dict.fromkeys(named, stale))
-        self.dynamic_config_manager.forget_topics(request.topic_ids)
-        now_ms = self._clock.monotonic_ms()
-        wall_ms = self._clock.now_ms()
-        return self.replica_manager.become_leader_or_follower(request, now_ms, wall_ms)
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        manager = self.replica_manager
+        with self._topic_logs.read_ahead(manager.topics_without_logs(request)):
+            return manager.become_leader_or_follower(request, now_ms, wall_ms)
+
+    def _on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
+        self.log_manager.update_topic_config(topic, self._topic_logs.parse(topic, overrides))
+        self.log_upkeep.note(self._clock.monotonic_ms())
 
     def _on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         if self._is_broker_epoch_stale(request):
@@ -326,10 +337,6 @@ class Broker:
             leaders.isr_changes.propose_waiting()
             leaders.on_brokers_alive(now_alive - alive.keys(), self._clock.monotonic_ms())
         return response
-
-    def _min_insync_replicas(self, topic: str) -> int:
-        word = self.dynamic_config_manager.topic_config(topic).get(MIN_INSYNC_REPLICAS, "")
-        return int(word) if word.isdecimal() else self.config.min_insync_replicas
 
     # -- responses
 

@@ -11,6 +11,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from brokers.log_configs import broker_log_config
+from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from cluster.api_version import inter_broker_protocol
 from cluster.errors import InvalidConfig
 
@@ -24,7 +26,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``is_alter_isr_enabled`` False: leaders write ISRs themselves, as before the inter-broker
     protocol 2.7-IV2. ``halts_on_log_dir_failure``: the first failed log directory ends the broker,
     as before 1.0. ``catch_up`` "held" keeps
-    followers from fetching until ``Broker.release_catch_up``.
+    followers from fetching until ``Broker.release_catch_up``. ``log``: what all logs are told
+    whose topic does not say otherwise.
     """
 
     log_dirs: tuple[str, ...] = ("kafka-logs",)
@@ -41,7 +44,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     is_alter_isr_enabled: bool = True
     halts_on_log_dir_failure: bool = False
     unclean_leader_election_enable: bool = False
-    min_insync_replicas: int = 1
+    log: LogConfig = DEFAULT_LOG_CONFIG
+    log_retention_check_interval_ms: int = 5 * 60 * 1000
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
     catch_up: CatchUp = "released"
 
 
@@ -52,9 +59,12 @@ _TIMES: Final = (
     "replica_socket_timeout_ms",
     "request_timeout_ms",
     "controlled_shutdown_retry_backoff_ms",
+    "log_retention_check_interval_ms",
+    "log_flush_offset_checkpoint_interval_ms",
+    "log_flush_start_offset_checkpoint_interval_ms",
+    "replica_high_watermark_checkpoint_interval_ms",
 )
 _RETRIES: Final = "controlled.shutdown.max.retries"
-MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _ENABLE: Final = "controlled.shutdown.enable"
 
 
@@ -73,8 +83,6 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
         if not retries.isdecimal():
             raise InvalidConfig(f"Invalid value {retries} for configuration {_RETRIES}")
         values["controlled_shutdown_max_retries"] = int(retries)
-    if MIN_INSYNC_REPLICAS in properties:
-        values["min_insync_replicas"] = _min_insync_replicas(properties[MIN_INSYNC_REPLICAS])
     values["controlled_shutdown_enable"] = properties.get(_ENABLE, "true") == "true"
     unclean = properties.get("unclean.leader.election.enable", "false")
     values["unclean_leader_election_enable"] = unclean == "true"
@@ -84,16 +92,9 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     dirs = properties.get("log.dirs") or properties.get("log.dir")
     if dirs is not None:
         values["log_dirs"] = _log_dirs(dirs)
-    return msgspec.convert(values, BrokerConfig)
-
-
-def _min_insync_replicas(word: str) -> int:
-    if not word.isdecimal() or int(word) < 1:
-        raise InvalidConfig(
-            f"Invalid value {word} for configuration {MIN_INSYNC_REPLICAS}: "
-            "Value must be at least 1"
-        )
-    return int(word)
+    return msgspec.structs.replace(
+        msgspec.convert(values, BrokerConfig), log=broker_log_config(properties)
+    )
 
 
 def _log_dirs(word: str) -> tuple[str, ...]:

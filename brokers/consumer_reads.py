@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from brokers.logs.errors import ReplicaLogError
+from brokers.logs.errors import OnLogError, ReplicaLogError
 from brokers.partition import Partition
 from cluster.api_errors import Errors
 from cluster.client_requests import (
@@ -51,10 +51,12 @@ class _Read(msgspec.Struct):
 
 
 class ConsumerReads:
-    """Consumers' requests; ``find`` gives the partition that is led at the epoch they know."""
+    """Consumers' requests; ``find`` gives the partition that is led at the epoch they know,
+    ``on_log_error`` hears what its log raises."""
 
-    def __init__(self, find: Find) -> None:
+    def __init__(self, find: Find, on_log_error: OnLogError) -> None:
         self._find = find
+        self._on_log_error = on_log_error
         self._waiting: dict[int, _Waiting] = {}
         self._by_partition: dict[TopicPartition, dict[int, None]] = {}
         self._answers: list[tuple[Message, FetchResponse]] = []
@@ -146,7 +148,7 @@ class ConsumerReads:
         try:
             records = log.read(asked.fetch_offset, max_bytes or 0, end)
         except ReplicaLogError as error:
-            return FetchedPartition.refused(error.code, asked)
+            return FetchedPartition.refused(self._on_log_error(tp, error), asked)
         return FetchedPartition(
             Errors.NONE,
             partition.leader_epoch,
@@ -171,7 +173,7 @@ class ConsumerReads:
         try:
             return _offset_at(partition, asked.timestamp_ms)
         except ReplicaLogError as error:
-            return ListedOffset(error.code)
+            return ListedOffset(self._on_log_error(tp, error))
 
     def offsets_for_leader_epoch(
         self, request: OffsetsForLeaderEpochRequest

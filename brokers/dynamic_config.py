@@ -2,8 +2,8 @@
 
 Whoever changes a config leaves a numbered notice; every broker reads those that it has not seen,
 reads the config each is about, and deletes notices that are older than a quarter of an hour. What
-is kept is this broker's own config, and of topics that of those that were asked for; that one
-allows unclean elections is told. A notice or a config that cannot be read is logged and passed
+is kept is this broker's own config; of topics it is told what changed, and that one allows unclean
+elections. A notice or a config that cannot be read is logged and passed
 over. Mirrors kafka.common.ZkNodeChangeNotificationListener, kafka.server.{DynamicConfigManager,
 ConfigHandler} and DynamicLogConfig in kafka.server.DynamicBrokerConfig.
 """
@@ -73,7 +73,8 @@ class DynamicConfigManager:
     """Keeps one broker's ``config`` up to date.
 
     ``on_unclean_election_enabled`` is called with a topic whose config was changed and allows
-    unclean elections, or with None once this broker's own config does. ``malformed``: notices and
+    unclean elections, or with None once this broker's own config does; ``on_topic_config`` with a
+    topic whose config was changed, and its overrides. ``malformed``: notices and
     configs that cannot be read, by path, and why.
     """
 
@@ -87,13 +88,13 @@ class DynamicConfigManager:
     ) -> None:
         self.config = DynamicBrokerConfig(unclean_leader_election_enable)
         self.on_unclean_election_enabled: Callable[[str | None], None] | None = None
+        self.on_topic_config: Callable[[str, Config], None] | None = None
         self.malformed: dict[str, str] = {}
         self._broker_id = broker_id
         self._zk = zk
         self._clock = clock
         self._quirks = quirks
         self._created_ms: dict[str, float] = {}
-        self._topics: dict[str, Config] = {}
 
     def initialize(self) -> None:
         """Before the broker registers: read its own config. Raises SessionExpired."""
@@ -122,23 +123,15 @@ class DynamicConfigManager:
                 "Error while processing notification change for path = %s: %s", _PATH, error
             )
 
-    def topic_config(self, topic: str) -> Config:
-        """The overrides of a topic, none if they cannot be read. Read once and kept up to date."""
-        config = self._topics.get(topic)
-        if config is None:
-            entity = ConfigChange("topics", topic)
-            try:
-                config = self._read_configs([entity]).get(entity, {})
-            except SessionExpired:
-                return {}
-            self._topics[topic] = config
-        return config
-
-    def forget_topics(self, topics: Iterable[str]) -> None:
-        """Topics were made, or made anew: who asks for their configs reads them."""
-        if self._topics:
-            for topic in topics:
-                self._topics.pop(topic, None)
+    def topic_configs(self, topics: Iterable[str]) -> dict[str, Config]:
+        """The overrides of topics, none of one whose config cannot be read, all in one wave."""
+        entities = {topic: ConfigChange("topics", topic) for topic in topics}
+        try:
+            configs = self._read_configs(entities.values())
+        except SessionExpired:
+            logger.info("broker %d: the session ended before topic configs", self._broker_id)
+            configs = {}
+        return {topic: configs.get(entity, {}) for topic, entity in entities.items()}
 
     # -- notices
 
@@ -240,8 +233,8 @@ class DynamicConfigManager:
         number."""
         name = entity.entity_name
         if entity.entity_type == "topics":
-            if name in self._topics:
-                self._topics[name] = config
+            if self.on_topic_config is not None:
+                self.on_topic_config(name, config)
             if config.get(UNCLEAN, "").lower() == "true":
                 self._tell(name)
             return

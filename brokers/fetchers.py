@@ -8,14 +8,18 @@ kafka.server.{ReplicaFetcherManager, AbstractFetcherThread}.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Container
 
 from brokers.config import BrokerConfig
 from brokers.follower import NextFetch, fetch_position, take_fetched
+from brokers.logs.errors import CorruptRecord, InvalidRecord, OnLogError, ReplicaLogError
 from brokers.partition import Partition
 from cluster.data_requests import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from cluster.requests import Address
 from cluster.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 Send = Callable[[Address, FetchRequest], int]
 """Sends a request and returns its correlation id."""
@@ -45,14 +49,20 @@ class _Fetcher:
 
 
 class ReplicaFetcherManager:
-    """Fetchers by leader. ``held``: nothing is sent until it is False again."""
+    """Fetchers by leader. ``held``: nothing is sent until it is False again. ``on_log_error`` hears
+    what followers' logs raise. ``failed``: partitions that are not fetched any more because of it,
+    until the controller names them again."""
 
-    def __init__(self, broker_id: int, config: BrokerConfig, send: Send) -> None:
+    def __init__(
+        self, broker_id: int, config: BrokerConfig, send: Send, on_log_error: OnLogError
+    ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._send = send
         self._fetchers: dict[int, _Fetcher] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._on_log_error = on_log_error
+        self.failed: dict[TopicPartition, None] = {}
         self.held = config.catch_up == "held"
 
     @property
@@ -63,6 +73,7 @@ class ReplicaFetcherManager:
     def add(self, tp: TopicPartition, partition: Partition) -> None:
         """Fetch a partition from its leader, at its leader epoch, until there is nothing new."""
         self.remove(tp)
+        self.failed.pop(tp, None)
         assert partition.state is not None
         leader = partition.state.leader
         fetcher = self._fetchers.get(leader)
@@ -117,7 +128,7 @@ class ReplicaFetcherManager:
             if answer is None:
                 self.remove(tp)
             else:
-                self._follow_up(tp, partition, take_fetched(partition, answer, now_ms), now_ms)
+                self._follow_up(tp, partition, self._take(tp, partition, answer, now_ms), now_ms)
 
     def on_standing_answer(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
@@ -127,8 +138,10 @@ class ReplicaFetcherManager:
         If the follower is elsewhere it says so. Whatever it has in flight to that leader is then
         sent again: it, or its answer, was lost.
         """
-        next_fetch = take_fetched(partition, answer, now_ms)
-        if next_fetch is NextFetch.STANDING:
+        if tp in self.failed:
+            return
+        next_fetch = self._take(tp, partition, answer, now_ms)
+        if next_fetch is NextFetch.STANDING or tp in self.failed:
             return
         leader = self._leaders.get(tp)
         if leader is None:
@@ -136,6 +149,23 @@ class ReplicaFetcherManager:
         elif tp in self._fetchers[leader].in_flight:
             self._fetchers[leader].in_flight = {}
         self._follow_up(tp, partition, next_fetch, now_ms)
+
+    def _take(
+        self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
+    ) -> NextFetch:
+        """Let a follower take an answer. Records that are damaged are asked for again; a follower
+        whose disk refuses, or whose log they do not fit, has failed."""
+        try:
+            return take_fetched(partition, answer, now_ms)
+        except (CorruptRecord, InvalidRecord) as error:
+            logger.error("Found invalid messages during fetch for partition %s: %s", tp, error)
+            return NextFetch.DELAYED
+        except ReplicaLogError as error:
+            logger.error("Error while processing data for partition %s: %s", tp, error)
+            self._on_log_error(tp, error)
+            self.remove(tp)
+            self.failed[tp] = None
+            return NextFetch.NEVER
 
     def _follow_up(
         self, tp: TopicPartition, partition: Partition, next_fetch: NextFetch, now_ms: float

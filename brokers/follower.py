@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from enum import Enum
 
+from brokers.logs.errors import UnexpectedAppendOffset
 from brokers.logs.replica_log import ReplicaLog
 from brokers.partition import Partition
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchedPartition, FetchPartition
-from cluster.records import EpochEndOffset
+from cluster.records import EpochEndOffset, Records
 from cluster.types import NO_EPOCH
 
 
@@ -72,11 +73,24 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
         _truncate(partition, truncation_offset(log, fetched.diverging), now_ms)
         return NextFetch.AT_ONCE
     if fetched.records is not None:
-        log.append_as_follower(fetched.records)
+        _append(partition, log, fetched.records, now_ms)
     partition.set_high_watermark(min(fetched.high_watermark, log.log_end_offset), now_ms)
     if fetched.log_start_offset > log.log_start_offset:
         log.increment_log_start_offset(fetched.log_start_offset)
     return NextFetch.STANDING if fetched.records is None else NextFetch.AT_ONCE
+
+
+def _append(partition: Partition, log: ReplicaLog, records: Records, now_ms: float) -> None:
+    """Append; an empty log begins with its first batch, which may begin before the log's start."""
+    try:
+        log.append_as_follower(records)
+    except UnexpectedAppendOffset as error:
+        is_empty = log.log_start_offset == log.log_end_offset
+        if not is_empty or not error.first_offset < log.log_end_offset <= error.last_offset:
+            raise
+        log.truncate_fully_and_start_at(error.first_offset)
+        partition.set_high_watermark(error.first_offset, now_ms)
+        log.append_as_follower(records)
 
 
 def truncation_offset(log: ReplicaLog, diverging: EpochEndOffset) -> int:

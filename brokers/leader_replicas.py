@@ -9,7 +9,7 @@ kafka.server.ReplicaManager: fetchMessages, appendRecords, and what completes de
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 from brokers.alter_isr_manager import AlterIsrResult
@@ -17,7 +17,7 @@ from brokers.config import BrokerConfig
 from brokers.consumer_reads import ConsumerReads
 from brokers.delayed_produce import DelayedProduces
 from brokers.isr_changes import IsrChanges
-from brokers.logs.errors import ReplicaLogError
+from brokers.logs.errors import OnLogError, ReplicaLogError
 from brokers.logs.replica_log import Appended
 from brokers.metadata_cache import MetadataCache
 from brokers.partition import Partition
@@ -48,7 +48,7 @@ class _Refused(Exception):
 
 class LeaderReplicas:
     """The leaders among ``partitions``, which the ReplicaManager fills, as it does
-    ``offline_partitions``. ``min_insync_replicas`` is what a topic's config says."""
+    ``offline_partitions``. ``on_log_error`` hears what logs raise."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class LeaderReplicas:
         partitions: Mapping[TopicPartition, Partition],
         offline_partitions: Container[TopicPartition],
         alter_isr_manager: IsrManager,
-        min_insync_replicas: Callable[[str], int],
+        on_log_error: OnLogError,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
@@ -69,9 +69,9 @@ class LeaderReplicas:
             broker_id, config, metadata_cache, partitions, alter_isr_manager
         )
         self.produces = DelayedProduces()
-        self.consumers = ConsumerReads(self.find)
+        self.consumers = ConsumerReads(self.find, on_log_error)
         self._fetches = StandingFetches(config.replica_fetch_wait_max_ms)
-        self._min_insync_replicas = min_insync_replicas
+        self._on_log_error = on_log_error
 
     # -- leaders come and go
 
@@ -115,8 +115,10 @@ class LeaderReplicas:
         for tp, produced in body.partitions.items():
             try:
                 appended = self._append(tp, produced, body.acks, now_ms, wall_ms)
-            except (ReplicaLogError, _Refused) as error:
+            except _Refused as error:
                 answers[tp] = ProducedPartition(error.code)
+            except ReplicaLogError as error:
+                answers[tp] = ProducedPartition(self._on_log_error(tp, error))
             else:
                 epoch = self._partitions[tp].epoch_of(appended)
                 answers[tp] = ProducedPartition(Errors.NONE, appended.first_offset, epoch)
@@ -138,7 +140,7 @@ class LeaderReplicas:
             raise _Refused(self._not_hosted(tp))
         if not partition.is_leader(self._broker_id):
             raise _Refused(Errors.NOT_LEADER_OR_FOLLOWER)
-        if acks == -1 and len(partition.isr) < self._min_insync_replicas(tp.topic):
+        if acks == -1 and len(partition.isr) < partition.min_insync_replicas:
             raise _Refused(Errors.NOT_ENOUGH_REPLICAS)
         appended = partition.append_as_leader(produced, wall_ms)
         followers = [r for r in partition.replicas if r != self._broker_id]
@@ -151,7 +153,7 @@ class LeaderReplicas:
     def _complete_produces(self, tp: TopicPartition, partition: Partition) -> None:
         if not self.produces.waits_for(tp):
             return
-        enough = self._min_insync_replicas(tp.topic) <= len(partition.maximal_isr)
+        enough = partition.min_insync_replicas <= len(partition.maximal_isr)
         error = Errors.NONE if enough else Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         self.produces.complete(tp, partition.high_watermark, error)
 
@@ -168,8 +170,12 @@ class LeaderReplicas:
             if isinstance(partition, Errors):
                 answers[tp] = FetchedPartition.refused(partition, asked)
                 continue
-            elsewhere = partition.check_offsets(asked)
-            answer = elsewhere or self._fetched(tp, partition, request.replica_id, asked, now_ms)
+            answer = partition.check_offsets(asked)
+            try:
+                if answer is None:
+                    answer = self._fetched(tp, partition, request.replica_id, asked, now_ms)
+            except ReplicaLogError as error:
+                answer = FetchedPartition.refused(self._on_log_error(tp, error), asked)
             if answer is not None:
                 answers[tp] = answer
         return FetchResponse(answers)
@@ -222,7 +228,11 @@ class LeaderReplicas:
             for tp in tps:
                 partition = self._led(tp)
                 if partition is not None and replica_id in partition.replicas:
-                    answer = self._news(tp, partition, replica_id, now_ms)
+                    try:
+                        answer = self._news(tp, partition, replica_id, now_ms)
+                    except ReplicaLogError as error:
+                        self._on_log_error(tp, error)
+                        continue
                     if answer is not None:
                         answers[tp] = answer
             if answers:

@@ -65,6 +65,12 @@ class Partition(msgspec.Struct, gc=False):
         return self.log is None or self.log.log_end_offset == 0
 
     @property
+    def min_insync_replicas(self) -> int:
+        """How large the ISR must be for a producer with acks -1."""
+        assert self.log is not None
+        return self.log.config.min_insync_replicas
+
+    @property
     def leader_and_isr(self) -> LeaderAndIsr | None:
         """Leader, leader epoch, ISR and znode version as this broker knows them.
 

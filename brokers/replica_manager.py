@@ -8,14 +8,13 @@ brokers/leader_replicas.py. Mirrors kafka.server.ReplicaManager.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from brokers.config import BrokerConfig
 from brokers.fetchers import ReplicaFetcherManager
 from brokers.leader_replicas import LeaderReplicas
 from brokers.logs.errors import LogStorageError
 from brokers.logs.log_manager import LogDirFailure, LogManager
-from brokers.logs.log_store import Draw
 from brokers.metadata_cache import MetadataCache
 from brokers.partition import Partition
 from brokers.zk_isr_manager import IsrManager
@@ -53,7 +52,6 @@ class ReplicaManager:
         metadata_cache: MetadataCache,
         fetchers: ReplicaFetcherManager,
         alter_isr_manager: IsrManager,
-        min_insync_replicas: Callable[[str], int],
         log_manager: LogManager,
     ) -> None:
         self.broker_id = broker_id
@@ -72,7 +70,7 @@ class ReplicaManager:
             self.partitions,
             self.offline_partitions,
             alter_isr_manager,
-            min_insync_replicas,
+            log_manager.on_error,
         )
         self._fetchers = fetchers
 
@@ -121,6 +119,15 @@ class ReplicaManager:
             self._resume_moves(to_be_follower)
         return LeaderAndIsrResponse(Errors.NONE, errors)
 
+    def topics_without_logs(self, request: LeaderAndIsrRequest) -> Iterable[str]:
+        """The topics of replicas that a request makes."""
+        named = (state.topic_partition for state in request.partition_states)
+        return dict.fromkeys(
+            tp.topic
+            for tp in named
+            if tp not in self.partitions and self.log_dirs.path_of(tp) is None
+        )
+
     def _load(self, tp: TopicPartition) -> Partition:
         """A replica as its log directory has it, or one that has no log yet."""
         log = self.log_dirs.current(tp)
@@ -129,33 +136,14 @@ class ReplicaManager:
         high_watermark = self.log_manager.take_high_watermark(tp)
         return Partition(log=log, high_watermark=min(high_watermark, log.log_end_offset))
 
-    def shutdown(self) -> None:
-        """Write down everything; nothing may be asked of the broker any more."""
-        self.log_manager.checkpoint_high_watermarks(
-            {tp: partition.high_watermark for tp, partition in self.partitions.items()}
-        )
-        self.log_manager.shutdown()
-
-    def abandon(self, now_ms: float, draw: Draw | None) -> None:
-        """Leave everything as it is: the broker's process died, or with ``draw`` its machine."""
-        store = self.log_manager.store
-        if not store.needs_checkpoints:
-            self.log_manager.checkpoint_high_watermarks(
-                {
-                    tp: offset
-                    for tp, partition in self.partitions.items()
-                    if (offset := partition.stored_high_watermark(now_ms))
-                }
-            )
-        if draw is not None:
-            store.crash(draw)
-        self.log_manager.abandon()
-
     def _check_state(
         self, partition: Partition, state: LeaderAndIsrPartitionState, topic_id: str | None
     ) -> Errors:
-        if not partition.check_or_set_topic_id(topic_id):
-            return Errors.INCONSISTENT_TOPIC_ID
+        try:
+            if not partition.check_or_set_topic_id(topic_id):
+                return Errors.INCONSISTENT_TOPIC_ID
+        except LogStorageError as error:
+            return self.log_manager.on_error(state.topic_partition, error)
         if state.leader_epoch <= partition.leader_epoch:
             return Errors.STALE_CONTROLLER_EPOCH
         if self.broker_id not in state.replicas:
@@ -175,8 +163,12 @@ class ReplicaManager:
             if not self._has_log(partition, state, wall_ms):
                 errors[tp] = Errors.KAFKA_STORAGE_ERROR
                 continue
-            errors[tp] = Errors.NONE
-            self.leaders.begin(partition, state, now_ms)
+            try:
+                self.leaders.begin(partition, state, now_ms)
+            except LogStorageError as error:
+                errors[tp] = self.log_manager.on_error(tp, error)
+            else:
+                errors[tp] = Errors.NONE
 
     def _make_followers(
         self, states: _States, errors: dict[TopicPartition, Errors], wall_ms: int
@@ -235,9 +227,8 @@ class ReplicaManager:
         self.controller_epoch = request.controller_epoch
         errors: dict[TopicPartition, Errors] = {}
         for state in request.partition_states:
-            error = errors[state.topic_partition] = self._check_stop(state)
-            if not error:
-                self._stop_partition(state, wall_ms)
+            error = self._check_stop(state)
+            errors[state.topic_partition] = error or self._stop_partition(state, wall_ms)
         return StopReplicaResponse(Errors.NONE, errors)
 
     def _check_stop(self, state: StopReplicaPartitionState) -> Errors:
@@ -250,16 +241,20 @@ class ReplicaManager:
             return Errors.FENCED_LEADER_EPOCH
         return Errors.NONE
 
-    def _stop_partition(self, state: StopReplicaPartitionState, wall_ms: int) -> None:
+    def _stop_partition(self, state: StopReplicaPartitionState, wall_ms: int) -> Errors:
         tp = state.topic_partition
         self._fetchers.remove(tp)
         self.log_dir_moves.pop(tp, None)
         if not state.delete_partition:
-            return
+            return Errors.NONE
         partition = self.partitions.pop(tp, None)
         if partition is not None:
             self.leaders.end(tp, partition, Errors.NOT_LEADER_OR_FOLLOWER)
-        self.log_manager.delete(tp, wall_ms)
+        try:
+            self.log_manager.delete(tp, wall_ms)
+        except LogStorageError as error:
+            return error.code
+        return Errors.NONE
 
     def maybe_update_metadata_cache(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Hand the request to the metadata cache unless it comes from an old controller."""

@@ -294,6 +294,7 @@ class BrokerActor(Actor):
             self._handle(self.inbox.popleft())
         else:
             self._node.broker.on_timer()
+        self._maybe_halt()
         if self._is_shutting_down and self._node.broker.controlled_shutdown.is_over:
             self._is_shutting_down = False
             if self._on_shut_down is not None:
@@ -313,15 +314,14 @@ class BrokerActor(Actor):
                 self._is_shutting_down = True
                 self._node.broker.begin_controlled_shutdown()
             case FailLogDir(path):
-                self._fail_log_dir(path)
+                self._node.broker.fail_log_dir(path)
             case Message():
                 self._node.broker.receive(event)
             case _:
                 raise AssertionError(f"{self.address} cannot handle {event}")
 
-    def _fail_log_dir(self, path: str) -> None:
-        self._node.broker.fail_log_dir(path)
-        if self._node.broker.is_halted:
+    def _maybe_halt(self) -> None:
+        if self._node.broker.is_halted and not self.stopped:
             self._halt()
 
     def _halt(self) -> None:

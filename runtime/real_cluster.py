@@ -215,7 +215,7 @@ class RealCluster:
         else:
             running.session.abandon()
         running.kill_controller()
-        running.node.broker.abandon()
+        running.node.broker.log_upkeep.abandon(None)
 
     def relieve(self, broker_id: int) -> None:
         """Let the controller move away what a broker leads, as before its end; returns when it has
@@ -248,7 +248,7 @@ class RealCluster:
             self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
         else:
             running.session.close()
-        running.node.broker.shutdown()
+        running.node.broker.log_upkeep.shutdown()
 
     def _on_shut_down(self, broker_id: int) -> None:
         over = self._stopping.get(broker_id)

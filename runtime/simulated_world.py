@@ -222,7 +222,7 @@ class SimulatedWorld:
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.abandon()
-        node.node.broker.abandon(self._rng.randint if loses_unflushed else None)
+        node.node.broker.log_upkeep.abandon(self._rng.randint if loses_unflushed else None)
         del self.nodes[broker_id]
 
     def crash_controller(self, broker_id: int) -> None:
@@ -248,7 +248,7 @@ class SimulatedWorld:
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.close()
-        node.node.broker.shutdown()
+        node.node.broker.log_upkeep.shutdown()
         del self.nodes[broker_id]
 
     def shut_down(self, broker_id: int) -> None:

@@ -21,10 +21,12 @@ Messages are Kafka's where Kafka has one. Nothing of a refused append is in the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from cluster.api_errors import Errors
 from cluster.errors import KlammError
+from cluster.types import TopicPartition
 
 
 class ReplicaLogError(KlammError):
@@ -100,3 +102,8 @@ class LogStorageError(ReplicaLogError):
     """A log directory, or a file in it, that cannot be read or written; the message names it."""
 
     code = Errors.KAFKA_STORAGE_ERROR
+
+
+OnLogError = Callable[[TopicPartition, ReplicaLogError], Errors]
+"""Is told what a partition's log raised, and says what is answered: a directory that refuses goes
+offline."""

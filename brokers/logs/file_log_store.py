@@ -155,12 +155,20 @@ class FileLogStore:
         files.rename_dir(log_delete_dir_name(partition, self._new_id()))
         self._marked.append((now_ms + files.config.file_delete_delay_ms, files))
 
-    def delete_marked(self, now_ms: int) -> int:
-        due = [log for due_ms, log in self._marked if due_ms <= now_ms]
-        self._marked = [marked for marked in self._marked if marked[0] > now_ms]
-        for log in due:
-            log.delete()
+    def delete_marked(self, path: str, now_ms: int) -> int:
+        directory = self._root / path
+        due = [
+            marked
+            for marked in self._marked
+            if marked[0] <= now_ms and marked[1].directory.parent == directory
+        ]
+        for marked in due:
+            self._marked.remove(marked)
+            marked[1].delete()
         return len(due)
+
+    def next_deletion_ms(self) -> int | None:
+        return min((due_ms for due_ms, _ in self._marked), default=None)
 
     def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
         directory = self._root / path

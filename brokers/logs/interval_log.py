@@ -29,7 +29,7 @@ from brokers.logs.leader_epoch_cache import EpochEntries
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from brokers.logs.producer_state import ProducerStates, last_sequence
 from brokers.logs.replica_log import Appended, Deleted
-from brokers.logs.retention import count_deletable
+from brokers.logs.retention import count_deletable, next_expiry_ms
 from cluster.records import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -245,8 +245,9 @@ class IntervalLog(msgspec.Struct, gc=False):
             high_watermark=high_watermark,
             now_ms=now_ms,
         )
+        again_ms = next_expiry_ms(segments[count:], self.config, now_ms)
         if not count:
-            return Deleted(0, 0)
+            return Deleted(0, 0, again_ms)
         is_all = count == len(segments)
         base = self.log_end_offset if is_all else segments[count].base_offset
         self.stored = self._between(base, self.log_end_offset)
@@ -254,7 +255,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         if is_all:
             self.segment_start_ms = NO_TIMESTAMP
         self.increment_log_start_offset(base)
-        return Deleted(count, sum(segment.size_bytes for segment in segments[:count]))
+        return Deleted(count, sum(one.size_bytes for one in segments[:count]), again_ms)
 
     def flush(self) -> None:
         """Everything is on the disk."""

@@ -19,7 +19,8 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False):
 
     ``delete``: cleanup.policy has "delete"; without it only what is before the log's start goes.
     ``producer_id_expiration_ms``: how long an idle producer is remembered
-    (transactional.id.expiration.ms of the broker).
+    (transactional.id.expiration.ms of the broker). ``min_insync_replicas``: how large the ISR must
+    be for a producer with acks -1; the log itself does not look at it.
     """
 
     segment_bytes: int = 1 << 30
@@ -32,6 +33,7 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False):
     delete: bool = True
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = _WEEK_MS
+    min_insync_replicas: int = 1
 
 
 DEFAULT_LOG_CONFIG: Final = LogConfig()

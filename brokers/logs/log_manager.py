@@ -6,17 +6,22 @@ and no thread: the broker calls what is due. Mirrors kafka.log.LogManager, witho
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from brokers.log_dirs import LogDirs
 from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.errors import LogStorageError
+from brokers.logs.errors import LogStorageError, ReplicaLogError
+from brokers.logs.log_config import LogConfig
 from brokers.logs.log_store import FoundDir, LogConfigs, LogStore
 from brokers.logs.recovery import Repair
 from brokers.logs.replica_log import Deleted, ReplicaLog
+from cluster.api_errors import Errors
 from cluster.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 
 class LogDirFailure(NamedTuple):
@@ -54,6 +59,12 @@ class LogManager:
     def is_open(self) -> bool:
         """True from ``startup`` to the end."""
         return bool(self._open)
+
+    def logs(self) -> Iterator[ReplicaLog]:
+        """All logs that can be used, future ones among them."""
+        for path in self._open:
+            for _, log in self.dirs.logs(path).items():
+                yield log
 
     def take_high_watermark(self, partition: TopicPartition) -> int:
         """As it was last written down before the broker started, 0 if it was not; from now on it
@@ -199,19 +210,37 @@ class LogManager:
                 self._checkpoint_dir(path)
 
     def delete_marked(self, now_ms: int) -> int:
-        """Remove logs that were deleted file.delete.delay.ms ago; returns how many."""
-        return self.store.delete_marked(now_ms)
+        """Remove logs that were deleted file.delete.delay.ms ago; returns how many. A directory
+        that refuses goes offline."""
+        count = 0
+        for path in list(self._open):
+            with suppress(LogStorageError), self._in(path):
+                count += self.store.delete_marked(path, now_ms)
+        return count
+
+    def next_deletion_ms(self) -> int | None:
+        """When a log is to be removed next, since the epoch; None if none is."""
+        return self.store.next_deletion_ms()
 
     def delete_old(
         self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Deleted]:
-        """Retention for all current logs; where anything went, what. Raises LogStorageError."""
-        deleted = {
-            partition: log.delete_old(now_ms, high_watermarks.get(partition, 0))
-            for path in self._open
-            for partition, log in self.dirs.logs(path).current.items()
-        }
-        return {partition: went for partition, went in deleted.items() if went.segments}
+        """Retention for all current logs: of each, what went. A directory that refuses goes
+        offline."""
+        deleted: dict[TopicPartition, Deleted] = {}
+        for path in list(self._open):
+            with suppress(LogStorageError), self._in(path):
+                for partition, log in self.dirs.logs(path).current.items():
+                    high_watermark = high_watermarks.get(partition, 0)
+                    deleted[partition] = log.delete_old(now_ms, high_watermark)
+        return deleted
+
+    def update_topic_config(self, topic: str, config: LogConfig) -> None:
+        """Let all logs of a topic go by another config from now on."""
+        for path in self._open:
+            for partition, log in self.dirs.logs(path).items():
+                if partition.topic == topic:
+                    log.config = config
 
     def checkpoint_logs(self) -> None:
         """Write down recovery points and log starts; a directory that refuses goes offline."""
@@ -231,10 +260,19 @@ class LogManager:
             with suppress(LogStorageError), self._in(path):
                 self.store.checkpoint_high_watermarks(path, offsets)
 
+    def on_error(self, partition: TopicPartition, error: ReplicaLogError) -> Errors:
+        """Take it that a partition's current log raised this; returns what is answered."""
+        if isinstance(error, LogStorageError):
+            path = self.dirs.path_of(partition)
+            if path is not None:
+                self.handle_log_dir_failure(path, error)
+        return error.code
+
     def handle_log_dir_failure(self, path: str, error: LogStorageError) -> None:
         """Take a directory out of use, and all logs in it; nothing if it is offline already."""
         if not self.dirs.is_online(path):
             return
+        logger.warning("Stopping serving logs in dir %s: %s", path, error.message)
         lost = tuple(self.dirs.logs(path).current)
         self.dirs.mark_offline(path)
         if path in self._open:

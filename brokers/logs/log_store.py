@@ -100,8 +100,12 @@ class LogStore(Protocol):
         """Take a log's name away; ``delete_marked`` removes it when its time has come."""
         ...
 
-    def delete_marked(self, now_ms: int) -> int:
+    def delete_marked(self, path: str, now_ms: int) -> int:
         """Remove what was marked file.delete.delay.ms ago; returns how many logs."""
+        ...
+
+    def next_deletion_ms(self) -> int | None:
+        """When the next of them is due, since the epoch; None if none is marked."""
         ...
 
     def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
@@ -160,8 +164,11 @@ class MemoryLogStore:
     def mark_deleted(self, partition: TopicPartition, log: ReplicaLog, now_ms: int) -> None:
         """The tables say it."""
 
-    def delete_marked(self, now_ms: int) -> int:
+    def delete_marked(self, path: str, now_ms: int) -> int:
         return 0
+
+    def next_deletion_ms(self) -> int | None:
+        return None
 
     def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
         """A log in memory knows its own recovery point."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from brokers.logs.log_config import LogConfig
 from cluster.records import EpochEndOffset, Interval, Produced, Records, TimestampOffset
 
 
@@ -21,17 +22,21 @@ class Appended(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """What retention took away: whole segments."""
+    """What retention took away: whole segments. ``again_ms``: when there will be something to do
+    again if nothing changes, since the epoch; None: never."""
 
     segments: int
     size_bytes: int
+    again_ms: int | None = None
 
 
 class ReplicaLog(Protocol):
     """A log: records at offsets from ``log_start_offset`` to ``log_end_offset`` (exclusive).
 
-    Every method raises LogStorageError if the disk refuses.
+    Every method raises LogStorageError if the disk refuses. ``config`` may be changed at any time.
     """
+
+    config: LogConfig
 
     @property
     def log_start_offset(self) -> int:

@@ -59,3 +59,14 @@ def count_deletable(
     while count < last and segments[count + 1].base_offset <= log_start_offset:
         count += 1
     return count
+
+
+def next_expiry_ms(segments: Sequence[Aged], config: LogConfig, now_ms: int) -> int | None:
+    """When the first segment will be too old, since the epoch; None if never, or if it is already:
+    then it waits for the high watermark, or for records after it."""
+    if not config.delete or config.retention_ms == NO_LIMIT:
+        return None
+    if not segments or not segments[0].size_bytes:
+        return None
+    expiry_ms = segments[0].largest_timestamp_ms + config.retention_ms + 1
+    return expiry_ms if expiry_ms > now_ms else None

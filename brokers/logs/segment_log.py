@@ -31,7 +31,7 @@ from brokers.logs.producer_state import ProducerStates
 from brokers.logs.record_batch import BatchHeader, place
 from brokers.logs.recovery import Repair, load_segments
 from brokers.logs.replica_log import Appended, Deleted
-from brokers.logs.retention import count_deletable
+from brokers.logs.retention import count_deletable, next_expiry_ms
 from brokers.logs.segment import LogSegment
 from brokers.logs.segment_files import parse_log_dir_name
 from brokers.logs.validation import check_fetched, check_produced
@@ -261,7 +261,10 @@ class SegmentLog:
             self._remove(deleted)
             self._delete_marked()
         self.increment_log_start_offset(self._segments[0].base_offset)
-        return Deleted(count, sum(segment.size_bytes for segment in deleted))
+        due = [due_ms for due_ms, _ in self._marked]
+        expiry_ms = next_expiry_ms(self._segments, self.config, now_ms)
+        again_ms = min(due if expiry_ms is None else [*due, expiry_ms], default=None)
+        return Deleted(count, sum(segment.size_bytes for segment in deleted), again_ms)
 
     def flush(self) -> None:
         """As ReplicaLog says."""

@@ -1,0 +1,171 @@
+"""What a broker does to its logs once in a while: writes down, deletes, removes.
+
+Nothing is due while nothing has changed, so an idle replica costs nothing: messages that may have
+changed something say so, and what then comes by time alone (a record becomes too old, a deleted log
+may be removed) is looked for when it is due. Logs that need no checkpoints get none. Mirrors the
+tasks that kafka.log.LogManager and kafka.server.ReplicaManager schedule:
+checkpointLogRecoveryOffsets, checkpointLogStartOffsets, checkpointHighWatermarks, cleanupLogs,
+deleteLogs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from brokers.config import BrokerConfig
+from brokers.logs.log_manager import LogManager
+from brokers.logs.log_store import Draw
+from brokers.partition import Partition
+from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
+from cluster.protocols import Clock
+from cluster.requests import AlterReplicaLogDirsRequest, LeaderAndIsrRequest, StopReplicaRequest
+from cluster.types import TopicPartition
+
+_CHANGES_LOGS: Final = (
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    AlterReplicaLogDirsRequest,
+)
+"""After these, what checkpoints hold may be out of date."""
+
+
+class LogUpkeep:
+    """Of the logs of ``partitions``, which ``log_manager`` has. Also how they are left at the
+    end."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_manager: LogManager,
+        partitions: Mapping[TopicPartition, Partition],
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._checkpoint_ms = min(
+            config.log_flush_offset_checkpoint_interval_ms,
+            config.log_flush_start_offset_checkpoint_interval_ms,
+        )
+        self._log_manager = log_manager
+        self._partitions = partitions
+        self._clock = clock
+        self._high_watermarks_due_ms: float | None = None
+        self._checkpoint_due_ms: float | None = None
+        self._retention_due_ms: float | None = None
+        self._deletion_due_ms: float | None = None
+
+    def on_startup(self) -> None:
+        """Logs were loaded: some may have too old records, or be marked for deletion."""
+        if any(log.log_end_offset for log in self._log_manager.logs()):
+            self.note(self._clock.monotonic_ms())
+        self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
+
+    def on_message(self, body: object) -> None:
+        """A message comes, after which logs or high watermarks may be others."""
+        if self._log_manager.store.needs_checkpoints and isinstance(body, _CHANGES_LOGS):
+            self._note_checkpoints()
+        now_ms = self._clock.monotonic_ms()
+        if not self._is_retention_near(now_ms) and _may_move_records(body):
+            self.note(now_ms)
+
+    def note(self, now_ms: float) -> None:
+        """Retention may have something to do. ``now_ms`` is monotonic."""
+        if not self._is_retention_near(now_ms):
+            self._retention_due_ms = now_ms + self._config.log_retention_check_interval_ms
+
+    def _is_retention_near(self, now_ms: float) -> bool:
+        due_ms = self._retention_due_ms
+        if due_ms is None:
+            return False
+        return due_ms <= now_ms + self._config.log_retention_check_interval_ms
+
+    def _note_checkpoints(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._high_watermarks_due_ms is None:
+            interval_ms = self._config.replica_high_watermark_checkpoint_interval_ms
+            self._high_watermarks_due_ms = now_ms + interval_ms
+        if self._checkpoint_due_ms is None:
+            self._checkpoint_due_ms = now_ms + self._checkpoint_ms
+        if self._deletion_due_ms is None:
+            self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
+
+    def next_due_ms(self) -> float | None:
+        """When ``on_timer`` is to be called next, in monotonic milliseconds."""
+        due = (
+            self._high_watermarks_due_ms,
+            self._checkpoint_due_ms,
+            self._retention_due_ms,
+            self._deletion_due_ms,
+        )
+        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+
+    def on_timer(self) -> None:
+        """Do what is due. A directory that refuses goes offline, which the LogManager tells."""
+        now_ms = self._clock.monotonic_ms()
+        if _is_due(self._high_watermarks_due_ms, now_ms):
+            self._high_watermarks_due_ms = None
+            self._log_manager.checkpoint_high_watermarks(self._high_watermarks())
+        if _is_due(self._checkpoint_due_ms, now_ms):
+            self._checkpoint_due_ms = None
+            self._log_manager.checkpoint_logs()
+        if _is_due(self._retention_due_ms, now_ms):
+            self._retention_due_ms = self._delete_old()
+        if _is_due(self._deletion_due_ms, now_ms):
+            self._log_manager.delete_marked(self._clock.now_ms())
+            self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
+
+    def _delete_old(self) -> float | None:
+        deleted = self._log_manager.delete_old(self._clock.now_ms(), self._high_watermarks())
+        again = [one.again_ms for one in deleted.values() if one.again_ms is not None]
+        due_ms = self._monotonic(min(again, default=None))
+        if due_ms is None:
+            return None
+        interval_ms = self._config.log_retention_check_interval_ms
+        return max(due_ms, self._clock.monotonic_ms() + interval_ms)
+
+    def _high_watermarks(self) -> dict[TopicPartition, int]:
+        return {tp: partition.high_watermark for tp, partition in self._partitions.items()}
+
+    def _monotonic(self, wall_ms: int | None) -> float | None:
+        if wall_ms is None:
+            return None
+        return self._clock.monotonic_ms() + wall_ms - self._clock.now_ms()
+
+    # -- the end
+
+    def shutdown(self) -> None:
+        """Write down everything; nothing may be asked of the broker any more."""
+        self._log_manager.checkpoint_high_watermarks(self._high_watermarks())
+        self._log_manager.shutdown()
+
+    def abandon(self, draw: Draw | None) -> None:
+        """Leave everything as it is: the broker's process died, or with ``draw`` its machine."""
+        store = self._log_manager.store
+        if not store.needs_checkpoints:
+            now_ms = self._clock.monotonic_ms()
+            stored = {tp: one.stored_high_watermark(now_ms) for tp, one in self._partitions.items()}
+            self._log_manager.checkpoint_high_watermarks(
+                {tp: offset for tp, offset in stored.items() if offset}
+            )
+        if draw is not None:
+            store.crash(draw)
+        self._log_manager.abandon()
+
+
+def _is_due(due_ms: float | None, now_ms: float) -> bool:
+    return due_ms is not None and due_ms <= now_ms
+
+
+def _may_move_records(body: object) -> bool:
+    """True for messages that bring records, or may let the high watermark go on."""
+    match body:
+        case ProduceRequest():
+            return True
+        case FetchResponse(partitions=answers):
+            return any(answer.records is not None for answer in answers.values())
+        case FetchRequest(partitions=asked):
+            return any(one.fetch_offset > 0 for one in asked.values())
+    return False
