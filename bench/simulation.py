@@ -12,21 +12,32 @@ import gc
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from admin.topics import TopicAdmin
 from bench.machine import machine
-from brokers.logs.interval_log import IntervalLog
-from brokers.partition import Partition
-from cluster.data_requests import FetchPartition
+from brokers.broker import Broker
+from brokers.logs.log_store import MemoryLogStore
+from cluster.data_requests import FetchPartition, FetchRequest, ProduceRequest
 from cluster.records import CountedBatch
-from cluster.requests import LeaderAndIsrPartitionState
+from cluster.requests import (
+    Address,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    Message,
+    Request,
+)
 from cluster.types import TopicPartition
 from placement.draws import JavaRandom
+from runtime.clock import VirtualClock
 from runtime.node import ClusterSpec
+from runtime.simulated_workload import WorkloadChecker, begin_workload
 from runtime.simulated_world import SimulatedWorld
+from runtime.transport import RoutedTransport
+from runtime.workloads import Rate
 from zk.kafka_zk_client import KafkaZkClient
+from zk.memory_store import MemoryServer, MemoryStore
 
 REPLICATION_FACTOR = 3
 PER_TOPIC = 100
@@ -34,6 +45,11 @@ IDLE_GOAL = 1_000.0
 IDLE_BROKERS = 1_000
 IDLE_PARTITIONS = 100_000
 IDLE_MINUTES = 60
+RATES_GOAL = 300.0
+RATES_BROKERS = 30
+RATES_PARTITIONS = 3_000
+RATES_MINUTES = 10
+RECORDS_PER_S = 10_000.0
 REPLICA_GOAL_BYTES = 400
 REPLICAS = 10_000
 
@@ -54,6 +70,41 @@ def idle(brokers: int, partitions: int, minutes: int) -> list[Goal]:
     factor = _times_real(world, minutes * 60_000)
     print(f"  {factor:,.0f} times real time ({minutes} minutes)")
     return [Goal(f"an idle cluster at {IDLE_GOAL:,.0f} times real time", factor >= IDLE_GOAL)]
+
+
+def rates(brokers: int, partitions: int, minutes: int) -> list[Goal]:
+    """Produce to all partitions while a broker fails every minute, and is back after half of it.
+
+    In the end nothing that was acknowledged may be missing, and everybody must agree.
+    """
+    world = _world(brokers, partitions)
+    tps = [state.topic_partition for state in world.nodes[0].node.broker.metadata_cache.states()]
+    producer = begin_workload(world, dict.fromkeys(tps, Rate(RECORDS_PER_S / partitions)))
+    world.run_for(60_000)
+    print(
+        f"{brokers:,} brokers, {partitions:,} partitions, RF {REPLICATION_FACTOR}, "
+        f"{RECORDS_PER_S:,.0f} records/s, a failure a minute",
+        flush=True,
+    )
+    checker = WorkloadChecker(world, producer)
+    started_s = time.perf_counter()
+    for minute in range(minutes):
+        broker_id = minute % brokers
+        world.kill(broker_id)
+        world.run_for(30_000)
+        world.start(broker_id)
+        world.run_for(30_000)
+        checker.check()
+    took_s = time.perf_counter() - started_s
+    assert not world.errors, world.errors[:3]
+    assert not checker.violations, checker.violations[:3]
+    factor = 60 * minutes / took_s
+    acknowledged = sum(p.decided - p.given_up for p in producer.partitions.values())
+    print(
+        f"  {factor:,.0f} times real time ({minutes} minutes), "
+        f"{acknowledged:,} records acknowledged, {len(world.journal.rows):,} journal rows"
+    )
+    return [Goal(f"constant rates at {RATES_GOAL:,.0f} times real time", factor >= RATES_GOAL)]
 
 
 def _world(brokers: int, partitions: int) -> SimulatedWorld:
@@ -91,19 +142,13 @@ def _times_real(world: SimulatedWorld, duration_ms: float) -> float:
 def replica_bytes(replicas: int = REPLICAS) -> list[Goal]:
     """All that a broker keeps for a replica with an interval log, by tracemalloc.
 
-    Of an empty one, and of a leader with records whose two followers have them; what the
-    controller's request holds anyway is not counted.
+    Of an empty one, and of a leader with records whose two followers have them. The requests that
+    brokers share are not counted.
     """
     states = [_state(n) for n in range(replicas)]
-    figures = {
-        "empty": _traced_bytes(lambda: {s.topic_partition: _empty(s) for s in states}),
-        "a leader with two followers": _traced_bytes(
-            lambda: {s.topic_partition: _leader(s) for s in states}
-        ),
-    }
     goals = []
-    for what, total in figures.items():
-        each = total / replicas
+    for what, has_records in (("empty", False), ("a leader with two followers", True)):
+        each = _traced_bytes(states, has_records) / replicas
         print(f"a replica, {what}: {each:.0f} bytes")
         is_met = each < REPLICA_GOAL_BYTES
         goals.append(Goal(f"a replica, {what}, in {REPLICA_GOAL_BYTES} bytes", is_met))
@@ -112,50 +157,57 @@ def replica_bytes(replicas: int = REPLICAS) -> list[Goal]:
 
 def _state(number: int) -> LeaderAndIsrPartitionState:
     tp = TopicPartition("topic", number)
-    return LeaderAndIsrPartitionState(tp, 1, 0, 0, (0, 1, 2), 0, (0, 1, 2))
+    return LeaderAndIsrPartitionState(tp, 1, 0, 0, (0, 1, 2), 0, (0, 1, 2), is_new=True)
 
 
-def _empty(state: LeaderAndIsrPartitionState) -> Partition:
-    partition = Partition(log=IntervalLog(), log_dir="kafka-logs")
-    partition.make_leader(state, 0.0)
-    return partition
-
-
-def _leader(state: LeaderAndIsrPartitionState) -> Partition:
-    """As after some traffic: times and offsets that no two partitions share."""
-    partition = _empty(state)
-    number = state.topic_partition.partition
-    for at in range(3):
-        now_ms = 1000.0 * at + number / 7
-        partition.append_as_leader(CountedBatch(1000 + number, 100_000), 1_700_000_000_000 + at)
-        end = 0 if partition.log is None else partition.log.log_end_offset
-        for replica_id in (1, 2):
-            now_ms += 0.3
-            partition.record_fetch(replica_id, FetchPartition(end, 0, 0), now_ms)
-        partition.maybe_increment_high_watermark(0, now_ms, 30_000.0)
-        for replica_id in (1, 2):
-            partition.news_for(replica_id, 1 << 20)
-    return partition
-
-
-def _traced_bytes(make: Callable[[], object]) -> int:
+def _traced_bytes(states: Sequence[LeaderAndIsrPartitionState], has_records: bool) -> int:
+    """What a broker has more once it leads all of these."""
+    clock, info = VirtualClock(), ClusterSpec(broker_ids=(0,)).broker_info(0)
+    store = MemoryStore(MemoryServer(clock), 6_000)
+    broker = Broker(info, store, RoutedTransport(), clock, log_store=MemoryLogStore())
+    broker.startup()
     gc.collect()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        kept = make()
+        _send(broker, LeaderAndIsrRequest(0, 1, -1, tuple(states), {}, ()))
+        if has_records:
+            for _ in range(3):
+                _fill(broker, clock, states)
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    del kept
+    assert len(broker.replica_manager.partitions) == len(states)
     return after - before
+
+
+def _fill(
+    broker: Broker, clock: VirtualClock, states: Sequence[LeaderAndIsrPartitionState]
+) -> None:
+    """Let some records come and be replicated: of each partition at a time and in a size that no
+    other has."""
+    for state in states:
+        tp = state.topic_partition
+        clock.advance_to(clock.monotonic_ms() + 1.3)
+        batch = CountedBatch(300 + tp.partition, 100_000 + tp.partition)
+        _send(broker, ProduceRequest(1, 30_000, {tp: batch}))
+        log = broker.replica_manager.partitions[tp].log
+        assert log is not None
+        for replica_id in (1, 2):
+            clock.advance_to(clock.monotonic_ms() + 1.3)
+            asked = FetchPartition(int(str(log.log_end_offset)), 0, 0)
+            _send(broker, FetchRequest(replica_id, {tp: asked}))
+
+
+def _send(broker: Broker, body: Request) -> None:
+    broker.receive(Message(Address("client", 0), broker.address, 0, body))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and judge."""
     parser = argparse.ArgumentParser(prog="python -m bench.simulation", description=__doc__)
-    parser.add_argument("--only", choices=("idle", "memory"), help="this figure")
+    parser.add_argument("--only", choices=("idle", "rates", "memory"), help="this figure")
     parser.add_argument("--brokers", type=int, help="other than the goal's")
     parser.add_argument("--partitions", type=int, help="other than the goal's")
     parser.add_argument("--minutes", type=int, help="simulated")
@@ -169,6 +221,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.brokers or IDLE_BROKERS,
             options.partitions or IDLE_PARTITIONS,
             options.minutes or IDLE_MINUTES,
+        )
+    if options.only in (None, "rates"):
+        goals += rates(
+            options.brokers or RATES_BROKERS,
+            options.partitions or RATES_PARTITIONS,
+            options.minutes or RATES_MINUTES,
         )
     missed = [goal.what for goal in goals if not goal.is_met]
     for what in missed:

@@ -17,6 +17,8 @@ from brokers.config import BrokerConfig
 from brokers.controlled_shutdown import ControlledShutdown
 from brokers.dynamic_config import DynamicConfigManager
 from brokers.fetchers import ReplicaFetcherManager
+from brokers.growing_followers import GrowingFollowers
+from brokers.laws import Laws
 from brokers.log_configs import TopicLogConfigs
 from brokers.log_dirs import LogDirs
 from brokers.log_upkeep import LogUpkeep
@@ -37,7 +39,7 @@ from brokers.zk_isr_manager import IsrManager, ZkIsrManager
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchRequest, FetchResponse
 from cluster.errors import SessionExpired
-from cluster.protocols import Clock, Transport
+from cluster.protocols import Clock, Connections, NoConnections, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import (
     Address,
@@ -71,7 +73,8 @@ class Broker:
 
     ``proposed_cluster_id`` becomes the cluster's id if it has none yet; ``cluster_id`` is what it
     is, None before ``startup``. ``is_halted``: its last log directory failed, and it is to be ended
-    at once. ``log_store``: its disk, with what its predecessor has left there.
+    at once. ``log_store``: its disk, with what its predecessor has left there. Without
+    ``connections`` it agrees to no laws.
 
     Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
     """
@@ -86,6 +89,7 @@ class Broker:
         proposed_cluster_id: str | None = None,
         quirks: Quirks = NO_QUIRKS,
         log_store: LogStore | None = None,
+        connections: Connections | None = None,
     ) -> None:
         config = config or BrokerConfig()
         self.info = info
@@ -109,8 +113,10 @@ class Broker:
             if config.is_alter_isr_enabled
             else ZkIsrManager(self._zk, clock.monotonic_ms())
         )
+        connections = connections or NoConnections()
+        growing = GrowingFollowers(info.id, connections)
         self.fetchers = ReplicaFetcherManager(
-            info.id, config, self._send, self.log_manager.on_error
+            info.id, config, self._send, self.log_manager.on_error, growing
         )
         self.replica_manager = ReplicaManager(
             info.id,
@@ -119,10 +125,14 @@ class Broker:
             self.fetchers,
             self.alter_isr_manager,
             self.log_manager,
+            growing,
+            connections,
+            clock.monotonic_ms,
         )
         self.log_upkeep = LogUpkeep(
             config, self.log_manager, self.replica_manager.partitions, clock
         )
+        self.laws = Laws(self.replica_manager, growing)
         self._store = store
         self._client_apis = ClientApis(
             self.metadata_cache,
@@ -198,10 +208,13 @@ class Broker:
             case _ if self._client_apis.takes(message):
                 now_ms = self._clock.monotonic_ms()
                 self._client_apis.handle(message, now_ms, self._clock.now_ms())
+            case _ if self.laws.takes(message):
+                self.laws.handle(message, self._clock.monotonic_ms())
             case FetchRequest():
                 now_ms = self._clock.monotonic_ms()
                 self._reply(message, self.replica_manager.leaders.fetch(body, now_ms))
             case DescribeLogDirsRequest():
+                self.laws.settle_all(self._clock.monotonic_ms())
                 self._reply(message, describe_log_dirs(self.replica_manager, body))
             case AlterReplicaLogDirsRequest():
                 wall_ms = self._clock.now_ms()
@@ -291,6 +304,8 @@ class Broker:
         """From now on followers do not fetch, so that nothing joins an ISR through them, and no
         replica arrives in another directory."""
         self.fetchers.held = True
+        self.laws.end_following(self._clock.monotonic_ms())
+        self._send_what_is_due()
 
     def release_catch_up(self) -> None:
         """Let followers fetch again, beginning with all that was held back."""
@@ -299,6 +314,7 @@ class Broker:
 
     def status(self) -> dict[str, Any]:
         """What ``klamm status`` shows of this broker: plain values."""
+        self.laws.settle_all(self._clock.monotonic_ms())
         return broker_status(self)
 
     # -- requests of the controller
@@ -370,12 +386,10 @@ class Broker:
         self.fetchers.maybe_fetch(self.metadata_cache.alive_brokers, now_ms)
         while results := self.alter_isr_manager.maybe_propagate(self.broker_epoch, now_ms):
             self._take_isr_results(results)
-        leaders = self.replica_manager.leaders
         for request, client_answer in self._client_apis.take_answers():
             self._reply(request, client_answer)
-        for replica_id, answer in leaders.take_standing_answers(now_ms):
-            address = Address("broker", replica_id)
-            self._transport.send(Message(self.address, address, _STANDING, answer))
+        for address, told in self.laws.take_messages(now_ms):
+            self._transport.send(Message(self.address, address, _STANDING, told))
 
     def _send(self, destination: Address, body: Request) -> int:
         self._correlation_id += 1

@@ -13,6 +13,7 @@ from collections.abc import Callable, Container
 
 from brokers.config import BrokerConfig
 from brokers.follower import NextFetch, fetch_position, take_fetched
+from brokers.growing_followers import GrowingFollowers
 from brokers.logs.errors import CorruptRecord, InvalidRecord, OnLogError, ReplicaLogError
 from brokers.partition import Partition
 from cluster.data_requests import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
@@ -54,11 +55,17 @@ class ReplicaFetcherManager:
     until the controller names them again."""
 
     def __init__(
-        self, broker_id: int, config: BrokerConfig, send: Send, on_log_error: OnLogError
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        send: Send,
+        on_log_error: OnLogError,
+        growing: GrowingFollowers,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._send = send
+        self._growing = growing
         self._fetchers: dict[int, _Fetcher] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._on_log_error = on_log_error
@@ -156,7 +163,8 @@ class ReplicaFetcherManager:
         """Let a follower take an answer. Records that are damaged are asked for again; a follower
         whose disk refuses, or whose log they do not fit, has failed."""
         try:
-            return take_fetched(partition, answer, now_ms)
+            left = self._growing.take(tp, partition, answer, now_ms)
+            return NextFetch.STANDING if left is None else take_fetched(partition, left, now_ms)
         except (CorruptRecord, InvalidRecord) as error:
             logger.error("Found invalid messages during fetch for partition %s: %s", tp, error)
             return NextFetch.DELAYED

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from brokers.growth import FollowerGrowth
 from brokers.logs.errors import UnexpectedAppendOffset
 from brokers.logs.replica_log import ReplicaLog
 from brokers.partition import Partition
@@ -33,12 +34,13 @@ def fetch_position(partition: Partition) -> FetchPartition:
     """Where the follower's log ends."""
     log = partition.log
     assert log is not None
-    epoch = log.latest_epoch
+    epoch, growth = log.latest_epoch, partition.growth
     return FetchPartition(
         log.log_end_offset,
         partition.leader_epoch,
         NO_EPOCH if epoch is None else epoch,
         log.log_start_offset,
+        growth.offer if isinstance(growth, FollowerGrowth) else None,
     )
 
 
@@ -77,7 +79,10 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
     partition.set_high_watermark(min(fetched.high_watermark, log.log_end_offset), now_ms)
     if fetched.log_start_offset > log.log_start_offset:
         log.increment_log_start_offset(fetched.log_start_offset)
-    return NextFetch.STANDING if fetched.records is None else NextFetch.AT_ONCE
+    if fetched.offer is not None:
+        partition.growth = FollowerGrowth(fetched.offer)
+    is_news = fetched.records is not None or fetched.offer is not None
+    return NextFetch.AT_ONCE if is_news else NextFetch.STANDING
 
 
 def _append(partition: Partition, log: ReplicaLog, records: Records, now_ms: float) -> None:

@@ -7,7 +7,7 @@ Partition.{maybeExpandIsr, maybeShrinkIsr} and Partition.handleAlterIsrResponse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from brokers.alter_isr_manager import AlterIsrResult
 from brokers.config import BrokerConfig
@@ -27,7 +27,7 @@ _FINAL_ERRORS = frozenset(
 
 
 class IsrChanges:
-    """Proposals of the leaders among ``partitions``, which somebody else fills.
+    """Proposals of leaders; ``look_up`` finds a hosted partition as it is now.
 
     ``lagging``: partitions in which a follower of the ISR may be behind; only while there is one,
     ISRs are checked, every half replica.lag.time.max.ms.
@@ -38,13 +38,13 @@ class IsrChanges:
         broker_id: int,
         config: BrokerConfig,
         metadata_cache: MetadataCache,
-        partitions: Mapping[TopicPartition, Partition],
+        look_up: Callable[[TopicPartition], Partition | None],
         alter_isr_manager: IsrManager,
     ) -> None:
         self._broker_id = broker_id
         self._lag_time_max_ms = config.replica_lag_time_max_ms
         self._metadata_cache = metadata_cache
-        self._partitions = partitions
+        self._look_up = look_up
         self._alter_isr = alter_isr_manager
         self._waiting: dict[TopicPartition, None] = {}
         self._lagging: dict[TopicPartition, None] = {}
@@ -76,7 +76,7 @@ class IsrChanges:
         so at once but throws.
         """
         tp = result.topic_partition
-        partition = self._partitions.get(tp)
+        partition = self._look_up(tp)
         if partition is None or partition.pending != result.proposed:
             return False
         answer = result.answer
@@ -97,7 +97,7 @@ class IsrChanges:
     def propose_waiting(self) -> None:
         """Propose replicas that were refused or whose broker was dead; the dead go on waiting."""
         for tp in list(self._waiting):
-            partition = self._partitions.get(tp)
+            partition = self._look_up(tp)
             if partition is None or not _standing(partition):
                 del self._waiting[tp]
             else:
@@ -120,7 +120,7 @@ class IsrChanges:
         return next((replica for replica in _standing(partition) if replica in alive), None)
 
     def _waiting_ones(self) -> Iterator[Partition]:
-        hosted = (self._partitions.get(tp) for tp in self._waiting)
+        hosted = (self._look_up(tp) for tp in self._waiting)
         return (partition for partition in hosted if partition is not None)
 
     # -- shrinking
@@ -140,7 +140,7 @@ class IsrChanges:
         if self._check_at_ms is None or now_ms < self._check_at_ms:
             return
         for tp in list(self._lagging):
-            partition = self._partitions.get(tp)
+            partition = self._look_up(tp)
             if partition is None or not self._lags(partition):
                 del self._lagging[tp]
             elif partition.pending is None:

@@ -9,13 +9,15 @@ kafka.server.ReplicaManager: fetchMessages, appendRecords, and what completes de
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Final
 
 from brokers.alter_isr_manager import AlterIsrResult
 from brokers.config import BrokerConfig
 from brokers.consumer_reads import ConsumerReads
 from brokers.delayed_produce import DelayedProduces
+from brokers.growing_leaders import GrowingLeaders
+from brokers.growth import LeaderGrowth
 from brokers.isr_changes import IsrChanges
 from brokers.logs.errors import OnLogError, ReplicaLogError
 from brokers.logs.replica_log import Appended
@@ -24,7 +26,9 @@ from brokers.partition import Partition
 from brokers.standing_fetches import StandingFetches
 from brokers.zk_isr_manager import IsrManager
 from cluster.api_errors import Errors
+from cluster.constant_rate import ConstantRateRequest
 from cluster.data_requests import (
+    UNKNOWN_OFFSET,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -33,11 +37,14 @@ from cluster.data_requests import (
     ProduceRequest,
     ProduceResponse,
 )
+from cluster.protocols import Connections
 from cluster.records import Produced
-from cluster.requests import LeaderAndIsrPartitionState, Message
+from cluster.requests import Address, LeaderAndIsrPartitionState, Message
 from cluster.types import TopicPartition
 
 _ACKS: Final = (0, 1, -1)
+_RARELY: Final = 5
+"""How many times later who cannot be connected to is told again of a log that grows by a law."""
 
 
 class _Refused(Exception):
@@ -59,19 +66,31 @@ class LeaderReplicas:
         offline_partitions: Container[TopicPartition],
         alter_isr_manager: IsrManager,
         on_log_error: OnLogError,
+        connections: Connections,
+        now_ms: Callable[[], float],
     ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._metadata_cache = metadata_cache
         self._partitions = partitions
         self._offline_partitions = offline_partitions
+        self.growing = GrowingLeaders(
+            broker_id,
+            partitions,
+            connections,
+            now_ms,
+            self._check_rate,
+            self._increment_high_watermark,
+            config.replica_lag_time_max_ms,
+        )
         self.isr_changes = IsrChanges(
-            broker_id, config, metadata_cache, partitions, alter_isr_manager
+            broker_id, config, metadata_cache, self.growing.look_up, alter_isr_manager
         )
         self.produces = DelayedProduces()
         self.consumers = ConsumerReads(self.find, on_log_error)
         self._fetches = StandingFetches(config.replica_fetch_wait_max_ms)
         self._on_log_error = on_log_error
+        self._unconnected = StandingFetches(_RARELY * config.replica_fetch_wait_max_ms)
 
     # -- leaders come and go
 
@@ -83,7 +102,10 @@ class LeaderReplicas:
         """
         tp = state.topic_partition
         self.isr_changes.forget(tp, partition)
+        growth = self.growing.pause(tp, partition)
         partition.make_leader(state, now_ms)
+        if growth is not None:
+            self.growing.go_on(tp, partition, growth)
         if partition.is_untouched:
             return
         self._increment_high_watermark(tp, partition, now_ms)
@@ -95,6 +117,7 @@ class LeaderReplicas:
     def end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
         """A partition is not led from here any more, if it was; clients that wait are told."""
         self.isr_changes.forget(tp, partition)
+        self.growing.stop(tp, partition, error)
         self.produces.complete(tp, math.inf, error)
         self.consumers.end(tp, error)
 
@@ -135,20 +158,34 @@ class LeaderReplicas:
     def _append(
         self, tp: TopicPartition, produced: Produced, acks: int, now_ms: float, wall_ms: int
     ) -> Appended:
+        error = self._check_produce(tp, acks)
+        if error:
+            raise _Refused(error)
+        partition = self._partitions[tp]
+        self.growing.stop(tp, partition, Errors.NONE)
+        appended = partition.append_as_leader(produced, wall_ms)
+        self._tell_followers(tp, partition, now_ms)
+        self._increment_high_watermark(tp, partition, now_ms)
+        return appended
+
+    def _check_rate(self, tp: TopicPartition) -> Errors:
+        return self._check_produce(tp, acks=-1)
+
+    def _check_produce(self, tp: TopicPartition, acks: int) -> Errors:
         partition = self._partitions.get(tp)
         if partition is None:
-            raise _Refused(self._not_hosted(tp))
+            return self._not_hosted(tp)
         if not partition.is_leader(self._broker_id):
-            raise _Refused(Errors.NOT_LEADER_OR_FOLLOWER)
+            return Errors.NOT_LEADER_OR_FOLLOWER
         if acks == -1 and len(partition.isr) < partition.min_insync_replicas:
-            raise _Refused(Errors.NOT_ENOUGH_REPLICAS)
-        appended = partition.append_as_leader(produced, wall_ms)
+            return Errors.NOT_ENOUGH_REPLICAS
+        return Errors.NONE
+
+    def _tell_followers(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
         followers = [r for r in partition.replicas if r != self._broker_id]
         if followers:
             self._fetches.add_news(tp, followers)
             self.isr_changes.watch(tp, now_ms)
-        self._increment_high_watermark(tp, partition, now_ms)
-        return appended
 
     def _complete_produces(self, tp: TopicPartition, partition: Partition) -> None:
         if not self.produces.waits_for(tp):
@@ -156,6 +193,36 @@ class LeaderReplicas:
         enough = partition.min_insync_replicas <= len(partition.maximal_isr)
         error = Errors.NONE if enough else Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         self.produces.complete(tp, partition.high_watermark, error)
+
+    # -- laws
+
+    def take_rates(self, producer: Address, request: ConstantRateRequest, now_ms: float) -> None:
+        """Let logs grow at constant rates, and tell their followers."""
+        for tp in self.growing.take_rates(producer, request):
+            self._tell_followers(tp, self._partitions[tp], now_ms)
+
+    def stop_law(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
+        """Let a log grow no more: its producer is gone."""
+        self.growing.stop(tp, partition, Errors.NETWORK_EXCEPTION)
+        self.isr_changes.watch(tp, now_ms)
+
+    def leave_law(
+        self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
+    ) -> None:
+        """A follower goes by the law no more: from now on it may lag."""
+        if self.growing.leave(tp, partition, replica_id):
+            self.expect_fetch(tp, replica_id, now_ms)
+            self.isr_changes.watch(tp, now_ms)
+
+    def expect_fetch(self, tp: TopicPartition, replica_id: int, now_ms: float) -> None:
+        """A follower will fetch; it is told again if it does not, less often if it is gone."""
+        is_connected = self.growing.is_connected(replica_id)
+        (self._fetches if is_connected else self._unconnected).add_owing(tp, replica_id, now_ms)
+
+    def review_laws(self, now_ms: float) -> None:
+        """See what still holds of the laws that this event had to do with."""
+        for tp, followers in self.growing.review(now_ms):
+            self._fetches.add_news(tp, followers)
 
     # -- fetches
 
@@ -191,13 +258,19 @@ class LeaderReplicas:
         if not partition.record_fetch(replica_id, asked, now_ms):
             return None
         self._fetches.remove_owing(tp, replica_id)
+        self._unconnected.remove_owing(tp, replica_id)
+        if not self.growing.on_fetch(partition, replica_id, asked):
+            return FetchedPartition(Errors.NONE, partition.leader_epoch, UNKNOWN_OFFSET)
         self.isr_changes.maybe_expand(tp, partition, replica_id)
+        if partition.goes_by_law(replica_id) and replica_id not in partition.maximal_isr:
+            # It reaches the high watermark without another fetch.
+            self.expect_fetch(tp, replica_id, now_ms)
         self._increment_high_watermark(tp, partition, now_ms)
         return self._news(tp, partition, replica_id, now_ms)
 
     def find(self, tp: TopicPartition, current_leader_epoch: int) -> Partition | Errors:
         """A partition that is led from here at the epoch that somebody knows, or why it is not."""
-        partition = self._partitions.get(tp)
+        partition = self.growing.look_up(tp)
         if partition is None:
             return self._not_hosted(tp)
         return partition.check_fetch(self._broker_id, current_leader_epoch) or partition
@@ -213,7 +286,11 @@ class LeaderReplicas:
         self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
     ) -> FetchedPartition | None:
         answer = partition.news_for(replica_id, self._config.replica_fetch_max_bytes)
-        if answer is not None and (answer.records is not None or answer.fetch_offset < 0):
+        if isinstance(partition.growth, LeaderGrowth):
+            answer = self.growing.offer(partition, replica_id, answer)
+            if replica_id not in partition.growth.followers:
+                self.expect_fetch(tp, replica_id, now_ms)
+        elif answer is not None and (answer.records is not None or answer.fetch_offset < 0):
             self._fetches.add_owing(tp, replica_id, now_ms)
         return answer
 
@@ -240,7 +317,7 @@ class LeaderReplicas:
         return told
 
     def _led(self, tp: TopicPartition) -> Partition | None:
-        partition = self._partitions.get(tp)
+        partition = self.growing.look_up(tp)
         if partition is None or not partition.is_leader(self._broker_id):
             return None
         return partition
@@ -250,7 +327,7 @@ class LeaderReplicas:
         for tp, partition in self._partitions.items():
             if partition.is_leader(self._broker_id):
                 for remote in partition.remotes:
-                    if remote.replica_id in broker_ids and partition.lags(remote.replica_id):
+                    if remote.replica_id in broker_ids and partition.expects(remote.replica_id):
                         self._fetches.add_owing(tp, remote.replica_id, now_ms)
 
     # -- the high watermark and the ISR
@@ -260,14 +337,18 @@ class LeaderReplicas:
     ) -> None:
         lag_time_max_ms = self._config.replica_lag_time_max_ms
         if partition.maybe_increment_high_watermark(self._broker_id, now_ms, lag_time_max_ms):
-            self._fetches.add_news(tp, (remote.replica_id for remote in partition.remotes))
+            growth = partition.growth
+            is_law = isinstance(growth, LeaderGrowth) and growth.is_acknowledged
+            by_law = growth.followers if isinstance(growth, LeaderGrowth) and is_law else ()
+            remotes = (remote.replica_id for remote in partition.remotes)
+            self._fetches.add_news(tp, (r for r in remotes if r not in by_law))
             self._complete_produces(tp, partition)
             self.consumers.on_high_watermark(tp)
 
     def on_alter_isr_result(self, result: AlterIsrResult, now_ms: float) -> None:
         """Take in what became of a proposed ISR: a smaller one may let the high watermark go on."""
+        tp = result.topic_partition
         if self.isr_changes.on_result(result):
-            tp = result.topic_partition
             self._increment_high_watermark(tp, self._partitions[tp], now_ms)
 
     # -- timers
@@ -276,6 +357,7 @@ class LeaderReplicas:
         """When ``on_timer`` is to be called next, in monotonic milliseconds."""
         due = (
             self._fetches.next_due_ms(self._metadata_cache.alive_brokers),
+            self._unconnected.next_due_ms(self._metadata_cache.alive_brokers),
             self.isr_changes.next_due_ms(),
             self.produces.next_due_ms(),
             self.consumers.next_due_ms(),
@@ -284,9 +366,16 @@ class LeaderReplicas:
 
     def on_timer(self, now_ms: float) -> None:
         """Send again what was not acknowledged, check ISRs, answer who has waited too long."""
-        for tp, replica_id in self._fetches.take_due(now_ms):
+        for tp, replica_id in (
+            *self._fetches.take_due(now_ms),
+            *self._unconnected.take_due(now_ms),
+        ):
             partition = self._led(tp)
-            if partition is None or not partition.lags(replica_id):
+            if partition is None:
+                continue
+            if partition.goes_by_law(replica_id):
+                self.isr_changes.maybe_expand(tp, partition, replica_id)
+            if not partition.expects(replica_id):
                 continue
             remote = partition.remote(replica_id)
             if remote is not None and replica_id in self._metadata_cache.alive_brokers:

@@ -7,10 +7,12 @@ brokers/follower.py. Mirrors kafka.cluster.Partition.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
+from brokers.growth import FollowerGrowth, LeaderGrowth
 from brokers.logs.record_batch import first_epoch
 from brokers.logs.replica_log import Appended, ReplicaLog
 from brokers.remote_replica import NEVER_MS, RemoteReplica
@@ -37,6 +39,9 @@ class Partition(msgspec.Struct, gc=False):
     Of a leader alone: ``epoch_start_offset``, its log's end when it became one, at
     ``leader_since_ms``; ``remotes``, the followers that have fetched at this epoch. A follower in
     the ISR of which nothing is known costs nothing while there is nothing to send it.
+
+    ``growth``: the law by which the log grows; then its records, and what is known of followers,
+    are those of when it was settled last (brokers/growth.py).
     """
 
     state: LeaderAndIsrPartitionState | None = None
@@ -49,6 +54,7 @@ class Partition(msgspec.Struct, gc=False):
     epoch_start_offset: int = UNKNOWN_OFFSET
     leader_since_ms: float = NEVER_MS
     remotes: tuple[RemoteReplica, ...] = ()
+    growth: LeaderGrowth | FollowerGrowth | None = None
 
     @property
     def leader_epoch(self) -> int:
@@ -138,6 +144,7 @@ class Partition(msgspec.Struct, gc=False):
         self.state = state
         self.committed = self.pending = None
         self.remotes = ()
+        self.growth = None
         return self.log
 
     # -- followers' fetches
@@ -259,25 +266,30 @@ class Partition(msgspec.Struct, gc=False):
         Followers outside of it that are not far behind count too, so that they are not left behind
         for ever while they try to join.
         """
-        assert self.log is not None and self.state is not None
+        assert self.log is not None
         new = self.log.log_end_offset
         if new <= self.high_watermark:
             return False
-        maximal_isr = self.maximal_isr
-        for replica_id in self.state.replicas:
-            if replica_id == broker_id:
-                continue
+        for replica_id in self.counted(broker_id, now_ms, lag_time_max_ms):
             remote = self.remote(replica_id)
-            end = UNKNOWN_OFFSET if remote is None else remote.log_end_offset
-            if end < new and (
-                replica_id in maximal_isr
-                or (remote is not None and now_ms - remote.caught_up_ms <= lag_time_max_ms)
-            ):
-                new = end
+            new = min(new, UNKNOWN_OFFSET if remote is None else remote.log_end_offset)
         if new <= self.high_watermark:
             return False
         self.set_high_watermark(new, now_ms)
         return True
+
+    def counted(self, broker_id: int, now_ms: float, lag_time_max_ms: float) -> Iterator[int]:
+        """The followers that the high watermark waits for."""
+        maximal_isr = self.maximal_isr
+        for replica_id in self.replicas:
+            if replica_id == broker_id:
+                continue
+            if replica_id in maximal_isr:
+                yield replica_id
+            else:
+                remote = self.remote(replica_id)
+                if remote is not None and now_ms - remote.caught_up_ms <= lag_time_max_ms:
+                    yield replica_id
 
     def set_high_watermark(self, offset: int, now_ms: float) -> None:
         """Note a high watermark, and the one before for a disk that has not heard of it yet."""
@@ -316,10 +328,22 @@ class Partition(msgspec.Struct, gc=False):
         )
 
     def lags(self, replica_id: int) -> bool:
-        """True if there are records that a follower is not known to have."""
+        """True if there are records that a follower is not known to have, and that no law brings
+        to it."""
         assert self.log is not None
+        if self.goes_by_law(replica_id):
+            return False
         remote = self.remote(replica_id)
         return self.log.log_end_offset > (0 if remote is None else remote.log_end_offset)
+
+    def goes_by_law(self, replica_id: int) -> bool:
+        """True if a follower of this leader grows by its law."""
+        return isinstance(self.growth, LeaderGrowth) and replica_id in self.growth.followers
+
+    def expects(self, replica_id: int) -> bool:
+        """True if a follower lags, or may do so at any time without anybody noticing."""
+        may_lag = isinstance(self.growth, LeaderGrowth) and not self.goes_by_law(replica_id)
+        return may_lag or self.lags(replica_id)
 
     def caught_up_ms(self, replica_id: int) -> float:
         """When a follower last had everything, as far as this leader knows."""

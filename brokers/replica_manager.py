@@ -8,10 +8,11 @@ brokers/leader_replicas.py. Mirrors kafka.server.ReplicaManager.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from brokers.config import BrokerConfig
 from brokers.fetchers import ReplicaFetcherManager
+from brokers.growing_followers import GrowingFollowers
 from brokers.leader_replicas import LeaderReplicas
 from brokers.logs.errors import LogStorageError
 from brokers.logs.log_manager import LogDirFailure, LogManager
@@ -20,6 +21,7 @@ from brokers.partition import Partition
 from brokers.zk_isr_manager import IsrManager
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchResponse
+from cluster.protocols import Connections
 from cluster.requests import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -53,6 +55,9 @@ class ReplicaManager:
         fetchers: ReplicaFetcherManager,
         alter_isr_manager: IsrManager,
         log_manager: LogManager,
+        growing: GrowingFollowers,
+        connections: Connections,
+        now_ms: Callable[[], float],
     ) -> None:
         self.broker_id = broker_id
         self.log_manager = log_manager
@@ -71,8 +76,12 @@ class ReplicaManager:
             self.offline_partitions,
             alter_isr_manager,
             log_manager.on_error,
+            connections,
+            now_ms,
         )
         self._fetchers = fetchers
+        self._growing = growing
+        self._now_ms = now_ms
 
     # -- requests of the controller
 
@@ -163,6 +172,7 @@ class ReplicaManager:
             if not self._has_log(partition, state, wall_ms):
                 errors[tp] = Errors.KAFKA_STORAGE_ERROR
                 continue
+            self._growing.end(tp, partition, now_ms)
             try:
                 self.leaders.begin(partition, state, now_ms)
             except LogStorageError as error:
@@ -184,6 +194,7 @@ class ReplicaManager:
             # Without a live leader only the log is made: the epoch stays, so that the same state
             # can be applied when it comes again.
             if state.leader in alive:
+                self._growing.end(tp, partition, self._now_ms())
                 self.leaders.end(tp, partition, Errors.NOT_LEADER_OR_FOLLOWER)
                 partition.make_follower(state)
                 if self.is_shutting_down or (broker_id in state.isr and partition.is_untouched):
@@ -245,6 +256,9 @@ class ReplicaManager:
         tp = state.topic_partition
         self._fetchers.remove(tp)
         self.log_dir_moves.pop(tp, None)
+        partition = self.partitions.get(tp)
+        if partition is not None:
+            self._growing.end(tp, partition, self._now_ms())
         if not state.delete_partition:
             return Errors.NONE
         partition = self.partitions.pop(tp, None)
@@ -290,6 +304,7 @@ class ReplicaManager:
                 partition = self.partitions.get(tp)
                 if partition is not None:
                     self._fetchers.remove(tp)
+                    self._growing.end(tp, partition, self._now_ms())
                     self.leaders.end(tp, partition, Errors.KAFKA_STORAGE_ERROR)
                     self._mark_offline(tp)
         for tp in list(self.log_dir_moves):

@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from cluster.api_errors import Errors
+from cluster.constant_rate import Offer
 from cluster.records import EpochEndOffset, Produced, Records
 from cluster.types import NO_EPOCH, TopicPartition
 
@@ -26,6 +27,8 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     """Where a follower is: ``fetch_offset`` is its log's end, ``last_fetched_epoch`` the last epoch
     in its log (-1: none), ``current_leader_epoch`` what it heard from the controller.
 
+    ``offer``: the law that its log grows by, if it does.
+
     Or where a consumer goes on; it has no log, and an epoch of -1 is not checked.
     """
 
@@ -33,6 +36,7 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     current_leader_epoch: int
     last_fetched_epoch: int = NO_EPOCH
     log_start_offset: int = 0
+    offer: Offer | None = None
 
 
 class FetchRequest(msgspec.Struct, frozen=True):
@@ -59,6 +63,9 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
     a follower that has not fetched at this epoch to do so. ``diverging``: where the follower is to
     cut its log, instead of records. ``log_end_offset`` goes with OFFSET_OUT_OF_RANGE only, where
     Kafka's follower asks for it by ListOffsets.
+
+    ``offer``: a law that the log may grow by from here on; one that it grows by already ends with
+    any other answer. ``is_acknowledged``: the high watermark grows by it, too.
     """
 
     error: Errors
@@ -70,6 +77,8 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
     log_start_offset: int = UNKNOWN_OFFSET
     log_end_offset: int = UNKNOWN_OFFSET
     diverging: EpochEndOffset | None = None
+    offer: Offer | None = None
+    is_acknowledged: bool = False
 
     @classmethod
     def refused(cls, error: Errors, asked: FetchPartition) -> FetchedPartition:

@@ -5,8 +5,9 @@ request schemas that an inter-broker protocol of 2.8 uses: LeaderAndIsr v5, Upda
 StopReplica v3, AlterIsr v0, CreateTopics v7, AlterPartitionReassignments v0,
 ListPartitionReassignments v0, ControlledShutdown v3, ElectLeaders v2, DescribeLogDirs v2,
 AlterReplicaLogDirs v1. What carries records is in cluster/data_requests.py, what clients ask in
-cluster/client_requests.py. States that are the same for every broker are shared between requests,
-so nothing may change them after they were sent.
+cluster/client_requests.py, what is said of constant rates in cluster/constant_rate.py. States that
+are the same for every broker are shared between requests, so nothing may change them after they
+were sent.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 
 from cluster.api_errors import Errors
 from cluster.client_requests import ClientRequest, ClientResponse
+from cluster.constant_rate import ConstantRateRequest, ConstantRateResponse, EndOfLaw
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from cluster.types import Broker, ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
@@ -322,5 +324,6 @@ LogDirRequest = DescribeLogDirsRequest | AlterReplicaLogDirsRequest
 LogDirResponse = DescribeLogDirsResponse | AlterReplicaLogDirsResponse
 AdminRequest = TopicRequest | PartitionRequest | LogDirRequest
 AdminResponse = TopicResponse | PartitionResponse | LogDirResponse
-Request = ControlRequest | BrokerRequest | AdminRequest | ClientRequest
-Response = ControlResponse | BrokerResponse | AdminResponse | ClientResponse
+LawRequest = ConstantRateRequest | EndOfLaw
+Request = ControlRequest | BrokerRequest | AdminRequest | ClientRequest | LawRequest
+Response = ControlResponse | BrokerResponse | AdminResponse | ClientResponse | ConstantRateResponse

@@ -17,7 +17,7 @@ from brokers.logs.log_store import LogStore
 from cluster import types
 from cluster.api_version import inter_broker_protocol
 from cluster.errors import KlammError, SessionExpired, UsageError
-from cluster.protocols import Clock, Journal, Transport
+from cluster.protocols import Clock, Connections, Journal, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import Address, Message
 from controller.config import ControllerConfig
@@ -163,6 +163,7 @@ def build_node(
     state_change_log: StateChangeLog | None = None,
     incarnation: int = 0,
     log_store: LogStore | None = None,
+    connections: Connections | None = None,
 ) -> Node:
     """Make a node's broker and, if it is a candidate, its controller.
 
@@ -180,6 +181,7 @@ def build_node(
         spec.cluster_id or new_topic_id(JavaRandom(spec.seed)),
         spec.quirks,
         log_store,
+        connections,
     )
     if not spec.is_candidate(broker_id):
         return Node(broker=broker, controller=None)

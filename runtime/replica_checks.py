@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from cluster.api_errors import Errors
+from cluster.constant_rate import Stretch
 from cluster.data_requests import ProduceRequest, ProduceResponse
 from cluster.records import CountedBatch, Interval
 from cluster.requests import Address, Message
@@ -27,14 +28,6 @@ class ReplicaView(NamedTuple):
     intervals: tuple[Interval, ...]
     high_watermark: int
     leading_epoch: int = NO_EPOCH
-
-
-class Stretch(NamedTuple):
-    """Records of one leader epoch at offsets ``start`` to ``end`` (exclusive)."""
-
-    leader_epoch: int
-    start: int
-    end: int
 
 
 class ReplicationChecker:

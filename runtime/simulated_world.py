@@ -191,6 +191,7 @@ class SimulatedWorld:
             journal=self.journal,
             incarnation=self._incarnations,
             log_store=self.log_stores[broker_id],
+            connections=self.transport.certain,
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
         broker = BrokerActor(
@@ -222,6 +223,7 @@ class SimulatedWorld:
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.abandon()
+        self._settle(node)
         node.node.broker.log_upkeep.abandon(self._rng.randint if loses_unflushed else None)
         del self.nodes[broker_id]
 
@@ -248,6 +250,7 @@ class SimulatedWorld:
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.close()
+        self._settle(node)
         node.node.broker.log_upkeep.shutdown()
         del self.nodes[broker_id]
 
@@ -265,10 +268,13 @@ class SimulatedWorld:
     def pause(self, broker_id: int) -> None:
         """Freeze a node as a long garbage collection does: no heartbeat leaves it either."""
         self.server.disconnect(self._node(broker_id).store.session_id, notify=False)
+        self.transport.certain.freeze(Address("broker", broker_id))
+        self._node(broker_id).node.broker.laws.end_all(self.clock.monotonic_ms())
         self._set_paused(broker_id, True)
 
     def resume(self, broker_id: int) -> None:
         """Let a paused node go on where it was; it learns then that its session is gone."""
+        self.transport.certain.thaw(Address("broker", broker_id))
         self._set_paused(broker_id, False)
         self.server.reconnect(self._node(broker_id).store.session_id)
 
@@ -335,11 +341,20 @@ class SimulatedWorld:
         digest.update(self.journal.to_bytes())
         return digest.hexdigest()
 
+    def settle(self) -> None:
+        """Let the logs of all brokers that run hold what has grown so far by laws."""
+        for running in self.nodes.values():
+            self._settle(running)
+
+    def _settle(self, running: SimulatedNode) -> None:
+        running.node.broker.laws.settle_all(self.clock.monotonic_ms())
+
     def replicas_of(self, broker_id: int) -> Iterator[tuple[TopicPartition, ReplicaLog, int]]:
         """A broker's current logs, with their high watermarks: as it has them, or as it has left
         them in memory if it does not run."""
         running = self.nodes.get(broker_id)
         if running is not None:
+            self._settle(running)
             for tp, partition in running.node.broker.replica_manager.partitions.items():
                 if partition.log is not None:
                     yield tp, partition.log, partition.high_watermark

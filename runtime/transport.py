@@ -14,9 +14,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cluster.constant_rate import LAW_MARGIN_MS
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from cluster.protocols import Clock
 from cluster.requests import Address, Disconnected, Message
+from runtime.certain_connections import CertainConnections
 
 Receiver = Callable[[Message], None]
 Tap = Callable[[Message], None]
@@ -125,8 +127,9 @@ class SimulatedTransport(RoutedTransport):
 
     def __init__(self, clock: Clock, rng: random.Random, max_delay_ms: float = 5.0) -> None:
         super().__init__()
-        self.faults = NO_FAULTS
-        self.isolated: tuple[int, ...] = ()
+        self.certain = CertainConnections(self._is_certain, self._tell_at_once)
+        self._faults = NO_FAULTS
+        self._isolated: tuple[int, ...] = ()
         self._clock = clock
         self._rng = rng
         self._max_delay_ms = max_delay_ms
@@ -134,6 +137,51 @@ class SimulatedTransport(RoutedTransport):
         self._sent = 0
         self._last_due_ms: dict[tuple[Address, Address], float] = {}
         self._broken: dict[tuple[Address, Address], None] = {}
+
+    @property
+    def faults(self) -> NetworkFaults:
+        """How messages that carry records are treated."""
+        return self._faults
+
+    @faults.setter
+    def faults(self, faults: NetworkFaults) -> None:
+        self._faults = faults
+        self.certain.review()
+
+    @property
+    def isolated(self) -> tuple[int, ...]:
+        """Brokers that are cut off from the others."""
+        return self._isolated
+
+    @isolated.setter
+    def isolated(self, broker_ids: tuple[int, ...]) -> None:
+        self._isolated = broker_ids
+        self.certain.review()
+
+    def unregister(self, address: Address) -> None:
+        """Lose messages to ``address`` from now on; who was connected to it is told."""
+        super().unregister(address)
+        self.certain.thaw(address)
+        self.certain.disconnect(address)
+
+    def _is_certain(self, one: Address, other: Address) -> bool:
+        """True if nothing between two that are there is lost, or slower than laws can bear."""
+        return (
+            self._faults is NO_FAULTS
+            and not self._is_cut(one, other)
+            and 3 * self._max_delay_ms < LAW_MARGIN_MS
+            and one in self._receivers
+            and other in self._receivers
+        )
+
+    def _is_cut(self, one: Address, other: Address) -> bool:
+        is_between = (one.id in self._isolated) != (other.id in self._isolated)
+        return is_between and one.role == other.role
+
+    def _tell_at_once(self, gone: Address, told: Address) -> None:
+        receiver = self._receivers.get(told)
+        if receiver is not None:
+            receiver(Message(gone, told, NO_CORRELATION_ID, Disconnected()))
 
     def heal(self) -> None:
         """From now on nothing is lost, and nobody isolated."""
@@ -166,8 +214,7 @@ class SimulatedTransport(RoutedTransport):
             else:
                 self._put(message, in_order=True)
             return
-        is_cut = (source.id in self.isolated) != (destination.id in self.isolated)
-        if (is_cut and source.role == destination.role) or draw() < faults.loss:
+        if self._is_cut(source, destination) or draw() < faults.loss:
             return
         self._put(message, in_order=draw() >= faults.reordering)
         if draw() < faults.repetition:

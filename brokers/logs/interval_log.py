@@ -144,6 +144,14 @@ class IntervalLog(msgspec.Struct, gc=False):
         for batch in records.producer_batches:
             self._remember(batch)
 
+    def grow(self, grown: Interval) -> None:
+        """Count records that are known to follow, at the log's end, without an idempotent producer:
+        as ``append_as_follower`` does, and quicker."""
+        assert grown.start == self.log_end_offset, f"{grown} at {self.log_end_offset}"
+        self._check_fits_segment(grown.size_bytes)
+        self._roll_for(grown.size_bytes, grown.max_timestamp_ms)
+        self._append(grown)
+
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
         """Records from ``offset`` on, as ReplicaLog says.
 
@@ -188,7 +196,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         """All that may be read, one interval for each stretch of one leader epoch."""
         joined: list[Interval] = []
         for interval in self._between(self.log_start_offset, self.log_end_offset):
-            _add(joined, interval)
+            joined += _joined(joined.pop(), interval) if joined else (interval,)
         return tuple(joined)
 
     def truncate_to(self, offset: int) -> int:
@@ -310,12 +318,11 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     def _append(self, interval: Interval) -> None:
         self.epochs = leader_epoch_cache.assign(self.epochs, interval.leader_epoch, interval.start)
-        if self.rolled and self.rolled[-1] == interval.start:
-            self.stored = (*self.stored, interval)
+        stored = self.stored
+        if (self.rolled and self.rolled[-1] == interval.start) or not stored:
+            self.stored = (*stored, interval)
         else:
-            stored = list(self.stored)
-            _add(stored, interval)
-            self.stored = tuple(stored)
+            self.stored = (*stored[:-1], *_joined(stored[-1], interval))
         self.log_end_offset = interval.end
 
     def _remember(self, batch: ProducerBatch) -> None:
@@ -374,16 +381,15 @@ def _cut(interval: Interval, start: int, end: int) -> Interval:
     return interval._replace(start=start, end=end, size_bytes=until - before)
 
 
-def _add(intervals: list[Interval], interval: Interval) -> None:
-    """Append an interval, or make the last one longer if it is of the same epoch."""
-    if not intervals or intervals[-1].leader_epoch != interval.leader_epoch:
-        intervals.append(interval)
-        return
-    last = intervals[-1]
-    intervals[-1] = Interval(
+def _joined(last: Interval, interval: Interval) -> tuple[Interval, ...]:
+    """Two adjacent intervals, as one if they are of the same epoch."""
+    if last.leader_epoch != interval.leader_epoch:
+        return last, interval
+    both = Interval(
         last.leader_epoch,
         last.start,
         interval.end,
         last.size_bytes + interval.size_bytes,
         max(last.max_timestamp_ms, interval.max_timestamp_ms),
     )
+    return (both,)

@@ -1,0 +1,87 @@
+"""Logs that grow by a law, and how what has grown so far becomes records.
+
+A leader's growth and a follower's, as values, and ``settle``, which whoever looks at a growing
+partition calls first. Sends nothing, reads no clock, and agrees on nothing: that is the business of
+brokers/growing_leaders.py and brokers/growing_followers.py. What makes it safe is said in
+cluster/constant_rate.py. Kafka has nothing like it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from brokers.logs.interval_log import IntervalLog
+from cluster.constant_rate import LAW_MARGIN_MS, Law, Offer
+from cluster.records import Interval
+from cluster.requests import Address
+
+if TYPE_CHECKING:
+    from brokers.partition import Partition
+
+
+class LeaderGrowth(msgspec.Struct, gc=False):
+    """The log of a leader that took a producer's rate.
+
+    ``followers``: those that said that they grow by the law, too. ``is_acknowledged``: all that
+    count for the high watermark do, and the followers and the producer were told so.
+    ``told_offset``: below it the producer knows what was acknowledged. ``number``: of its wish.
+    """
+
+    law: Law
+    producer: Address
+    number: int
+    told_offset: int
+    followers: tuple[int, ...] = ()
+    is_acknowledged: bool = False
+
+
+class FollowerGrowth(msgspec.Struct, gc=False):
+    """The log of a follower that took its leader's offer. ``is_acknowledged``: the high watermark
+    grows by the law, too."""
+
+    offer: Offer
+    is_acknowledged: bool = False
+
+
+def settle(partition: Partition, now_ms: float) -> None:
+    """Turn what has grown by now into records, and into what is known of followers.
+
+    A leader's high watermark is moved by its owner, who has to tell others.
+    """
+    growth, log = partition.growth, partition.log
+    if growth is None:
+        return
+    assert isinstance(log, IntervalLog), "only counted records grow by a law"
+    if isinstance(growth, LeaderGrowth):
+        _grow(log, partition.leader_epoch, growth.law, now_ms)
+        known = growth.law.end_at(now_ms - 2 * LAW_MARGIN_MS)
+        for remote in partition.remotes:
+            if remote.replica_id in growth.followers:
+                if known > remote.log_end_offset:
+                    remote.log_end_offset = known
+                remote.last_fetched_epoch = partition.leader_epoch
+                remote.caught_up_ms = now_ms
+        return
+    law = growth.offer.law
+    _grow(log, partition.leader_epoch, law, now_ms - LAW_MARGIN_MS)
+    if growth.is_acknowledged:
+        known = min(law.end_at(now_ms - 3 * LAW_MARGIN_MS), log.log_end_offset)
+        if known > partition.high_watermark:
+            partition.set_high_watermark(known, now_ms)
+
+
+def _grow(log: IntervalLog, leader_epoch: int, law: Law, at_ms: float) -> None:
+    """Append what the log of a law has at a time and this one has not, a segment at most at once.
+
+    No batch is too large: it stands for many small ones.
+    """
+    end = law.end_at(at_ms)
+    if end <= log.log_end_offset:
+        return
+    at_once = max(1, log.config.segment_bytes // law.record_size_bytes)
+    while (start := log.log_end_offset) < end:
+        until = min(end, start + at_once)
+        size_bytes = (until - start) * law.record_size_bytes
+        log.grow(Interval(leader_epoch, start, until, size_bytes, law.timestamp_at(at_ms)))

@@ -1,0 +1,71 @@
+"""A constant-rate workload in a simulated world: how it begins, and whether it lost a record.
+
+Checks look at a world from outside, and bring what grows up to now first; they change nothing else.
+They are those of runtime/replica_checks.py, over all partitions of the workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from brokers.broker import Broker
+from cluster.requests import Address
+from cluster.types import NO_EPOCH, TopicPartition
+from runtime.replica_checks import ReplicationChecker, ReplicaView
+from runtime.simulated_world import SimulatedWorld
+from runtime.workloads import ConstantRateProducer, Rate
+
+
+def begin_workload(
+    world: SimulatedWorld, rates: Mapping[TopicPartition, Rate], client_id: int = 0
+) -> ConstantRateProducer:
+    """Let a client produce at constant rates from now on, with acks -1."""
+    producer = ConstantRateProducer(
+        Address("client", client_id),
+        rates,
+        world.spec.broker_ids,
+        world.transport.certain,
+        world.clock.monotonic_ms(),
+        world.clock.now_ms(),
+    )
+    world.add_client(producer)
+    return producer
+
+
+class WorkloadChecker:
+    """``violations`` says in words what was broken, once each."""
+
+    def __init__(self, world: SimulatedWorld, producer: ConstantRateProducer) -> None:
+        self._world = world
+        self._producer = producer
+        self._checker = ReplicationChecker()
+
+    @property
+    def violations(self) -> list[str]:
+        """What was broken so far."""
+        return self._checker.violations
+
+    def check(self) -> None:
+        """Look at all replicas and at all that was acknowledged, as they are now."""
+        now_ms = self._world.clock.monotonic_ms()
+        self._producer.settle(now_ms)
+        for tp, progress in self._producer.partitions.items():
+            self._checker.acknowledged[tp] = list(progress.acknowledged)
+        self._checker.check(replica_views(self._world, self._producer.partitions))
+
+
+def replica_views(world: SimulatedWorld, of: Container[TopicPartition]) -> list[ReplicaView]:
+    """All replicas of these partitions, on brokers that run and on the disks of the others."""
+    views = []
+    for broker_id in sorted(world.log_stores):
+        running = world.nodes.get(broker_id)
+        for tp, log, high_watermark in world.replicas_of(broker_id):
+            if tp in of:
+                epoch = NO_EPOCH if running is None else _leading_epoch(running.node.broker, tp)
+                views.append(ReplicaView(tp, broker_id, log.intervals(), high_watermark, epoch))
+    return views
+
+
+def _leading_epoch(broker: Broker, tp: TopicPartition) -> int:
+    partition = broker.replica_manager.partitions[tp]
+    return partition.leader_epoch if partition.is_leader(broker.info.id) else NO_EPOCH

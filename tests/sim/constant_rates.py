@@ -1,0 +1,76 @@
+"""A simulated cluster that is produced to at constant rates, and its checker."""
+
+from __future__ import annotations
+
+from cluster.constant_rate import LAW_MARGIN_MS
+from cluster.types import LeaderAndIsr, TopicPartition
+from runtime.simulated_workload import WorkloadChecker, begin_workload, replica_views
+from runtime.workloads import Rate
+from tests.sim.worlds import create_topic, state_of, three_brokers
+
+IDS = (0, 1, 2)
+T = [TopicPartition("t", n) for n in range(3)]
+
+
+class GrowingCluster:
+    """Brokers 0 to 2; broker n leads t-n, and all have all three."""
+
+    def __init__(self, records_per_s: float = 50.0, **spec: object) -> None:
+        self.world = three_brokers(**spec)
+        create_topic(self.world, "t", {n: (n, (n + 1) % 3, (n + 2) % 3) for n in IDS})
+        self.world.run_for(1_000)
+        self.producer = begin_workload(self.world, dict.fromkeys(T, Rate(records_per_s)))
+        self.checker = WorkloadChecker(self.world, self.producer)
+
+    @property
+    def now_ms(self) -> float:
+        """The world's time."""
+        return self.world.clock.monotonic_ms()
+
+    def check(self) -> None:
+        """Fail on what is broken now, or was."""
+        self.checker.check()
+        assert self.world.errors == [], self.world.errors
+        assert self.checker.violations == [], self.checker.violations
+
+    def state(self, tp: TopicPartition = T[0]) -> LeaderAndIsr:
+        """What ZooKeeper says."""
+        return state_of(self.world, *tp)
+
+    def log_ends(self, tp: TopicPartition = T[0]) -> dict[int, int]:
+        """Where the logs of all replicas end, by broker."""
+        return {
+            view.broker_id: view.intervals[-1].end if view.intervals else 0
+            for view in replica_views(self.world, (tp,))
+        }
+
+    def unacknowledged(self, tp: TopicPartition = T[0]) -> int:
+        """How many records there should be that are not decided yet."""
+        self.producer.settle(self.now_ms)
+        return self.producer.produced(tp, self.now_ms) - self.producer.partitions[tp].decided
+
+    def heal(self) -> None:
+        """Start every broker and mend the network, until all go by laws again."""
+        world = self.world
+        world.transport.heal()
+        for broker_id in IDS:
+            if broker_id not in world.nodes:
+                world.start(broker_id)
+        assert world.run_until(self._is_whole, timeout_ms=300_000), [
+            (self.state(tp), self.log_ends(tp), self.unacknowledged(tp)) for tp in T
+        ]
+        self.check()
+
+    def _is_whole(self) -> bool:
+        return all(self._is_partition_whole(tp) for tp in T)
+
+    def _is_partition_whole(self, tp: TopicPartition) -> bool:
+        records_per_ms = self.producer.partitions[tp].rate.records_per_s / 1000
+        on_their_way = 3 * LAW_MARGIN_MS * records_per_ms + 1
+        ends = self.log_ends(tp).values()
+        return (
+            sorted(self.state(tp).isr) == list(IDS)
+            and self.unacknowledged(tp) <= on_their_way
+            and len(ends) == len(IDS)
+            and max(ends) - min(ends) <= on_their_way
+        )

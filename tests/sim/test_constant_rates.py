@@ -1,0 +1,155 @@
+"""Logs that grow by a law: nothing is sent, nobody is ahead of the truth, it ends as it must."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import growth
+from cluster.constant_rate import LAW_MARGIN_MS
+from cluster.requests import Message
+from runtime import workloads
+from runtime.transport import NetworkFaults
+from tests.sim.constant_rates import IDS, GrowingCluster, T
+
+
+@pytest.fixture
+def cluster() -> GrowingCluster:
+    """A cluster that has been going by laws for a while."""
+    cluster = GrowingCluster()
+    cluster.world.run_for(2_000)
+    cluster.check()
+    return cluster
+
+
+def test_nothing_is_sent_while_a_law_holds(cluster: GrowingCluster) -> None:
+    sent: list[Message] = []
+    cluster.world.transport.add_tap(sent.append)
+    steps = len(cluster.world.choices)
+    cluster.world.run_for(240_000)
+    assert sent == []
+    assert len(cluster.world.choices) <= steps + 2 * len(IDS), "ISRs are checked once, in vain"
+    produced = cluster.producer.produced(T[0], cluster.now_ms)
+    assert produced == 12_100
+    ends = cluster.log_ends()
+    assert ends[0] == produced
+    margin = LAW_MARGIN_MS * 50 / 1000
+    assert produced - margin - 1 <= min(ends.values()) < produced
+    assert 3 * margin <= cluster.unacknowledged() <= 3 * margin + 1
+    cluster.check()
+
+
+def test_a_follower_that_is_killed_holds_up_acknowledgement_until_the_isr_is_smaller(
+    cluster: GrowingCluster,
+) -> None:
+    cluster.world.kill(1)
+    cluster.world.run_for(5_000)
+    assert 250 < cluster.unacknowledged() < 265
+    ends = cluster.log_ends()
+    assert ends[0] - ends[2] <= 3, "the other follower grows on"
+    assert ends[0] - ends[1] > 245
+    cluster.world.run_for(5_000)
+    assert cluster.state().isr == (0, 2)
+    assert cluster.unacknowledged() < 10
+    cluster.heal()
+
+
+def test_a_leader_that_is_killed_leaves_a_backlog_to_the_next(cluster: GrowingCluster) -> None:
+    cluster.world.kill(0)
+    cluster.world.run_for(5_000)
+    assert set(cluster.log_ends().values()) <= {97, 98, 99, 100}
+    cluster.world.run_for(5_000)
+    assert cluster.state().leader == 1
+    assert cluster.unacknowledged() < 10
+    cluster.check()
+    cluster.heal()
+
+
+def test_what_waited_for_longer_than_the_delivery_timeout_is_given_up(
+    cluster: GrowingCluster,
+) -> None:
+    for broker_id in IDS:
+        cluster.world.kill(broker_id)
+    cluster.world.run_for(200_000)
+    cluster.heal()
+    progress = cluster.producer.partitions[T[0]]
+    given_up = progress.given_up
+    assert 50 * 80 < given_up < 50 * 110
+    acknowledged = sum(stretch.end - stretch.start for stretch in progress.acknowledged)
+    assert acknowledged == progress.decided - given_up
+
+
+@pytest.mark.parametrize("faults", [NetworkFaults(loss=0.3), NetworkFaults(reordering=0.3)])
+def test_over_a_bad_network_nobody_goes_by_a_law(
+    cluster: GrowingCluster, faults: NetworkFaults
+) -> None:
+    cluster.world.transport.faults = faults
+    cluster.world.run_for(1_000)
+    ends = cluster.log_ends()
+    cluster.world.run_for(5_000)
+    assert cluster.log_ends()[0] == ends[0]
+    assert 250 <= cluster.unacknowledged() <= 320
+    cluster.check()
+    cluster.heal()
+    assert cluster.unacknowledged() < 10
+
+
+def test_a_follower_that_is_cut_off_leaves_the_isr_for_its_lag(cluster: GrowingCluster) -> None:
+    cluster.world.transport.isolated = (2,)
+    cluster.world.run_for(29_000)
+    assert cluster.state().isr == IDS
+    cluster.world.run_for(17_000)
+    assert cluster.state().isr == (0, 1)
+    assert cluster.unacknowledged() < 10
+    cluster.check()
+    cluster.heal()
+
+
+def test_a_paused_leader_does_not_grow(cluster: GrowingCluster) -> None:
+    cluster.world.pause(0)
+    ends = cluster.log_ends()
+    cluster.world.run_for(3_000)
+    assert cluster.log_ends() == ends
+    cluster.world.resume(0)
+    cluster.heal()
+
+
+def lost_after_a_kill(cluster: GrowingCluster) -> list[str]:
+    """Kill a follower, an instant later the others; it comes back, leads, and may lack records
+    that were acknowledged in that instant."""
+    world = cluster.world
+    world.kill(2)
+    world.run_for(0.5)
+    cluster.producer.settle(cluster.now_ms)
+    world.kill(0)
+    world.kill(1)
+    world.start(2)
+    assert world.run_until(lambda: cluster.state().leader == 2)
+    world.run_for(1_000)
+    cluster.checker.check()
+    return cluster.checker.violations
+
+
+def test_nothing_is_acknowledged_that_a_dead_member_of_the_isr_lacks() -> None:
+    cluster = GrowingCluster(records_per_s=20_000.0)
+    cluster.world.run_for(2_000)
+    assert lost_after_a_kill(cluster) == []
+
+
+def test_without_a_margin_the_checker_finds_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "LAW_MARGIN_MS", 0.0)
+    monkeypatch.setattr(workloads, "LAW_MARGIN_MS", 0.0)
+    cluster = GrowingCluster(records_per_s=20_000.0)
+    cluster.world.run_for(2_000)
+    lost = lost_after_a_kill(cluster)
+    assert lost and all("was acknowledged" in violation for violation in lost)
+
+
+def test_a_restored_world_grows_on_alike(cluster: GrowingCluster) -> None:
+    snapshot = cluster.world.snapshot()
+    prints = []
+    for world in (snapshot.restore(), snapshot.restore()):
+        world.run_for(10_000)
+        world.kill(1)
+        world.run_for(20_000)
+        prints.append(world.fingerprint())
+    assert prints[0] == prints[1]
