@@ -108,7 +108,7 @@ class ConstantRateProducer:
         self._since_ms = since_ms
         self._since_timestamp_ms = since_timestamp_ms
         self._without_leader = dict.fromkeys(rates)
-        self._due_ms: float | None = since_ms
+        self._due_ms = since_ms if rates else None
         self._asked = 0
         self._messages: list[Message] = []
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from cluster.constant_rate import LAW_MARGIN_MS
+from cluster.constant_rate import LAW_MARGIN_MS, record_count
+from cluster.data_requests import ProduceRequest
+from cluster.records import CountedBatch
+from cluster.requests import Address, Message
 from cluster.types import LeaderAndIsr, TopicPartition
 from runtime.simulated_workload import WorkloadChecker, begin_workload, replica_views
+from runtime.simulated_world import SimulatedWorld
 from runtime.workloads import Rate
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
@@ -13,13 +17,14 @@ T = [TopicPartition("t", n) for n in range(3)]
 
 
 class GrowingCluster:
-    """Brokers 0 to 2; broker n leads t-n, and all have all three."""
+    """Brokers 0 to 2; broker n leads t-n, and all have all three. Rate 0: nothing is produced."""
 
     def __init__(self, records_per_s: float = 50.0, **spec: object) -> None:
         self.world = three_brokers(**spec)
         create_topic(self.world, "t", {n: (n, (n + 1) % 3, (n + 2) % 3) for n in IDS})
         self.world.run_for(1_000)
-        self.producer = begin_workload(self.world, dict.fromkeys(T, Rate(records_per_s)))
+        rates = dict.fromkeys(T, Rate(records_per_s)) if records_per_s else {}
+        self.producer = begin_workload(self.world, rates)
         self.checker = WorkloadChecker(self.world, self.producer)
 
     @property
@@ -74,3 +79,33 @@ class GrowingCluster:
             and len(ends) == len(IDS)
             and max(ends) - min(ends) <= on_their_way
         )
+
+
+class PlainProducer:
+    """Sends what a constant rate has made to whoever leads, every 100 ms, and forgets it."""
+
+    EVERY_MS = 100.0
+
+    def __init__(self, world: SimulatedWorld, records_per_s: float) -> None:
+        self._world = world
+        self._rate = Rate(records_per_s)
+        self._since_ms = world.clock.monotonic_ms()
+        self._sent = 0
+
+    def run_for(self, duration_ms: float) -> None:
+        """Let time pass, and send."""
+        end_ms = self._world.clock.monotonic_ms() + duration_ms
+        while self._world.clock.monotonic_ms() < end_ms:
+            self._send()
+            self._world.run_for(self.EVERY_MS)
+
+    def _send(self) -> None:
+        now_ms = self._world.clock.monotonic_ms()
+        produced = record_count(self._rate.records_per_s, self._since_ms, now_ms)
+        count, self._sent = produced - self._sent, produced
+        for tp in T if count else ():
+            leader = state_of(self._world, *tp).leader
+            size_bytes = count * self._rate.record_size_bytes
+            request = ProduceRequest(-1, 30_000, {tp: CountedBatch(count, size_bytes)})
+            message = Message(Address("client", 9), Address("broker", leader), 0, request)
+            self._world.transport.send(message)

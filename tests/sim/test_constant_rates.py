@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from brokers import growth
 from cluster.constant_rate import LAW_MARGIN_MS
 from cluster.requests import Message
+from cluster.types import TopicPartition
 from runtime import workloads
+from runtime.simulated_world import SimulatedWorld
 from runtime.transport import NetworkFaults
-from tests.sim.constant_rates import IDS, GrowingCluster, T
+from tests.sim.constant_rates import IDS, GrowingCluster, PlainProducer, T
 
 
 @pytest.fixture
@@ -153,3 +157,47 @@ def test_a_restored_world_grows_on_alike(cluster: GrowingCluster) -> None:
         world.run_for(20_000)
         prints.append(world.fingerprint())
     assert prints[0] == prints[1]
+
+
+def changes_of(world: SimulatedWorld) -> dict[TopicPartition, list[tuple[object, ...]]]:
+    """What became of each partition's leader, epoch and ISR, one after the other."""
+    changes: dict[TopicPartition, list[tuple[object, ...]]] = {tp: [] for tp in T}
+    for row in world.journal.rows:
+        if row.topic == "t" and row.partition is not None and row.isr is not None:
+            state = (row.leader, row.leader_epoch, sorted(row.isr))
+            seen = changes[TopicPartition("t", row.partition)]
+            if not seen or seen[-1] != state:
+                seen.append(state)
+    return changes
+
+
+def go_through_faults(cluster: GrowingCluster, run_for: Callable[[float], None]) -> None:
+    """A follower and leader that is killed, one that is cut off, an orderly shutdown."""
+    world = cluster.world
+    run_for(5_000)
+    world.kill(1)
+    run_for(30_000)
+    world.start(1)
+    run_for(30_000)
+    world.transport.isolated = (2,)
+    run_for(60_000)
+    world.transport.heal()
+    run_for(30_000)
+    world.shut_down(0)
+    run_for(20_000)
+    world.start(0)
+    run_for(30_000)
+
+
+def test_with_laws_or_with_a_request_every_100_ms_the_same_comes_about() -> None:
+    by_law, by_request = GrowingCluster(), GrowingCluster(records_per_s=0.0)
+    go_through_faults(by_law, by_law.world.run_for)
+    plain = PlainProducer(by_request.world, records_per_s=50.0)
+    go_through_faults(by_request, plain.run_for)
+    assert changes_of(by_law.world) == changes_of(by_request.world)
+    assert all(len(seen) > 4 for seen in changes_of(by_law.world).values())
+    # What was sent while nobody led is in the log by law, and was not sent again plainly.
+    leaderless_s, slack_s = 12.0, 0.5
+    for tp in T:
+        more = max(by_law.log_ends(tp).values()) - max(by_request.log_ends(tp).values())
+        assert -slack_s * 50 <= more <= (leaderless_s + slack_s) * 50
