@@ -26,7 +26,16 @@ from replay.questions.columns import (
 from statemachines import partition_state, replica_state
 
 SKIP_REASON: Final = "duckdb is not installed (pip install 'klamm[bench]')"
-SUMS: Final = ("rows", "illegal", "failed", "unclean", "shrinks", "expands", "missing")
+SUMS: Final = (
+    "rows",
+    "illegal",
+    "failed",
+    "unclean",
+    "shrinks",
+    "expands",
+    "offlines",
+    "missing",
+)
 """What is compared with replay/run.py, by its names."""
 _MEMORY: Final = "3GB"
 
@@ -83,6 +92,10 @@ _PARTITION_MOVE: Final = _in(Kind.PARTITION_TRANSITION)
 _MOVE: Final = _in(Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION)
 _LED: Final = f"({_in(*LEADERSHIPS)} AND leader IS NOT NULL)"
 _SNAPSHOT: Final = _in(Kind.PARTITION_SNAPSHOT)
+_WENT_OFFLINE: Final = (
+    f"to_state = {OFFLINE} AND CASE WHEN {_SNAPSHOT} THEN leader > -1 "
+    f"ELSE {_PARTITION_MOVE} AND from_state != {OFFLINE} END"
+)
 _EVENTS: Final = f"""
 SELECT *,
   CASE WHEN {_in(*REPLICA_KINDS)} THEN replica ELSE -1 END AS key,
@@ -105,6 +118,7 @@ SELECT run, topic, "partition", key, controller, epoch,
   count(*) FILTER (len(isr_out) > 0) AS shrinks,
   count(*) FILTER (len(isr_in) > 0) AS expands,
   count(*) FILTER (is_led AND leader != prev_leader) AS leader_changes,
+  count(*) FILTER ({_WENT_OFFLINE} AND NOT is_illegal) AS offlines,
   max(key_seq) - least(min(key_seq), 1) + 1 - count(key_seq) AS missing,
   arg_max(to_state, place) FILTER ({_in(*STATE_KINDS)} AND NOT is_illegal) AS state,
   arg_max(t_ms, place) FILTER ({_in(*STATE_KINDS)} AND NOT is_illegal) AS state_ms,
@@ -140,8 +154,8 @@ def _questions() -> Iterator[str]:
         "WHERE is_led AND (leader = -1) != (coalesce(prev_leader, 0) = -1) ORDER BY ended LIMIT 101"
     )
     yield (
-        f"SELECT {bucket}, count(*) FILTER (to_state = {OFFLINE}), "
-        f"count(*) FILTER (from_state = {OFFLINE}) FROM stored WHERE {_PARTITION_MOVE} GROUP BY ALL"
+        f"SELECT {bucket}, count(*) FILTER ({_WENT_OFFLINE}), "
+        f"count(*) FILTER ({_PARTITION_MOVE} AND from_state = {OFFLINE}) FROM stored GROUP BY ALL"
     )
     yield (
         f"SELECT {bucket}, prev_leader, leader, count(*) FROM events "

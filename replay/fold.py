@@ -114,6 +114,7 @@ class Folded:
     late_writes: list[int] = field(default_factory=list)
     shared_epochs: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     offline: list[Interval] = field(default_factory=list)
+    offlines: Counter[Partition] = field(default_factory=Counter)
     leaderless: list[Leaderless] = field(default_factory=list)
     shrinks: Counter[tuple[Partition, int]] = field(default_factory=Counter)
     expands: Counter[tuple[Partition, int]] = field(default_factory=Counter)
@@ -204,6 +205,10 @@ class _Fold:
 
     def _enter(self, partition: Partition, row: JournalRow) -> None:
         assert row.to is not None, "rows of partitions say their state"
+        is_snapshot = row.kind == Kind.PARTITION_SNAPSHOT
+        # A leader that died with the controller is still named in the state znode.
+        is_new = row.leader not in (None, NO_LEADER) if is_snapshot else row.from_ != _OFFLINE
+        self.found.offlines[partition] += row.to == _OFFLINE and is_new
         self.found.states[partition] = row.to
         key = (row.controller, row.epoch, partition)
         if row.from_ == _OFFLINE:
@@ -218,7 +223,7 @@ class _Fold:
                 self.found.offline.append(interval)
         changed_ms = row.t_ms if row.from_ != row.to else self._last.get(key, ("", None))[1]
         self._last[key] = (row.to, changed_ms)
-        if row.kind == Kind.PARTITION_SNAPSHOT:
+        if is_snapshot:
             return
         if row.to == PartitionState.NON_EXISTENT.value:
             self._has_leader(partition, row.t_ms)

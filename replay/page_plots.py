@@ -54,8 +54,8 @@ def _points_of_intervals(
 ) -> list[tuple[int, float]]:
     points: list[tuple[int, float]] = [(begin_ms, 0)]
     for row in rows:
-        most = max(points[-1][1] + row["went_offline"], row["offline"])
-        points.append((max(row["bucket_ms"], begin_ms), most))
+        if row["bucket_ms"] >= begin_ms:
+            points.append((row["bucket_ms"], max(points[-1][1], row["most"])))
         points.append((max(row["bucket_ms"] + width_ms, begin_ms), row["offline"]))
     return points
 

@@ -132,7 +132,9 @@ def _left_offline() -> Column:
 
 def _counts(rows: DataFrame) -> dict[str, int]:
     is_first = ~_repeated()
-    went = is_kind(Kind.PARTITION_TRANSITION) & (F.col("to_state") == OFFLINE)
+    is_offline, was_offline = (F.col(at) == OFFLINE for at in ("to_state", "_was.to_state"))
+    went = is_kind(Kind.PARTITION_TRANSITION) & is_offline & (F.col("from_state") != OFFLINE)
+    left = is_kind(Kind.PARTITION_SNAPSHOT) & is_offline & ~was_offline
     counted = {
         "rows": F.lit(True),
         "repeated": _repeated(),
@@ -142,7 +144,7 @@ def _counts(rows: DataFrame) -> dict[str, int]:
         "shrinks": is_first & (F.size(_left()) > 0),
         "expands": is_first & (F.size(_joined()) > 0),
         "leader_changes": is_first & is_leadership() & (F.col("leader") != F.col("_led.leader")),
-        "offlines": is_first & went & (F.col("from_state") != OFFLINE) & ~is_illegal(),
+        "offlines": is_first & ((went & ~is_illegal()) | left),
     }
     by_key = rows.groupBy(*PARTITION, "_key").agg(
         *(F.count_if(condition).alias(name) for name, condition in counted.items()),

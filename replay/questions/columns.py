@@ -119,6 +119,13 @@ def goes_offline() -> Column:
     )
 
 
+def is_found_offline() -> Column:
+    """True for a snapshot's row of a partition whose leader died with the controller: the state
+    znode still names it. One that was Offline before has no leader there, and only goes on."""
+    is_offline = is_kind(Kind.PARTITION_SNAPSHOT) & (F.col("to_state") == OFFLINE)
+    return is_offline & (F.col("leader") > NO_LEADER)
+
+
 def ends_offline_piece() -> Column:
     """True for a row that says since when a partition was Offline, and leaves it so or not."""
     return is_kind(Kind.PARTITION_TRANSITION) & (F.col("from_state") == OFFLINE)

@@ -21,6 +21,7 @@ from replay.questions.columns import (
     STATE_KINDS,
     ends_offline_piece,
     goes_offline,
+    is_found_offline,
     is_illegal,
     is_kind,
     is_leadership,
@@ -50,8 +51,9 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
     COUNTS are of rows at or after ``from_ms``; all else is of every row. ``missing``: numbers of
     key_seq that no row has; ``gaps``: 1 if there are such. ``state``, entered at ``entered_ms`` by
     the row at ``entered_place``, is the last one that a legal row led to, of which ``state_place``
-    is the last row. ``offlines`` counts transitions to Offline, ``offline_ms`` is the time between
-    them and the next row; a state that was still held is not in it: ``held`` is 1 then.
+    is the last row. ``offlines`` counts how often partitions went Offline: by a transition, or
+    while there was no controller, so that the next one's snapshot found it. ``offline_ms`` is the
+    time to the next row; a state that was still held is not in it: ``held`` is 1 then.
     ``leadership_place`` is the last row that says a leader, or that there is none any more. Null
     where no row says it.
     """
@@ -146,7 +148,7 @@ def _conditions(from_ms: int | None) -> dict[str, Column]:
         "shrinks": in_time & (F.col("_removed") > 0),
         "expands": in_time & (isr_added_count(F.col("_removed")) > 0),
         "leader_changes": in_time & F.col("_leads") & (F.col("leader") != F.col("prev_leader")),
-        "offlines": in_time & ~F.col("_illegal") & goes_offline(),
+        "offlines": in_time & ~F.col("_illegal") & (goes_offline() | is_found_offline()),
     }
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cluster.journal import Kind
+from cluster.types import NO_LEADER
 from replay.event_schema import LEADERSHIP_WRITTEN, STATE_CODES
 from replay.questions.columns import (
     OFFLINE,
@@ -89,10 +90,16 @@ def differences(events: DataFrame, first_ms: int, width_ms: int) -> DataFrame:
 
 
 def offline_timeline(found: DataFrame) -> DataFrame:
-    """How many partitions were Offline at the end of each bucket in which that changed, and how
-    many went Offline and came back in it. ``found`` is what ``differences`` gives."""
+    """How many partitions were Offline at the end of each bucket in which that changed, the most
+    that may have been so at once (``most``), and how many went Offline and came back in it.
+
+    Those that a snapshot found to have lost their leader with their controller went Offline by it.
+    ``found`` is what ``differences`` gives.
+    """
+    # Rows of a snapshot are told apart by their leader, as is_found_offline() does.
+    is_new = ~F.col("is_snapshot") | (F.col("gained") > NO_LEADER)
     by_bucket = found.groupBy(*RUN, "epoch", "bucket_ms").agg(
-        F.sum(F.when(~F.col("is_snapshot"), F.col("went_offline"))).alias("went_offline"),
+        F.sum(F.when(is_new, F.col("went_offline"))).alias("went_offline"),
         F.sum("came_back").alias("came_back"),
         F.sum(F.col("went_offline") - F.col("came_back")).alias("_change"),
         F.bool_or(F.col("is_snapshot") | (F.col("went_offline") + F.col("came_back") > 0)).alias(
@@ -106,6 +113,7 @@ def offline_timeline(found: DataFrame) -> DataFrame:
         .groupBy(*RUN, "bucket_ms")
         .agg(
             F.max_by("offline", "epoch").alias("offline"),
+            F.max(F.col("offline") + F.col("came_back")).alias("most"),
             F.coalesce(F.sum("went_offline"), F.lit(0)).alias("went_offline"),
             F.sum("came_back").alias("came_back"),
         )

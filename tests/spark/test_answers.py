@@ -174,6 +174,16 @@ def test_offline_intervals(table: EventTable, answers: Answers, folded: Folded) 
     assert {at.ended_by for at in found} == {"transition", "snapshot", None}
 
 
+def test_how_often_partitions_went_offline(
+    table: EventTable, answers: Answers, folded: Folded
+) -> None:
+    events = without(table.events, answers.tables["duplicates"])
+    found = told(table, by_partition(histories(events)).where("offlines > 0"))
+    assert {partition_of(row): row["offlines"] for row in found} == +folded.offlines
+    timeline = answers.listings["offline_timeline"].rows
+    assert sum(row["went_offline"] for row in timeline) == answers.counts["offlines"]
+
+
 def test_leaderless_intervals(table: EventTable, answers: Answers, folded: Folded) -> None:
     found = [
         Leaderless(partition_of(row), row["lost"], row["start_ms"], row["end_ms"])

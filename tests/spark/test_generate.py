@@ -3,6 +3,7 @@ codes that were made without Spark are Spark's."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,18 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from bench import replay_duckdb
+from cluster.journal import Kind
 from cluster.types import ReplicaAssignment
 from replay.event_table import EventTable, open_table
 from replay.generate.generate import Truth, generate
 from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
 from replay.generate.planting import FLAPS
 from replay.ingest import make_table
+from replay.questions.availability import tells_partition_state
+from replay.questions.columns import OFFLINE, kind_code
+from replay.questions.histories import histories
+from replay.questions.timeline import differences, offline_timeline
 from replay.run import Answers, answer
 from replay.sources import SourceOptions
 from replay.xxhash64 import xxhash64
@@ -173,6 +180,31 @@ def test_what_was_planted_is_found_where_it_is_and_nothing_else(made: Made, kind
         return
     assert made.truth.counts[kind] == COUNTS[kind]
     CHECKS[kind](made)
+
+
+@pytest.mark.slow
+def test_who_dies_with_the_controller_is_offline_whoever_counts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    options = HistoryOptions(partitions=40, events=8_000, failure_rate=0.5, seed=7)
+    generate(options, Format.PARQUET, tmp_path / "table")
+    events = open_table(spark, tmp_path / "table").events
+    states: dict[tuple[int, int], int] = {}
+    went = Counter[int]()
+    found = Counter[int]()
+    for row in events.where(tells_partition_state()).orderBy("place").collect():
+        key = (row.topic, row.partition)
+        if row.to_state == OFFLINE and states.get(key) != OFFLINE:
+            counter = found if row.kind == kind_code(Kind.PARTITION_SNAPSHOT) else went
+            counter[row.t_ms // 60_000] += 1
+        states[key] = row.to_state
+    assert went and found
+    told = offline_timeline(differences(events, 0, 60_000)).where("went_offline > 0").collect()
+    assert {row.bucket_ms // 60_000: row.went_offline for row in told} == went + found
+    assert histories(events).agg(F.sum("offlines")).collect()[0][0] == (went + found).total()
+    if replay_duckdb.is_there():
+        sums = replay_duckdb.ask(tmp_path / "table", 1, tmp_path).sums
+        assert sums["offlines"] == (went + found).total()
 
 
 def test_names_have_sparks_hashes(spark: SparkSession) -> None:

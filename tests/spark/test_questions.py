@@ -243,6 +243,32 @@ def test_each_snapshot_is_where_the_timeline_begins_anew(coded: Raw) -> None:
     ]
 
 
+def test_a_leader_that_dies_with_the_controller_takes_its_partitions_offline(coded: Raw) -> None:
+    led = {"leader": 1, "isr": [1, 2], "epoch": 2}
+    lost = {"leader": -1, "isr": [3], "epoch": 2}
+    back = {"leader": 2, "isr": [2], "epoch": 2, "t_ms": 250}
+    events = coded(
+        move(ONLINE, OFFLINE, partition=2, since_ms=0, leader=3, isr=[3]),
+        snapshot(OFFLINE, seq=1, t_ms=210, **led),
+        snapshot(OFFLINE, seq=2, t_ms=210, partition=1, **led),
+        snapshot(OFFLINE, seq=3, t_ms=210, partition=2, **lost),
+        move(OFFLINE, ONLINE, seq=4, since_ms=210, prev_leader=1, **back),
+        move(OFFLINE, ONLINE, seq=5, partition=1, since_ms=210, prev_leader=1, **back),
+    )
+    columns = ("bucket_ms", "offline", "most", "went_offline", "came_back")
+    timeline = rows_of(offline_timeline(differences(events, 0, 100)), *columns)
+    assert timeline == [(0, 1, 1, 1, 0), (200, 1, 3, 2, 2)]
+    found = by_partition(histories(events))
+    assert rows_of(found, "partition", "offlines", "offline_ms") == [
+        (0, 1, 40),
+        (1, 1, 40),
+        (2, 1, 0),
+    ]
+    assert rows_of(by_partition(histories(events, 211)), "partition", "offlines") == [
+        (partition, 0) for partition in range(3)
+    ]
+
+
 def test_a_deleted_state_znode_ends_what_was_known(coded: Raw) -> None:
     def wrote(partition: int, **fields: Any) -> dict[str, Any]:
         row = {"source": "zookeeper", "kind": "leadership_written", "isr": [1], "zk_version": 1}

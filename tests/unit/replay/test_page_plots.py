@@ -1,0 +1,30 @@
+"""The line of offline partitions, of intervals of time."""
+
+from __future__ import annotations
+
+from replay.listings import Listing
+from replay.page_plots import offline_plots
+from replay.run import Answers
+from replay.unread import Unread
+
+RUN = {"source": "journal", "run": "r"}
+
+
+def test_no_interval_hides_who_was_offline_in_it() -> None:
+    intervals = (
+        {**RUN, "bucket_ms": -10, "offline": 2, "most": 9},
+        {**RUN, "bucket_ms": 0, "offline": 0, "most": 3},
+        {**RUN, "bucket_ms": 50, "offline": 0, "most": 15},
+        {**RUN, "bucket_ms": 70, "offline": 4, "most": 4},
+    )
+    listings = {
+        "offline_intervals": Listing(is_whole=False),
+        "offline_timeline": Listing(intervals),
+    }
+    nothing = Unread({}, 0, Listing(), Listing())
+    (plot,) = offline_plots(Answers({}, 0, 90, 10, listings, {}, nothing), 0)
+    assert plot.steps.points == [
+        *((0, 0), (0, 2), (0, 3), (10, 0)),
+        *((50, 15), (60, 0), (70, 4), (80, 4)),
+    ]
+    assert plot.end_ms == 90
