@@ -23,15 +23,18 @@ EXAMPLES = """
 Examples:
   klamm replay sql "SELECT kind, count(*) FROM events GROUP BY 1 ORDER BY 2 DESC" ./events
   klamm replay sql "SELECT * FROM partitions WHERE leader = -1" ./journal.jsonl --json
+  klamm replay sql "DESCRIBE events" ./events
   klamm replay sql "SELECT problem, count(*) FROM damaged GROUP BY 1" ./events
 \b
-Views: events (one row an event), partitions and replicas (what they end with), names (the words
-of the event table's codes), damaged (lines that could not be read).
+Views: events (one row an event), partitions and replicas (what they end with in each source and
+run), names (the words of the event table's codes), damaged (lines that could not be read).
 """
 
 
 def sql(
-    query: Annotated[str, typer.Argument(metavar="SELECT", help="A query in Spark's SQL.")],
+    query: Annotated[
+        str, typer.Argument(metavar="SELECT", help="A query in Spark's SQL, or DESCRIBE.")
+    ],
     paths: Paths,
     limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="Most rows.")] = MOST_ROWS,
     master: Master = None,
@@ -42,8 +45,9 @@ def sql(
 ) -> None:
     """Ask the events of logs or of an event table in SQL. Nothing is changed."""
     from replay.opening import look_at
-    from replay.views import ask, check_query, make_views
+    from replay.views import ask, check_first_word, check_query, make_views
 
+    check_first_word(query)
     given = look_at(paths)
     options = SparkOptions(master, cores, memory_mb, timezone)
     folder = Path(tempfile.gettempdir())

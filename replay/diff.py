@@ -150,9 +150,10 @@ def stored_side(spark: SparkSession, name: str, what: str, stored: Sequence[Stor
 _VERSION: Final = "zk_version"
 
 
-def final_partitions(events: DataFrame) -> DataFrame:
+def final_partitions(events: DataFrame, *cluster: str) -> DataFrame:
     """What each partition ends with, by the columns of Side.partitions.
 
+    ``cluster`` are columns that tell clusters apart, if there may be several; they come first.
     ``state`` is null where no row says one; a deleted partition is not there.
     """
     is_state = is_kind(*STATE_KINDS) & (F.col("replica") == -1)
@@ -160,7 +161,7 @@ def final_partitions(events: DataFrame) -> DataFrame:
     fields = ("leader", "leader_epoch", "isr", _VERSION)
     last = (
         events.where(F.col("topic").isNotNull() & (is_state | is_leadership() | is_deleted))
-        .groupBy(*_PARTITION)
+        .groupBy(*cluster, *_PARTITION)
         .agg(
             F.max_by("to_state", F.when(is_state, F.col("place"))).alias("_state"),
             F.max_by(F.struct(*fields), F.when(is_leadership(), F.col("place"))).alias("_last"),
@@ -173,21 +174,25 @@ def final_partitions(events: DataFrame) -> DataFrame:
         F.col("_deleted").isNull() | (F.col("_deleted") < F.col("_told"))
     )
     return last.where(is_there).select(
+        *cluster,
         *_PARTITION,
         state_word("_state").alias("state"),
         *(F.col(f"_last.{name}").alias(name) for name in fields),
     )
 
 
-def final_replicas(events: DataFrame) -> DataFrame:
-    """What each replica ends with: topic, partition, replica, state; deleted ones are not there."""
+def final_replicas(events: DataFrame, *cluster: str) -> DataFrame:
+    """What each replica ends with: topic, partition, replica, state; deleted ones are not there.
+
+    ``cluster`` as in ``final_partitions``.
+    """
     gone = STATE_CODES[ReplicaState.NON_EXISTENT.value]
     return (
         events.where(is_kind(*STATE_KINDS) & (F.col("replica") >= 0))
-        .groupBy(*_REPLICA)
+        .groupBy(*cluster, *_REPLICA)
         .agg(F.max_by("to_state", "place").alias("_state"))
         .where(F.col("_state") != gone)
-        .select(*_REPLICA, state_word("_state").alias("state"))
+        .select(*cluster, *_REPLICA, state_word("_state").alias("state"))
     )
 
 

@@ -5,8 +5,10 @@ Makes views, and refuses what is no query; computes nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -17,16 +19,27 @@ from cluster.errors import UsageError
 from replay.diff import final_partitions, final_replicas
 from replay.event_table import EventTable
 
-VIEWS = ("events", "partitions", "replicas", "names", "damaged")
+VIEWS: Final = ("events", "partitions", "replicas", "names", "damaged")
+_QUERIES: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
+_ABOUT_VIEWS: Final = ("DESCRIBE", "DESC", "SHOW", "EXPLAIN")
+"""What changes nothing either, and is no query by Spark's grammar."""
+_HINT: Final = (
+    f'"SELECT .. FROM events", "DESCRIBE events" for its columns; views: {", ".join(VIEWS)}'
+)
+_CLUSTER: Final = ("source", "run")
+_first_word = re.compile(r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*(\w*)", re.DOTALL).match
 
 
 def make_views(table: EventTable) -> None:
-    """The views ``VIEWS`` in the table's session; their states are words already."""
+    """The views ``VIEWS`` in the table's session; their states are words already.
+
+    What partitions and replicas end with is told for each source and run: they are not one cluster.
+    """
     at = F.timestamp_millis("t_ms")
     views = {
         "events": table.in_words(table.events).withColumn("at", at),
-        "partitions": table.in_words(final_partitions(table.events)),
-        "replicas": table.in_words(final_replicas(table.events)),
+        "partitions": table.in_words(final_partitions(table.events, *_CLUSTER)),
+        "replicas": table.in_words(final_replicas(table.events, *_CLUSTER)),
         "names": table.names,
         "damaged": table.damaged,
     }
@@ -34,11 +47,22 @@ def make_views(table: EventTable) -> None:
         views[name].createOrReplaceTempView(name)
 
 
+def check_first_word(query: str) -> None:
+    """Raises UsageError for what is plainly no query. Needs no Spark, which takes long to start."""
+    word = _word(query)
+    if word not in (*_QUERIES, *_ABOUT_VIEWS):
+        said = f"{word} is no query" if word else "there is no query in it"
+        raise UsageError(f"this cannot be asked: {said}", hint=_HINT)
+
+
 def check_query(spark: SparkSession, query: str) -> None:
     """Raises UsageError for what is no query, as a statement could write. Needs no view."""
     parser = spark._jsparkSession.sessionState().sqlParser()
     with _wrong_query_told():
-        parser.parseQuery(query)
+        if _word(query) in _ABOUT_VIEWS:
+            parser.parsePlan(query)
+        else:
+            parser.parseQuery(query)
 
 
 def ask(spark: SparkSession, query: str) -> DataFrame:
@@ -51,6 +75,11 @@ def ask(spark: SparkSession, query: str) -> DataFrame:
         return spark.sql(query)
 
 
+def _word(query: str) -> str:
+    found = _first_word(query)
+    return found[1].upper() if found else ""
+
+
 @contextmanager
 def _wrong_query_told() -> Iterator[None]:
     with _spark_untold():
@@ -58,10 +87,7 @@ def _wrong_query_told() -> Iterator[None]:
             yield
         except PySparkException as error:
             words = " ".join(str(error).split("SQLSTATE")[0].split())
-            raise UsageError(
-                f"this cannot be asked: {words}",
-                hint=f'"SELECT .. FROM events"; views: {", ".join(VIEWS)}',
-            ) from error
+            raise UsageError(f"this cannot be asked: {words}", hint=_HINT) from error
 
 
 @contextmanager

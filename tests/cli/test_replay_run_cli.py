@@ -45,6 +45,7 @@ def journal(tmp_path: Path) -> Path:
         (["sql", "SELECT 1", "JOURNAL", "--timezone", "Mars/Phobos"], "there is no time zone"),
         (["run", "JOURNAL", "--from", "noon"], "--from noon is no time"),
         (["run", "JOURNAL", "--from", "2026-01-02", "--to", "2026-01-01"], "is after --to"),
+        (["run", "JOURNAL", "--from", "2026-01-02", "--as-of", "2026-01-01"], "is after --as-of"),
         (["run", "JOURNAL", "--out", "."], ". cannot be made"),
         (["run", "JOURNAL", "--out", "FOLDER"], "is there already"),
         (["run", "JOURNAL", "--out", "FOLDER", "--overwrite"], "is not overwritten"),
@@ -54,6 +55,9 @@ def journal(tmp_path: Path) -> Path:
         (["diff", "JOURNAL", "JOURNAL", "--zookeeper", "localhost:1"], "A is compared with B or"),
         (["diff", "JOURNAL", "NOWHERE"], "there is no NOWHERE"),
         (["sql", "SELECT 1", "NOWHERE"], "there is no NOWHERE"),
+        (["sql", "SELEC 1", "JOURNAL"], "SELEC is no query"),
+        (["sql", "/* 1 */ -- SELECT\n (drop TABLE events", "JOURNAL"], "DROP is no query"),
+        (["sql", " ", "JOURNAL"], "there is no query in it"),
     ],
 )
 def test_what_will_not_do_is_refused_in_one_line_and_a_hint(
@@ -72,6 +76,7 @@ def test_what_will_not_do_is_refused_in_one_line_and_a_hint(
     assert told.out == ""
     lines = [line for line in told.err.splitlines() if not line.endswith("temporary event table")]
     assert lines[0].startswith("error: ") and message in lines[0]
+    assert "Spark has started" not in told.err
     assert {path.name for path in tmp_path.iterdir()} == {"journal.jsonl", "folder"}
     assert [path.name for path in folder.iterdir()] == ["precious"]
 
