@@ -194,8 +194,9 @@ def read_filters(
         raise UsageError("--topic names no topic", hint="--topic orders")
     from_ms = None if from_ is None else _time_ms("--from", from_)
     to_ms = None if to is None else _time_ms("--to", to)
-    if from_ms is not None and to_ms is not None and from_ms > to_ms:
-        raise UsageError(f"--from {from_} is after --to {to}")
+    for option, text, end_ms in (("--to", to, to_ms), ("--as-of", as_of, moment.get("as_of_ms"))):
+        if from_ms is not None and end_ms is not None and from_ms > end_ms:
+            raise UsageError(f"--from {from_} is after {option} {text}")
     return Filters(
         topics=tuple(topics), brokers=tuple(brokers), from_ms=from_ms, to_ms=to_ms, **moment
     )

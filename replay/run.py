@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from replay.event_table import EventTable
-from replay.filters import Filters, narrow, since
+from replay.filters import Filters, check, narrow, since
 from replay.listings import Listing, first_listed
 from replay.questions.availability import (
     leaderless_intervals,
@@ -116,10 +116,12 @@ class Answers:
 
 
 def answer(table: EventTable, filters: Filters | None = None) -> Answers:
-    """All answers. Raises UsageError as ``filters.narrow`` does."""
+    """All answers. Raises UsageError as ``filters.check`` does."""
+    asked = filters or Filters()
+    check(table, asked)
     kept: list[DataFrame] = []
     try:
-        return _answer(table, filters or Filters(), kept)
+        return _answer(table, asked, kept)
     except BaseException:
         for frame in kept:
             frame.unpersist()

@@ -1,0 +1,74 @@
+"""Filters that name what a table does not have: nothing found there would read like good news."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from cluster.errors import UsageError
+from replay.encode import encode
+from replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION
+from replay.event_table import EventTable, Manifest, RunCoverage, SourceSummary
+from replay.filters import Filters, check
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+RUN = RunCoverage("r", 3, 4, 6, first_ms=10, last_ms=60, missing=0, repeated=0)
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, raw_events: Callable[..., DataFrame]) -> EventTable:
+    """Topic t of broker 1 and topic u of broker 2."""
+    of_t = {"topic": "t", "partition": 0, "leader": 1, "isr": [1]}
+    of_u = {"topic": "u", "partition": 0, "replica": 2, "zxid": 0x20}
+    events, names = encode(raw_events(of_t, of_u, {"replica": 3}))
+    damaged = spark.createDataFrame([], DAMAGED_SCHEMA)
+    source = SourceSummary("journal", [], 3, {}, {}, [RUN], 0.0)
+    return EventTable(events, names, damaged, Manifest(SCHEMA_VERSION, [source]))
+
+
+def test_what_is_there_is_taken(table: EventTable) -> None:
+    asked = Filters(topics=("t",), brokers=(1,), from_ms=60, to_ms=10, as_of_epoch=4)
+    assert check(table, asked) is None
+    assert check(table, Filters(as_of_zxid=0x20, as_of_ms=10, as_of_epoch=6)) is None
+    assert check(table, Filters(as_of_zxid=0x999, as_of_ms=999, from_ms=0)) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "words", "hint"),
+    [
+        ({"topics": ("t", "v")}, "no event of topic v", "names are exact"),
+        ({"brokers": (1, 9)}, "no event of a partition of broker 9", "one that it led"),
+        ({"brokers": (3,)}, "no event of a partition of broker 3", "one that it led"),
+        ({"brokers": (2,), "topics": ("t",)}, "a partition of broker 2", "one that it led"),
+        ({"as_of_ms": 9}, r"up to 1970-01-01 00:00:00\.009", "the first is of 1970-01-01 00:00"),
+        ({"to_ms": 8}, r"up to 1970-01-01 00:00:00\.008", "the first is of 1970-01-01 00:00"),
+        ({"from_ms": 61}, r"from 1970-01-01 00:00:00\.061 on", "the last is of 1970-01-01"),
+        ({"as_of_epoch": 7}, "no controller epoch 7", "there are those from 4 to 6"),
+        ({"as_of_epoch": 3}, "no controller epoch 3", "there are those from 4 to 6"),
+        ({"as_of_zxid": 0x1F}, "no event up to zxid 0x1f", "the first is of 0x20"),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    table: EventTable, asked: dict[str, Any], words: str, hint: str
+) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        check(table, Filters(**asked))
+    assert caught.value.hint is not None and hint in caught.value.hint
+
+
+def test_logs_without_zxids_and_epochs_say_so(table: EventTable) -> None:
+    run = RunCoverage("r", 3, 0, 0, first_ms=10, last_ms=60, missing=None, repeated=None)
+    source = SourceSummary("state-change.log", [], 3, {}, {}, [run], 0.0)
+    events = table.events.where("zxid IS NULL")
+    told = EventTable(events, table.names, table.damaged, Manifest(SCHEMA_VERSION, [source]))
+    for asked, hint in (
+        (Filters(as_of_zxid=5), "ZooKeeper's logs tell zxids"),
+        (Filters(as_of_epoch=1), "none is told"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            check(told, asked)
+        assert caught.value.hint == hint
