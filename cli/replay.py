@@ -169,10 +169,12 @@ def manifest_lines(manifest: Manifest, damaged: Sequence[Damaged]) -> Iterator[s
 
 
 def _problem(problem: str, count: int) -> str:
-    from replay.event_schema import LOST_TRANSACTIONS
+    from replay.event_schema import LOST_TRANSACTIONS, REST_UNREAD
 
     if problem == LOST_TRANSACTIONS:
         return f"{problem}: {_counted(count, 'run')}"
+    if problem.endswith(REST_UNREAD):
+        return f"damaged, {problem}: {_counted(count, 'file')}"
     return f"damaged, {problem}: {_counted(count, 'line')}"
 
 

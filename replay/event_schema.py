@@ -271,6 +271,8 @@ DAMAGED_SCHEMA: Final = _schema(
 """Lines that could not be read: what is wrong in a word or two, and their beginning."""
 LOST_TRANSACTIONS: Final = "lost transactions"
 """The problem of a place where no line is damaged: transactions before it are in no file."""
+REST_UNREAD: Final = "rest of the file unread"
+"""How the problem of a file ends that cannot be read from that line on."""
 BEGINS_LATE: Final = "begins late"
 """The problem of a first transaction with which ZooKeeper's numbers do not begin: older logs were
 taken away, and no snapshot stands for them."""

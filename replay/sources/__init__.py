@@ -103,16 +103,14 @@ class Source(NamedTuple):
     ``name`` is one of event_schema.SOURCES. ``recognizes``: is this file, whose first 64 KiB are
     given (as they stand in it), one of these logs? ``find``: lines of several such files by
     READ_SCHEMA, in one pass and with nothing computed yet; as tasks, unless rows of one file need
-    those of others. ``has_predecessors``: its rows carry what came before them. ``is_by_file``:
-    what it says of a file does not depend on the others. ``unites_copies``: what several files hold
-    is told once, so that equal ones may be given.
+    those of others. ``has_predecessors``: its rows carry what came before them.
+    ``unites_copies``: what several files hold is told once, so that equal ones may be given.
     """
 
     name: str
     has_predecessors: bool
     recognizes: Callable[[Path, bytes], bool]
     find: Find
-    is_by_file: bool = False
     unites_copies: bool = False
 
     def read(self, spark: SparkSession, paths: Sequence[Path], options: SourceOptions) -> DataFrame:

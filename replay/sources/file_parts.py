@@ -6,6 +6,8 @@ a part. Reads bytes; what the lines mean is a source's business.
 
 from __future__ import annotations
 
+import filecmp
+import hashlib
 import itertools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +17,8 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from replay.event_schema import REST_UNREAD
+
 PART_BYTES: Final = 64 << 20
 _LEAST_PART_BYTES: Final = 4 << 20
 _LEAST_ROUNDS: Final = 2
@@ -23,6 +27,7 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _NEWLINE: Final = b"\n"
 _INPUT_BYTES: Final = 64 << 10
+_HEAD_BYTES: Final = 64 << 10
 _TEXT_BYTES: Final = 800
 
 
@@ -109,27 +114,38 @@ def compression_of(head: bytes) -> str | None:
 
 
 def decompressed_head(head: bytes) -> bytes:
-    """The first bytes of a file as they are without its compression."""
+    """The first bytes of a file without its compression: of a compressed one at most 64 KiB."""
     match compression_of(head):
         case "gzip":
             try:
-                return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, len(head))
+                return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD_BYTES)
             except zlib.error:
                 return b""
         case "zstd":
             try:
-                return pa.CompressedInputStream(pa.BufferReader(head), "zstd").read(len(head))
+                return pa.CompressedInputStream(pa.BufferReader(head), "zstd").read(_HEAD_BYTES)
             except (OSError, pa.ArrowInvalid):
                 return b""
     return head
 
 
+def hold_the_same(one: Path, other: Path) -> bool:
+    """Whether two files are equal without their compression. What cannot be read is like nothing
+    but an equal file."""
+    if filecmp.cmp(one, other, shallow=False):
+        return True
+    compressions = [_compression(path) for path in (one, other)]
+    if compressions == [None, None]:
+        return False
+    hashes = [_sha256(path, how) for path, how in zip((one, other), compressions, strict=True)]
+    return None not in hashes and hashes[0] == hashes[1]
+
+
 def cut_file(path: Path, part_bytes: int) -> Iterator[FilePart]:
     """The parts of one file, their lines not counted yet."""
     file = str(path.absolute())
-    with path.open("rb") as opened:
-        compression = compression_of(opened.read(4))
-        size = opened.seek(0, 2)
+    compression = _compression(path)
+    size = path.stat().st_size
     if compression is not None:
         yield FilePart(file, 0, size, compression)
         return
@@ -148,8 +164,27 @@ def count_lines(part: FilePart) -> int:
     return count
 
 
+def _compression(path: Path) -> str | None:
+    with path.open("rb") as file:
+        return compression_of(file.read(4))
+
+
+def _sha256(path: Path, compression: str | None) -> bytes | None:
+    """Of what a file holds; None if that cannot be read to its end."""
+    if compression is None:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    digest = hashlib.sha256()
+    try:
+        for block in _BLOCKS[compression](str(path)):
+            digest.update(block)
+    except _Damage:
+        return None
+    return digest.digest()
+
+
 def _read_compressed(part: FilePart) -> Iterator[Lines | CutShort]:
-    blocks = {"gzip": _gzip_blocks, "zstd": _zstd_blocks}[str(part.compression)]
+    blocks = _BLOCKS[str(part.compression)]
     begun = b""
     line = part.lines_before + 1
     try:
@@ -164,7 +199,7 @@ def _read_compressed(part: FilePart) -> Iterator[Lines | CutShort]:
             line += data.count(_NEWLINE)
     except _Damage as damage:
         text = begun[:_TEXT_BYTES].decode(errors="replace")
-        yield CutShort(line, f"{damage} {part.compression}", text)
+        yield CutShort(line, f"{damage} {part.compression}, {REST_UNREAD}", text)
         return
     if begun:
         yield Lines(begun, line)
@@ -220,3 +255,6 @@ def _zstd_blocks(name: str) -> Iterator[bytes]:
                 yield block
         except OSError as error:
             raise _Damage("truncated" if "runcated" in str(error) else "damaged") from error
+
+
+_BLOCKS: Final = {"gzip": _gzip_blocks, "zstd": _zstd_blocks}

@@ -63,4 +63,4 @@ def read_journals(
     return find_rows(spark, paths, part_bytes=part_bytes).rows(spark)
 
 
-SOURCE: Final = Source(JOURNAL, True, recognizes, find_rows, is_by_file=True)
+SOURCE: Final = Source(JOURNAL, True, recognizes, find_rows)

@@ -272,7 +272,6 @@ def _source(name: str, logger: str) -> Source:
         False,
         partial(_recognizes, name, logger),
         partial(_find_rows, name),
-        is_by_file=True,
     )
 
 

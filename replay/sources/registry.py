@@ -1,6 +1,7 @@
 """Every kind of log that can be ingested, and which of the files that are given is of which kind.
 
-Looks at names and first bytes; reads no log. A new kind of log is one more row of ``SOURCES``.
+Looks at names and first bytes; reads no log but those that may be copies of each other. A new kind
+of log is one more row of ``SOURCES``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 from cluster.errors import UsageError
 from replay.event_table import FileSummary
 from replay.sources import Source, journal, kafka_logs, zookeeper
+from replay.sources.file_parts import decompressed_head, hold_the_same
 
 SOURCES: Final[tuple[Source, ...]] = (
     journal.SOURCE,
@@ -22,7 +24,17 @@ SOURCES: Final[tuple[Source, ...]] = (
     zookeeper.SOURCE,
 )
 HEAD_BYTES: Final = 64 << 10
+_BEGINNING_BYTES: Final = 4 << 10
 _KNOWN: Final = ", ".join(source.name for source in SOURCES)
+
+
+class _Log(NamedTuple):
+    """A file and how it ``begins`` without its compression, which copies have in common."""
+
+    path: Path
+    source: Source
+    summary: FileSummary
+    begins: bytes
 
 
 class SourceFiles(NamedTuple):
@@ -42,23 +54,23 @@ def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
     if not paths:
         raise UsageError("no files to read", hint="name journals, logs or their directories")
     found: dict[str, SourceFiles] = {}
-    seen: dict[str | tuple[int, str], Path] = {}
+    seen: dict[str | bytes, list[Path]] = {}
     for path in paths:
-        for file, source, summary in _logs_under(path):
-            same = str(file) if source.unites_copies else (summary.size, _ends_sha256(file))
-            first = seen.get(same)
+        for file, source, summary, begins in _logs_under(path):
             # Logs of two servers may begin and end alike; their source tells what is there twice.
-            if first is not None and (source.is_by_file or first == file):
-                words = "is given twice" if first == file else f"has what {first} has"
-                raise UsageError(f"{file} {words}", hint="its events would be there twice")
-            seen[same] = file
+            alike = seen.setdefault(str(file) if source.unites_copies else begins, [])
+            for first in alike:
+                if first == file or hold_the_same(first, file):
+                    words = "is given twice" if first == file else f"has what {first} has"
+                    raise UsageError(f"{file} {words}", hint="its events would be there twice")
+            alike.append(file)
             files = found.setdefault(source.name, SourceFiles(source, [], []))
             files.paths.append(file)
             files.summaries.append(summary)
     return [found[source.name] for source in SOURCES if source.name in found]
 
 
-def _logs_under(path: Path) -> Iterator[tuple[Path, Source, FileSummary]]:
+def _logs_under(path: Path) -> Iterator[_Log]:
     if path.is_dir():
         logs = [log for file in _files(path) if (log := _recognized(file)) is not None]
         if not logs:
@@ -83,7 +95,7 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (path for name in sorted(names) if (path := Path(parent, name)).is_file())
 
 
-def _recognized(path: Path) -> tuple[Path, Source, FileSummary] | None:
+def _recognized(path: Path) -> _Log | None:
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
         size = file.seek(0, os.SEEK_END)
@@ -93,13 +105,5 @@ def _recognized(path: Path) -> tuple[Path, Source, FileSummary] | None:
     summary = FileSummary(str(path), size, hashlib.sha256(head).hexdigest())
     of_it = (source for source in SOURCES if source.recognizes(path, head))
     source = next(of_it, None)
-    return None if source is None else (path, source, summary)
-
-
-def _ends_sha256(path: Path) -> str:
-    """A hash of a file's first and last bytes, which together with its size tell copies."""
-    with path.open("rb") as file:
-        digest = hashlib.sha256(file.read(HEAD_BYTES))
-        file.seek(max(file.seek(0, os.SEEK_END) - HEAD_BYTES, 0))
-        digest.update(file.read(HEAD_BYTES))
-    return digest.hexdigest()
+    begins = decompressed_head(head)[:_BEGINNING_BYTES]
+    return None if source is None else _Log(path, source, summary, begins)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cli.main import main
@@ -22,11 +24,16 @@ from replay.sources.registry import find_files
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
+CUT = "truncated zstd, rest of the file unread"
 
 
 def row(seq: int, detail: str = "x") -> str:
     fields = {"v": SCHEMA_VERSION, "run_id": "r", "t_ms": 1000, "seq": seq, "controller": 0}
     return json.dumps({**fields, "epoch": 1, "kind": "event", "detail": detail}) + "\n"
+
+
+def zstd(data: bytes) -> bytes:
+    return pa.compress(data, "zstd", asbytes=True)
 
 
 @pytest.fixture
@@ -105,6 +112,22 @@ def test_servers_may_have_equal_snapshots(tmp_path: Path) -> None:
         find_files([tmp_path, tmp_path / "one"])
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, zstd], ids=["gzip", "zstd"])
+def test_a_file_beside_its_compressed_copy_is_refused(
+    pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    whole = "".join(row(n) for n in range(1, 2_000)).encode()
+    packed = tmp_path / "journal.jsonl.packed"
+    (tmp_path / "journal.jsonl").write_bytes(whole)
+    packed.write_bytes(pack(whole))
+    with pytest.raises(UsageError, match=r"journal\.jsonl\.packed has what \S+/journal\.jsonl has"):
+        find_files([tmp_path])
+    for other in (pack(whole[:-1]), pack(whole)[:-9]):
+        packed.write_bytes(other)
+        (found,) = find_files([tmp_path])
+        assert [path.name for path in found.paths] == ["journal.jsonl", "journal.jsonl.packed"]
+
+
 def test_what_is_no_table_is_never_replaced(
     journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,7 +167,7 @@ def test_what_was_read_is_told_as_text() -> None:
     kafka = RunCoverage("k", 1, 0, 0, 1000, 1000, missing=None, repeated=None)
     sources = [
         SourceSummary("journal", [FileSummary("f", 9, "")], 3000, {}, {"torn": 1}, [run], 2.0),
-        SourceSummary("controller.log", [], 1, {}, {}, [kafka], 0.5, 1.25),
+        SourceSummary("controller.log", [], 1, {}, {CUT: 1}, [kafka], 0.5, 1.25),
         SourceSummary("zookeeper", [], 5, {}, {"lost transactions": 2}, [], 1.0),
     ]
     damaged = [Damaged("f", 4, "torn", '{"v')]
@@ -156,6 +179,7 @@ def test_what_was_read_is_told_as_text() -> None:
         "controller.log: 1 event of 0 files in 0.5 s (2 a second), and 1.2 s to find what came "
         "before each",
         "  run k: 1970-01-01 00:00:01.000 to 1970-01-01 00:00:01.000 UTC",
+        f"  damaged, {CUT}: 1 file",
         "zookeeper: 5 events of 0 files in 1.0 s (5 a second)",
         "  lost transactions: 2 runs",
         '  f:4: torn: {"v',

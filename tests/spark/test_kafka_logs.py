@@ -229,7 +229,7 @@ def test_a_truncated_gzip_file(tmp_path: Path, read: Read) -> None:
     path.write_bytes(gzip.compress(log(tmp_path / "y", *[ONLINE] * 5000).read_bytes())[:-200])
     rows, damaged = read(STATE_CHANGES, path)
     assert 0 < len(rows) < 5000 and {row.line for row in rows} == set(range(1, len(rows) + 1))
-    assert damages(damaged)[-1] == (len(rows) + 1, "truncated gzip")
+    assert damages(damaged)[-1] == (len(rows) + 1, "truncated gzip, rest of the file unread")
     path.write_bytes(data[: len(data) // 2] + b"garbage" + data[len(data) // 2 :])
     _, damaged = read(STATE_CHANGES, path)
     assert "damaged gzip" in {row.problem for row in damaged}
