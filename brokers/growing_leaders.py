@@ -64,6 +64,7 @@ class GrowingLeaders:
         partition = self._partitions.get(tp)
         if partition is not None and partition.growth is not None:
             self.settle(tp, partition)
+            self._looked_at[tp] = None
         return partition
 
     def settle(self, tp: TopicPartition, partition: Partition) -> None:
@@ -71,7 +72,6 @@ class GrowingLeaders:
         now_ms = self._now_ms()
         settle(partition, now_ms)
         if isinstance(partition.growth, LeaderGrowth):
-            self._looked_at[tp] = None
             self._on_grown(tp, partition, now_ms)
 
     # -- producers
@@ -93,6 +93,7 @@ class GrowingLeaders:
                 continue
             self.stop(tp, partition, Errors.NONE)
             self._begin(partition, partition.log, producer, rate)
+            self._looked_at[tp] = None
             self.settle(tp, partition)
             taken.append(tp)
         return taken
@@ -210,6 +211,7 @@ class GrowingLeaders:
         if not isinstance(growth, LeaderGrowth) or replica_id not in growth.followers:
             return False
         self.settle(tp, partition)
+        self._looked_at[tp] = None
         growth.followers = tuple(r for r in growth.followers if r != replica_id)
         return True
 

@@ -56,6 +56,8 @@ def settle(partition: Partition, now_ms: float) -> None:
     assert isinstance(log, IntervalLog), "only counted records grow by a law"
     if isinstance(growth, LeaderGrowth):
         _grow(log, partition.leader_epoch, growth.law, now_ms)
+        if not growth.followers:
+            return
         known = growth.law.end_at(now_ms - 2 * LAW_MARGIN_MS)
         for remote in partition.remotes:
             if remote.replica_id in growth.followers:

@@ -7,7 +7,6 @@ brokers/follower.py. Mirrors kafka.cluster.Partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -278,18 +277,15 @@ class Partition(msgspec.Struct, gc=False):
         self.set_high_watermark(new, now_ms)
         return True
 
-    def counted(self, broker_id: int, now_ms: float, lag_time_max_ms: float) -> Iterator[int]:
+    def counted(self, broker_id: int, now_ms: float, lag_time_max_ms: float) -> list[int]:
         """The followers that the high watermark waits for."""
         maximal_isr = self.maximal_isr
-        for replica_id in self.replicas:
-            if replica_id == broker_id:
-                continue
-            if replica_id in maximal_isr:
-                yield replica_id
-            else:
-                remote = self.remote(replica_id)
-                if remote is not None and now_ms - remote.caught_up_ms <= lag_time_max_ms:
-                    yield replica_id
+        found = [replica_id for replica_id in maximal_isr if replica_id != broker_id]
+        for remote in self.remotes:
+            is_near = now_ms - remote.caught_up_ms <= lag_time_max_ms
+            if is_near and remote.replica_id not in maximal_isr:
+                found.append(remote.replica_id)
+        return found
 
     def set_high_watermark(self, offset: int, now_ms: float) -> None:
         """Note a high watermark, and the one before for a disk that has not heard of it yet."""

@@ -194,6 +194,8 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     def intervals(self) -> tuple[Interval, ...]:
         """All that may be read, one interval for each stretch of one leader epoch."""
+        if not self.rolled and self.log_start_offset == self._base_offset:
+            return self.stored
         joined: list[Interval] = []
         for interval in self._between(self.log_start_offset, self.log_end_offset):
             joined += _joined(joined.pop(), interval) if joined else (interval,)
