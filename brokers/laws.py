@@ -10,6 +10,7 @@ from __future__ import annotations
 from brokers.growing_followers import GrowingFollowers
 from brokers.growth import FollowerGrowth, LeaderGrowth, settle
 from brokers.leader_replicas import LeaderReplicas
+from brokers.partition import Partition
 from brokers.replica_manager import ReplicaManager
 from cluster.constant_rate import ConstantRateRequest, ConstantRateResponse, EndOfLaw
 from cluster.data_requests import FetchResponse
@@ -76,10 +77,14 @@ class Laws:
     def settle_all(self, now_ms: float) -> None:
         """Bring all that grows up to now: for who looks at everything."""
         for tp, partition in self._replicas.partitions.items():
-            if isinstance(partition.growth, LeaderGrowth):
-                self._leaders.growing.settle(tp, partition)
-            else:
-                settle(partition, now_ms)
+            self.settle(tp, partition, now_ms)
+
+    def settle(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
+        """Bring one partition up to now, if it grows."""
+        if isinstance(partition.growth, LeaderGrowth):
+            self._leaders.growing.settle(tp, partition)
+        elif partition.growth is not None:
+            settle(partition, now_ms)
 
     def end_following(self, now_ms: float) -> None:
         """Go by no leader's law any more."""

@@ -6,7 +6,7 @@ They are those of runtime/replica_checks.py, over all partitions of the workload
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 
 from brokers.broker import Broker
 from cluster.requests import Address
@@ -45,13 +45,16 @@ class WorkloadChecker:
         """What was broken so far."""
         return self._checker.violations
 
-    def check(self) -> None:
-        """Look at all replicas and at all that was acknowledged, as they are now."""
+    def check(self, of: Collection[TopicPartition] | None = None) -> None:
+        """Look at all replicas of these partitions (None: all) and at what was acknowledged, as
+        they are now."""
         now_ms = self._world.clock.monotonic_ms()
-        self._producer.settle(now_ms)
-        for tp, progress in self._producer.partitions.items():
-            self._checker.acknowledged[tp] = list(progress.acknowledged)
-        self._checker.check(replica_views(self._world, self._producer.partitions))
+        partitions = self._producer.partitions
+        of = partitions if of is None else of
+        for tp in of:
+            partitions[tp].settle(now_ms)
+            self._checker.acknowledged[tp] = list(partitions[tp].acknowledged)
+        self._checker.check(replica_views(self._world, of))
 
 
 def replica_views(world: SimulatedWorld, of: Container[TopicPartition]) -> list[ReplicaView]:
@@ -59,10 +62,9 @@ def replica_views(world: SimulatedWorld, of: Container[TopicPartition]) -> list[
     views = []
     for broker_id in sorted(world.log_stores):
         running = world.nodes.get(broker_id)
-        for tp, log, high_watermark in world.replicas_of(broker_id):
-            if tp in of:
-                epoch = NO_EPOCH if running is None else _leading_epoch(running.node.broker, tp)
-                views.append(ReplicaView(tp, broker_id, log.intervals(), high_watermark, epoch))
+        for tp, log, high_watermark in world.replicas_of(broker_id, of):
+            epoch = NO_EPOCH if running is None else _leading_epoch(running.node.broker, tp)
+            views.append(ReplicaView(tp, broker_id, log.intervals(), high_watermark, epoch))
     return views
 
 

@@ -11,7 +11,7 @@ import copy
 import hashlib
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 from brokers.logs.log_store import MemoryLogStore
@@ -349,14 +349,17 @@ class SimulatedWorld:
     def _settle(self, running: SimulatedNode) -> None:
         running.node.broker.laws.settle_all(self.clock.monotonic_ms())
 
-    def replicas_of(self, broker_id: int) -> Iterator[tuple[TopicPartition, ReplicaLog, int]]:
+    def replicas_of(
+        self, broker_id: int, of: Container[TopicPartition] | None = None
+    ) -> Iterator[tuple[TopicPartition, ReplicaLog, int]]:
         """A broker's current logs, with their high watermarks: as it has them, or as it has left
-        them in memory if it does not run."""
+        them in memory if it does not run. ``of``: only of these partitions."""
         running = self.nodes.get(broker_id)
         if running is not None:
-            self._settle(running)
+            laws, now_ms = running.node.broker.laws, self.clock.monotonic_ms()
             for tp, partition in running.node.broker.replica_manager.partitions.items():
-                if partition.log is not None:
+                if partition.log is not None and (of is None or tp in of):
+                    laws.settle(tp, partition, now_ms)
                     yield tp, partition.log, partition.high_watermark
             return
         store = self.log_stores[broker_id]
@@ -364,6 +367,8 @@ class SimulatedWorld:
             for path, logs in store.dirs.items():
                 high_watermarks = store.high_watermarks.get(path, {})
                 for tp, log in logs.current.items():
+                    if of is not None and tp not in of:
+                        continue
                     yield tp, log, min(high_watermarks.get(tp, 0), log.log_end_offset)
 
     def _logs(self) -> list[tuple[int, TopicPartition, ReplicaLog, int]]:
