@@ -13,6 +13,7 @@ import typer
 from cli import (
     broker,
     configs,
+    consume,
     controller,
     demo,
     drill,
@@ -23,6 +24,7 @@ from cli import (
     placement,
     pools,
     preferred_replica_election,
+    produce,
     reassign_partitions,
     replay,
     replay_diff,
@@ -68,6 +70,8 @@ app.command("log-dirs", cls=topics.RawCommand)(log_dirs.log_dirs)
 app.command("preferred-replica-election", cls=topics.RawCommand)(
     preferred_replica_election.preferred_replica_election
 )
+app.command("produce", epilog=produce.EXAMPLES)(produce.produce)
+app.command("consume", epilog=consume.EXAMPLES)(consume.consume)
 app.command("status", epilog=status.EXAMPLES)(status.status)
 app.add_typer(broker.app, name="broker")
 app.add_typer(controller.app, name="controller")

@@ -121,6 +121,13 @@ def _set_topic_partitions(reader: DrillReader, node: yaml.Node) -> Actions:
     return tuple(steps.SetTopicPartitions(topic, values) for topic, values in added.items())
 
 
+def _produce(reader: DrillReader, node: yaml.Node) -> Actions:
+    def count(item: yaml.Node) -> int:
+        return reader.integer(item, "a count of records", 1, 1_000_000)
+
+    return (steps.Produce(reader.by_partition(node, count)),)
+
+
 def _wait(reader: DrillReader, node: yaml.Node) -> Actions:
     return (steps.Wait(reader.duration_ms(node, "a wait")),)
 
@@ -190,6 +197,13 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         _elect(ElectionType.UNCLEAN),
         "elect_unclean: [t-0]",
         "Ask the controller to make any live replica the leader of partitions without one.",
+    ),
+    "produce": ActionKind(
+        _produce,
+        "produce: {t-0: 500}",
+        "Give the drill's producer records (idempotent, acks=all). It goes on with them while the "
+        "drill does, and a consumer reads from the beginning what it wrote. At the end of the "
+        "drill every acknowledged record must have been read, once and in its order.",
     ),
     "create_znode": ActionKind(
         _znodes(steps.CreateZnode),

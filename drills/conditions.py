@@ -70,6 +70,10 @@ def _hosts(reader: DrillReader, node: yaml.Node) -> dict[str, list[str]]:
     }
 
 
+def _records(reader: DrillReader, node: yaml.Node) -> Any:
+    return reader.by_partition_text(node, lambda item: reader.integer(item, "a count of records"))
+
+
 def _count(what: str) -> Read:
     return lambda reader, node: reader.integer(node, what)
 
@@ -156,6 +160,14 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     ),
     "controller_epoch": ConditionKind(
         _count("an epoch"), "controller_epoch: 2", "The number in /controller_epoch."
+    ),
+    "acknowledged": ConditionKind(
+        _records,
+        "acknowledged: {t-0: 500}",
+        "So many records of the drill's producer are acknowledged by the whole ISR.",
+    ),
+    "consumed": ConditionKind(
+        _records, "consumed: {t-0: 500}", "So many records the drill's consumer has read."
     ),
     "exists": ConditionKind(_paths, "exists: /controller", "There are such znodes."),
     "absent": ConditionKind(

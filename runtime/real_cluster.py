@@ -20,6 +20,7 @@ from controller.state_change_log import StateChangeLog
 from runtime.broker_hub import BrokerHub
 from runtime.clock import WallClock
 from runtime.event_thread import EventThread
+from runtime.hub_clients import HubClients
 from runtime.lifeline import MortalJournal, MortalTransport
 from runtime.log_stores import LogStores
 from runtime.node import (
@@ -67,6 +68,7 @@ class RealCluster:
         self._journal = journal
         self._open_logs = open_logs
         self._hub = BrokerHub(self.clock)
+        self.clients = HubClients(self._hub, self.transport, self.clock)
         self._pool = SessionPool(connect_string, spec)
         self._starting: dict[int, Future[None]] = {}
         self._stopping: dict[int, Future[None]] = {}

@@ -99,8 +99,24 @@ class ScenarioRunner:
                 self._bring_up(broker_ids)
             case steps.Wait(duration_ms):
                 self._driver.run_for(duration_ms)
+            case steps.Produce(records):
+                for tp, count in records.items():
+                    self._driver.produce(tp, count)
             case steps.MoveController():
                 self._driver.move_controller()
+            case (
+                steps.CreateZnode()
+                | steps.SetZnode()
+                | steps.DeleteZnode()
+                | steps.SetTopicPartitions()
+            ):
+                self._act_on_znode(action)
+            case _:
+                self._act_on_brokers(action)
+        return None
+
+    def _act_on_znode(self, action: steps.ZnodeAction) -> None:
+        match action:
             case steps.CreateZnode(path, data):
                 self._write(Create(path, data))
             case steps.SetZnode(path, data):
@@ -109,9 +125,6 @@ class ScenarioRunner:
                 self._write(Delete(path, ANY_VERSION))
             case steps.SetTopicPartitions(topic, partitions):
                 self._set_topic_partitions(topic, partitions)
-            case _:
-                self._act_on_brokers(action)
-        return None
 
     def _act_on_brokers(self, action: steps.BrokerAction) -> None:
         for broker_id in self._broker_ids(action.broker):

@@ -111,6 +111,12 @@ def state_path(topic_partition: str) -> str:
     return f"{_TOPICS}/{topic}/partitions/{partition}/state"
 
 
+def partition_of(name: str) -> TopicPartition:
+    """A partition by its name."""
+    topic, _, partition = name.rpartition("-")
+    return TopicPartition(topic, int(partition))
+
+
 def as_listed(value: Any) -> list[Any]:
     """One value or several as a list."""
     return list(value) if isinstance(value, list | tuple) else [value]
@@ -249,6 +255,8 @@ CONDITIONS: Final[Mapping[str, Kind]] = {
     "leader": Kind(_for_each(lambda view, tp: view.state(tp).get("leader"))),
     "isr": Kind(_for_each(_isr), _same_isrs),
     "leader_epoch": Kind(_for_each(lambda view, tp: view.state(tp).get("leader_epoch"))),
+    "acknowledged": Kind(_for_each(lambda view, tp: view.driver.acknowledged(partition_of(tp)))),
+    "consumed": Kind(_for_each(lambda view, tp: view.driver.consumed(partition_of(tp)))),
     "replicas": Kind(_for_each(ClusterView.replicas)),
     "partition_state": Kind(_for_each(_partition_state)),
     "hosts": Kind(_for_each(_hosts)),

@@ -87,6 +87,18 @@ class ScenarioDriver(Protocol):
         """Send a request to the controller and let the cluster work until it is answered."""
         ...
 
+    def produce(self, partition: TopicPartition, count: int) -> None:
+        """Give the scenario's producer records, which it goes on to send."""
+        ...
+
+    def acknowledged(self, partition: TopicPartition) -> int:
+        """How many records of a partition the whole ISR has."""
+        ...
+
+    def consumed(self, partition: TopicPartition) -> int:
+        """How many records of a partition the scenario's consumer has read."""
+        ...
+
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Let the cluster work until ``condition`` holds; False if time is up first."""
         ...
@@ -113,5 +125,5 @@ class ScenarioDriver(Protocol):
         ...
 
     def disagreements(self) -> list[str]:
-        """What runtime/checks.py finds, a line each."""
+        """What runtime/checks.py and runtime/client_checks.py find, a line each."""
         ...

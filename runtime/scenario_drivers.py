@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from cluster.errors import KlammError, ZooKeeperUnavailable
 from cluster.journal import JournalRow
@@ -18,8 +19,10 @@ from runtime.checks import (
     context_of_real_cluster,
     context_of_simulated_world,
 )
+from runtime.client_actor import Client as ProducerOrConsumer
 from runtime.journal import MemoryJournal
 from runtime.real_cluster import RealCluster
+from runtime.scenario_clients import ScenarioClients
 from runtime.scenario_driver import ToolResult
 from runtime.scenario_steps import STEP_TIMEOUT_MS
 from runtime.scenario_tools import ScenarioTools
@@ -35,6 +38,9 @@ _POLL_S = 0.005
 _SETTLED_AFTER_S = 0.15
 _SETTLE_TIMEOUT_S = 20.0
 _ZOOKEEPER_TIMEOUT_S = 30.0
+_CLIENT_TIMEOUT_S = 30.0
+
+T = TypeVar("T")
 
 
 def bounce_registration(store: Store, broker_id: int) -> None:
@@ -86,6 +92,7 @@ class SimulatedDriver:
         self._tools = ScenarioTools(world.spec.seed)
         self.store: Store = world.open_store()
         self._client = Client(world.transport, self.store)
+        self._clients = ScenarioClients(self, world.spec.broker_ids)
 
     @property
     def rows(self) -> Sequence[JournalRow]:
@@ -141,6 +148,26 @@ class SimulatedDriver:
         """Ask the controller."""
         return self._client.ask(request, self.run_until)
 
+    def produce(self, partition: TopicPartition, count: int) -> None:
+        """Give the producer records."""
+        self._clients.produce(partition, count)
+
+    def acknowledged(self, partition: TopicPartition) -> int:
+        """How many records the whole ISR has."""
+        return self._clients.acknowledged(partition)
+
+    def consumed(self, partition: TopicPartition) -> int:
+        """How many records were read."""
+        return self._clients.consumed(partition)
+
+    def add_client(self, client: ProducerOrConsumer) -> None:
+        """Let a producer or consumer live."""
+        self._world.add_client(client)
+
+    def call_client(self, function: Callable[[float], T]) -> T:
+        """Run ``function`` at once: nobody else runs."""
+        return function(self._world.clock.monotonic_ms())
+
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Let simulated time pass until ``condition`` holds."""
         return self._world.run_until(condition, timeout_ms=timeout_ms)
@@ -169,7 +196,7 @@ class SimulatedDriver:
 
     def disagreements(self) -> list[str]:
         """What the checks find."""
-        return check_simulated_world(self._world)
+        return check_simulated_world(self._world) + self._clients.findings()
 
 
 class RealDriver:
@@ -181,6 +208,7 @@ class RealDriver:
         self._tools = ScenarioTools(cluster.spec.seed)
         self._began_s = time.monotonic()
         self._client = Client(cluster.transport, self.store)
+        self._clients = ScenarioClients(self, cluster.spec.broker_ids)
 
     @property
     def store(self) -> Store:
@@ -241,6 +269,26 @@ class RealDriver:
         """Ask the controller."""
         return self._client.ask(request, self.run_until)
 
+    def produce(self, partition: TopicPartition, count: int) -> None:
+        """Give the producer records."""
+        self._clients.produce(partition, count)
+
+    def acknowledged(self, partition: TopicPartition) -> int:
+        """How many records the whole ISR has."""
+        return self._clients.acknowledged(partition)
+
+    def consumed(self, partition: TopicPartition) -> int:
+        """How many records were read."""
+        return self._clients.consumed(partition)
+
+    def add_client(self, client: ProducerOrConsumer) -> None:
+        """Let a producer or consumer live."""
+        self._cluster.clients.add(client)
+
+    def call_client(self, function: Callable[[float], T]) -> T:
+        """Run ``function`` on the thread of brokers and clients."""
+        return self._cluster.clients.call(function).result(_CLIENT_TIMEOUT_S)
+
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Poll until ``condition`` holds."""
         deadline = time.monotonic() + timeout_ms / 1000
@@ -290,4 +338,4 @@ class RealDriver:
 
     def disagreements(self) -> list[str]:
         """What the checks find."""
-        return check_real_cluster(self._cluster)
+        return check_real_cluster(self._cluster) + self._clients.findings()

@@ -125,6 +125,12 @@ class ElectLeaders(msgspec.Struct, frozen=True):
     partitions: tuple[TopicPartition, ...] | None
 
 
+class Produce(msgspec.Struct, frozen=True):
+    """Give the scenario's producer records for partitions."""
+
+    records: Mapping[TopicPartition, int]
+
+
 class Wait(msgspec.Struct, frozen=True):
     """Let time pass."""
 
@@ -132,17 +138,16 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 BrokerAction = Start | Kill | Stop | Pause | Resume | BounceRegistration | FailLogDir
+ZnodeAction = CreateZnode | SetZnode | DeleteZnode | SetTopicPartitions
 Action = (
     BringUp
     | RunTool
-    | CreateZnode
-    | SetZnode
-    | DeleteZnode
-    | SetTopicPartitions
+    | ZnodeAction
     | BrokerAction
     | MoveController
     | Reassign
     | ElectLeaders
+    | Produce
     | Wait
 )
 

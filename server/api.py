@@ -30,7 +30,7 @@ from cluster.errors import (
     UsageError,
 )
 from cluster.requests import CreateTopicsRequest
-from server import admin_handlers, handlers
+from server import admin_handlers, client_handlers, handlers
 from server.bodies import (
     AlterReassignments,
     CreatePartitions,
@@ -38,6 +38,7 @@ from server.bodies import (
     PartitionsOrAll,
     Topics,
 )
+from server.client_bodies import CloseProducer, NewConsumer, NewProducer, Poll, SendRecords
 from server.cluster_server import ClusterServer
 from server.config_bodies import ConfigsOfEntities, Entities, Entity
 from server.handlers import AddBroker, Handler, StartBroker
@@ -94,6 +95,12 @@ ROUTES: Final = (
     ApiRoute("POST", "/configs", admin_handlers.alter_configs, ConfigsOfEntities),
     ApiRoute("POST", "/configs/describe", admin_handlers.describe_configs, Entity),
     ApiRoute("POST", "/configs/overrides", admin_handlers.config_overrides, Entities),
+    ApiRoute("POST", "/producers", client_handlers.open_producer, NewProducer),
+    ApiRoute("POST", "/producers/{id:int}/records", client_handlers.send_records, SendRecords),
+    ApiRoute("POST", "/producers/{id:int}/close", client_handlers.close_producer, CloseProducer),
+    ApiRoute("POST", "/consumers", client_handlers.open_consumer, NewConsumer),
+    ApiRoute("POST", "/consumers/{id:int}/poll", client_handlers.poll, Poll),
+    ApiRoute("POST", "/consumers/{id:int}/close", client_handlers.close_consumer),
 )
 """A table of contents. Fixed paths stand before those with a name in them."""
 

@@ -35,6 +35,11 @@ R = TypeVar("R", bound=Response)
 _T = TypeVar("_T")
 
 
+def new_client_address() -> Address:
+    """An address that no other client of this process has."""
+    return Address("client", next(_client_ids))
+
+
 class _Sent(NamedTuple):
     """A request on its way, and the process that is to answer it."""
 
@@ -57,7 +62,7 @@ class ClusterCalls:
         self._cluster = cluster
         self._closing = closing
         self._api_timeout_s = api_timeout_s
-        self._address = Address("client", next(_client_ids))
+        self._address = new_client_address()
         self._lock = threading.Lock()
         self._last_correlation_id = 0
         self._answers: dict[int, Future[object]] = {}

@@ -28,6 +28,7 @@ from runtime.journal import FileJournal
 from runtime.kafka_logs import KafkaLogs
 from runtime.real_cluster import RealCluster
 from server.broker_operations import BrokerOperations, controller_of_all
+from server.client_sessions import ClientSessions
 from server.closing import Closing
 from server.cluster_admin import RunningClusterAdmin
 from server.config import ServerConfig
@@ -85,6 +86,7 @@ class ClusterServer:
     cluster: RealCluster
     operations: BrokerOperations
     admin: RunningClusterAdmin
+    client_sessions: ClientSessions
 
     def __init__(
         self,
@@ -161,6 +163,12 @@ class ClusterServer:
         dead = () if self.config.dump is None else self.config.dump.dead
         self.operations = BrokerOperations(self.cluster, self.closing, dead)
         self.admin = RunningClusterAdmin(self.cluster, self.closing)
+        self.client_sessions = ClientSessions(
+            self.cluster,
+            self.closing,
+            lambda topic: self.admin.describe_topics([topic])[0],
+            has_values=False,
+        )
         self._start_brokers()
         if self.config.dump is None:
             self._await_controller()

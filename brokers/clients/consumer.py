@@ -76,14 +76,21 @@ class Consumer:
 
     ``read``: what was read, by partition, in the order in which it was. ``errors``: why a partition
     is not read any further, in Kafka's words; ``seek`` begins again. ``is_paused``: no fetch is
-    sent.
+    sent. ``keeps_records``: what was fetched waits for ``take_records``, and until then no more is
+    fetched of its partition.
     """
 
     def __init__(
-        self, address: Address, bootstrap: Iterable[int], config: ConsumerConfig | None = None
+        self,
+        address: Address,
+        bootstrap: Iterable[int],
+        config: ConsumerConfig | None = None,
+        *,
+        keeps_records: bool = False,
     ) -> None:
         self.address = address
         self.config = config or ConsumerConfig()
+        self._keeps_records = keeps_records
         self.network = NetworkClient(address, self.config, bootstrap)
         self.read: dict[TopicPartition, list[Stretch]] = {}
         self.truncations: list[Truncation] = []
@@ -94,7 +101,7 @@ class Consumer:
         self._states: dict[TopicPartition, PartitionState] = {}
         self._retry_ms: dict[TopicPartition, float] = {}
         self._asked: dict[TopicPartition, int] = {}
-        self._fetched: list[Read] = []
+        self._fetched: dict[TopicPartition, Read] = {}
 
     # -- what callers do
 
@@ -126,10 +133,15 @@ class Consumer:
         position = self._states[tp].position
         return None if position is NOWHERE else position.offset
 
+    @property
+    def has_records(self) -> bool:
+        """True if ``take_records`` has some."""
+        return bool(self._fetched)
+
     def take_records(self) -> list[Read]:
-        """What has come since the last time."""
-        fetched, self._fetched = self._fetched, []
-        return fetched
+        """What has come since the last time, if ``keeps_records``."""
+        fetched, self._fetched = self._fetched, {}
+        return list(fetched.values())
 
     # -- messages and timers
 
@@ -172,7 +184,7 @@ class Consumer:
         if tp in self._asked or tp in self.errors or leader < 0:
             return math.inf
         if isinstance(state, Fetching) and (
-            self.is_paused or self.network.in_flight_to(leader, FetchRequest)
+            self.is_paused or tp in self._fetched or self.network.in_flight_to(leader, FetchRequest)
         ):
             return math.inf
         return max(self._retry_ms.get(tp, 0.0), self.network.ready_ms(leader))
@@ -277,7 +289,8 @@ class Consumer:
             return
         for stretch in stretches:
             add_stretch(self.read.setdefault(tp, []), stretch)
-        self._fetched.append(Read(tp, position.offset, answer.records, tuple(stretches)))
+        if self._keeps_records:
+            self._fetched[tp] = Read(tp, position.offset, answer.records, tuple(stretches))
         epoch = max(self.network.metadata.leader_of(tp).epoch, position.validated_epoch)
         self._states[tp] = Fetching(Position(stretches[-1].end, stretches[-1].leader_epoch, epoch))
 
@@ -317,6 +330,7 @@ class Consumer:
         assert tp in self._states, f"{tp} is not assigned"
         self._states[tp] = state
         self._asked.pop(tp, None)
+        self._fetched.pop(tp, None)
         self.errors.pop(tp, None)
 
     def _reset_state(self, tp: TopicPartition) -> PartitionState:
@@ -325,6 +339,11 @@ class Consumer:
             self.errors[tp] = f"Undefined offset with no reset policy for partitions: [{tp}]"
             return AwaitReset(LATEST_TIMESTAMP)
         return AwaitReset(timestamp_ms)
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """What is assigned."""
+        return tuple(self._states)
 
     def _reset_or_fail(self, tp: TopicPartition, text: str) -> None:
         self._states[tp] = self._reset_state(tp)

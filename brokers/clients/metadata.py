@@ -29,12 +29,13 @@ NOBODY = LeaderAndEpoch()
 class Metadata:
     """The cluster as a client sees it; times in monotonic milliseconds.
 
-    ``brokers``: ids to ask, at first those it was told to start with. ``topic_errors``: of topics
-    that the last answer had nothing of.
+    ``brokers``: ids to ask, at first those it was told to start with; ``alive``: those that lived
+    when it asked last. ``topic_errors``: of topics that the last answer had nothing of.
     """
 
     def __init__(self, config: ClientConfig, bootstrap: Iterable[int]) -> None:
         self.brokers: tuple[int, ...] = tuple(bootstrap)
+        self.alive: tuple[int, ...] = ()
         self.topics: dict[str, None] = {}
         self.topic_errors: dict[str, Errors] = {}
         self.update_count = 0
@@ -75,8 +76,8 @@ class Metadata:
         self._needs_update = False
         self.update_count += 1
         # Those to begin with stay: all that live now may be gone when they are back.
-        alive = (broker.id for broker in response.brokers)
-        self.brokers = tuple(dict.fromkeys((*alive, *self._bootstrap)))
+        self.alive = tuple(broker.id for broker in response.brokers)
+        self.brokers = tuple(dict.fromkeys((*self.alive, *self._bootstrap)))
         for topic in response.topics:
             self._update_topic(topic)
 

@@ -90,6 +90,15 @@ class Producer:
         """How many records were ever given to ``send``."""
         return sum(partition.next_number for partition in self._partitions.values())
 
+    @property
+    def undecided(self) -> dict[TopicPartition, Errors]:
+        """Partitions with records that are not decided, and why they were refused last."""
+        found: dict[TopicPartition, Errors] = {}
+        for tp, partition in self._partitions.items():
+            for batch in (*partition.waiting, *partition.sent):
+                found[tp] = batch.last_error or found.get(tp, Errors.NONE)
+        return found
+
     def give_up(self) -> None:
         """Decide everything now, as a producer that is closed without waiting."""
         for tp, partition in self._partitions.items():

@@ -236,3 +236,21 @@ def test_a_recording_that_klamm_does_not_repeat_fails() -> None:
     assert isinstance(verdict, Verdict)
     assert verdict.outcome is Outcome.FAILED
     assert all(failure.expected == "what Kafka 2.8.2 did" for failure in verdict.failures)
+
+
+def test_an_acknowledged_record_that_is_lost_ends_a_drill_as_unsafe() -> None:
+    """An unclean election, which a real cluster has to be told to hold."""
+    text = (
+        "drill: d\nabout: x\n"
+        "cluster: {config: {unclean.leader.election.enable: true}, topics: {t: [[0, 1]]}}\n"
+        "steps:\n"
+        "- {stop: 1, until: {isr: {t-0: [0]}}}\n"
+        "- {produce: {t-0: 30}, until: {consumed: {t-0: 30}}}\n"
+        "- kill: 0\n"
+        "- {start: 1, until: {leader: {t-0: 1}}}\n"
+        "- {produce: {t-0: 10}, until: {acknowledged: {t-0: 40}}}\n"
+    )
+    verdict = run(parse_drill(text, "d.yaml"))
+    assert verdict.outcome is Outcome.UNSAFE
+    found = [failure.seen for failure in verdict.failures]
+    assert any("inconsistent-offsets" in line for line in found), found

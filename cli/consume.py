@@ -1,0 +1,171 @@
+"""`klamm consume`: prints the committed records of a topic of a running cluster.
+
+The consumer lives in the server (server/client_sessions.py). Mirrors kafka.tools.ConsoleConsumer,
+without groups.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from cli.client import ServerClient, find_server
+from cli.client_text import Progress
+from cli.options import DataDirectory, Server
+from cluster.errors import KlammError, UsageError
+
+EXAMPLES = """
+\b
+Examples:
+  klamm consume --topic t --from-beginning --timeout-ms 2000
+  klamm consume --topic t --partition 0 --offset 1200 --max-messages 10
+  klamm consume --topic t --from-time 2026-05-01T12:00:00Z --json
+"""
+_WAIT_MS: Final = 500
+
+
+def consume(
+    topic: Annotated[str, typer.Option(help="The topic to consume.")],
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="One partition. [default: all]")
+    ] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin at the start of the logs.")
+    ] = False,
+    offset: Annotated[
+        int | None, typer.Option(min=0, help="Begin at this offset of --partition.")
+    ] = None,
+    from_time: Annotated[
+        str | None,
+        typer.Option(
+            "--from-time",
+            metavar="TIME",
+            help="Begin at the first record of this time: ISO 8601, or ms since the epoch.",
+        ),
+    ] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", min=1, help="End after so many. [default: none]")
+    ] = None,
+    timeout_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--timeout-ms", min=1, help="End if nothing comes for so long. [default: none]"
+        ),
+    ] = None,
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON object a record.")] = False,
+) -> None:
+    """Consume a topic from its end, or from where you say, until Ctrl-C.
+
+    Of logs that only count it prints partition, offset, leader epoch and bytes of every record;
+    of others key and value, too.
+    """
+    wanted = _start(topic, partition, from_beginning, offset, from_time)
+    client = find_server(server, data_dir)
+    path = f"/consumers/{client.post('/consumers', wanted)['id']}"
+    count = 0
+    try:
+        for record in _records(client, path, timeout_ms):
+            typer.echo(msgspec.json.encode(record).decode() if json else _text(record))
+            count += 1
+            if count == max_messages:
+                break
+    finally:
+        client.post(f"{path}/close")
+        typer.echo(f"Processed a total of {count} messages", err=True)
+
+
+def _start(
+    topic: str,
+    partition: int | None,
+    from_beginning: bool,
+    offset: int | None,
+    from_time: str | None,
+) -> dict[str, Any]:
+    given = [from_beginning, offset is not None, from_time is not None]
+    if sum(given) > 1:
+        raise UsageError("--from-beginning, --offset and --from-time exclude each other")
+    wanted: dict[str, Any] = {"topic": topic, "partition": partition}
+    if offset is not None:
+        if partition is None:
+            raise UsageError(
+                "The partition is required when offset is specified.",
+                hint="--partition N --offset N",
+            )
+        return {**wanted, "start": "offset", "offset": offset}
+    if from_time is not None:
+        return {**wanted, "start": "time", "timestamp_ms": _timestamp_ms(from_time)}
+    return {**wanted, "start": "beginning" if from_beginning else "end"}
+
+
+def _timestamp_ms(word: str) -> int:
+    if word.isdecimal():
+        return int(word)
+    try:
+        moment = datetime.fromisoformat(word)
+    except ValueError:
+        raise UsageError(
+            f"--from-time {word} is no time", hint="e.g. 2026-05-01T12:00:00Z or 1777636800000"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.astimezone(UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _records(
+    client: ServerClient, path: str, timeout_ms: int | None
+) -> Iterator[Mapping[str, Any]]:
+    """Record after record; ends if none comes for ``timeout_ms``. Raises KlammError if a partition
+    cannot be read any further."""
+    progress = Progress()
+    said: dict[str, None] = {}
+    came_s = time.monotonic()
+    while True:
+        polled = client.post(f"{path}/poll", {"wait_ms": min(_WAIT_MS, timeout_ms or _WAIT_MS)})
+        for line in polled["truncations"]:
+            if line not in said:
+                said[line] = None
+                typer.echo(f"warning: {line}", err=True)
+        has_some = False
+        for record in _each(polled):
+            has_some = True
+            yield record
+        if polled["errors"]:
+            raise KlammError(
+                polled["errors"][0], hint="begin elsewhere: --from-beginning or another --offset"
+            )
+        progress.show(polled)
+        if has_some:
+            came_s = time.monotonic()
+        elif timeout_ms is not None and (time.monotonic() - came_s) * 1000 >= timeout_ms:
+            return
+
+
+def _each(polled: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Every record; those that are only counted have each their share of the bytes."""
+    yield from polled["records"]
+    for part in polled["counted"]:
+        start, end, size_bytes = part["start"], part["end"], part["size_bytes"]
+        for at in range(start, end):
+            share = size_bytes * (at + 1 - start) // (end - start)
+            before = size_bytes * (at - start) // (end - start)
+            yield {
+                "partition": part["partition"],
+                "offset": at,
+                "leader_epoch": part["leader_epoch"],
+                "size_bytes": share - before,
+            }
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    place = f"{record['partition']}\t{record['offset']}\tleader epoch {record['leader_epoch']}"
+    if "size_bytes" in record:
+        return f"{place}\t{record['size_bytes']} bytes"
+    key = "" if record["key"] is None else f"{record['key']}\t"
+    return f"{place}\t{key}{record['value']}"

@@ -1,0 +1,86 @@
+"""A producer and a consumer for scenarios: records go on while brokers fail, and none may be lost.
+
+Both begin with the first records. The producer is idempotent and waits for the whole ISR; the
+consumer reads from the beginning whatever the producer writes to. What they find is judged by
+runtime/client_checks.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, TypeVar
+
+from brokers.clients.batches import Counted
+from brokers.clients.config import ConsumerConfig, ProducerConfig
+from brokers.clients.consumer import Consumer
+from brokers.clients.producer import Producer
+from cluster.requests import Address
+from cluster.types import TopicPartition
+from runtime.client_actor import Client
+from runtime.client_checks import check_clients
+
+PRODUCER: Final = Address("client", 1)
+CONSUMER: Final = Address("client", 2)
+BATCH_RECORDS: Final = 10
+RECORD_BYTES: Final = 100
+_FETCH_WAIT_MS: Final = 20_000
+
+T = TypeVar("T")
+
+
+class ClientHost(Protocol):
+    """Where clients live."""
+
+    def add_client(self, client: Client) -> None:
+        """Let a client live."""
+        ...
+
+    def call_client(self, function: Callable[[float], T]) -> T:
+        """Run ``function`` with the monotonic milliseconds, while no client runs."""
+        ...
+
+
+class ScenarioClients:
+    """The clients of one scenario; ``bootstrap``: brokers to begin with."""
+
+    def __init__(self, host: ClientHost, bootstrap: Iterable[int]) -> None:
+        self._host = host
+        config = ProducerConfig(acks=-1, enable_idempotence=True)
+        brokers = tuple(bootstrap)
+        self._producer = Producer(PRODUCER, brokers, config)
+        # Where nothing is written nothing is sent for long, so that a cluster can be at rest.
+        reads = ConsumerConfig(auto_offset_reset="earliest", fetch_max_wait_ms=_FETCH_WAIT_MS)
+        self._consumer = Consumer(CONSUMER, brokers, reads)
+        self._has_begun = False
+
+    def produce(self, tp: TopicPartition, count: int) -> None:
+        """Give the producer records; it sends them as soon as it can, and again if need be."""
+        if not self._has_begun:
+            self._has_begun = True
+            for client in (self._producer, self._consumer):
+                self._host.add_client(client)
+
+        def give(now_ms: float) -> None:
+            self._consumer.assign((*self._consumer.partitions, tp))
+            for sent in range(0, count, BATCH_RECORDS):
+                records = min(BATCH_RECORDS, count - sent)
+                self._producer.send(tp, Counted(records, records * RECORD_BYTES), now_ms)
+
+        self._host.call_client(give)
+
+    def acknowledged(self, tp: TopicPartition) -> int:
+        """How many records of a partition the whole ISR has."""
+        known = self._host.call_client(lambda _: tuple(self._producer.acknowledged.get(tp, ())))
+        return sum(one.stretch.end - one.stretch.start for one in known)
+
+    def consumed(self, tp: TopicPartition) -> int:
+        """How many records of a partition were read."""
+        read = self._host.call_client(lambda _: tuple(self._consumer.read.get(tp, ())))
+        return sum(one.end - one.start for one in read)
+
+    def findings(self) -> list[str]:
+        """What was promised to clients and not kept, a line each."""
+        if not self._has_begun:
+            return []
+        found = self._host.call_client(lambda _: check_clients([self._producer], [self._consumer]))
+        return list(map(str, found))

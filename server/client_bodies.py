@@ -1,0 +1,155 @@
+"""What travels as JSON between a running cluster and `klamm produce` and `klamm consume`.
+
+Values only: neither HTTP nor a client.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cluster.data_requests import Acks
+
+NO_TIME_MS = -1
+From = Literal["beginning", "end", "offset", "time"]
+
+
+class NewProducer(msgspec.Struct, frozen=True):
+    """Body of POST /producers. Of one topic; ``partition`` None: any, by key or in turn."""
+
+    topic: str
+    partition: int | None = None
+    acks: Acks = -1
+    enable_idempotence: bool = False
+    delivery_timeout_ms: int = 120_000
+    request_timeout_ms: int = 30_000
+    retries: int = 2**31 - 1
+    max_in_flight_requests_per_connection: int = 5
+    compression_type: str = "none"
+
+
+class ClientOpened(msgspec.Struct, frozen=True):
+    """Answer of POST /producers and /consumers. ``has_values``: logs keep keys and values and do
+    not only count."""
+
+    id: int
+    partitions: list[int]
+    has_values: bool
+
+
+class KeyValue(msgspec.Struct, frozen=True):
+    """A record to send."""
+
+    value: str
+    key: str | None = None
+
+
+class SendRecords(msgspec.Struct, frozen=True):
+    """Body of POST /producers/N/records: these, or ``record_count`` of ``record_size_bytes``.
+
+    Answered once no more than ``max_undecided`` records are undecided, or after ``wait_ms``.
+    """
+
+    records: tuple[KeyValue, ...] = ()
+    record_count: int = 0
+    record_size_bytes: int = 100
+    max_undecided: int = 100_000
+    wait_ms: int = 1_000
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """Acknowledged records of a partition, all of one leader epoch: ``start`` to ``end``
+    (exclusive)."""
+
+    partition: int
+    leader_epoch: int
+    start: int
+    end: int
+
+
+class NotAcknowledged(msgspec.Struct, frozen=True):
+    """Records without an acknowledgement: ``is_in_doubt`` if they may be stored all the same."""
+
+    partition: int
+    record_count: int
+    error: str
+    text: str
+    is_in_doubt: bool
+
+
+class ProducerStatus(msgspec.Struct, frozen=True):
+    """Answer of everything about a producer. ``waiting_for``: what keeps records from being
+    decided, in words."""
+
+    sent: int
+    acknowledged: int
+    failed: int
+    in_doubt: int
+    undecided: int
+    offsets: list[Offsets]
+    not_acknowledged: list[NotAcknowledged]
+    waiting_for: list[str]
+
+
+class CloseProducer(msgspec.Struct, frozen=True):
+    """Body of POST /producers/N/close: waits until all is decided, at most ``wait_ms``; then,
+    with ``gives_up``, the producer is closed whatever is undecided, else only if nothing is."""
+
+    wait_ms: int = 1_000
+    gives_up: bool = False
+
+
+class NewConsumer(msgspec.Struct, frozen=True):
+    """Body of POST /consumers. ``partition`` None: all. ``start`` says where to begin, together
+    with ``offset`` or ``timestamp_ms``."""
+
+    topic: str
+    partition: int | None = None
+    start: From = "end"
+    offset: int = 0
+    timestamp_ms: int = NO_TIME_MS
+
+
+class Poll(msgspec.Struct, frozen=True):
+    """Body of POST /consumers/N/poll: answered with what there is, or after ``wait_ms``."""
+
+    wait_ms: int = 500
+
+
+class ReadRecords(msgspec.Struct, frozen=True):
+    """Records ``start`` to ``end`` (exclusive) of one leader epoch, which are only counted."""
+
+    partition: int
+    leader_epoch: int
+    start: int
+    end: int
+    size_bytes: int
+
+
+class ReadRecord(msgspec.Struct, frozen=True):
+    """One record with its key and value; bytes that are no UTF-8 are replaced."""
+
+    partition: int
+    leader_epoch: int
+    offset: int
+    timestamp_ms: int
+    key: str | None
+    value: str | None
+
+
+class Polled(msgspec.Struct, frozen=True):
+    """Answer of POST /consumers/N/poll: ``counted`` or ``records``, by the kind of log.
+
+    ``errors``: why partitions are not read any further. ``truncations``: where a log was cut below
+    what had been read. ``waiting_for``: what keeps partitions from being read, in words.
+    ``positions`` and ``high_watermarks`` by partition, where they are known.
+    """
+
+    counted: list[ReadRecords]
+    records: list[ReadRecord]
+    errors: list[str]
+    truncations: list[str]
+    waiting_for: list[str]
+    positions: dict[int, int]
+    high_watermarks: dict[int, int]

@@ -1,0 +1,50 @@
+"""What the API answers to `klamm produce` and `klamm consume`.
+
+A handler only calls what does the work; its docstring is what docs/http-api.md says.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from server import client_bodies as bodies
+from server.cluster_server import ClusterServer
+
+
+def open_producer(
+    server: ClusterServer, request: Request, wanted: bodies.NewProducer
+) -> bodies.ClientOpened:
+    """Begin to produce to a topic; the answer's `id` is the producer's."""
+    return server.client_sessions.open_producer(wanted)
+
+
+def send_records(
+    server: ClusterServer, request: Request, wanted: bodies.SendRecords
+) -> bodies.ProducerStatus:
+    """Send records, or generated ones; what became of all so far."""
+    return server.client_sessions.send(request.path_params["id"], wanted)
+
+
+def close_producer(
+    server: ClusterServer, request: Request, wanted: bodies.CloseProducer
+) -> bodies.ProducerStatus:
+    """Wait until all is decided and end the producer; it lives on while `undecided` is not 0,
+    unless it gives up."""
+    return server.client_sessions.close_producer(request.path_params["id"], wanted)
+
+
+def open_consumer(
+    server: ClusterServer, request: Request, wanted: bodies.NewConsumer
+) -> bodies.ClientOpened:
+    """Begin to consume a topic; the answer's `id` is the consumer's."""
+    return server.client_sessions.open_consumer(wanted)
+
+
+def poll(server: ClusterServer, request: Request, wanted: bodies.Poll) -> bodies.Polled:
+    """The next records."""
+    return server.client_sessions.poll(request.path_params["id"], wanted)
+
+
+def close_consumer(server: ClusterServer, request: Request, _: None) -> bodies.Polled:
+    """End the consumer."""
+    return server.client_sessions.close_consumer(request.path_params["id"])

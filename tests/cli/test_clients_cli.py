@@ -1,0 +1,176 @@
+"""klamm produce and klamm consume on a running cluster, as people use them."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from cli.client_text import not_acknowledged_lines, offsets_lines
+from tests.serving import KLAMM, ROOT, Up, environ_for, klamm_up
+from tests.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """Three brokers, with topics of one and of three partitions on all of them."""
+    config = ("--config", "auto.leader.rebalance.enable=false")
+    folder = tmp_path_factory.mktemp("up")
+    with klamm_up(folder, "--brokers", "3", "--session-timeout-ms", "2000", *config) as up:
+        server = ("--bootstrap-server", up.url.removeprefix("http://"))
+        up.ok("topics", *server, "--create", "--topic", "one", "--replica-assignment", "2:1:0")
+        everywhere = ("--replica-assignment", "0:1:2,1:2:0,2:0:1")
+        up.ok("topics", *server, "--create", "--topic", "t", *everywhere)
+        yield up
+
+
+def process(up: Up, *args: str) -> subprocess.Popen[str]:
+    """A command that runs on, with a pipe as its input."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [*KLAMM, *args],
+        cwd=ROOT,
+        env=environ_for(up.data_dir),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+    )
+
+
+def consumed(output: str) -> list[tuple[int, int]]:
+    """(partition, offset) of records printed with --json."""
+    records = [msgspec.json.decode(line) for line in output.splitlines()]
+    return [(one["partition"], one["offset"]) for one in records]
+
+
+@pytest.mark.slow
+def test_what_is_produced_is_consumed(up: Up) -> None:
+    said = up.ok("produce", "--topic", "t", "--records", "1000", "--record-size", "50")
+    assert said.startswith("1000 records acknowledged, 0 failed; ")
+    read = up.ok("consume", "--topic", "t", "--from-beginning", "--max-messages", "1000", "--json")
+    records = consumed(read)
+    assert len(set(records)) == 1000 and {partition for partition, _ in records} == {0, 1, 2}
+    part = up.run(
+        "consume", "--topic", "t", "--partition", "0", "--offset", "5", "--timeout-ms", "1"
+    )
+    first = part.stdout.splitlines()[0]
+    assert first == "0\t5\tleader epoch 0\t50 bytes"
+    assert part.stderr == f"Processed a total of {len(part.stdout.splitlines())} messages\n"
+    later = up.run("consume", "--topic", "t", "--from-time", "2999-01-01", "--timeout-ms", "600")
+    assert (later.returncode, later.stdout) == (0, "")
+
+
+@pytest.mark.slow
+def test_lines_of_the_input_with_keys_go_where_kafka_puts_them(up: Up) -> None:
+    before = up.json("produce", "--topic", "t", "--records", "1")
+    assert before["acknowledged"] == 1
+    with process(up, "produce", "--topic", "t", "--key-separator", ":", "--json") as running:
+        lines = "21:1\na-little-bit-long-string:2\nfoobar:3\n21:4"
+        output, _ = running.communicate(lines, timeout=60)
+    assert running.returncode == 0
+    status = msgspec.json.decode(output)
+    counts = {one["partition"]: one["end"] - one["start"] for one in status["offsets"]}
+    # -973932308, -985981536 and -790332482 are their hashes in Kafka's own UtilsTest.
+    assert counts == {0: 3, 2: 1}
+    with process(up, "produce", "--topic", "t", "--key-separator", ":") as running:
+        _, errors = running.communicate("a:1\nno key\n", timeout=60)
+    assert running.returncode == 2
+    assert "error: No key found on line number 2: no key" in errors
+
+
+@pytest.mark.slow
+def test_a_leader_that_dies_loses_nothing_that_was_acknowledged(up: Up) -> None:
+    run = ("produce", "--topic", "one", "--records", "3000", "--rate", "1000", "--idempotent")
+    with process(up, *run, "--json") as running:
+        wait_until(lambda: len(up.ok("consume", "--topic", "one", *LOOK)) > 0, 30, "a record")
+        up.ok("broker", "kill", "2")
+        output, errors = running.communicate(timeout=90)
+    assert running.returncode == 0, errors
+    status = msgspec.json.decode(output)
+    assert (status["acknowledged"], status["undecided"], status["in_doubt"]) == (3000, 0, 0)
+    assert {one["leader_epoch"] for one in status["offsets"]} == {0, 1}
+    read = up.ok(
+        "consume", "--topic", "one", "--from-beginning", "--max-messages", "3000", "--json"
+    )
+    assert consumed(read) == [(0, offset) for offset in range(3000)]
+    more = up.run("consume", "--topic", "one", *LOOK, "--offset", "2999", "--partition", "0")
+    assert more.returncode == 2, "two beginnings"
+    up.ok("broker", "start", "2")
+
+
+LOOK = ("--from-beginning", "--max-messages", "1", "--timeout-ms", "500")
+
+
+@pytest.mark.slow
+def test_without_a_leader_it_says_which_partition_and_who_lives(up: Up) -> None:
+    server = ("--bootstrap-server", up.url.removeprefix("http://"))
+    up.ok("topics", *server, "--create", "--topic", "alone", "--replica-assignment", "2")
+    up.ok("broker", "stop", "2")
+    done = up.run("produce", "--topic", "alone", "--records", "5", "--timeout-ms", "5000")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[0].startswith("0 records acknowledged, 5 failed; ")
+    assert "partition 0: failed: Expiring 5 record(s) for alone-0:" in done.stdout
+    assert done.stderr == "waiting: alone-0 has no leader (brokers alive: 0, 1)\n"
+    up.ok("broker", "start", "2")
+    assert up.run("produce", "--topic", "alone", "--records", "5").returncode == 0
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_both_with_a_summary(up: Up) -> None:
+    with (
+        process(up, "produce", "--topic", "t", "--records", "100000", "--rate", "50") as producer,
+        process(up, "consume", "--topic", "t") as consumer,
+    ):
+        assert consumer.stdout is not None
+        assert consumer.stdout.readline(), "which the producer has sent"
+        for running in (producer, consumer):
+            running.send_signal(signal.SIGINT)
+        said, problems = producer.communicate(timeout=30)
+        _, summary = consumer.communicate(timeout=30)
+    assert (producer.returncode, consumer.returncode) == (130, 130)
+    assert " records acknowledged, 0 failed" in said and problems == ""
+    assert re.fullmatch(r"Processed a total of \d+ messages\n", summary)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_is_said_in_a_line_with_a_hint(up: Up) -> None:
+    for args, code, said in (
+        (("produce", "--topic", "absent", "--records", "1"), 1, "there is no topic absent"),
+        (("produce", "--topic", "t", "--partition", "9"), 1, "topic t has no partition 9"),
+        (("produce", "--topic", "t", "--acks", "2"), 2, "--acks 2"),
+        (
+            ("produce", "--topic", "t", "--acks", "1", "--idempotent"),
+            1,
+            "Must set acks to all in order to use the idempotent producer.",
+        ),
+        (("consume", "--topic", "t", "--offset", "3"), 2, "The partition is required"),
+        (("consume", "--topic", "t", "--from-time", "noon"), 2, "--from-time noon is no time"),
+        (
+            ("consume", "--topic", "t", "--partition", "0", "--offset", "999999999"),
+            1,
+            "Fetch position 999999999 is out of range for partition t-0",
+        ),
+    ):
+        done = up.run(*args)
+        assert done.returncode == code, (args, done.stderr)
+        assert done.stderr.replace("Processed a total of 0 messages\n", "").startswith(
+            f"error: {said}"
+        )
+
+
+def test_long_answers_are_cut_short() -> None:
+    offsets = [{"partition": n, "leader_epoch": 3, "start": 5, "end": 9} for n in range(25)]
+    lines = offsets_lines(offsets)
+    assert lines[0] == "  partition 0: offsets 5 to 8, leader epoch 3"
+    assert (len(lines), lines[-1]) == (21, "  and 5 more")
+    lost = {"partition": 1, "record_count": 4, "error": "NONE", "text": "why", "is_in_doubt": True}
+    status = {"not_acknowledged": [lost, lost], "waiting_for": ["t-1 has no leader"]}
+    assert not_acknowledged_lines(status) == [
+        "  partition 1: in doubt: why (8 records)",
+        "  t-1 has no leader",
+    ]
