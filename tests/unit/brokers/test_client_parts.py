@@ -1,0 +1,234 @@
+"""Parts of clients by themselves: sequences of idempotent producers, connections, metadata.
+
+Sources: TransactionManager, RecordAccumulator, NetworkClient, Metadata (org.apache.kafka.clients).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers.clients.batches import Batch, Counted, PartitionBatches
+from brokers.clients.config import ClientConfig, ProducerConfig
+from brokers.clients.idempotence import EPOCH_MAX, Idempotence
+from brokers.clients.network_client import NetworkClient
+from cluster.api_errors import Errors
+from cluster.client_requests import (
+    InitProducerIdRequest,
+    MetadataRequest,
+    MetadataResponse,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from cluster.errors import InvalidConfig
+from cluster.records import SEQUENCE_MAX
+from cluster.requests import Address, Message
+from cluster.types import TopicPartition
+from tests.unit.brokers.network import registered
+
+CLIENT = Address("client", 1)
+T0 = TopicPartition("t", 0)
+OUT_OF_ORDER = Errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class Sent:
+    """A producer with id 7 and three batches of ten records under way."""
+
+    def __init__(self) -> None:
+        self.identity = Idempotence()
+        self.partition = PartitionBatches()
+        self.identity.begin(7, 0)
+        self.batches = [self.send() for _ in range(3)]
+
+    def send(self) -> Batch:
+        """One more batch."""
+        batch = Batch(0, 10, Counted(10, 1000), 0.0)
+        assert self.identity.may_send(self.partition, batch)
+        self.identity.assign_sequence(self.partition, batch)
+        return batch
+
+    def may_send_new(self) -> bool:
+        return self.identity.may_send(self.partition, Batch(0, 1, Counted(1, 1), 0.0))
+
+    def numbers(self) -> list[tuple[int, int]]:
+        """(epoch, base sequence) of what is not decided."""
+        return [(batch.producer.epoch, batch.base_sequence) for batch in self.partition.tracked]
+
+
+@pytest.fixture
+def sent() -> Sent:
+    return Sent()
+
+
+def test_nothing_is_sent_before_the_producer_has_an_id() -> None:
+    identity = Idempotence()
+    assert not identity.may_send(PartitionBatches(), Batch(0, 1, Counted(1, 1), 0.0))
+
+
+def test_sequences_go_on_and_begin_again_after_the_last(sent: Sent) -> None:
+    assert sent.numbers() == [(0, 0), (0, 10), (0, 20)]
+    sent.partition.next_sequence = SEQUENCE_MAX - 4
+    last = sent.send()
+    assert (last.base_sequence, last.next_sequence) == (SEQUENCE_MAX - 4, 5)
+
+
+def test_what_is_sent_again_goes_one_after_the_other_in_its_order(sent: Sent) -> None:
+    first, second, third = sent.batches
+    for batch in (third, first, second):
+        sent.partition.put_back(batch)
+    assert list(sent.partition.waiting) == [first, second, third]
+    assert [sent.identity.may_send(sent.partition, b) for b in sent.batches] == [True, False, False]
+    sent.identity.on_acknowledged(sent.partition, first)
+    assert sent.identity.may_send(sent.partition, second)
+
+
+def test_a_gap_before_a_batch_that_is_not_the_next_fills_itself(sent: Sent) -> None:
+    _, second, _ = sent.batches
+    assert sent.identity.can_retry(sent.partition, second, OUT_OF_ORDER)
+    sent.identity.bump_epoch_if_needed()
+    assert sent.numbers() == [(0, 0), (0, 10), (0, 20)]
+
+
+def test_a_gap_before_the_next_batch_stays_so_all_begin_at_another_epoch(sent: Sent) -> None:
+    first, second, third = sent.batches
+    sent.identity.on_acknowledged(sent.partition, first)
+    assert sent.identity.can_retry(sent.partition, second, OUT_OF_ORDER)
+    sent.identity.bump_epoch_if_needed()
+    assert sent.numbers() == [(1, 0), (1, 10)]
+    assert third.is_reset
+    assert sent.identity.can_retry(sent.partition, third, OUT_OF_ORDER)
+    sent.identity.bump_epoch_if_needed()
+    assert sent.identity.producer.epoch == 1, "it has another sequence already"
+
+
+def test_a_batch_in_doubt_that_is_given_up_stops_new_ones_until_the_others_are_decided(
+    sent: Sent,
+) -> None:
+    first, second, third = sent.batches
+    first.is_in_doubt = True
+    sent.identity.on_failed(sent.partition, first)
+    assert not sent.may_send_new()
+    sent.identity.on_acknowledged(sent.partition, second)
+    assert not sent.may_send_new()
+    sent.identity.on_acknowledged(sent.partition, third)
+    assert sent.may_send_new(), "it was stored: what followed on it was taken"
+    sent.identity.bump_epoch_if_needed()
+    assert sent.identity.producer.epoch == 0
+
+
+def test_if_the_last_batch_is_in_doubt_the_next_one_has_another_epoch(sent: Sent) -> None:
+    first, second, third = sent.batches
+    sent.identity.on_acknowledged(sent.partition, first)
+    sent.identity.on_acknowledged(sent.partition, second)
+    third.is_in_doubt = True
+    sent.identity.on_failed(sent.partition, third)
+    sent.identity.bump_epoch_if_needed()
+    batch = sent.send()
+    assert (batch.producer.epoch, batch.base_sequence) == (1, 0)
+
+
+def test_a_batch_that_is_certainly_not_stored_leaves_a_gap_at_once(sent: Sent) -> None:
+    first, _, _ = sent.batches
+    sent.identity.on_failed(sent.partition, first)
+    sent.identity.bump_epoch_if_needed()
+    assert sent.numbers() == [(1, 0), (1, 10)]
+
+
+def test_other_partitions_take_the_next_epoch_once_nothing_is_under_way(sent: Sent) -> None:
+    other = PartitionBatches()
+    batch, after = (Batch(0, 5, Counted(5, 500), 0.0) for _ in range(2))
+    sent.identity.assign_sequence(other, batch)
+    sent.identity.on_failed(sent.partition, sent.batches[0])
+    sent.identity.bump_epoch_if_needed()
+    assert not sent.identity.may_send(other, after)
+    sent.identity.on_acknowledged(other, batch)
+    sent.identity.assign_sequence(other, after)
+    assert (batch.producer.epoch, after.producer.epoch, after.base_sequence) == (0, 1, 0)
+
+
+def test_after_the_last_epoch_comes_another_id(sent: Sent) -> None:
+    sent.identity.begin(7, EPOCH_MAX)
+    sent.identity.on_failed(sent.partition, sent.batches[0])
+    sent.identity.bump_epoch_if_needed()
+    assert not sent.may_send_new()
+    sent.identity.begin(8, 0)
+    sent.identity.bump_epoch_if_needed()
+    assert {batch.producer.producer_id for batch in sent.partition.tracked} == {8}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"acks": 1, "enable_idempotence": True},
+        {"acks": -1, "enable_idempotence": True, "retries": 0},
+        {"acks": -1, "enable_idempotence": True, "max_in_flight_requests_per_connection": 6},
+        {"delivery_timeout_ms": 1_000},
+    ],
+)
+def test_settings_that_do_not_go_together(settings: dict[str, int]) -> None:
+    with pytest.raises(InvalidConfig):
+        ProducerConfig(**settings)  # type: ignore[arg-type]
+
+
+# -- connections
+
+
+def network() -> NetworkClient:
+    return NetworkClient(CLIENT, ClientConfig(request_timeout_ms=1_000), (1, 2))
+
+
+def metadata(leader: int, epoch: int, error: Errors = Errors.NONE) -> MetadataResponse:
+    partition = PartitionMetadata(error, 0, leader, epoch, (1, 2), (1, 2))
+    topic = TopicMetadata(Errors.NONE, "t", None, (partition,))
+    return MetadataResponse((registered(1), registered(2)), 1, (topic,))
+
+
+def test_a_request_without_an_answer_ends_with_its_connection_and_all_others_there() -> None:
+    client = network()
+    first, second = (client.send(1, InitProducerIdRequest(), at) for at in (0.0, 500.0))
+    other = client.send(2, InitProducerIdRequest(), 500.0)
+    assert client.on_timer(999.0) == []
+    assert [ended.correlation_id for ended in client.on_timer(1_000.0)] == [first, second]
+    assert client.ready_ms(1) == 1_050.0
+    assert [ended.correlation_id for ended in client.on_timer(1_500.0)] == [other]
+    for backoff_ms in (100.0, 200.0, 400.0, 800.0, 1_000.0, 1_000.0):
+        assert client.on_disconnected(1, 2_000.0) == []
+        assert client.ready_ms(1) == 2_000.0 + backoff_ms
+
+
+def test_an_answer_that_comes_twice_or_from_another_is_nobodys() -> None:
+    client = network()
+    number = client.send(1, InitProducerIdRequest(), 0.0)
+    body = metadata(1, 0)
+    assert client.receive(Message(Address("broker", 1), CLIENT, number + 1, body), 1.0) is None
+    client.receive(Message(Address("broker", 1), CLIENT, number, body), 1.0)
+    assert client.receive(Message(Address("broker", 1), CLIENT, number, body), 1.0) is None
+    assert client.metadata.update_count == 1
+
+
+def test_metadata_is_asked_of_one_broker_after_the_other_and_again_until_it_is_complete() -> None:
+    client = network()
+    client.metadata.add_topic("t")
+    asked: list[int] = []
+    now_ms = 0.0
+    for _ in range(4):
+        assert client.on_timer(now_ms) == []
+        [message] = client.take_messages()
+        assert message.body == MetadataRequest(("t",))
+        asked.append(message.destination.id)
+        unknown = metadata(-1, 0, Errors.LEADER_NOT_AVAILABLE)
+        answer = Message(message.destination, CLIENT, message.correlation_id, unknown)
+        client.receive(answer, now_ms)
+        assert client.next_due_ms() == now_ms + 100.0
+        now_ms += 100.0
+    assert asked == [2, 1, 2, 1]
+    client.metadata.update(metadata(2, 3), now_ms)
+    assert client.next_due_ms() == now_ms + 300_000.0
+
+
+def test_metadata_of_an_older_leader_epoch_is_not_taken() -> None:
+    client = network()
+    client.metadata.update(metadata(2, 3), 0.0)
+    client.metadata.update(metadata(1, 2), 0.0)
+    assert client.metadata.leader_of(T0) == (2, 3)
+    client.metadata.update(metadata(1, 4), 0.0)
+    assert client.metadata.leader_of(T0) == (1, 4)
