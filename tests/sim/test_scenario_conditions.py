@@ -32,6 +32,8 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "offline_partitions": (1, 0, 1),
     "controller": (0, "none", 0),
     "controller_epoch": (1, 2, 1),
+    "acknowledged": ({"t-0": 25, "u-0": 0}, {"t-0": 24}, {"t-0": 25, "u-0": 0}),
+    "consumed": ({"t-0": 25}, {"u-0": 25}, {"t-0": 25}),
     "exists": (["/controller", T], ["/controller", "/nowhere"], ["/controller", T]),
     "absent": (["/nowhere"], ["/nowhere", T], []),
     "znode": ({"/controller_epoch": 1}, {"/controller_epoch": "1"}, {"/controller_epoch": 1}),
@@ -71,6 +73,8 @@ def look(conditions: list[Condition]) -> list[tuple[bool, Any]]:
     runner, _ = four_brokers()
     move = {TopicPartition("t", 0): (0, 3)}
     actions: tuple[Action, ...] = (
+        steps.Produce({TopicPartition("t", 0): 25}),
+        steps.Wait(1_000),
         steps.Kill(2),
         steps.Wait(6_500),
         steps.Pause(3),

@@ -66,6 +66,7 @@ ACTION_CASES = {
     "fail_log_dir: {broker: 1, dir: d1}": (steps.FailLogDir(1, "d1"),),
     "move_controller:": (steps.MoveController(),),
     "move_controller": (steps.MoveController(),),
+    "produce: {t-0: 25}": (steps.Produce({T0: 25}),),
     "reassign: {t-0: [2, 9]}": (steps.Reassign({T0: (2, 9)}),),
     "cancel_reassignment: [t-0]": (steps.Reassign({T0: None}),),
     "elect_preferred: all": (steps.ElectLeaders(ElectionType.PREFERRED, None),),
