@@ -12,12 +12,13 @@ from typing import Any, Final
 from admin.configs_admin import ConfigEntry, ConfigsAdmin, ConfigSource
 from admin.configs_options import BROKERS, TOPICS, ConfigOptions, illegal_argument
 from admin.failures import ExecutionException, InvalidConfiguration, InvalidRequest, as_futures
-from admin.java_maps import hash_map_order, string_hash
+from admin.java_maps import hash_map_order
 from admin.reassign_admin import ConfigResource
 from admin.scala_sets import immutable_order, mutable_order
 from admin.tool_output import ToolOutput
 from admin.topic_names import validate_topic_name
 from cluster.errors import AdminError, RequestTimedOut
+from cluster.java_hash import string_hash
 from zk.znodes import DEFAULT_ENTITY
 
 _BROKER_CONFIG_COUNT: Final = 234

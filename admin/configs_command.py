@@ -24,7 +24,7 @@ from admin.configs_options import (
 )
 from admin.entity_configs import ZooKeeperConfigs
 from admin.failures import InvalidConfiguration
-from admin.java_maps import hash_map_order, string_hash
+from admin.java_maps import hash_map_order
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
 from admin.reassign_admin import ConfigResource
 from admin.reassign_moves import BROKER_THROTTLES
@@ -37,6 +37,7 @@ from cluster.errors import (
     NotKlamm,
     UsageError,
 )
+from cluster.java_hash import string_hash
 from zk.kafka_zk_client import KafkaZkClient
 from zk.store import Store
 from zk.znodes import DEFAULT_ENTITY

@@ -1,6 +1,6 @@
 """In which order Java's HashMap gives back names, where Kafka's tools print in that order.
 
-Pure. Mirrors java.lang.String.hashCode and java.util.HashMap's buckets.
+Pure. Mirrors the buckets of java.util.HashMap.
 """
 
 from __future__ import annotations
@@ -8,17 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from cluster.java_hash import string_hash
+
 DEFAULT_CAPACITY: Final = 16
 _LOAD_FACTOR: Final = 0.75
-
-
-def string_hash(text: str) -> int:
-    """java.lang.String.hashCode, as an unsigned number of 32 bits."""
-    units = text.encode("utf-16-be")
-    result = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        result = (31 * result + (high << 8 | low)) & 0xFFFFFFFF
-    return result
 
 
 def hash_map_order(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from admin.failures import ExecutionException, Failure, admin_error
-from admin.java_maps import string_hash
 from admin.reassign_admin import ReassignAdmin
 from admin.reassign_common import (
     OwnOptions,
@@ -46,6 +45,7 @@ from admin.reassign_throttles import Throttles
 from admin.scala_sets import immutable_order, int_hash
 from admin.tool_output import ToolOutput
 from cluster.errors import AdminCommandFailed, UnknownTopicOrPartition
+from cluster.java_hash import string_hash
 from cluster.types import ReplicaAssignment, TopicPartition
 from placement.broker_metadata import RackAwareMode, broker_metadatas
 from placement.draws import IntSource

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
-from admin.java_maps import string_hash
 from admin.reassign_json import TopicPartitionReplica, format_reassignment
 from admin.reassign_text import LogDirMoveState, PartitionReassignmentState
 from admin.reassign_throttles import Throttles
 from admin.scala_sets import hash_set_order, immutable_order, int_hash, topic_partition_hash
 from admin.tool_output import ToolOutput
 from cluster.errors import AdminError
+from cluster.java_hash import string_hash
 from cluster.types import TopicPartition
 from placement.assign import Replicas
 from placement.broker_metadata import BrokerMetadata

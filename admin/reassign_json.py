@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admin.java_maps import string_hash
 from admin.jopt import UncaughtException
 from admin.scala_sets import duplicates, int_hash, topic_partition_hash
 from admin.tool_json import decoding, parse_json
 from cluster.errors import AdminCommandFailed, AdminOperationError
+from cluster.java_hash import string_hash
 from cluster.types import TopicPartition
 from zk.znodes.json_values import (
     NUMBER_FORMAT,

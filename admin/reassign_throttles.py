@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from admin.java_maps import string_hash
 from admin.reassign_admin import BROKERS, TOPICS, ConfigResource
 from admin.reassign_moves import (
     BROKER_FOLLOWER_THROTTLE,
@@ -32,6 +31,7 @@ from admin.reassign_text import joined, plural
 from admin.scala_sets import immutable_order, int_hash, mutable_order
 from admin.tool_output import ToolOutput
 from cluster.errors import UsageError
+from cluster.java_hash import string_hash
 
 _NAMES = {TOPICS: TOPIC_THROTTLES, BROKERS: BROKER_THROTTLES}
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from admin.entity_configs import ZooKeeperConfigs
-from admin.java_maps import string_hash
 from admin.reassign_common import (
     OwnOptions,
     TerseFailure,
@@ -43,6 +42,7 @@ from admin.reassign_throttles import Throttles
 from admin.scala_sets import immutable_order, int_hash, topic_partition_hash
 from admin.tool_output import ToolOutput
 from cluster.errors import AdminCommandFailed
+from cluster.java_hash import string_hash
 from cluster.types import ReplicaAssignment, TopicPartition
 from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
 from placement.draws import IntSource

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from admin.java_maps import string_hash
+from cluster.java_hash import string_hash
 from cluster.types import TopicPartition
 
 T = TypeVar("T", bound=Hashable)

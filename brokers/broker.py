@@ -28,11 +28,7 @@ from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import LogStore, MemoryLogStore
 from brokers.metadata_cache import MetadataCache
 from brokers.producer_id_manager import ProducerIdManager
-from brokers.replica_log_dirs import (
-    alter_replica_log_dirs,
-    describe_log_dirs,
-    finish_log_dir_moves,
-)
+from brokers.replica_log_dirs import alter_replica_log_dirs, describe_log_dirs
 from brokers.replica_manager import ReplicaManager
 from brokers.status import broker_status
 from brokers.zk_isr_manager import IsrManager, ZkIsrManager
@@ -128,7 +124,9 @@ class Broker:
             growing,
             connections,
             clock.monotonic_ms,
+            quirks,
         )
+        self._moves = self.replica_manager.replica_alter_log_dirs_manager
         self.log_upkeep = LogUpkeep(
             config, self.log_manager, self.replica_manager.partitions, clock
         )
@@ -233,7 +231,7 @@ class Broker:
     def next_due_ms(self) -> float | None:
         """When ``on_timer`` is to be called next, in the clock's monotonic milliseconds."""
         due = (
-            self._clock.monotonic_ms() if self._has_moves_to_finish else None,
+            None if self.fetchers.held else self._moves.next_due_ms(self._clock.monotonic_ms()),
             self._propose_at_ms,
             self.controlled_shutdown.next_due_ms(),
             self.alter_isr_manager.next_due_ms(),
@@ -246,8 +244,8 @@ class Broker:
     def on_timer(self) -> None:
         """Do what is due by now; harmless when nothing is."""
         now_ms = self._clock.monotonic_ms()
-        if self._has_moves_to_finish:
-            finish_log_dir_moves(self.replica_manager, self._clock.now_ms())
+        if not self.fetchers.held and self._moves.on_timer(now_ms, self._clock.now_ms()):
+            self.log_upkeep.note_changes()
         self.log_upkeep.on_timer()
         self.fetchers.on_timer(now_ms)
         self.replica_manager.leaders.on_timer(now_ms)
@@ -257,10 +255,6 @@ class Broker:
             self._propose_at_ms = None
             self.replica_manager.leaders.isr_changes.propose_waiting()
         self._send_what_is_due()
-
-    @property
-    def _has_moves_to_finish(self) -> bool:
-        return bool(self.replica_manager.log_dir_moves) and not self.fetchers.held
 
     def fail_log_dir(self, path: str) -> None:
         """Lose a log directory: its replicas go offline, and the controller is told to ask for

@@ -25,7 +25,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``alter_isr_backoff_ms`` is fixed in Kafka (DefaultAlterIsrManager).
     ``is_alter_isr_enabled`` False: leaders write ISRs themselves, as before the inter-broker
     protocol 2.7-IV2. ``halts_on_log_dir_failure``: the first failed log directory ends the broker,
-    as before 1.0. ``catch_up`` "held" keeps
+    as before 1.0. ``num_replica_alter_log_dirs_threads`` None: one for each log directory.
+    ``catch_up`` "held" keeps
     followers from fetching until ``Broker.release_catch_up``. ``log``: what all logs are told
     whose topic does not say otherwise.
     """
@@ -34,6 +35,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     replica_fetch_backoff_ms: int = 1000
     replica_fetch_wait_max_ms: int = 500
     replica_fetch_max_bytes: int = 1 << 20
+    num_replica_alter_log_dirs_threads: int | None = None
     replica_lag_time_max_ms: int = 30_000
     replica_socket_timeout_ms: int = 30_000
     request_timeout_ms: int = 30_000
@@ -64,6 +66,7 @@ _TIMES: Final = (
     "log_flush_start_offset_checkpoint_interval_ms",
     "replica_high_watermark_checkpoint_interval_ms",
 )
+_MOVERS: Final = "num.replica.alter.log.dirs.threads"
 _RETRIES: Final = "controlled.shutdown.max.retries"
 _ENABLE: Final = "controlled.shutdown.enable"
 
@@ -83,6 +86,8 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
         if not retries.isdecimal():
             raise InvalidConfig(f"Invalid value {retries} for configuration {_RETRIES}")
         values["controlled_shutdown_max_retries"] = int(retries)
+    if _MOVERS in properties:
+        values["num_replica_alter_log_dirs_threads"] = _count(_MOVERS, properties[_MOVERS])
     values["controlled_shutdown_enable"] = properties.get(_ENABLE, "true") == "true"
     unclean = properties.get("unclean.leader.election.enable", "false")
     values["unclean_leader_election_enable"] = unclean == "true"
@@ -104,6 +109,12 @@ def _log_dirs(word: str) -> tuple[str, ...]:
     if len(set(paths)) < len(paths):
         raise InvalidConfig(f"Duplicate log directory found: {', '.join(paths)}")
     return paths
+
+
+def _count(name: str, word: str) -> int:
+    if not word.isdecimal() or int(word) == 0:
+        raise InvalidConfig(f"Invalid value {word} for configuration {name}", hint="1 or more")
+    return int(word)
 
 
 def _milliseconds(name: str, word: str) -> int:

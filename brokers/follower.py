@@ -75,7 +75,7 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
         _truncate(partition, truncation_offset(log, fetched.diverging), now_ms)
         return NextFetch.AT_ONCE
     if fetched.records is not None:
-        _append(partition, log, fetched.records, now_ms)
+        append_fetched(log, fetched.records)
     partition.set_high_watermark(min(fetched.high_watermark, log.log_end_offset), now_ms)
     if fetched.log_start_offset > log.log_start_offset:
         log.increment_log_start_offset(fetched.log_start_offset)
@@ -85,7 +85,7 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
     return NextFetch.AT_ONCE if is_news else NextFetch.STANDING
 
 
-def _append(partition: Partition, log: ReplicaLog, records: Records, now_ms: float) -> None:
+def append_fetched(log: ReplicaLog, records: Records) -> None:
     """Append; an empty log begins with its first batch, which may begin before the log's start."""
     try:
         log.append_as_follower(records)
@@ -94,7 +94,6 @@ def _append(partition: Partition, log: ReplicaLog, records: Records, now_ms: flo
         if not is_empty or not error.first_offset < log.log_end_offset <= error.last_offset:
             raise
         log.truncate_fully_and_start_at(error.first_offset)
-        partition.set_high_watermark(error.first_offset, now_ms)
         log.append_as_follower(records)
 
 

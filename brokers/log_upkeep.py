@@ -65,8 +65,8 @@ class LogUpkeep:
 
     def on_message(self, body: object) -> None:
         """A message comes, after which logs or high watermarks may be others."""
-        if self._log_manager.store.needs_checkpoints and isinstance(body, _CHANGES_LOGS):
-            self._note_checkpoints()
+        if isinstance(body, _CHANGES_LOGS):
+            self.note_changes()
         now_ms = self._clock.monotonic_ms()
         if not self._is_retention_near(now_ms) and _may_move_records(body):
             self.note(now_ms)
@@ -82,7 +82,10 @@ class LogUpkeep:
             return False
         return due_ms <= now_ms + self._config.log_retention_check_interval_ms
 
-    def _note_checkpoints(self) -> None:
+    def note_changes(self) -> None:
+        """What checkpoints hold may be out of date, and a log may have been marked for deletion."""
+        if not self._log_manager.store.needs_checkpoints:
+            return
         now_ms = self._clock.monotonic_ms()
         if self._high_watermarks_due_ms is None:
             interval_ms = self._config.replica_high_watermark_checkpoint_interval_ms

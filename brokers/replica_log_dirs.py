@@ -1,14 +1,11 @@
-"""Which replica is in which log directory, and its way to another one.
+"""Which replica is in which log directory, and to which it is to go.
 
-The future log is filled and takes the place of
-the current one when the broker next has time, and not while
-``hold_catch_up`` keeps everything from being copied. Mirrors alterReplicaLogDirs and
-describeLogDirs of kafka.server.ReplicaManager and kafka.server.ReplicaAlterLogDirsThread.
+Only what is asked and answered: how a replica gets there is in brokers/replica_alter_log_dirs.py.
+Mirrors alterReplicaLogDirs and describeLogDirs of kafka.server.ReplicaManager.
 """
 
 from __future__ import annotations
 
-import contextlib
 from typing import Final
 
 from brokers.logs.errors import LogStorageError
@@ -29,7 +26,6 @@ from cluster.types import TopicPartition
 _FILE_NAME_MAX: Final = 255
 _FUTURE_SUFFIX_LENGTH: Final = len(".") + 32 + len("-future")
 _UNKNOWN_LAG: Final = -1
-_COPY_MAX_BYTES: Final = 1 << 20
 
 
 def alter_replica_log_dirs(
@@ -65,7 +61,7 @@ def _move(manager: ReplicaManager, tp: TopicPartition, path: str, wall_ms: int) 
     partition = manager.partitions.get(tp)
     future = dirs.future_path_of(tp)
     if partition is not None and future not in (None, path):
-        manager.log_dir_moves.pop(tp, None)
+        manager.replica_alter_log_dirs_manager.remove(tp)
         manager.log_manager.delete_future(tp, wall_ms)
         future = None
     current = None if partition is None else dirs.path_of(tp)
@@ -77,32 +73,8 @@ def _move(manager: ReplicaManager, tp: TopicPartition, path: str, wall_ms: int) 
         return Errors.REPLICA_NOT_AVAILABLE
     if path not in (current, future):
         manager.log_manager.create_future(tp, wall_ms)
-        manager.log_dir_moves[tp] = None
+        manager.replica_alter_log_dirs_manager.add(tp)
     return Errors.NONE
-
-
-def finish_log_dir_moves(manager: ReplicaManager, wall_ms: int) -> None:
-    """Copy all replicas that move, and let their future logs take the place of the current ones.
-
-    As in 2.8.2 the log is without a topic id then, and the next LeaderAndIsr request gives it one.
-    A move whose disk refuses is over.
-    """
-    moves = sorted(manager.log_dir_moves)
-    manager.log_dir_moves.clear()
-    for tp in moves:
-        partition = manager.partitions[tp]
-        future = manager.log_dirs.future(tp)
-        assert partition.log is not None and future is not None, "only a replica with a log moves"
-        with contextlib.suppress(LogStorageError):
-            _copy(partition.log, future)
-            partition.log = manager.log_manager.replace_current_with_future(tp, wall_ms)
-
-
-def _copy(source: Log, target: Log) -> None:
-    if target.log_end_offset < source.log_start_offset:
-        target.truncate_fully_and_start_at(source.log_start_offset)
-    while target.log_end_offset < source.log_end_offset:
-        target.append_as_follower(source.read(target.log_end_offset, _COPY_MAX_BYTES))
 
 
 def describe_log_dirs(

@@ -18,10 +18,12 @@ from brokers.logs.errors import LogStorageError
 from brokers.logs.log_manager import LogDirFailure, LogManager
 from brokers.metadata_cache import MetadataCache
 from brokers.partition import Partition
+from brokers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.zk_isr_manager import IsrManager
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchResponse
 from cluster.protocols import Connections
+from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -41,8 +43,8 @@ class ReplicaManager:
     """The hosted partitions of one broker.
 
     ``partitions`` are those that can be used, ``offline_partitions`` those whose log directory
-    failed, ``log_dir_moves`` those that are being copied to another directory (see
-    brokers/replica_log_dirs.py). ``controller_epoch`` is the highest seen in any request.
+    failed. ``replica_alter_log_dirs_manager`` copies those that move to another directory.
+    ``controller_epoch`` is the highest seen in any request.
     ``is_shutting_down``: replicas that become followers are no longer fetched.
     ``log_manager`` has their logs, and logs that the controller has not named yet.
     """
@@ -58,6 +60,7 @@ class ReplicaManager:
         growing: GrowingFollowers,
         connections: Connections,
         now_ms: Callable[[], float],
+        quirks: Quirks = NO_QUIRKS,
     ) -> None:
         self.broker_id = broker_id
         self.log_manager = log_manager
@@ -66,8 +69,10 @@ class ReplicaManager:
         self.is_shutting_down = False
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline_partitions: dict[TopicPartition, None] = {}
-        self.log_dir_moves: dict[TopicPartition, None] = {}
         self.metadata_cache = metadata_cache
+        self.replica_alter_log_dirs_manager = ReplicaAlterLogDirsManager(
+            config, self.partitions, log_manager, quirks
+        )
         self.leaders = LeaderReplicas(
             broker_id,
             config,
@@ -124,8 +129,8 @@ class ReplicaManager:
         if some_refused or self.log_dirs.offline:
             self._mark_offline_without_log(errors)
         if self.log_dirs.has_futures:
-            self._resume_moves(to_be_leader)
-            self._resume_moves(to_be_follower)
+            self._resume_moves(to_be_leader, wall_ms)
+            self._resume_moves(to_be_follower, wall_ms)
         return LeaderAndIsrResponse(Errors.NONE, errors)
 
     def topics_without_logs(self, request: LeaderAndIsrRequest) -> Iterable[str]:
@@ -212,11 +217,11 @@ class ReplicaManager:
                 )
         return partition.log is not None
 
-    def _resume_moves(self, states: _States) -> None:
+    def _resume_moves(self, states: _States, wall_ms: int) -> None:
         for partition, state in states:
-            tp = state.topic_partition
-            if partition.log is not None and self.log_dirs.future_path_of(tp) is not None:
-                self.log_dir_moves[tp] = None
+            if partition.log is not None:
+                moves = self.replica_alter_log_dirs_manager
+                moves.resume(state.topic_partition, partition, wall_ms)
 
     def _mark_offline_without_log(self, named: Iterable[TopicPartition]) -> None:
         for tp in named:
@@ -255,7 +260,7 @@ class ReplicaManager:
     def _stop_partition(self, state: StopReplicaPartitionState, wall_ms: int) -> Errors:
         tp = state.topic_partition
         self._fetchers.remove(tp)
-        self.log_dir_moves.pop(tp, None)
+        self.replica_alter_log_dirs_manager.remove(tp)
         partition = self.partitions.get(tp)
         if partition is not None:
             self._growing.end(tp, partition, self._now_ms())
@@ -307,7 +312,5 @@ class ReplicaManager:
                     self._growing.end(tp, partition, self._now_ms())
                     self.leaders.end(tp, partition, Errors.KAFKA_STORAGE_ERROR)
                     self._mark_offline(tp)
-        for tp in list(self.log_dir_moves):
-            if tp in self.offline_partitions or self.log_dirs.future_path_of(tp) is None:
-                del self.log_dir_moves[tp]
+        self.replica_alter_log_dirs_manager.on_log_dir_failure()
         return failures

@@ -27,6 +27,11 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     reassignment stay for ever.
 
     The deletion waits until the reassignment has ended, and the topic is served until then."""
+    kafka_9087: bool = False
+    """A future log without records is to be filled from the high watermark on when the controller
+    names its replica: it does not begin there, and the move never goes on.
+
+    It is filled from where it ends."""
     kafka_9478: bool = False
     """Entries put into /admin/reassign_partitions while it exists are never seen, and keep it there
     for ever; so does an entry that names a broker twice or a list without entries.
@@ -85,6 +90,11 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     The leader is moved first; if it cannot be, the override is refused with
     INVALID_REPLICA_ASSIGNMENT."""
+    kafka_15608: bool = False
+    """A leader that moves to another log directory forgets its leader epoch if it has written
+    nothing in it: a follower of an epoch in between is refused, and falls out of the ISR.
+
+    The epoch moves with the records."""
     cmak_878: bool = False
     """A tool that knows no topic ids writes a topic znode without it: nobody notices, and the next
     controller gives the topic another id, which is not that of its logs.

@@ -150,11 +150,11 @@ class LogManager:
         self, path: str, partition: TopicPartition, now_ms: int, *, is_future: bool
     ) -> ReplicaLog:
         config = self._config_of(partition.topic)
-        with self._in(path):
+        with self.in_dir(path):
             return self.store.create(path, partition, config, now_ms, is_future=is_future)
 
     @contextmanager
-    def _in(self, path: str) -> Iterator[None]:
+    def in_dir(self, path: str) -> Iterator[None]:
         """A LogStorageError within takes the directory offline, and is passed on."""
         try:
             yield
@@ -171,17 +171,18 @@ class LogManager:
     def replace_current_with_future(self, partition: TopicPartition, now_ms: int) -> ReplicaLog:
         """The future log, which becomes the current one; that one is deleted later.
 
-        Raises LogStorageError; the future log is the current one once it has its name.
+        Raises LogStorageError if it cannot get its name, and is offline then. If the old log cannot
+        lose its own, its directory goes offline, without the replica.
         """
         source, target = self.dirs.path_of(partition), self.dirs.future_path_of(partition)
         assert source is not None and target is not None, "only a replica that moves"
         new = self.dirs.logs(target).futures[partition]
-        with self._in(target):
+        with self.in_dir(target):
             self.store.make_current(partition, new)
         old = self.dirs.logs(source).current.pop(partition)
         del self.dirs.logs(target).futures[partition]
         self.dirs.logs(target).current[partition] = new
-        with self._in(source):
+        with suppress(LogStorageError), self.in_dir(source):
             self.store.mark_deleted(partition, old, now_ms)
             self._checkpoint_dir(source)
         return new
@@ -196,7 +197,7 @@ class LogManager:
         path = self.dirs.path_of(partition)
         if path is not None:
             log = self.dirs.logs(path).current.pop(partition)
-            with self._in(path):
+            with self.in_dir(path):
                 self.store.mark_deleted(partition, log, now_ms)
                 self._checkpoint_dir(path)
 
@@ -205,16 +206,21 @@ class LogManager:
         path = self.dirs.future_path_of(partition)
         if path is not None:
             log = self.dirs.logs(path).futures.pop(partition)
-            with self._in(path):
+            with self.in_dir(path):
                 self.store.mark_deleted(partition, log, now_ms)
                 self._checkpoint_dir(path)
+
+    def is_cleaning_paused(self, partition: TopicPartition) -> bool:
+        """True while there is a future log, so that it is not copied from what a log cleaner writes
+        anew. klamm has no cleaner; one would ask here."""
+        return self.dirs.future_path_of(partition) is not None
 
     def delete_marked(self, now_ms: int) -> int:
         """Remove logs that were deleted file.delete.delay.ms ago; returns how many. A directory
         that refuses goes offline."""
         count = 0
         for path in list(self._open):
-            with suppress(LogStorageError), self._in(path):
+            with suppress(LogStorageError), self.in_dir(path):
                 count += self.store.delete_marked(path, now_ms)
         return count
 
@@ -229,7 +235,7 @@ class LogManager:
         offline."""
         deleted: dict[TopicPartition, Deleted] = {}
         for path in list(self._open):
-            with suppress(LogStorageError), self._in(path):
+            with suppress(LogStorageError), self.in_dir(path):
                 for partition, log in self.dirs.logs(path).current.items():
                     high_watermark = high_watermarks.get(partition, 0)
                     deleted[partition] = log.delete_old(now_ms, high_watermark)
@@ -245,7 +251,7 @@ class LogManager:
     def checkpoint_logs(self) -> None:
         """Write down recovery points and log starts; a directory that refuses goes offline."""
         for path in list(self._open):
-            with suppress(LogStorageError), self._in(path):
+            with suppress(LogStorageError), self.in_dir(path):
                 self._checkpoint_dir(path)
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -257,7 +263,7 @@ class LogManager:
         for path in list(self._open):
             here = self.dirs.logs(path).current
             offsets = {tp: offset for tp, offset in known.items() if tp in here}
-            with suppress(LogStorageError), self._in(path):
+            with suppress(LogStorageError), self.in_dir(path):
                 self.store.checkpoint_high_watermarks(path, offsets)
 
     def on_error(self, partition: TopicPartition, error: ReplicaLogError) -> Errors:
@@ -292,7 +298,7 @@ class LogManager:
         the next start.
         """
         for path in list(self._open):
-            with suppress(LogStorageError), self._in(path):
+            with suppress(LogStorageError), self.in_dir(path):
                 for _, log in self.dirs.logs(path).items():
                     log.close()
                 self._checkpoint_dir(path)

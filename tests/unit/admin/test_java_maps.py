@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from admin.java_maps import hash_map_order, string_hash
+from admin.java_maps import hash_map_order
 from admin.topic_configs import TOPIC_CONFIGS
+from cluster.java_hash import string_hash
 
 
 def test_hash_of_strings() -> None:

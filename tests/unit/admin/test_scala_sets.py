@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from admin.java_maps import string_hash
 from admin.scala_sets import (
     duplicates,
     hash_set_order,
@@ -11,6 +10,7 @@ from admin.scala_sets import (
     mutable_order,
     topic_partition_hash,
 )
+from cluster.java_hash import string_hash
 from cluster.types import TopicPartition
 
 

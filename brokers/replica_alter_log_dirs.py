@@ -1,0 +1,206 @@
+"""Replicas on their way to another log directory: a future log copies the broker's own current one.
+
+There is no thread: the broker calls ``on_timer`` for as long as something is due, and every call
+copies one chunk for each of Kafka's threads, so that messages are handled in between. When both
+logs end at the same offset the future one takes the current one's place. Nothing comes from another
+broker, whoever leads. What happens to the two logs is in brokers/future_log.py. Mirrors
+kafka.server.{ReplicaAlterLogDirsManager, ReplicaAlterLogDirsThread} and
+kafka.cluster.Partition.maybeReplaceCurrentWithFutureReplica.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+from contextlib import suppress
+
+from brokers.config import BrokerConfig
+from brokers.future_log import append_chunk, take_over_epoch, truncate_to_common
+from brokers.logs.errors import CorruptRecord, InvalidRecord, LogStorageError, ReplicaLogError
+from brokers.logs.log_manager import LogManager
+from brokers.logs.replica_log import ReplicaLog
+from brokers.partition import Partition
+from cluster.java_hash import string_hash
+from cluster.quirks import Quirks
+from cluster.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class _Thread:
+    """What one of Kafka's threads copies: one replica at a time, so that it arrives the sooner.
+
+    ``ready``: in the order in which they are begun. ``delayed``: when one may be tried again; all
+    delays are alike, so the first is due first. ``in_progress``: goes on until it has arrived or is
+    to wait.
+    """
+
+    __slots__ = ("delayed", "in_progress", "ready")
+
+    def __init__(self) -> None:
+        self.ready: list[TopicPartition] = []
+        self.delayed: dict[TopicPartition, float] = {}
+        self.in_progress: TopicPartition | None = None
+
+    def add(self, partition: TopicPartition) -> None:
+        """Copy it when its turn has come."""
+        self.remove(partition)
+        insort(self.ready, partition)
+
+    def remove(self, partition: TopicPartition) -> bool:
+        """Copy it no more; False if it was not to be copied."""
+        if self.in_progress == partition:
+            self.in_progress = None
+        if self.delayed.pop(partition, None) is not None:
+            return True
+        place = bisect_left(self.ready, partition)
+        if self.ready[place : place + 1] != [partition]:
+            return False
+        del self.ready[place]
+        return True
+
+    def delay(self, partition: TopicPartition, until_ms: float) -> None:
+        """Copy others until then."""
+        self.remove(partition)
+        self.delayed[partition] = until_ms
+
+    def next_due_ms(self, now_ms: float) -> float | None:
+        """When there is something to copy; None: never."""
+        return now_ms if self.ready else next(iter(self.delayed.values()), None)
+
+    def select(self, now_ms: float) -> TopicPartition | None:
+        """Whose chunk is copied next; None: nobody's."""
+        for partition in [tp for tp, due_ms in self.delayed.items() if due_ms <= now_ms]:
+            self.add(partition)
+        if self.in_progress is None and self.ready:
+            self.in_progress = self.ready[0]
+        return self.in_progress
+
+
+class ReplicaAlterLogDirsManager:
+    """The moves of one broker between its own directories, ``partitions`` with a future log.
+
+    ``failed``: those that are not copied any more because a log refused, until the controller names
+    them again or they are sent elsewhere.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        partitions: Mapping[TopicPartition, Partition],
+        log_manager: LogManager,
+        quirks: Quirks,
+    ) -> None:
+        self._config = config
+        self._partitions = partitions
+        self._log_manager = log_manager
+        self._quirks = quirks
+        count = config.num_replica_alter_log_dirs_threads or len(config.log_dirs)
+        self._threads = tuple(_Thread() for _ in range(count))
+        self.failed: dict[TopicPartition, None] = {}
+
+    def add(self, partition: TopicPartition) -> None:
+        """Copy to the future log that was made for this partition."""
+        self.failed.pop(partition, None)
+        self._thread_of(partition).add(partition)
+
+    def resume(self, tp: TopicPartition, partition: Partition, wall_ms: int) -> None:
+        """The controller has named a replica that has a current log: copy to its future log, if it
+        has one, from where that ends. ``wall_ms``: since the epoch.
+
+        A future log in the directory of the current one cannot take its place and is deleted: the
+        current one was lost with another disk, and made anew.
+        """
+        dirs = self._log_manager.dirs
+        future = dirs.future(tp)
+        if future is None:
+            return
+        if dirs.future_path_of(tp) == dirs.path_of(tp):
+            with suppress(LogStorageError):
+                self._log_manager.delete_future(tp, wall_ms)
+            return
+        self.add(tp)
+        fetched, end = partition.high_watermark, future.log_end_offset
+        if self._quirks.kafka_9087 and future.latest_epoch is None and fetched != end:
+            words = "Offset mismatch for the future replica %s: fetched offset = %d, "
+            logger.error(words + "log end offset = %d.", tp, fetched, end)
+            self._fail(tp)
+
+    def remove(self, partition: TopicPartition) -> None:
+        """Copy no more to its future log, if there is one."""
+        self._thread_of(partition).remove(partition)
+        self.failed.pop(partition, None)
+
+    def on_log_dir_failure(self) -> None:
+        """Current logs have gone offline, or future ones: there is nothing to copy any more."""
+        dirs = self._log_manager.dirs
+        for thread in self._threads:
+            for tp in (*thread.ready, *thread.delayed):
+                if dirs.path_of(tp) is None or dirs.future_path_of(tp) is None:
+                    thread.remove(tp)
+
+    def next_due_ms(self, now_ms: float) -> float | None:
+        """When ``on_timer`` is to be called next, in monotonic milliseconds."""
+        due = (thread.next_due_ms(now_ms) for thread in self._threads)
+        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+
+    def on_timer(self, now_ms: float, wall_ms: int) -> bool:
+        """Copy a chunk for each thread; False if there was nothing to copy."""
+        was_due = False
+        for thread in self._threads:
+            tp = thread.select(now_ms)
+            if tp is not None:
+                was_due = True
+                self._do_work(thread, tp, now_ms, wall_ms)
+        return was_due
+
+    def _do_work(self, thread: _Thread, tp: TopicPartition, now_ms: float, wall_ms: int) -> None:
+        """As with a follower: damaged records are read again later, and a log that refuses has
+        failed. If it is a disk that refuses, the directory is offline, with what moves from it or
+        to it."""
+        try:
+            if self._copy(tp, wall_ms):
+                thread.remove(tp)
+        except (CorruptRecord, InvalidRecord) as error:
+            logger.error("Found invalid messages during fetch for partition %s: %s", tp, error)
+            thread.delay(tp, now_ms + self._config.replica_fetch_backoff_ms)
+        except LogStorageError:
+            self.on_log_dir_failure()
+        except ReplicaLogError as error:
+            logger.error("Error while processing data for partition %s: %s", tp, error)
+            self._fail(tp)
+
+    def _copy(self, tp: TopicPartition, wall_ms: int) -> bool:
+        """Copy a chunk; True if the future log has taken the current one's place."""
+        partition, manager = self._partitions[tp], self._log_manager
+        source, target = manager.dirs.path_of(tp), manager.dirs.future_path_of(tp)
+        current, future = partition.log, manager.dirs.future(tp)
+        assert current is not None and source is not None, "only a replica with a log moves"
+        assert future is not None and target is not None, "only a replica with a future log moves"
+        with manager.in_dir(target):
+            truncate_to_common(future, current)
+        with manager.in_dir(source):
+            records = current.read(future.log_end_offset, self._chunk_bytes(current))
+        with manager.in_dir(target):
+            if not append_chunk(future, current, records):
+                return False
+            if not self._quirks.kafka_15608:
+                take_over_epoch(future, current)
+        partition.log = manager.replace_current_with_future(tp, wall_ms)
+        return True
+
+    def _chunk_bytes(self, current: ReplicaLog) -> int:
+        """A log that only counts is read a segment at a time: it takes up no memory."""
+        has_files = self._log_manager.store.needs_checkpoints
+        return self._config.replica_fetch_max_bytes if has_files else current.config.segment_bytes
+
+    def _fail(self, partition: TopicPartition) -> None:
+        self.remove(partition)
+        self.failed[partition] = None
+
+    def _thread_of(self, partition: TopicPartition) -> _Thread:
+        """As AbstractFetcherManager.getFetcherId chooses it, in Java's numbers of 32 bits."""
+        number = (31 * string_hash(partition.topic) + partition.partition) & 0xFFFFFFFF
+        absolute = min(number, (1 << 32) - number) & 0x7FFFFFFF
+        return self._threads[absolute % len(self._threads)]
