@@ -38,6 +38,7 @@ from cluster.data_requests import (
     ProduceResponse,
 )
 from cluster.protocols import Connections
+from cluster.quirks import Quirks
 from cluster.records import Produced
 from cluster.requests import Address, LeaderAndIsrPartitionState, Message
 from cluster.types import TopicPartition
@@ -68,6 +69,7 @@ class LeaderReplicas:
         on_log_error: OnLogError,
         connections: Connections,
         now_ms: Callable[[], float],
+        quirks: Quirks,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
@@ -90,6 +92,7 @@ class LeaderReplicas:
         self.consumers = ConsumerReads(self.find, on_log_error)
         self._fetches = StandingFetches(config.replica_fetch_wait_max_ms)
         self._on_log_error = on_log_error
+        self._stalls_after_shrinking = quirks.kafka_13091 and config.is_alter_isr_enabled
         self._unconnected = StandingFetches(_RARELY * config.replica_fetch_wait_max_ms)
 
     # -- leaders come and go
@@ -348,7 +351,7 @@ class LeaderReplicas:
     def on_alter_isr_result(self, result: AlterIsrResult, now_ms: float) -> None:
         """Take in what became of a proposed ISR: a smaller one may let the high watermark go on."""
         tp = result.topic_partition
-        if self.isr_changes.on_result(result):
+        if self.isr_changes.on_result(result) and not self._stalls_after_shrinking:
             self._increment_high_watermark(tp, self._partitions[tp], now_ms)
 
     # -- timers

@@ -83,6 +83,7 @@ class ReplicaManager:
             log_manager.on_error,
             connections,
             now_ms,
+            quirks,
         )
         self._fetchers = fetchers
         self._growing = growing

@@ -50,6 +50,11 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     them, or until a failover takes them over, without any data being moved.
 
     They are written back at once: only a reassignment changes them."""
+    kafka_13091: bool = False
+    """The high watermark stays where it is when a replica that is behind leaves the ISR, until
+    somebody fetches or produces: with acks=all the last record waits until it times out.
+
+    It moves on as soon as the smaller ISR is granted."""
     kafka_13225: bool = False
     """A dead broker that hosted nothing stays in the metadata of the others while any partition
     is offline.

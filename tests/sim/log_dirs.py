@@ -1,10 +1,13 @@
-"""What tests of failed log directories do in a simulated cluster, and what they look at."""
+"""What tests of log directories do in a simulated cluster, and what they look at."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from cluster.api_errors import Errors
+from cluster.data_requests import ProduceRequest, ProduceResponse
 from cluster.quirks import Quirks
+from cluster.records import CountedBatch
 from cluster.requests import (
     Address,
     AlterReplicaLogDirsRequest,
@@ -18,7 +21,7 @@ from cluster.requests import (
 from cluster.types import TopicPartition
 from runtime.simulated_world import SimulatedWorld
 from statemachines.replica_state import ReplicaState
-from tests.sim.worlds import active_controller, create_topic, three_brokers
+from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.kafka_zk_client import KafkaZkClient
 
 CLIENT = Address("client", 0)
@@ -93,6 +96,74 @@ def second_directory_fails(quirks: Quirks) -> None:
     )
 
 
+def produce(world: SimulatedWorld, broker_id: int, count: int, partition: int = 0) -> None:
+    """Have records of t acknowledged by all of its ISR."""
+    batch = {TopicPartition("t", partition): CountedBatch(count, 100 * count)}
+    answer = ask_broker(world, broker_id, ProduceRequest(-1, 60_000, batch))
+    assert isinstance(answer, ProduceResponse)
+    assert [found.error for found in answer.partitions.values()] == [Errors.NONE]
+
+
+def make_preferred_leaders_lead(world: SimulatedWorld, *partitions: TopicPartition) -> None:
+    """As kafka-preferred-replica-election does."""
+    store = world.open_store()
+    assert KafkaZkClient(store).create_preferred_replica_election(partitions)
+    store.close()
+    world.run_for(1_000)
+
+
+def leader_epoch_begins_while_a_future_log_is_empty(quirks: Quirks) -> None:
+    """A replica is to move; before the first chunk is copied a follower dies."""
+    world = on_three_dirs(1, 2, quirks=quirks)
+    produce(world, 1, 10)
+    world.nodes[1].node.broker.hold_catch_up()
+    alter_dirs(world, 1, p0="d2")
+    world.kill(2)
+    world.run_for(10_000)
+    assert state_of(world, *T0).leader_epoch == 1
+    world.nodes[1].node.broker.release_catch_up()
+    world.run_for(60_000)
+    assert dir_of(world, 1, T0) == "d2", "the replica never arrives"
+
+
+def leader_moves_before_it_has_written(quirks: Quirks) -> None:
+    """Two leaders follow each other and write nothing; the second one moves its log."""
+    world = on_three_dirs(1, 2, quirks=quirks)
+    produce(world, 1, 10)
+    world.kill(1)
+    world.run_for(10_000)
+    world.start(1)
+    world.run_for(20_000)
+    assert sorted(state_of(world, *T0).isr) == [1, 2] and state_of(world, *T0).leader == 2
+    world.nodes[2].node.broker.hold_catch_up()
+    make_preferred_leaders_lead(world, T0)
+    alter_dirs(world, 1, p0="d2")
+    world.run_for(1_000)
+    assert (state_of(world, *T0).leader, dir_of(world, 1, T0)) == (1, "d2")
+    world.nodes[2].node.broker.release_catch_up()
+    world.run_for(60_000)
+    assert sorted(state_of(world, *T0).isr) == [1, 2], "the follower falls out of the ISR"
+
+
+def last_follower_leaves_the_isr(quirks: Quirks) -> None:
+    """A record waits for a follower that fetches no more, and for nobody once that is out."""
+    world = on_three_dirs(1, 2, quirks=quirks)
+    world.nodes[2].node.broker.hold_catch_up()
+    answers: list[Response] = []
+    world.transport.register(CLIENT, lambda message: answers.append(message.body))
+    body = ProduceRequest(-1, 300_000, {T0: CountedBatch(1, 100)})
+    world.transport.send(Message(CLIENT, Address("broker", 1), 1, body))
+    world.run_for(100_000)
+    assert state_of(world, *T0).isr == (1,)
+    assert answers, "a record that the whole ISR has is not acknowledged"
+
+
 LOG_DIR_DRILLS: Final = {
     "hazard_c10": (second_directory_fails, "a lost replica is shown as online"),
+    "kafka_9087": (leader_epoch_begins_while_a_future_log_is_empty, "the replica never arrives"),
+    "kafka_13091": (
+        last_follower_leaves_the_isr,
+        "a record that the whole ISR has is not acknowledged",
+    ),
+    "kafka_15608": (leader_moves_before_it_has_written, "the follower falls out of the ISR"),
 }
