@@ -24,7 +24,7 @@ from statemachines.replica_state import ReplicaState
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.kafka_zk_client import KafkaZkClient
 
-CLIENT = Address("client", 0)
+CLIENT = Address("client", 1)
 DIRS = ("d0", "d1", "d2")
 CONFIG = {"log.dirs": ",".join(DIRS), "auto.leader.rebalance.enable": "false"}
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
