@@ -53,6 +53,10 @@ _SETTINGS: Final = {
     # A key has few rows: a small map before the large one finds next to nothing.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
 }
+# Few processors have no time for a collector that runs beside them. Spark calls a smaller heap too
+# small with this one, as it does not count the half that survivors move to.
+_PARALLEL: Final = "-XX:+UseParallelGC"
+_MIN_PARALLEL_MB: Final = 1024
 
 
 @contextmanager
@@ -149,6 +153,9 @@ def _conf(master: str, memory_mb: int, folder: str) -> SparkConf:
         conf.set(name, value)
     conf.set("spark.driver.memory", f"{memory_mb}m")
     conf.set("spark.executor.memory", f"{memory_mb}m")
+    if memory_mb >= _MIN_PARALLEL_MB:
+        for who in ("driver", "executor"):
+            conf.set(f"spark.{who}.extraJavaOptions", _PARALLEL)
     conf.set("spark.local.dir", folder)
     conf.set("spark.sql.warehouse.dir", f"{folder}/warehouse")
     return conf

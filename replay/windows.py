@@ -52,8 +52,9 @@ _BURST: Final = ("shrinks", "expands", "start_ms", "end_ms")
 def answer(
     events: DataFrame, first_ms: int, width_ms: int
 ) -> tuple[dict[str, int], dict[str, Any]]:
-    """COUNTED and partitions, and the first rows of each listing. Keeps the rows while it asks."""
-    rows = with_neighbours(events).persist(StorageLevel.MEMORY_AND_DISK)
+    """COUNTED and partitions, and the first rows of each listing. Keeps the rows while it asks, on
+    disk: in memory they are more than a heap of 2 GB holds."""
+    rows = with_neighbours(events).persist(StorageLevel.DISK_ONLY)
     try:
         return _counts(rows), {
             name: frame.collect() for name, frame in _listed(rows, first_ms, width_ms).items()

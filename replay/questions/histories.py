@@ -6,6 +6,8 @@ churn, states held at an epoch's end. Its result is small beside the rows and is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -68,23 +70,29 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
         "key_seq",
         "t_ms",
         "to_state",
-        *_places(from_ms),
-        *(condition.alias(name) for name, condition in _conditions(from_ms).items()),
+        "place",
+        _as_bits({**_conditions(from_ms), **_tells()}).alias("_bits"),
+        F.when(_is_state() & ends_offline_piece(), _length(from_ms)).alias("offline_ms"),
     )
+    state_place, entered_place, leadership_place = (
+        F.when(_is_set(name), F.col("place")) for name in _PLACES
+    )
+    # Moved once, by partition: each sum over keys of one that follows finds them together.
     return (
-        told.groupBy(*HISTORY)
+        told.repartition(*PARTITION)
+        .groupBy(*HISTORY)
         .agg(
-            *(F.count_if(name).alias(name) for name in COUNTS),
+            *(F.count_if(_is_set(name)).alias(name) for name in COUNTS),
             F.min("key_seq").alias("_first"),
             F.max("key_seq").alias("_last"),
             F.count("key_seq").alias("_numbered"),
-            F.max("state_place").alias("state_place"),
-            F.max_by("to_state", "state_place").alias("state"),
-            F.max_by("t_ms", "state_place").alias("state_ms"),
+            F.max(state_place).alias("state_place"),
+            F.max_by("to_state", state_place).alias("state"),
+            F.max_by("t_ms", state_place).alias("state_ms"),
             F.coalesce(F.sum("offline_ms"), F.lit(0)).alias("offline_ms"),
-            F.max("entered_place").alias("entered_place"),
-            F.max_by("t_ms", "entered_place").alias("entered_ms"),
-            F.max("leadership_place").alias("leadership_place"),
+            F.max(entered_place).alias("entered_place"),
+            F.max_by("t_ms", entered_place).alias("entered_ms"),
+            F.max(leadership_place).alias("leadership_place"),
         )
         .withColumns({"missing": _missing(), "held": is_held().cast("long")})
         .withColumn("gaps", (F.col("missing") > 0).cast("long"))
@@ -152,18 +160,31 @@ def _conditions(from_ms: int | None) -> dict[str, Column]:
     }
 
 
-def _places(from_ms: int | None) -> tuple[Column, ...]:
-    state = is_kind(*STATE_KINDS) & ~F.col("_illegal")
-    enters = state & (F.col("from_state") != F.col("to_state"))
-    return (
-        F.when(state, F.col("place")).alias("state_place"),
-        F.when(enters, F.col("place")).alias("entered_place"),
-        # A state znode that was deleted says no leader from then on.
-        F.when(F.col("_leads") | is_kind(LEADERSHIP_DELETED), F.col("place")).alias(
-            "leadership_place"
-        ),
-        F.when(state & ends_offline_piece(), _length(from_ms)).alias("offline_ms"),
-    )
+def _is_state() -> Column:
+    return is_kind(*STATE_KINDS) & ~F.col("_illegal")
+
+
+def _tells() -> dict[str, Column]:
+    """Whether a row tells a state, a state that is entered, a leadership."""
+    state = _is_state()
+    # A state znode that was deleted says no leader from then on.
+    leads = F.col("_leads") | is_kind(LEADERSHIP_DELETED)
+    told = (state, state & (F.col("from_state") != F.col("to_state")), leads)
+    return dict(zip(_PLACES, told, strict=True))
+
+
+_PLACES: Final = ("state_place", "entered_place", "leadership_place")
+_BITS: Final = {name: 1 << number for number, name in enumerate((*COUNTS, *_PLACES))}
+
+
+def _as_bits(conditions: Mapping[str, Column]) -> Column:
+    """Conditions as one number, as every row is moved with it."""
+    bits = (F.when(is_so, _BITS[name]).otherwise(0) for name, is_so in conditions.items())
+    return reduce(Column.bitwiseOR, bits)
+
+
+def _is_set(name: str) -> Column:
+    return F.col("_bits").bitwiseAND(_BITS[name]) != 0
 
 
 def _length(from_ms: int | None) -> Column:
