@@ -59,7 +59,8 @@ class Session(Generic[C]):
 class ClientSessions:
     """All producers and consumers of one server. For any thread.
 
-    ``has_values``: the logs of the cluster keep records and do not only count them.
+    ``has_values``: the logs of the cluster keep records and do not only count them. ``idle_s``: how
+    long nobody may ask for a client before it ends.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ClientSessions:
         self._closing = closing
         self._describe = describe
         self._has_values = has_values
+        self.idle_s = IDLE_S
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self._producers: dict[int, Session[Producer]] = {}
@@ -224,7 +226,7 @@ class ClientSessions:
 
     def _end_idle(self) -> None:
         """Whoever asked is gone: another one that begins clears up."""
-        before_s = time.monotonic() - IDLE_S
+        before_s = time.monotonic() - self.idle_s
         for number, producing in list(self._producers.items()):
             if producing.used_s < before_s:
                 self._remove(self._producers, number)

@@ -1,0 +1,99 @@
+"""Producers and consumers that live in the server: their paths, their ends, what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from server.api import create_app
+from server.client_sessions import IDLE_S
+from server.cluster_server import ClusterServer
+from server.config import ServerConfig
+from tests.asgi import AsgiClient
+from zk.embedded import EmbeddedZooKeeper
+
+COUNTS = ("sent", "acknowledged", "failed", "in_doubt", "undecided")
+
+
+@pytest.fixture(scope="module")
+def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
+    """Two brokers."""
+    address = f"{zookeeper.connect_string}/server-clients"
+    config = ServerConfig(brokers=2, zookeeper=address, session_timeout_ms=3000)
+    with ClusterServer(config) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(server: ClusterServer) -> AsgiClient:
+    """With a topic of two partitions."""
+    api = AsgiClient(create_app(server))
+    topic = {"name": "t", "assignments": {"0": [0, 1], "1": [1, 0]}}
+    body = {"topics": [topic], "timeout_ms": 20_000}
+    assert api.post("/topics", json=body).status_code == 200
+    return api
+
+
+def ok(api: AsgiClient, path: str, **body: Any) -> dict[str, Any]:
+    response = api.post(path, json=body)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def error(api: AsgiClient, path: str, **body: Any) -> tuple[int, str]:
+    response = api.post(path, json=body)
+    return response.status_code, response.json()["error"]["message"]
+
+
+def test_a_producer_and_a_consumer_from_their_beginning_to_their_end(api: AsgiClient) -> None:
+    opened = ok(api, "/producers", topic="t", enable_idempotence=True)
+    assert (opened["partitions"], opened["has_values"]) == ([0, 1], False)
+    producer = f"/producers/{opened['id']}"
+    ok(api, f"{producer}/records", record_count=10, record_size_bytes=4_000)
+    records = [{"key": None, "value": "no key"}, {"key": "foobar", "value": "partition 0"}]
+    ok(api, f"{producer}/records", records=records)
+    status = ok(api, f"{producer}/close", wait_ms=20_000)
+    assert [status[name] for name in COUNTS] == [12, 12, 0, 0, 0]
+    assert sum(one["end"] - one["start"] for one in status["offsets"]) == 12
+    assert {one["partition"] for one in status["offsets"]} == {0, 1}
+
+    consumer = f"/consumers/{ok(api, '/consumers', topic='t', start='beginning')['id']}"
+    counted: list[dict[str, int]] = []
+    while sum(one["end"] - one["start"] for one in counted) < 12:
+        polled = ok(api, f"{consumer}/poll", wait_ms=20_000)
+        assert polled["counted"], "it came to the end too soon"
+        counted += polled["counted"]
+    assert sum(one["size_bytes"] for one in counted) == 40_000 + len("no keyfoobarpartition 0")
+    assert polled["errors"] == polled["truncations"] == []
+    ends = {one["partition"]: one["end"] for one in status["offsets"]}
+    assert {int(tp): at for tp, at in ok(api, f"{consumer}/close")["positions"].items()} == ends
+    for path in (f"{producer}/records", f"{producer}/close", f"{consumer}/poll"):
+        code, message = error(api, path)
+        assert (code, message[:11]) == (400, "there is no")
+
+
+def test_what_is_refused(api: AsgiClient) -> None:
+    for path in ("/producers", "/consumers"):
+        assert error(api, path, topic="absent") == (404, "there is no topic absent")
+        assert error(api, path, topic="t", partition=2) == (404, "topic t has no partition 2")
+    code, message = error(api, "/producers", topic="t", acks=1, enable_idempotence=True)
+    assert (code, message.split(".")[0]) == (
+        409,
+        "Must set acks to all in order to use the idempotent producer",
+    )
+    number = ok(api, "/producers", topic="t")["id"]
+    assert error(api, f"/producers/{number}/records", record_count=-1)[0] == 400
+    ok(api, f"/producers/{number}/close")
+
+
+def test_clients_that_nobody_asks_for_any_more_end(api: AsgiClient, server: ClusterServer) -> None:
+    number = ok(api, "/producers", topic="t")["id"]
+    ok(api, f"/producers/{number}/records", record_count=1)
+    server.client_sessions.idle_s = -1.0
+    other = ok(api, "/consumers", topic="t")["id"]
+    assert error(api, f"/producers/{number}/records")[0] == 400
+    server.client_sessions.idle_s = IDLE_S
+    ok(api, f"/consumers/{other}/close")
