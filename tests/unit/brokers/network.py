@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from brokers.broker import Broker
 from brokers.config import BrokerConfig
+from brokers.logs.log_store import LogStore
 from cluster.data_requests import FetchPartition, FetchRequest
 from cluster.requests import (
     Address,
@@ -75,10 +76,19 @@ class Network:
         config: BrokerConfig | None = None,
         broker_epoch: int = -1,
         proposed_cluster_id: str | None = None,
+        log_store: LogStore | None = None,
     ) -> Broker:
         """A new broker that has not registered; it replaces one with the same id."""
         store = self.stores[broker_id] = MemoryStore(self.zookeeper, 6000)
-        broker = Broker(registered(broker_id), store, self, self.clock, config, proposed_cluster_id)
+        broker = Broker(
+            registered(broker_id),
+            store,
+            self,
+            self.clock,
+            config,
+            proposed_cluster_id,
+            log_store=log_store,
+        )
         broker.on_registered(broker_epoch)
         self.brokers[broker_id] = broker
         return broker
