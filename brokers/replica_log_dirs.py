@@ -93,7 +93,7 @@ def describe_log_dirs(
         for tp, log in held.items():
             if wanted is None or tp in wanted:
                 is_future = held.futures.get(tp) is log
-                lag = _lag(manager.leaders.growing.look_up(tp), log)
+                lag = _lag(manager.partitions.get(tp), log)
                 logs[path].append(ReplicaLog(tp, log.size_bytes, lag, is_future))
     return DescribeLogDirsResponse(
         tuple(
