@@ -41,6 +41,7 @@ Examples:
   klamm up --brokers 6 --racks a,b,c --controllers 3 --data-dir ./rehearsal
   klamm up --brokers 3 --zookeeper localhost:2181/klamm --session-timeout-ms 6000
   klamm up --brokers 9 --pools pools.yaml
+  klamm up --brokers 3 --segments --config log.dirs=d0,d1 --data-dir ./rehearsal
   klamm up --from-dump kafka.json --data-dir ./rehearsal
   klamm up --brokers 3 --quirks 2.8.2 --config num.partitions=3 --port 0
 """
@@ -100,6 +101,12 @@ JournalMessages = Annotated[
     bool,
     typer.Option("--journal-messages", help="Also journal every control request and its answer."),
 ]
+Segments = Annotated[
+    bool,
+    typer.Option(
+        "--segments", help="Brokers keep real segment files, as Kafka does, in the data directory."
+    ),
+]
 Seed = Annotated[
     int | None, typer.Option(help="Seed of placements and topic ids. [default: drawn]")
 ]
@@ -122,6 +129,7 @@ def up(
     quirks: QuirkNames = None,
     pools: PoolsFile = None,
     journal_messages: JournalMessages = False,
+    segments: Segments = False,
     seed: Seed = None,
 ) -> None:
     """Run a cluster of simulated brokers with real controllers over a real ZooKeeper, in the
@@ -145,6 +153,7 @@ def up(
             seed=seed,
             pools=None if pools is None else read_pools(pools),
             journal_messages=journal_messages,
+            has_segments=segments,
         )
     progress = Progress(Console(file=sys.stdout, highlight=False))
     try:

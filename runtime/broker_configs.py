@@ -7,15 +7,18 @@ kafka.server.KafkaConfig.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from cluster.api_version import is_api_version
 from cluster.errors import UsageError
 
+_NUMBER: Final = re.compile(r"-?\d+", re.ASCII)
+
 
 def _whole_number(least: int) -> Callable[[str], bool]:
-    return lambda word: word.isdecimal() and int(word) >= least
+    return lambda word: _NUMBER.fullmatch(word) is not None and int(word) >= least
 
 
 def _boolean(word: str) -> bool:
@@ -26,30 +29,49 @@ def _anything(word: str) -> bool:
     return bool(word.strip())
 
 
+_COUNT: Final = ("a whole number", _whole_number(0))
+_POSITIVE: Final = ("a whole number of at least 1", _whole_number(1))
+_LIMIT: Final = ("a whole number, -1 for no limit", _whole_number(-1))
+
 BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "auto.leader.rebalance.enable": ("true or false", _boolean),
     "controlled.shutdown.enable": ("true or false", _boolean),
-    "controlled.shutdown.max.retries": ("a whole number", _whole_number(0)),
-    "controlled.shutdown.retry.backoff.ms": ("a whole number", _whole_number(0)),
-    "controller.socket.timeout.ms": ("a whole number of at least 1", _whole_number(1)),
-    "default.replication.factor": ("a whole number of at least 1", _whole_number(1)),
+    "controlled.shutdown.max.retries": _COUNT,
+    "controlled.shutdown.retry.backoff.ms": _COUNT,
+    "controller.socket.timeout.ms": _POSITIVE,
+    "default.replication.factor": _POSITIVE,
     "delete.topic.enable": ("true or false", _boolean),
     "inter.broker.protocol.version": ("a version of Kafka, at most 2.8", is_api_version),
-    "leader.imbalance.check.interval.seconds": (
-        "a whole number of at least 1",
-        _whole_number(1),
-    ),
-    "leader.imbalance.per.broker.percentage": ("a whole number", _whole_number(0)),
+    "leader.imbalance.check.interval.seconds": _POSITIVE,
+    "leader.imbalance.per.broker.percentage": _COUNT,
     "log.dir": ("a path", _anything),
     "log.dirs": ("paths with commas between them", _anything),
-    "min.insync.replicas": ("a whole number of at least 1", _whole_number(1)),
-    "num.partitions": ("a whole number of at least 1", _whole_number(1)),
-    "replica.fetch.backoff.ms": ("a whole number", _whole_number(0)),
-    "replica.fetch.wait.max.ms": ("a whole number", _whole_number(0)),
-    "replica.socket.timeout.ms": ("a whole number", _whole_number(0)),
-    "request.timeout.ms": ("a whole number", _whole_number(0)),
+    "log.cleanup.policy": ("delete, compact or both", _anything),
+    "log.flush.offset.checkpoint.interval.ms": _COUNT,
+    "log.flush.start.offset.checkpoint.interval.ms": _COUNT,
+    "log.index.interval.bytes": _COUNT,
+    "log.index.size.max.bytes": ("a whole number of at least 4", _whole_number(4)),
+    "log.retention.bytes": _LIMIT,
+    "log.retention.check.interval.ms": _POSITIVE,
+    "log.retention.hours": _LIMIT,
+    "log.retention.minutes": _LIMIT,
+    "log.retention.ms": _LIMIT,
+    "log.roll.hours": _POSITIVE,
+    "log.roll.ms": _POSITIVE,
+    "log.segment.bytes": ("a whole number of at least 14", _whole_number(14)),
+    "log.segment.delete.delay.ms": _COUNT,
+    "message.max.bytes": _COUNT,
+    "min.insync.replicas": _POSITIVE,
+    "num.partitions": _POSITIVE,
+    "replica.fetch.backoff.ms": _COUNT,
+    "replica.fetch.wait.max.ms": _COUNT,
+    "replica.high.watermark.checkpoint.interval.ms": _COUNT,
+    "replica.lag.time.max.ms": _COUNT,
+    "replica.socket.timeout.ms": _COUNT,
+    "request.timeout.ms": _COUNT,
+    "transactional.id.expiration.ms": _POSITIVE,
     "unclean.leader.election.enable": ("true or false", _boolean),
-    "zookeeper.connection.timeout.ms": ("a whole number of at least 1", _whole_number(1)),
+    "zookeeper.connection.timeout.ms": _POSITIVE,
 }
 """Kafka's names that klamm knows: what a value must be, and whether one is."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from admin.topics import new_topic_id
 from brokers.broker import Broker
@@ -64,7 +65,8 @@ class ClusterSpec:
     ``candidates`` None: every broker is a controller candidate. ``config``: Kafka's property names.
     A broker without ``end_points`` has a port made from its id; nothing listens on any of them.
     ``write_group_size``: writes of a controller in one transaction, at most.
-    ``pools``: where topics may be placed; None: anywhere.
+    ``pools``: where topics may be placed; None: anywhere. ``segments``: the directory in which
+    brokers keep logs of real files; None: their logs are in memory, and only count.
     """
 
     broker_ids: tuple[int, ...]
@@ -80,6 +82,7 @@ class ClusterSpec:
     journal_messages: bool = False
     write_group_size: int = GROUP_SIZE
     pools: Pools | None = None
+    segments: Path | None = None
 
     def is_candidate(self, broker_id: int) -> bool:
         """True if this broker may become the controller."""

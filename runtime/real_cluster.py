@@ -73,7 +73,7 @@ class RealCluster:
         self._starting: dict[int, Future[None]] = {}
         self._stopping: dict[int, Future[None]] = {}
         self._incarnations = 0
-        self._log_stores = LogStores()
+        self._log_stores = LogStores(spec.segments)
         self._is_closed = False
         # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
         own_timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
@@ -205,6 +205,7 @@ class RealCluster:
         if not running.is_pooled:
             running.session.close()
         running.kill_controller()
+        running.node.broker.log_upkeep.shutdown()
 
     def kill(self, broker_id: int) -> None:
         """Kill a broker: no session is closed, ZooKeeper expires it after its timeout; one of a

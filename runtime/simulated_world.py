@@ -73,7 +73,7 @@ class SimulatedWorld:
         self.scheduler = Scheduler(self._failed)
         self._agenda = Agenda(self.scheduler, self.clock)
         self.nodes: dict[int, SimulatedNode] = {}
-        self.log_stores = LogStores()
+        self.log_stores = LogStores(spec.segments)
         self.choices: list[int] = []
         self.errors: list[str] = []
         self.on_crash = self.kill

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from brokers.config import broker_config
 from cluster.errors import UsageError
 from cluster.quirks import NO_QUIRKS, Quirks
 from placement.pool_rules import check_brokers_exist
 from placement.pools import Pools
 from runtime.broker_configs import check_broker_configs
+from runtime.log_stores import check_log_dirs_are_relative
 from runtime.node import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
 from server.dumped_cluster import DumpedCluster
 
@@ -41,7 +43,8 @@ class ServerConfig:
 
     ``data_dir`` None: a temporary one. ``zookeeper`` None: the embedded one. ``port`` 0: a free
     one. ``controllers`` None: all brokers, but at most five. ``seed`` None: drawn. ``pools``: where
-    the cluster may place topics. The brokers are 0 to ``brokers`` - 1, or those of ``dump``.
+    the cluster may place topics. ``has_segments``: brokers keep logs of real files in the data
+    directory. The brokers are 0 to ``brokers`` - 1, or those of ``dump``.
     """
 
     brokers: int | None = None
@@ -61,12 +64,16 @@ class ServerConfig:
     seed: int | None = None
     pools: Pools | None = None
     journal_messages: bool = False
+    has_segments: bool = False
 
     def __post_init__(self) -> None:
         self._check_cluster()
         if self.pools is not None:
             check_brokers_exist(self.pools, self.broker_ids)
         check_broker_configs(self.config)
+        log_dirs = broker_config(self.config).log_dirs
+        if self.has_segments:
+            check_log_dirs_are_relative(log_dirs)
         if self.port not in range(MAX_PORT + 1):
             raise UsageError(f"{self.port} is no port", hint="ports are 0 (any) to 65535")
         if self.state_change_level not in STATE_CHANGE_LEVELS:
@@ -127,8 +134,13 @@ class ServerConfig:
         """Those that run at once; the others of a dump are dead in it."""
         return self.dump.running if self.dump is not None else self.broker_ids
 
-    def spec(self, run_id: str, cluster_id: str | None) -> ClusterSpec:
-        """The cluster; its controller candidates are the first brokers, of a dump who led it."""
+    def spec(
+        self, run_id: str, cluster_id: str | None, segments: Path | None = None
+    ) -> ClusterSpec:
+        """The cluster; its controller candidates are the first brokers, of a dump who led it.
+
+        ``segments``: where brokers keep files; None: they keep none.
+        """
         dump, broker_ids = self.dump, self.broker_ids
         count = self.controllers or min(len(self.started_broker_ids), DEFAULT_CANDIDATES)
         return ClusterSpec(
@@ -140,6 +152,7 @@ class ServerConfig:
             quirks=self.quirks,
             config=self.config,
             pools=self.pools,
+            segments=segments,
             journal_messages=self.journal_messages,
             run_id=run_id,
             cluster_id=cluster_id,

@@ -81,6 +81,11 @@ class DataDir:
         return self.path / "logs"
 
     @property
+    def brokers(self) -> Path:
+        """Where brokers keep their log directories, in a folder for each, if they have files."""
+        return self.path / "brokers"
+
+    @property
     def zookeeper(self) -> Path:
         """Where the embedded ZooKeeper keeps its data."""
         return self.path / "zookeeper"
