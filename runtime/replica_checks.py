@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+from brokers.logs.record_batch import parse_header
 from cluster.api_errors import Errors
 from cluster.constant_rate import Stretch
 from cluster.data_requests import ProduceRequest, ProduceResponse
@@ -59,14 +60,14 @@ class ReplicationChecker:
     ) -> None:
         for tp, produced in answer.partitions.items():
             batch = request.partitions[tp]
-            assert isinstance(batch, CountedBatch), "only counted records are followed"
+            count = batch.record_count if isinstance(batch, CountedBatch) else _count(batch)
             if produced.error is not Errors.NONE:
                 continue
-            start, end = produced.base_offset, produced.base_offset + batch.record_count
+            start, end = produced.base_offset, produced.base_offset + count
             [view] = [v for v in views if v.broker_id == broker_id and v.partition == tp]
             found = _between(view.intervals, start, end)
             self.acknowledged.setdefault(tp, []).extend(found)
-            if sum(stretch.end - stretch.start for stretch in found) != batch.record_count:
+            if sum(stretch.end - stretch.start for stretch in found) != count:
                 self._tell(f"{tp}: {broker_id} acknowledged {start}-{end} and does not have it")
 
     def check(self, views: Iterable[ReplicaView]) -> None:
@@ -125,6 +126,11 @@ def _begin_alike(ones: Sequence[Interval], others: Sequence[Interval]) -> bool:
         and ones[-1][:2] == others[-1][:2]
         and all(one[:3] == other[:3] for one, other in zip(ones[:-1], others[:-1], strict=True))
     )
+
+
+def _count(batch: bytes) -> int:
+    """Records of a batch as a producer sends it: its base offset is 0."""
+    return parse_header(batch).next_offset
 
 
 def _between(intervals: Iterable[Interval], start: int, end: int) -> list[Stretch]:

@@ -7,6 +7,9 @@ record acknowledged with acks -1 survives while one member of the ISR does.
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -19,6 +22,7 @@ from zk.kafka_zk_client import KafkaZkClient
 
 BROKERS = st.sampled_from(IDS)
 ACKS: st.SearchStrategy[Acks] = st.sampled_from((-1, -1, 1, 0))
+SMALL_SEGMENTS = {"log.segment.bytes": "4000", "log.index.size.max.bytes": "1200"}
 WAITS_MS = st.sampled_from((1, 5, 50, 700, 8_000, 50_000))
 
 
@@ -27,9 +31,12 @@ class Replication(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = Cluster()
+        self.cluster = self.make()
         self.world = self.cluster.world
         self.paused: list[int] = []
+
+    def make(self) -> Cluster:
+        return Cluster()
 
     @rule(broker_id=BROKERS, count=st.integers(1, 20), acks=ACKS)
     def produce(self, broker_id: int, count: int, acks: Acks) -> None:
@@ -105,11 +112,34 @@ class Replication(RuleBasedStateMachine):
         self.cluster.heal()
 
 
+class FileReplication(Replication):
+    """The same with logs of files, in a folder that is removed at the end."""
+
+    def make(self) -> Cluster:
+        self.folder = Path(tempfile.mkdtemp(prefix="klamm-replication-"))
+        return Cluster(segments=self.folder, config=SMALL_SEGMENTS)
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            self.cluster.close()
+            shutil.rmtree(self.folder)
+
+
 TestReplication = Replication.TestCase
-TestReplication.settings = settings(
-    max_examples=30,
-    stateful_step_count=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+TestFileReplication = FileReplication.TestCase
+
+
+def _settings(max_examples: int) -> settings:
+    return settings(
+        max_examples=max_examples,
+        stateful_step_count=25,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+TestReplication.settings = _settings(30)
+TestFileReplication.settings = _settings(8)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from brokers.logs.records import Record, encode_batch
 from cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
-from cluster.records import CountedBatch
+from cluster.records import CountedBatch, Produced
 from cluster.requests import Address, Message
 from cluster.types import NO_EPOCH, LeaderAndIsr, TopicPartition
 from runtime.replica_checks import ReplicationChecker, ReplicaView
@@ -14,10 +15,14 @@ T0 = TopicPartition("t", 0)
 IDS = (0, 1, 2)
 CLIENT = Address("client", 0)
 RECORD_BYTES = 100
+_VALUE = b"v" * 90
 
 
 class Cluster:
-    """Brokers 0 to 2, which all have a replica of t-0, one producer, and checks of every answer."""
+    """Brokers 0 to 2, which all have a replica of t-0, one producer, and checks of every answer.
+
+    With ``segments`` in its spec their logs are files.
+    """
 
     def __init__(self, **spec: object) -> None:
         self.world = three_brokers(**spec)
@@ -32,7 +37,9 @@ class Cluster:
     def produce(self, broker_id: int, count: int = 1, acks: Acks = -1) -> int:
         """Send a batch to a broker; returns the number under which it is answered."""
         self._sent += 1
-        batch = CountedBatch(count, count * RECORD_BYTES)
+        batch: Produced = CountedBatch(count, count * RECORD_BYTES)
+        if self.world.spec.segments is not None:
+            batch = encode_batch([Record(self.world.clock.now_ms(), None, _VALUE)] * count)
         body = ProduceRequest(acks, 30_000, {T0: batch})
         address = Address("broker", broker_id)
         self.world.transport.send(Message(CLIENT, address, self._sent, body))
@@ -66,6 +73,11 @@ class Cluster:
         self.check()
         # Sizes and times of what was cut in two are shares, which need not be equal.
         assert len({tuple(i[:3] for i in view.intervals) for view in views}) == 1
+
+    def close(self) -> None:
+        """Stop every broker that runs, which lets go of its files."""
+        for broker_id in list(self.world.nodes):
+            self.world.stop(broker_id)
 
     def _is_whole(self) -> bool:
         views = replica_views(self.world)
