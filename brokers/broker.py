@@ -8,7 +8,6 @@ kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from typing import Any, Final
 
 from brokers.alter_isr_manager import AlterIsrManager, AlterIsrResult
@@ -21,6 +20,7 @@ from brokers.growing_followers import GrowingFollowers
 from brokers.laws import Laws
 from brokers.log_configs import TopicLogConfigs
 from brokers.log_dirs import LogDirs
+from brokers.log_journal import LogJournal
 from brokers.log_upkeep import LogUpkeep
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.errors import LogStorageError
@@ -69,8 +69,8 @@ class Broker:
 
     ``proposed_cluster_id`` becomes the cluster's id if it has none yet; ``cluster_id`` is what it
     is, None before ``startup``. ``is_halted``: its last log directory failed, and it is to be ended
-    at once. ``log_store``: its disk, with what its predecessor has left there. Without
-    ``connections`` it agrees to no laws.
+    at once. ``log_store``: its disk, with what its predecessor has left there; ``log_journal`` is
+    told what is cut from it. Without ``connections`` it agrees to no laws.
 
     Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
     """
@@ -86,6 +86,7 @@ class Broker:
         quirks: Quirks = NO_QUIRKS,
         log_store: LogStore | None = None,
         connections: Connections | None = None,
+        log_journal: LogJournal | None = None,
     ) -> None:
         config = config or BrokerConfig()
         self.info = info
@@ -99,7 +100,6 @@ class Broker:
         self.dynamic_config_manager = DynamicConfigManager(
             info.id, self._zk, clock, config.unclean_leader_election_enable, quirks
         )
-        self.dynamic_config_manager.on_topic_config = self._on_topic_config
         self._topic_logs = TopicLogConfigs(config.log, self.dynamic_config_manager.topic_configs)
         self.log_manager = LogManager(
             LogDirs(config.log_dirs), log_store or MemoryLogStore(), self._topic_logs
@@ -112,7 +112,7 @@ class Broker:
         connections = connections or NoConnections()
         growing = GrowingFollowers(info.id, connections)
         self.fetchers = ReplicaFetcherManager(
-            info.id, config, self._send, self.log_manager.on_error, growing
+            info.id, config, self._send, self.log_manager.on_error, growing, log_journal
         )
         self.replica_manager = ReplicaManager(
             info.id,
@@ -128,8 +128,9 @@ class Broker:
         )
         self._moves = self.replica_manager.replica_alter_log_dirs_manager
         self.log_upkeep = LogUpkeep(
-            config, self.log_manager, self.replica_manager.partitions, clock
+            config, self.log_manager, self.replica_manager.partitions, clock, log_journal
         )
+        self.dynamic_config_manager.on_topic_config = self.log_upkeep.on_topic_config
         self.laws = Laws(self.replica_manager, growing)
         self._store = store
         self._client_apis = ClientApis(
@@ -163,14 +164,12 @@ class Broker:
         self.dynamic_config_manager.initialize()
         if not self.log_manager.is_open:
             owner = MetaProperties(self.cluster_id or "", self.info.id)
-            self.log_manager.startup(owner, self._clock.now_ms())
-            # Nobody needs to be told of directories that failed already: none of their replicas is
-            # online yet.
+            self.log_upkeep.startup(owner)
+            # Nobody is told of directories that failed already: no replica of theirs is online yet.
             self.replica_manager.handle_log_dir_failures()
-            self.log_upkeep.on_startup()
-        broker_epoch = self._register()
+        self._register()
         self.dynamic_config_manager.process_notifications()
-        return broker_epoch
+        return self.broker_epoch
 
     def on_session_expired(self) -> int:
         """Begin a new session and register again; returns the new broker epoch.
@@ -195,7 +194,6 @@ class Broker:
     def receive(self, message: Message) -> None:
         """Handle one message: answer a request, take in a response, send what follows from it."""
         body = message.body
-        self.log_upkeep.on_message(body)
         match body:
             case LeaderAndIsrRequest():
                 self._reply(message, self._on_leader_and_isr(body))
@@ -226,11 +224,13 @@ class Broker:
                 self.controlled_shutdown.on_response(number, body, now_ms)
             case _:
                 raise AssertionError(f"{self.address} cannot handle {type(body).__name__}")
+        self.log_upkeep.on_message(body)
         self._send_what_is_due()
 
     def next_due_ms(self) -> float | None:
         """When ``on_timer`` is to be called next, in the clock's monotonic milliseconds."""
         due = (
+            self._clock.monotonic_ms() if self.log_manager.has_failures else None,
             None if self.fetchers.held else self._moves.next_due_ms(self._clock.monotonic_ms()),
             self._propose_at_ms,
             self.controlled_shutdown.next_due_ms(),
@@ -322,14 +322,10 @@ class Broker:
             named = (state.topic_partition for state in request.partition_states)
             stale = Errors.STALE_BROKER_EPOCH
             return LeaderAndIsrResponse(stale, dict.fromkeys(named, stale))
-        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         manager = self.replica_manager
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         with self._topic_logs.read_ahead(manager.topics_without_logs(request)):
             return manager.become_leader_or_follower(request, now_ms, wall_ms)
-
-    def _on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        self.log_manager.update_topic_config(topic, self._topic_logs.parse(topic, overrides))
-        self.log_upkeep.note(self._clock.monotonic_ms())
 
     def _on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         if self._is_broker_epoch_stale(request):

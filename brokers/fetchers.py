@@ -14,8 +14,10 @@ from collections.abc import Callable, Container
 from brokers.config import BrokerConfig
 from brokers.follower import NextFetch, fetch_position, take_fetched
 from brokers.growing_followers import GrowingFollowers
+from brokers.log_journal import LogJournal, Truncation
 from brokers.logs.errors import CorruptRecord, InvalidRecord, OnLogError, ReplicaLogError
 from brokers.partition import Partition
+from cluster.api_errors import Errors
 from cluster.data_requests import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from cluster.requests import Address
 from cluster.types import TopicPartition
@@ -61,6 +63,7 @@ class ReplicaFetcherManager:
         send: Send,
         on_log_error: OnLogError,
         growing: GrowingFollowers,
+        log_journal: LogJournal | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
@@ -69,6 +72,7 @@ class ReplicaFetcherManager:
         self._fetchers: dict[int, _Fetcher] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._on_log_error = on_log_error
+        self._log_journal = log_journal
         self.failed: dict[TopicPartition, None] = {}
         self.held = config.catch_up == "held"
 
@@ -164,7 +168,11 @@ class ReplicaFetcherManager:
         whose disk refuses, or whose log they do not fit, has failed."""
         try:
             left = self._growing.take(tp, partition, answer, now_ms)
-            return NextFetch.STANDING if left is None else take_fetched(partition, left, now_ms)
+            if left is None:
+                return NextFetch.STANDING
+            if left.diverging is None and left.error is Errors.NONE:
+                return take_fetched(partition, left, now_ms)
+            return self._take_and_tell_of_cuts(tp, partition, left, now_ms)
         except (CorruptRecord, InvalidRecord) as error:
             logger.error("Found invalid messages during fetch for partition %s: %s", tp, error)
             return NextFetch.DELAYED
@@ -174,6 +182,24 @@ class ReplicaFetcherManager:
             self.remove(tp)
             self.failed[tp] = None
             return NextFetch.NEVER
+
+    def _take_and_tell_of_cuts(
+        self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
+    ) -> NextFetch:
+        log = partition.log
+        assert log is not None and partition.state is not None
+        end, size_bytes = log.log_end_offset, log.size_bytes
+        next_fetch = take_fetched(partition, answer, now_ms)
+        if log.log_end_offset < end and self._log_journal is not None:
+            cut = Truncation(
+                end,
+                log.log_end_offset,
+                size_bytes - log.size_bytes,
+                partition.state.leader,
+                partition.leader_epoch,
+            )
+            self._log_journal.truncated(self._broker_id, tp, cut)
+        return next_fetch
 
     def _follow_up(
         self, tp: TopicPartition, partition: Partition, next_fetch: NextFetch, now_ms: float

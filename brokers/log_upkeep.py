@@ -10,10 +10,14 @@ deleteLogs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
 from brokers.config import BrokerConfig
+from brokers.log_configs import topic_log_config
+from brokers.log_journal import LogJournal
+from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import Draw
 from brokers.partition import Partition
@@ -21,6 +25,8 @@ from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
 from cluster.protocols import Clock
 from cluster.requests import AlterReplicaLogDirsRequest, LeaderAndIsrRequest, StopReplicaRequest
 from cluster.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 _CHANGES_LOGS: Final = (
     FetchRequest,
@@ -34,8 +40,7 @@ _CHANGES_LOGS: Final = (
 
 
 class LogUpkeep:
-    """Of the logs of ``partitions``, which ``log_manager`` has. Also how they are left at the
-    end."""
+    """Of the logs of ``partitions``, which ``log_manager`` has, from the start to the end."""
 
     def __init__(
         self,
@@ -43,6 +48,7 @@ class LogUpkeep:
         log_manager: LogManager,
         partitions: Mapping[TopicPartition, Partition],
         clock: Clock,
+        log_journal: LogJournal | None = None,
     ) -> None:
         self._config = config
         self._checkpoint_ms = min(
@@ -52,19 +58,27 @@ class LogUpkeep:
         self._log_manager = log_manager
         self._partitions = partitions
         self._clock = clock
+        self._log_journal = log_journal
         self._high_watermarks_due_ms: float | None = None
         self._checkpoint_due_ms: float | None = None
         self._retention_due_ms: float | None = None
         self._deletion_due_ms: float | None = None
 
-    def on_startup(self) -> None:
-        """Logs were loaded: some may have too old records, or be marked for deletion."""
+    def startup(self, owner: MetaProperties) -> None:
+        """Load the logs, and tell what was not in order. Raises as LogManager.startup does."""
+        found = self._log_manager.startup(owner, self._clock.now_ms())
+        for complaint in found.complaints:
+            logger.warning("broker %d: %s", owner.broker_id, complaint)
+        if self._log_journal is not None:
+            for tp, repair in found.repairs:
+                self._log_journal.repaired(owner.broker_id, tp, repair)
+        # Some may have too old records, or be marked for deletion.
         if any(log.log_end_offset for log in self._log_manager.logs()):
             self.note(self._clock.monotonic_ms())
         self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
 
     def on_message(self, body: object) -> None:
-        """A message comes, after which logs or high watermarks may be others."""
+        """A message was handled, after which logs or high watermarks may be others."""
         if isinstance(body, _CHANGES_LOGS):
             self.note_changes()
         now_ms = self._clock.monotonic_ms()
@@ -75,6 +89,12 @@ class LogUpkeep:
         """Retention may have something to do. ``now_ms`` is monotonic."""
         if not self._is_retention_near(now_ms):
             self._retention_due_ms = now_ms + self._config.log_retention_check_interval_ms
+
+    def on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """A topic's config was changed: its logs go by it from now on."""
+        config = topic_log_config(topic, overrides, self._config.log)
+        self._log_manager.update_topic_config(topic, config)
+        self.note(self._clock.monotonic_ms())
 
     def _is_retention_near(self, now_ms: float) -> bool:
         due_ms = self._retention_due_ms

@@ -46,6 +46,8 @@ class Kind(StrEnum):
     ZNODE_MALFORMED = "znode_malformed"
     REQUEST_SENT = "request_sent"
     RESPONSE_RECEIVED = "response_received"
+    LOG_TRUNCATED = "log_truncated"
+    LOG_REPAIRED = "log_repaired"
 
 
 class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):
@@ -53,7 +55,8 @@ class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):
 
     ``t_ms`` is the clock's wall time; ``seq`` counts the rows of one controller in one epoch from
     1; ``key_seq`` counts the rows of one partition or replica in one epoch from 1; ``event_id`` is
-    the controller event that was being processed and ``cause_id`` the event that caused it.
+    the controller event that was being processed and ``cause_id`` the event that caused it. Rows
+    that no controller writes are of controller -1 and epoch 0.
     """
 
     v: int

@@ -95,6 +95,8 @@ KINDS: Final = (
     REPLICA_SNAPSHOT,
     LOG_LEVEL,
     LEADERSHIP_SEEN,
+    Kind.LOG_TRUNCATED,
+    Kind.LOG_REPAIRED,
 )
 ELECTIONS: Final = tuple(
     str(strategy)

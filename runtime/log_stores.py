@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 
+from brokers.log_journal import LogJournal
 from brokers.logs.file_log_store import FileLogStore
 from brokers.logs.log_store import LogStore, MemoryLogStore
 from cluster.errors import UsageError
@@ -18,10 +19,11 @@ class LogStores:
     """A store for each broker, by its id.
 
     ``segments``: a directory with real files, ``ID/`` for each broker and its log directories in
-    it; None: logs in memory that only count.
+    it; None: logs in memory that only count. ``journal``: for what is cut from them.
     """
 
-    def __init__(self, segments: Path | None = None) -> None:
+    def __init__(self, segments: Path | None, journal: LogJournal) -> None:
+        self.journal = journal
         self._segments = segments
         self._stores: dict[int, LogStore] = {}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from admin.topics import new_topic_id
 from brokers.broker import Broker
 from brokers.config import broker_config
+from brokers.log_journal import LogJournal
 from brokers.logs.log_store import LogStore
 from cluster import types
 from cluster.api_version import inter_broker_protocol
@@ -167,11 +168,13 @@ def build_node(
     incarnation: int = 0,
     log_store: LogStore | None = None,
     connections: Connections | None = None,
+    log_journal: LogJournal | None = None,
 ) -> Node:
     """Make a node's broker and, if it is a candidate, its controller.
 
     The two stores are views of one session. ``incarnation`` counts the starts of this broker, so
-    that it does not draw the same numbers again. ``log_store``: its disk.
+    that it does not draw the same numbers again. ``log_store``: its disk;
+    ``log_journal``: told what is cut from it.
     """
     info = spec.broker_info(broker_id)
     broker = Broker(
@@ -185,6 +188,7 @@ def build_node(
         spec.quirks,
         log_store,
         connections,
+        log_journal,
     )
     if not spec.is_candidate(broker_id):
         return Node(broker=broker, controller=None)

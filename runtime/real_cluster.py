@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
+from brokers.log_journal import LogJournal
 from cluster.errors import KlammError, UsageError
 from cluster.protocols import Journal
 from cluster.requests import Address
@@ -50,8 +51,8 @@ _OWN_SESSION_TIMEOUT_MS = 30_000
 class RealCluster:
     """Brokers and controllers of one ``klamm up``. Its methods may be called from any thread.
 
-    ``open_logs`` gives the Kafka logs of a broker's controller, or None.
-    """
+    ``open_logs`` gives the Kafka logs of a broker's controller, or None. ``session_state``: what
+    became of the cluster's own session with ZooKeeper."""
 
     def __init__(
         self,
@@ -73,13 +74,12 @@ class RealCluster:
         self._starting: dict[int, Future[None]] = {}
         self._stopping: dict[int, Future[None]] = {}
         self._incarnations = 0
-        self._log_stores = LogStores(spec.segments)
+        self._log_stores = LogStores(spec.segments, LogJournal(journal, self.clock, spec.run_id))
         self._is_closed = False
         # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
         own_timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
         self._session = KazooSession(connect_string, own_timeout_ms)
         self.session_state = SessionState.CONNECTED
-        """What became of the cluster's own session with ZooKeeper."""
         self._session.add_listener(self._on_own_session)
         self._hub.start()
 
@@ -166,6 +166,7 @@ class RealCluster:
                 state_change_log=self._open_logs(broker_id) if self._open_logs else None,
                 incarnation=self._incarnations,
                 log_store=self._log_stores[broker_id],
+                log_journal=self._log_stores.journal,
             )
             unless_built.pop_all()
         return RunningNode(

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
+from brokers.log_journal import LogJournal
 from brokers.logs.log_store import MemoryLogStore
 from brokers.logs.replica_log import ReplicaLog
 from cluster.errors import UsageError
@@ -73,7 +74,8 @@ class SimulatedWorld:
         self.scheduler = Scheduler(self._failed)
         self._agenda = Agenda(self.scheduler, self.clock)
         self.nodes: dict[int, SimulatedNode] = {}
-        self.log_stores = LogStores(spec.segments)
+        log_journal = LogJournal(self.journal, self.clock, spec.run_id)
+        self.log_stores = LogStores(spec.segments, log_journal)
         self.choices: list[int] = []
         self.errors: list[str] = []
         self.on_crash = self.kill
@@ -192,6 +194,7 @@ class SimulatedWorld:
             incarnation=self._incarnations,
             log_store=self.log_stores[broker_id],
             connections=self.transport.certain,
+            log_journal=self.log_stores.journal,
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
         broker = BrokerActor(

@@ -252,4 +252,14 @@ KIND_RULES: Final[Mapping[Kind, Rule]] = {
     ),
     Kind.REQUEST_SENT: Rule("A control request was queued for a broker.", _CHANNELS),
     Kind.RESPONSE_RECEIVED: Rule("A broker answered a control request.", _CHANNELS),
+    Kind.LOG_TRUNCATED: Rule(
+        "The follower's log was no beginning of its leader's: it was cut to where they part, and"
+        " what it had beyond that is gone.",
+        "kafka/server/AbstractFetcherThread.scala, getOffsetTruncationState",
+    ),
+    Kind.LOG_REPAIRED: Rule(
+        "The broker did not stop in order, or files were damaged: what could not be read was cut,"
+        " and indexes were made again.",
+        "kafka/log/Log.scala, loadSegments and recoverLog",
+    ),
 }

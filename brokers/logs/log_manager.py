@@ -60,6 +60,11 @@ class LogManager:
         """True from ``startup`` to the end."""
         return bool(self._open)
 
+    @property
+    def has_failures(self) -> bool:
+        """True if ``take_failures`` has something to tell."""
+        return bool(self._failures)
+
     def logs(self) -> Iterator[ReplicaLog]:
         """All logs that can be used, future ones among them."""
         for path in self._open:
@@ -83,7 +88,7 @@ class LogManager:
                 try:
                     found = self.store.open_dir(path, owner, self._config_of, now_ms)
                 except LogStorageError as error:
-                    self.handle_log_dir_failure(path, error)
+                    self._fail(path, error)
                 else:
                     self._open.append(path)
                     self._take(path, found, report)
@@ -159,8 +164,13 @@ class LogManager:
         try:
             yield
         except LogStorageError as error:
-            self.handle_log_dir_failure(path, error)
+            self._fail(path, error)
             raise
+
+    def _fail(self, path: str, error: LogStorageError) -> None:
+        if self.dirs.is_online(path):
+            logger.warning("Stopping serving logs in dir %s: %s", path, error.message)
+        self.handle_log_dir_failure(path, error)
 
     def _offline(self, partition: TopicPartition) -> LogStorageError:
         return LogStorageError(
@@ -271,14 +281,13 @@ class LogManager:
         if isinstance(error, LogStorageError):
             path = self.dirs.path_of(partition)
             if path is not None:
-                self.handle_log_dir_failure(path, error)
+                self._fail(path, error)
         return error.code
 
     def handle_log_dir_failure(self, path: str, error: LogStorageError) -> None:
         """Take a directory out of use, and all logs in it; nothing if it is offline already."""
         if not self.dirs.is_online(path):
             return
-        logger.warning("Stopping serving logs in dir %s: %s", path, error.message)
         lost = tuple(self.dirs.logs(path).current)
         self.dirs.mark_offline(path)
         if path in self._open:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.interval_log import IntervalLog
 from brokers.logs.log_config import LogConfig
-from brokers.logs.recovery import Repair
+from brokers.logs.recovery import Repair, RepairKind
 from brokers.logs.replica_log import ReplicaLog
 from cluster.types import TopicPartition
 
@@ -132,6 +132,7 @@ class MemoryLogStore:
     def __init__(self) -> None:
         self.dirs: dict[str, DirLogs] = {}
         self.high_watermarks: dict[str, Mapping[TopicPartition, int]] = {}
+        self._lost: dict[str, list[tuple[TopicPartition, Repair]]] = {}
 
     def open_dir(
         self, path: str, owner: MetaProperties, config_of: LogConfigs, now_ms: int
@@ -142,7 +143,8 @@ class MemoryLogStore:
             log.config = config_of(partition.topic)
             # A log that is loaded keeps its records and forgets epochs that wrote none.
             log.truncate_to(log.log_end_offset)
-        return FoundDir(logs, self.high_watermarks.pop(path, {}), [], [])
+        high_watermarks = self.high_watermarks.pop(path, {})
+        return FoundDir(logs, high_watermarks, self._lost.pop(path, []), [])
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
         """There is nothing to let go of."""
@@ -180,8 +182,18 @@ class MemoryLogStore:
 
     def crash(self, draw: Draw) -> int:
         lost = 0
-        for logs in self.dirs.values():
-            for _, log in logs.items():
+        for path, logs in self.dirs.items():
+            for partition, log in logs.items():
                 assert isinstance(log, IntervalLog)
-                lost += log.crash(draw(log.recovery_point, log.log_end_offset))
+                size_bytes = log.size_bytes
+                gone = log.crash(draw(log.recovery_point, log.log_end_offset))
+                if gone:
+                    repair = Repair(
+                        RepairKind.UNFLUSHED_LOST,
+                        log.log_end_offset,
+                        size_bytes - log.size_bytes,
+                        f"{gone} offsets were not on the disk when the machine stopped",
+                    )
+                    self._lost.setdefault(path, []).append((partition, repair))
+                lost += gone
         return lost

@@ -37,10 +37,14 @@ class RepairKind(StrEnum):
     INDEX_REBUILT = "index_rebuilt"
     TAIL_CUT = "tail_cut"
     SEGMENT_DELETED = "segment_deleted"
+    UNFLUSHED_LOST = "unflushed_lost"
 
 
 class Repair(NamedTuple):
-    """One repair: of the segment that begins at ``base_offset``; ``size_bytes`` of batches gone."""
+    """One repair: of the segment that begins at ``base_offset``; ``size_bytes`` of batches gone.
+
+    A log without files has lost what was not flushed, from ``base_offset`` on.
+    """
 
     kind: RepairKind
     base_offset: int

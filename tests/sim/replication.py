@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from brokers.logs.errors import LogStorageError
 from brokers.logs.records import Record, encode_batch
 from cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
 from cluster.records import CountedBatch, Produced
@@ -99,9 +102,11 @@ def replica_views(world: SimulatedWorld) -> list[ReplicaView]:
     views = []
     for broker_id in world.log_stores:
         for tp, log, mark in world.replicas_of(broker_id):
+            # A log that cannot be read is lost; its broker learns it when it needs it.
             if tp == T0:
-                epoch = _leading_epoch(world, broker_id)
-                views.append(ReplicaView(T0, broker_id, log.intervals(), mark, epoch))
+                with contextlib.suppress(LogStorageError):
+                    epoch = _leading_epoch(world, broker_id)
+                    views.append(ReplicaView(T0, broker_id, log.intervals(), mark, epoch))
     return views
 
 

@@ -1,0 +1,84 @@
+"""Journal rows of brokers: what was cut from a log, and what was repaired when it was loaded.
+
+One for all brokers of a cluster, whose rows are numbered together: no controller writes them, so
+they are of controller -1 and epoch 0, as the run's first row is. Decides nothing and reads no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from brokers.logs.recovery import Repair
+from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from cluster.protocols import Clock, Journal
+from cluster.types import TopicPartition
+
+_NO_CONTROLLER: Final = -1
+
+
+class Truncation(msgspec.Struct, frozen=True):
+    """What a follower cut: offsets ``to_offset`` to ``from_offset`` (exclusive), and their bytes.
+
+    ``leader`` said so, at ``leader_epoch``.
+    """
+
+    from_offset: int
+    to_offset: int
+    size_bytes: int
+    leader: int
+    leader_epoch: int
+
+
+class LogJournal:
+    """Writes rows; one thread at a time."""
+
+    def __init__(self, journal: Journal, clock: Clock, run_id: str) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._run_id = run_id
+        self._count = 0
+
+    def truncated(self, broker_id: int, tp: TopicPartition, cut: Truncation) -> None:
+        """A follower's log was cut to where it parts from its leader's."""
+        row = self._row(Kind.LOG_TRUNCATED, broker_id, tp)
+        row.leader, row.leader_epoch = cut.leader, cut.leader_epoch
+        detail = {
+            "from_offset": cut.from_offset,
+            "to_offset": cut.to_offset,
+            "size_bytes": cut.size_bytes,
+        }
+        self._write(row, detail)
+
+    def repaired(self, broker_id: int, tp: TopicPartition, repair: Repair) -> None:
+        """A log was not in order when a broker loaded it."""
+        row = self._row(Kind.LOG_REPAIRED, broker_id, tp)
+        row.outcome = repair.kind
+        detail = {
+            "base_offset": repair.base_offset,
+            "size_bytes": repair.size_bytes,
+            "reason": repair.reason,
+        }
+        self._write(row, detail)
+
+    def _row(self, kind: Kind, broker_id: int, tp: TopicPartition) -> JournalRow:
+        self._count += 1
+        return JournalRow(
+            SCHEMA_VERSION,
+            self._run_id,
+            self._clock.now_ms(),
+            self._count,
+            _NO_CONTROLLER,
+            0,
+            kind,
+            topic=tp.topic,
+            partition=tp.partition,
+            replica=broker_id,
+        )
+
+    def _write(self, row: JournalRow, detail: Mapping[str, object]) -> None:
+        row.detail = msgspec.json.encode(detail).decode()
+        self._journal.append([row])
+        self._journal.flush()
