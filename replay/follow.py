@@ -18,15 +18,15 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cluster.errors import EnvironmentProblem, UsageError
+from cluster.errors import EnvironmentProblem, KlammError, UsageError
 from replay.event_files import Folders, write_files, write_names
 from replay.event_schema import JOURNAL, SOURCES, code_of
-from replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest
+from replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest, is_table
 from replay.ingest import describe
 from replay.sources.file_parts import compression_of
 from replay.sources.follow import FORMAT, GrowingJournal
 from replay.sources.registry import SourceFiles, find_files
-from replay.spark_errors import told_in_one_line
+from replay.spark_errors import as_klamm_error, told_in_one_line
 
 CHECKPOINT: Final = "checkpoint"
 FOLLOWED: Final = "followed.json"
@@ -60,6 +60,16 @@ def open_followed(path: Path, folder: Path) -> SourceFiles:
     return found
 
 
+def check_followed(folder: Path) -> None:
+    """Raises UsageError for the directory of a table that follows a journal and is not whole."""
+    if (folder / FOLLOWED).is_file() and not is_table(folder):
+        journal = msgspec.json.decode((folder / FOLLOWED).read_bytes(), type=str)
+        raise UsageError(
+            f"{folder} follows {journal} and is not whole before that ends",
+            hint=f"klamm replay ingest {journal} --out {folder} --follow goes on, if it was killed",
+        )
+
+
 def follow(
     spark: SparkSession,
     found: SourceFiles,
@@ -71,11 +81,10 @@ def follow(
 ) -> Manifest:
     """Read what is there and what comes, until ``stop`` is set or nothing came for a while.
 
-    ``on_batch`` is told the rows and seconds of each batch. While it runs the directory has no
+    ``on_batch`` is told the rows and seconds of each batch. From the first on the directory has no
     manifest, so that nobody takes it for a whole table. Raises EnvironmentProblem if the journal
-    was truncated or replaced.
+    was truncated or replaced; the table is whole then, with what was read before.
     """
-    (folder / MANIFEST).unlink(missing_ok=True)
     begun_s = time.monotonic()
     batches = _Batches(folder, on_batch)
     with told_in_one_line(folder):
@@ -98,8 +107,18 @@ def follow(
         if batches.error is not None:
             raise batches.error
         if (error := query.exception()) is not None:
-            raise error
+            raise _ended(spark, found, folder, as_klamm_error(str(error), folder)) from error
         return _finish(spark, found, folder, time.monotonic() - begun_s)
+
+
+def _ended(spark: SparkSession, found: SourceFiles, folder: Path, error: KlammError) -> KlammError:
+    """An error that ended it, when what had been stored until then is a whole table."""
+    if _events(folder).exists():
+        if not is_table(folder):
+            _finish(spark, found, folder, elapsed_s=0.0)
+        hint = f"{folder} has what was read before; follow a journal that began anew into another"
+        error.hint = error.hint or hint
+    return error
 
 
 class _Idleness:
@@ -144,14 +163,14 @@ class _Batches:
         self._on_batch(count, self.last_s - begun_s)
 
     def _store(self, rows: DataFrame, number: int) -> int:
-        partition = f"source={code_of(JOURNAL, SOURCES)}"
         following = self._folder / _NEXT
         shutil.rmtree(following, ignore_errors=True)
         folders = Folders(JOURNAL, following / EVENTS, following / _NAMED, following / DAMAGED)
         stored = write_files(rows.sparkSession, rows, folders)
+        (self._folder / MANIFEST).unlink(missing_ok=True)
         for name in (DAMAGED, _NAMED):
             _put(following / name, self._folder / name / f"batch={number}")
-        _put(following / EVENTS, self._folder / EVENTS / partition / f"batch={number}")
+        _put(following / EVENTS, _events(self._folder) / f"batch={number}")
         return stored.rows
 
 
@@ -161,18 +180,24 @@ def _put(made: Path, place: Path) -> None:
     os.rename(made, place)
 
 
+def _events(folder: Path) -> Path:
+    return folder / EVENTS / f"source={code_of(JOURNAL, SOURCES)}"
+
+
 def _finish(spark: SparkSession, found: SourceFiles, folder: Path, elapsed_s: float) -> Manifest:
     """The rest of a table: names, what it covers, and at last that it is whole."""
-    events = folder / EVENTS / f"source={code_of(JOURNAL, SOURCES)}"
-    if not events.exists():
+    journal = found.paths[0]
+    if not _events(folder).exists():
         raise EnvironmentProblem(
-            f"nothing has been read of {found.paths[0]}",
+            f"nothing has been read of {journal}",
             hint="the same command goes on once there are lines in it",
         )
-    shutil.rmtree(folder / NAMES, ignore_errors=True)
+    for name in (_NEXT, NAMES):
+        shutil.rmtree(folder / name, ignore_errors=True)
     write_names(spark, folder / _NAMED, folder / NAMES)
     (summary,) = found.summaries
-    grown = msgspec.structs.replace(summary, size=found.paths[0].stat().st_size)
-    manifest = describe(spark, folder, [(found._replace(summaries=[grown]), elapsed_s, None)])
+    if journal.exists():
+        summary = msgspec.structs.replace(summary, size=journal.stat().st_size)
+    manifest = describe(spark, folder, [(found._replace(summaries=[summary]), elapsed_s, None)])
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
     return manifest

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from cluster.errors import UsageError
 from replay.event_table import EventTable, is_table, open_table, read_manifest
+from replay.follow import check_followed
 from replay.ingest import ingest
 from replay.progress import Progress
 from replay.sources import SourceOptions
@@ -40,6 +41,8 @@ def look_at(paths: Sequence[Path]) -> Input:
     name = named + (", .." if len(paths) > _NAMED else "")
     tables = [path for path in paths if is_table(path)]
     if not tables:
+        for path in paths:
+            check_followed(path)
         return Input(name, None, find_files(paths))
     if len(paths) > 1:
         raise UsageError(

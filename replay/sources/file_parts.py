@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from cluster.errors import EnvironmentProblem
 from replay.event_schema import REST_UNREAD
 
 PART_BYTES: Final = 64 << 20
@@ -87,7 +88,10 @@ def number(parts: Sequence[FilePart], counts: Sequence[int]) -> list[FilePart]:
 
 
 def read_part(part: FilePart) -> Iterator[Lines | CutShort]:
-    """The lines of a part, some thousands at once."""
+    """The lines of a part, some thousands at once.
+
+    Raises EnvironmentProblem if the file is shorter than it was when it was cut.
+    """
     if part.compression is not None:
         yield from _read_compressed(part)
         return
@@ -102,6 +106,8 @@ def read_part(part: FilePart) -> Iterator[Lines | CutShort]:
             data = file.read(min(BLOCK_BYTES, part.end - file.tell()))
             if not data.endswith(_NEWLINE):
                 data += file.readline()
+            if not data:
+                raise EnvironmentProblem(f"{part.file} was truncated while it was read")
             yield Lines(data, line)
             line += data.count(_NEWLINE)
 

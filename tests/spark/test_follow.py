@@ -14,8 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cluster.errors import EnvironmentProblem, UsageError
-from replay.event_table import Manifest, is_table, open_table, some_damaged
+from replay.event_table import Manifest, is_table, open_table, read_manifest, some_damaged
 from replay.follow import follow, open_followed
+from replay.opening import look_at
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -103,6 +104,8 @@ def test_stop_and_restart_give_equal_totals(
     append(journal, b"\n" + rows(10, 40))
     with following(follower, journal) as second:
         second.wait_for(32)
+        with pytest.raises(UsageError, match=r"table follows \S+/journal\.jsonl and is not whole"):
+            look_at([table])
         manifest = second.stopped()
     assert seqs_and_lines(spark, table) == lines + [(n, n + 1) for n in range(9, 41)]
     (source,) = manifest.sources
@@ -119,6 +122,13 @@ def test_starting_and_storing_are_no_idle_time(spark: SparkSession, tmp_path: Pa
     found = open_followed(journal, table)
     manifest = follow(spark, found, table, threading.Event(), idle_timeout_s=0)
     assert [source.rows for source in manifest.sources] == [5]
+    # A journal that began anew gives no more rows, and the table stays the whole one that it was.
+    journal.write_bytes(rows(11, 12))
+    with pytest.raises(EnvironmentProblem, match="was truncated") as caught:
+        follow(spark, open_followed(journal, table), table, threading.Event(), idle_timeout_s=0)
+    assert caught.value.hint is not None and caught.value.hint.startswith(f"{table} has what was")
+    assert look_at([table]).table == table
+    assert read_manifest(table) == manifest
 
 
 def test_a_batch_that_was_stored_before_a_crash_replaces_itself(
@@ -162,7 +172,8 @@ def test_a_journal_that_is_not_the_same_any_more_is_an_error(
         error = first.failed()
     assert isinstance(error, EnvironmentProblem)
     assert str(error).startswith(str(journal)) and message in str(error)
-    assert not is_table(tmp_path / "table")
+    assert read_manifest(tmp_path / "table").rows == 5
+    assert not (tmp_path / "table" / "next").exists()
 
 
 def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from cluster.errors import EnvironmentProblem
+from replay.event_schema import REST_UNREAD
 from replay.sources.file_parts import (
     CutShort,
     FilePart,
@@ -91,7 +93,7 @@ def test_a_truncated_file_gives_what_is_before_its_end(how: str, tmp_path: Path)
     path = tmp_path / "file"
     path.write_bytes(whole[: len(whole) // 2])
     *blocks, end = read_part(next(cut_file(path, 1)))
-    assert isinstance(end, CutShort) and end.problem == f"truncated {how}"
+    assert isinstance(end, CutShort) and end.problem == f"truncated {how}, {REST_UNREAD}"
     read = b"".join(block.data for block in blocks if not isinstance(block, CutShort))
     assert b"".join(lines).startswith(read)
     assert end.line == read.count(b"\n") + 1 and 40_000 < end.line < 60_000
@@ -104,10 +106,20 @@ def test_a_damaged_file_is_told(how: str, place: int, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(whole)
     end = list(read_part(next(cut_file(path, 1))))[-1]
-    assert isinstance(end, CutShort) and end.problem == f"damaged {how}"
+    assert isinstance(end, CutShort) and end.problem == f"damaged {how}, {REST_UNREAD}"
 
 
 def test_zeros_behind_a_gzip_file_are_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(gzip.compress(b"a\n") + b"\0" * 512)
     assert lines_of(parts_of(path, 1)) == [(1, b"a")]
+
+
+def test_a_file_that_is_truncated_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"one\ntwo\n")
+    (part,) = cut_file(path, 100)
+    path.write_bytes(b"one\n")
+    with pytest.raises(EnvironmentProblem, match="log was truncated while it was read"):
+        for _ in zip(range(9), read_part(part), strict=False):
+            pass
