@@ -162,6 +162,8 @@ def manifest_lines(manifest: Manifest, damaged: Sequence[Damaged]) -> Iterator[s
         yield f"{source.source}: {_counted(source.rows, 'event')} of {files} in {_took(source)}"
         for run in source.runs:
             yield f"  {_run_line(run)}"
+            if run.out_of_order is not None:
+                yield f"  out of order: {run.out_of_order.words}"
         for problem, count in source.damaged.items():
             yield f"  {_problem(problem, count)}"
     for line in damaged:

@@ -169,6 +169,8 @@ def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Pa
         words = f", damaged lines: {damaged:,}" if damaged else ""
         files = "1 file" if len(source.files) == 1 else f"{len(source.files):,} files"
         facts.append((source.source, f"{source.rows:,} events of {files}{words}"))
+        orders = (run.out_of_order for run in source.runs)
+        facts += [("out of order", order.words) for order in orders if order is not None]
     facts += _told(filters)
     return replay_page(Asked(name, filters.from_ms, facts, limits(found)), answers)
 

@@ -1,13 +1,14 @@
 """What a table's events cover: how many of each kind, and how much of each run.
 
-One whole-number aggregation over stored events, a row for each kind in each epoch; numbers that do
-not add up are asked for once more.
+One whole-number aggregation over stored events, a row for each kind in each epoch and file; numbers
+that do not add up are asked for once more.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,7 +17,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from replay.event_schema import JOURNAL, KINDS, SOURCES, code_of
-from replay.event_table import RunCoverage
+from replay.event_table import OutOfOrder, RunCoverage
 
 _EPOCH: Final = ("source", "run", "controller", "epoch")
 _JOURNAL: Final = code_of(JOURNAL, SOURCES)
@@ -56,13 +57,27 @@ class _Epoch(NamedTuple):
         )
 
 
+class _Stretch(NamedTuple):
+    """Where the rows of a controller's epoch stand in a file: the first and last line, the numbers
+    there, and the least and greatest number of all."""
+
+    first_line: int
+    last_line: int
+    first_seq: int
+    last_seq: int
+    least: int
+    greatest: int
+
+
 _Key = tuple[int, int, int, int]
+_Stretches = dict[int, dict[tuple[int, int], _Stretch]]
+"""Those of a run, by file and by controller and epoch."""
 
 
 def coverage_of(events: DataFrame, names: Path) -> Coverage:
     """What the events of a table cover; ``names`` is the directory of their words."""
     counted = (
-        events.groupBy(*_EPOCH, "kind")
+        events.groupBy(*_EPOCH, "file", "kind")
         .agg(
             F.count("*").alias("rows"),
             F.min("t_ms").alias("first_ms"),
@@ -71,16 +86,21 @@ def coverage_of(events: DataFrame, names: Path) -> Coverage:
             F.max("seq").alias("last"),
             F.sum("seq").alias("sum"),
             F.bit_xor("seq").alias("xor"),
+            F.min("line").alias("first_line"),
+            F.max("line").alias("last_line"),
+            F.min_by("seq", "line").alias("first_seq"),
+            F.max_by("seq", "line").alias("last_seq"),
         )
         .collect()
     )
     epochs: dict[_Key, _Epoch] = {}
     for row in counted:
         key = (row.source, row.run, row.controller, row.epoch)
-        epochs[key] = _together(epochs.get(key), _Epoch(*row[len(_EPOCH) + 1 :]))
+        epochs[key] = _together(epochs.get(key), _Epoch(*(row[name] for name in _Epoch._fields)))
     doubtful = [key for key, at in epochs.items() if key[0] == _JOURNAL and not at.is_plain]
     different = _different(events, doubtful) if doubtful else {}
-    return Coverage(_kinds(counted), _runs(epochs, different, _words(names)))
+    runs = _runs(epochs, different, _stretches(counted), _words(names))
+    return Coverage(_kinds(counted), runs)
 
 
 def _together(one: _Epoch | None, other: _Epoch) -> _Epoch:
@@ -95,6 +115,41 @@ def _together(one: _Epoch | None, other: _Epoch) -> _Epoch:
         one.sum + other.sum,
         one.xor ^ other.xor,
     )
+
+
+def _stretches(counted: Iterable[Row]) -> dict[int, _Stretches]:
+    """By run; of journals alone, as in other logs rows of an older epoch may well come late."""
+    runs: dict[int, _Stretches] = defaultdict(lambda: defaultdict(dict))
+    for row in counted:
+        if row.source == _JOURNAL and row.epoch > 0:
+            found = runs[row.run][row.file]
+            key = (row.controller, row.epoch)
+            lines, seqs = (row.first_line, row.last_line), (row.first_seq, row.last_seq)
+            stretch = _Stretch(*lines, *seqs, row.first, row.last)
+            found[key] = _joined(found[key], stretch) if key in found else stretch
+    return runs
+
+
+def _joined(one: _Stretch, other: _Stretch) -> _Stretch:
+    begins, ends = min(one, other), max(one, other, key=lambda at: at.last_line)
+    return _Stretch(
+        *(begins.first_line, ends.last_line, begins.first_seq, ends.last_seq),
+        *(min(one.least, other.least), max(one.greatest, other.greatest)),
+    )
+
+
+def _out_of_order(files: _Stretches, words: Mapping[int, str]) -> OutOfOrder | None:
+    """The first place in the first file that has one: a file is written row by row. Epochs that
+    are mixed up explain that the rows of one are."""
+    for file in sorted(files, key=words.__getitem__):
+        found = sorted((at, epoch) for (_, epoch), at in files[file].items())
+        for (_, newest), (at, epoch) in pairwise(found):
+            if epoch < newest:
+                return OutOfOrder(words[file], at.first_line, epoch, newest)
+        for at, epoch in found:
+            if (at.first_seq, at.last_seq) != (at.least, at.greatest):
+                return OutOfOrder(words[file], at.first_line, epoch, epoch)
+    return None
 
 
 def _kinds(counted: Iterable[Row]) -> dict[str, dict[str, int]]:
@@ -121,7 +176,10 @@ def _different(events: DataFrame, doubtful: Iterable[_Key]) -> dict[_Key, int]:
 
 
 def _runs(
-    epochs: Mapping[_Key, _Epoch], different: Mapping[_Key, int], words: Mapping[int, str]
+    epochs: Mapping[_Key, _Epoch],
+    different: Mapping[_Key, int],
+    stretches: Mapping[int, _Stretches],
+    words: Mapping[int, str],
 ) -> dict[str, list[RunCoverage]]:
     grouped: dict[tuple[int, int], list[_Key]] = defaultdict(list)
     for key in epochs:
@@ -143,6 +201,7 @@ def _runs(
                 last_ms=max(at.last_ms for at in found),
                 missing=sum(at.numbers for at in found) - sum(told) if is_counted else None,
                 repeated=rows - sum(told) if is_counted else None,
+                out_of_order=_out_of_order(stretches.get(run, {}), words) if is_counted else None,
             )
         )
     for covered in runs.values():
@@ -151,9 +210,9 @@ def _runs(
 
 
 def _words(names: Path) -> dict[int, str]:
-    """The names of runs, of which there are few."""
+    """The names of runs and of files, of which there are few."""
     table = ds.dataset(names, format="parquet").to_table(
-        columns=["code", "name"], filter=ds.field("domain") == "run"
+        columns=["code", "name"], filter=ds.field("domain").isin(["run", "file"])
     )
     return dict(zip(*table.to_pydict().values(), strict=True))
 

@@ -38,12 +38,31 @@ class FileSummary(msgspec.Struct, frozen=True):
     head_sha256: str
 
 
+class OutOfOrder(msgspec.Struct, frozen=True):
+    """Where a journal's rows begin that belong before others: those of ``epoch`` stand after one
+    of the epoch ``after``, which is the same where an epoch's own rows are mixed up."""
+
+    file: str
+    line: int
+    epoch: int
+    after: int
+
+    @property
+    def words(self) -> str:
+        """What is wrong, and that it does no harm."""
+        if self.epoch == self.after:
+            what = f"rows of epoch {self.epoch} are mixed up, from {self.file}:{self.line} on"
+        else:
+            what = f"epoch {self.epoch} stands after epoch {self.after} at {self.file}:{self.line}"
+        return f"{what}; read in the order of their numbers"
+
+
 class RunCoverage(msgspec.Struct, frozen=True):
     """How much of a run a source tells. Epochs are those of controllers, 0 where none is told.
 
     ``missing``: how many numbers of ``seq`` are not there between the first and the last of each
     epoch; null where a source counts nothing. ``repeated``: rows with an epoch and seq that
-    another row has.
+    another row has. ``out_of_order``: the first place where a journal is not in order.
     """
 
     run: str
@@ -54,6 +73,7 @@ class RunCoverage(msgspec.Struct, frozen=True):
     last_ms: int
     missing: int | None
     repeated: int | None
+    out_of_order: OutOfOrder | None = None
 
 
 class SourceSummary(msgspec.Struct, frozen=True):

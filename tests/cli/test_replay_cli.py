@@ -19,7 +19,14 @@ from cli.main import main
 from cli.replay import manifest_lines
 from cluster.errors import UsageError
 from cluster.journal import SCHEMA_VERSION
-from replay.event_table import Damaged, FileSummary, Manifest, RunCoverage, SourceSummary
+from replay.event_table import (
+    Damaged,
+    FileSummary,
+    Manifest,
+    OutOfOrder,
+    RunCoverage,
+    SourceSummary,
+)
 from replay.sources.registry import find_files
 from tests.waiting import wait_until
 
@@ -163,7 +170,8 @@ def test_what_was_read_is_told_as_json(
 
 
 def test_what_was_read_is_told_as_text() -> None:
-    run = RunCoverage("r", 3, 1, 2, 1000, 2000, missing=1, repeated=0)
+    order = OutOfOrder("f", 3, 1, after=2)
+    run = RunCoverage("r", 3, 1, 2, 1000, 2000, missing=1, repeated=0, out_of_order=order)
     kafka = RunCoverage("k", 1, 0, 0, 1000, 1000, missing=None, repeated=None)
     sources = [
         SourceSummary("journal", [FileSummary("f", 9, "")], 3000, {}, {"torn": 1}, [run], 2.0),
@@ -175,6 +183,7 @@ def test_what_was_read_is_told_as_text() -> None:
         "journal: 3,000 events of 1 file in 2.0 s (1,500 a second)",
         "  run r: 1970-01-01 00:00:01.000 to 1970-01-01 00:00:02.000 UTC, "
         "controller epochs 1 to 2, 1 row missing",
+        "  out of order: epoch 1 stands after epoch 2 at f:3; read in the order of their numbers",
         "  damaged, torn: 1 line",
         "controller.log: 1 event of 0 files in 0.5 s (2 a second), and 1.2 s to find what came "
         "before each",

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from cluster.errors import EnvironmentProblem, KlammError, UsageError
 from cluster.journal import SCHEMA_VERSION, JournalRow
-from replay.event_table import RunCoverage, open_table, some_damaged
+from replay.event_table import OutOfOrder, RunCoverage, open_table, some_damaged
 from replay.ingest import ingest, make_table
 from replay.progress import Progress
 from replay.sources import SourceOptions
@@ -99,6 +99,24 @@ def test_lost_and_repeated_rows_are_counted(spark: SparkSession, tmp_path: Path)
     path.write_bytes(encoded(*map(row, (2, 3, 3, 5, 9)), row(7, epoch=2), row(0, epoch=0)))
     (source,) = make_table(spark, [path], tmp_path / "table").sources
     assert source.runs == [RunCoverage("r", 7, 1, 2, 0, 9000, missing=4, repeated=1)]
+
+
+def test_a_journal_with_its_halves_swapped_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    in_order = [row(1), row(2), row(1, epoch=2), row(3), row(2, epoch=2), row(1, epoch=3)]
+    for run, rows in (
+        ("late write", in_order),
+        ("epochs", in_order[4:] + in_order[:4]),
+        ("rows", [row(n) for n in (3, 4, 1, 2)]),
+    ):
+        path = tmp_path / f"{run}.jsonl"
+        path.write_bytes(encoded(*(msgspec.structs.replace(at, run_id=run) for at in rows)))
+    (source,) = make_table(spark, [tmp_path], tmp_path / "table").sources
+    assert {run.run: run.out_of_order for run in source.runs} == {
+        "late write": None,
+        "epochs": OutOfOrder(str(tmp_path / "epochs.jsonl"), 3, 1, after=3),
+        "rows": OutOfOrder(str(tmp_path / "rows.jsonl"), 1, 1, after=1),
+    }
+    assert {run.missing for run in source.runs} == {0}
 
 
 def test_a_lost_row_does_not_hide_behind_a_repeated_one(
