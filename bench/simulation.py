@@ -125,7 +125,6 @@ def _world(brokers: int, partitions: int) -> SimulatedWorld:
             for n in range(PER_TOPIC)
         }
         admin.create_topic_with_assignment(f"topic-{topic}", {}, assignment)
-        world.run_for(0)
     store.close()
     world.run_for(10_000)
     cache = world.nodes[0].node.broker.metadata_cache
@@ -177,6 +176,8 @@ def _traced_bytes(states: Sequence[LeaderAndIsrPartitionState], has_records: boo
         if has_records:
             for _ in range(3):
                 _fill(broker, clock, states)
+            clock.advance_to(clock.monotonic_ms() + 60_000)
+            broker.on_timer()
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:

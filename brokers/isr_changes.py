@@ -143,10 +143,15 @@ class IsrChanges:
             partition = self._look_up(tp)
             if partition is None or not self._lags(partition):
                 del self._lagging[tp]
+                if partition is not None and partition.growth is None:
+                    partition.fold(now_ms)
             elif partition.pending is None:
                 self._maybe_shrink(tp, partition, now_ms)
         period_ms = self._lag_time_max_ms / 2
         self._check_at_ms = now_ms + period_ms if self._lagging else None
+        if not self._lagging:
+            # A dictionary that was large stays so.
+            self._lagging = {}
 
     def _lags(self, partition: Partition) -> bool:
         broker_id = self._broker_id

@@ -12,9 +12,16 @@ from typing import Final
 import msgspec
 
 from brokers.growth import FollowerGrowth, LeaderGrowth
+from brokers.logs.interval_log import IntervalLog
 from brokers.logs.record_batch import first_epoch
 from brokers.logs.replica_log import Appended, ReplicaLog
-from brokers.remote_replica import NEVER_MS, RemoteReplica
+from brokers.remote_replica import (
+    NEVER_MS,
+    RemoteReplica,
+    RemoteReplicas,
+    fold_remotes,
+    unfold_remotes,
+)
 from cluster.api_errors import Errors
 from cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition, FetchPartition
 from cluster.records import UNDEFINED_EPOCH_END, Produced
@@ -36,7 +43,7 @@ class Partition(msgspec.Struct, gc=False):
     last change. Checkpoints are counted instead of made: see ``stored_high_watermark``.
 
     Of a leader alone: ``epoch_start_offset``, its log's end when it became one, at
-    ``leader_since_ms``; ``remotes``, the followers that have fetched at this epoch. A follower in
+    ``leader_since_ms``; ``known``, the followers that have fetched at this epoch. A follower in
     the ISR of which nothing is known costs nothing while there is nothing to send it.
 
     ``growth``: the law by which the log grows; then its records, and what is known of followers,
@@ -52,8 +59,26 @@ class Partition(msgspec.Struct, gc=False):
     checkpoint: int = 0
     epoch_start_offset: int = UNKNOWN_OFFSET
     leader_since_ms: float = NEVER_MS
-    remotes: tuple[RemoteReplica, ...] = ()
+    known: RemoteReplicas | bytes = ()
     growth: LeaderGrowth | FollowerGrowth | None = None
+
+    @property
+    def remotes(self) -> RemoteReplicas:
+        """What is known of the followers, to be changed in place."""
+        known = self.known
+        if isinstance(known, bytes):
+            known = self.known = unfold_remotes(known)
+        return known
+
+    def fold(self, now_ms: float) -> None:
+        """Take less memory until somebody asks: for a leader that has been idle for a while."""
+        if self.remotes:
+            self.known = fold_remotes(self.remotes)
+        if isinstance(self.log, IntervalLog):
+            self.log.fold()
+        if self.checkpoint != int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS):
+            # The last change of the high watermark has been written down.
+            self.checkpointed_high_watermark = self.high_watermark
 
     @property
     def leader_epoch(self) -> int:
@@ -142,7 +167,7 @@ class Partition(msgspec.Struct, gc=False):
         assert self.log is not None, "a replica without a log neither leads nor follows"
         self.state = state
         self.committed = self.pending = None
-        self.remotes = ()
+        self.known = ()
         self.growth = None
         return self.log
 
@@ -197,7 +222,7 @@ class Partition(msgspec.Struct, gc=False):
         if remote is None:
             in_sync = replica_id in self.isr
             remote = RemoteReplica(replica_id, self.leader_since_ms if in_sync else NEVER_MS)
-            self.remotes = (*self.remotes, remote)
+            self.known = (*self.remotes, remote)
         remote.record_fetch(asked, self.log.log_end_offset, now_ms)
         return True
 

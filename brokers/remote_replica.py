@@ -15,7 +15,7 @@ from cluster.data_requests import UNKNOWN_OFFSET, FetchPartition
 NEVER_MS: Final = float("-inf")
 
 
-class RemoteReplica(msgspec.Struct, gc=False):
+class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
     """A follower that has fetched at this leader epoch; times in monotonic milliseconds.
 
     ``log_end_offset``, ``last_fetched_epoch``: where it was when it last fetched. ``caught_up_ms``:
@@ -46,3 +46,9 @@ class RemoteReplica(msgspec.Struct, gc=False):
         self.log_end_offset = asked.fetch_offset
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.owes_fetch = False
+
+
+RemoteReplicas = tuple[RemoteReplica, ...]
+fold_remotes: Final = msgspec.msgpack.Encoder().encode
+unfold_remotes: Final = msgspec.msgpack.Decoder(RemoteReplicas).decode
+"""As bytes they take a third of the memory: for while nobody asks."""

@@ -25,6 +25,7 @@ from brokers.logs.errors import (
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
+from brokers.logs.intervals import cut, fold, joined_intervals, unfold
 from brokers.logs.leader_epoch_cache import EpochEntries
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from brokers.logs.producer_state import ProducerStates, last_sequence
@@ -58,7 +59,7 @@ class _Segment(NamedTuple):
 class IntervalLog(msgspec.Struct, gc=False):
     """A ReplicaLog of counted batches.
 
-    ``epochs``: where leader epochs begin, with or without records. ``stored``: what was appended,
+    ``epochs``: where leader epochs begin, with or without records. ``kept``: what was appended,
     adjacent, one interval per epoch and segment. ``rolled``: where segments begin, but the first.
     ``segment_start_ms``: the timestamp that the last segment's age is counted from, -1 if it is
     empty. ``producers`` None: no idempotent producer was seen.
@@ -70,10 +71,23 @@ class IntervalLog(msgspec.Struct, gc=False):
     log_end_offset: int = 0
     recovery_point: int = 0
     epochs: EpochEntries = ()
-    stored: tuple[Interval, ...] = ()
+    kept: tuple[Interval, ...] | bytes = ()
     rolled: tuple[int, ...] = ()
     segment_start_ms: int = NO_TIMESTAMP
     producers: ProducerStates | None = None
+
+    @property
+    def stored(self) -> tuple[Interval, ...]:
+        """What was appended."""
+        kept = self.kept
+        if isinstance(kept, bytes):
+            kept = self.kept = unfold(kept)
+        return kept
+
+    def fold(self) -> None:
+        """Take less memory until somebody asks."""
+        if self.stored:
+            self.kept = fold(self.stored)
 
     @property
     def size_bytes(self) -> int:
@@ -198,14 +212,14 @@ class IntervalLog(msgspec.Struct, gc=False):
             return self.stored
         joined: list[Interval] = []
         for interval in self._between(self.log_start_offset, self.log_end_offset):
-            joined += _joined(joined.pop(), interval) if joined else (interval,)
+            joined += joined_intervals(joined.pop(), interval) if joined else (interval,)
         return tuple(joined)
 
     def truncate_to(self, offset: int) -> int:
         """Cut records at ``offset`` and after it, as ReplicaLog says."""
         lost = max(0, self.log_end_offset - offset)
         if lost:
-            self.stored = self._between(self._base_offset, offset)
+            self.kept = self._between(self._base_offset, offset)
             self.rolled = tuple(base for base in self.rolled if base <= offset)
             self.log_start_offset = min(self.log_start_offset, offset)
             self.log_end_offset = offset
@@ -223,7 +237,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         self.log_start_offset = self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.epochs = ()
-        self.stored = ()
+        self.kept = ()
         self.rolled = ()
         self.segment_start_ms = NO_TIMESTAMP
         self.producers = None
@@ -260,7 +274,7 @@ class IntervalLog(msgspec.Struct, gc=False):
             return Deleted(0, 0, again_ms)
         is_all = count == len(segments)
         base = self.log_end_offset if is_all else segments[count].base_offset
-        self.stored = self._between(base, self.log_end_offset)
+        self.kept = self._between(base, self.log_end_offset)
         self.rolled = tuple(rolled for rolled in self.rolled if rolled > base)
         if is_all:
             self.segment_start_ms = NO_TIMESTAMP
@@ -322,9 +336,9 @@ class IntervalLog(msgspec.Struct, gc=False):
         self.epochs = leader_epoch_cache.assign(self.epochs, interval.leader_epoch, interval.start)
         stored = self.stored
         if (self.rolled and self.rolled[-1] == interval.start) or not stored:
-            self.stored = (*stored, interval)
+            self.kept = (*stored, interval)
         else:
-            self.stored = (*stored[:-1], *_joined(stored[-1], interval))
+            self.kept = (*stored[:-1], *joined_intervals(stored[-1], interval))
         self.log_end_offset = interval.end
 
     def _remember(self, batch: ProducerBatch) -> None:
@@ -339,7 +353,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         for interval in self.stored[first:]:
             if interval.start >= end:
                 break
-            found.append(_cut(interval, max(start, interval.start), min(end, interval.end)))
+            found.append(cut(interval, max(start, interval.start), min(end, interval.end)))
         return tuple(found)
 
     def _end_of_read(self, offset: int, limit: int, max_bytes: int) -> int:
@@ -371,27 +385,3 @@ class IntervalLog(msgspec.Struct, gc=False):
             sum(interval.size_bytes for interval in held),
             max((interval.max_timestamp_ms for interval in held), default=NO_TIMESTAMP),
         )
-
-
-def _cut(interval: Interval, start: int, end: int) -> Interval:
-    """The part of an interval from ``start`` to ``end``, with its share of the bytes."""
-    if start == interval.start and end == interval.end:
-        return interval
-    count = interval.end - interval.start
-    before = interval.size_bytes * (start - interval.start) // count
-    until = interval.size_bytes * (end - interval.start) // count
-    return interval._replace(start=start, end=end, size_bytes=until - before)
-
-
-def _joined(last: Interval, interval: Interval) -> tuple[Interval, ...]:
-    """Two adjacent intervals, as one if they are of the same epoch."""
-    if last.leader_epoch != interval.leader_epoch:
-        return last, interval
-    both = Interval(
-        last.leader_epoch,
-        last.start,
-        interval.end,
-        last.size_bytes + interval.size_bytes,
-        max(last.max_timestamp_ms, interval.max_timestamp_ms),
-    )
-    return (both,)
