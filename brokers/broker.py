@@ -109,8 +109,7 @@ class Broker:
             if config.is_alter_isr_enabled
             else ZkIsrManager(self._zk, clock.monotonic_ms())
         )
-        connections = connections or NoConnections()
-        growing = GrowingFollowers(info.id, connections)
+        growing = GrowingFollowers(info.id, connections or NoConnections())
         self.fetchers = ReplicaFetcherManager(
             info.id, config, self._send, self.log_manager.on_error, growing, log_journal
         )
@@ -122,7 +121,6 @@ class Broker:
             self.alter_isr_manager,
             self.log_manager,
             growing,
-            connections,
             clock.monotonic_ms,
             quirks,
         )
@@ -134,9 +132,7 @@ class Broker:
         self.laws = Laws(self.replica_manager, growing)
         self._store = store
         self._client_apis = ClientApis(
-            self.metadata_cache,
-            self.replica_manager.leaders,
-            ProducerIdManager(info.id, self._zk),
+            self.metadata_cache, self.replica_manager.leaders, ProducerIdManager(info.id, self._zk)
         )
         self._transport = transport
         self._clock = clock

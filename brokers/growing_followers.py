@@ -23,7 +23,7 @@ class GrowingFollowers:
 
     def __init__(self, broker_id: int, connections: Connections) -> None:
         self._address = Address("broker", broker_id)
-        self._connections = connections
+        self.connections = connections
         self._ended: dict[int, dict[TopicPartition, int]] = {}
 
     def take(
@@ -54,7 +54,7 @@ class GrowingFollowers:
     def _holds(self, partition: Partition, connection: int) -> bool:
         assert partition.state is not None
         leader = Address("broker", partition.state.leader)
-        return self._connections.connect(self._address, leader) == connection
+        return self.connections.connect(self._address, leader) == connection
 
     def end(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
         """Go by no law any more, and let the leader know."""

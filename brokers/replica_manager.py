@@ -22,7 +22,6 @@ from brokers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.zk_isr_manager import IsrManager
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchResponse
-from cluster.protocols import Connections
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import (
     LeaderAndIsrPartitionState,
@@ -58,7 +57,6 @@ class ReplicaManager:
         alter_isr_manager: IsrManager,
         log_manager: LogManager,
         growing: GrowingFollowers,
-        connections: Connections,
         now_ms: Callable[[], float],
         quirks: Quirks = NO_QUIRKS,
     ) -> None:
@@ -81,7 +79,7 @@ class ReplicaManager:
             self.offline_partitions,
             alter_isr_manager,
             log_manager.on_error,
-            connections,
+            growing.connections,
             now_ms,
             quirks,
         )
