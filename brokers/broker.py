@@ -101,9 +101,8 @@ class Broker:
             info.id, self._zk, clock, config.unclean_leader_election_enable, quirks
         )
         self._topic_logs = TopicLogConfigs(config.log, self.dynamic_config_manager.topic_configs)
-        self.log_manager = LogManager(
-            LogDirs(config.log_dirs), log_store or MemoryLogStore(), self._topic_logs
-        )
+        disk = log_store or MemoryLogStore()
+        self.log_manager = LogManager(LogDirs(config.log_dirs), disk, self._topic_logs)
         self.alter_isr_manager: IsrManager = (
             AlterIsrManager(info.id, config, self.metadata_cache, self._send)
             if config.is_alter_isr_enabled

@@ -1,0 +1,58 @@
+"""klamm up --segments: real files in the data directory, found again, and what is refused."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from tests.serving import klamm, klamm_up
+
+pytestmark = pytest.mark.slow
+ARGS = ("--brokers", "2", "--segments", "--config", "log.dirs=d0,d1")
+
+
+def test_logs_are_files_and_are_found_again(tmp_path: Path) -> None:
+    topic = ("--create", "--topic", "t", "--partitions", "2", "--replication-factor", "2")
+    with klamm_up(tmp_path, *ARGS) as up:
+        created = up.run("topics", *topic, "--bootstrap-server", up.url)
+        assert created.returncode == 0, created.stderr
+        up.end()
+    folders = [tmp_path / "brokers" / str(id_) / dir_ for id_ in range(2) for dir_ in ("d0", "d1")]
+    names = sorted(path.name for folder in folders for path in folder.glob("t-*"))
+    assert names == ["t-0", "t-0", "t-1", "t-1"]
+    assert all((folder / ".kafka_cleanshutdown").exists() for folder in folders)
+    with klamm_up(tmp_path, *ARGS) as up:
+        brokers = up.json("status")["brokers"]
+        assert isinstance(brokers, list)
+        assert [[one["logs"] for one in b["log_dirs"]] for b in brokers] == [[1, 1]] * 2
+        held = folders[0] / ".lock"
+        with held.open("r+") as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_directory_that_another_holds_or_owns_is_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / "brokers" / "0" / "d0"
+    folder.mkdir(parents=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused = klamm(tmp_path, "up", "--port", "0", *ARGS)
+    assert refused.returncode == 1
+    assert f"Failed to acquire lock on file .lock in {folder}" in refused.stderr
+    (folder / "meta.properties").write_text("cluster.id=other\nversion=0\nbroker.id=0\n")
+    refused = klamm(tmp_path, "up", "--port", "0", *ARGS)
+    assert refused.returncode == 1
+    assert "doesn't match stored clusterId Some(other) in meta.properties" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("log_dirs", ["/var/kafka", "d0,../d1"])
+def test_log_dirs_elsewhere_are_refused(tmp_path: Path, log_dirs: str) -> None:
+    config = f"log.dirs={log_dirs}"
+    args = ("--brokers", "1", "--segments", "--config", config)
+    refused = klamm(tmp_path, "up", "--port", "0", *args)
+    assert refused.returncode == 2
+    first, hint = refused.stderr.splitlines()
+    assert first == f"error: log.dirs {log_dirs.split(',')[-1]} with --segments"
+    assert hint.startswith("hint: name folders, such as d0,d1")
