@@ -168,7 +168,7 @@ class ClusterServer:
             self.cluster,
             self.closing,
             lambda topic: self.admin.describe_topics([topic])[0],
-            has_values=False,
+            has_values=self.config.has_segments,
         )
         self._start_brokers()
         if self.config.dump is None:

@@ -31,10 +31,10 @@ from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from brokers.logs.producer_state import ProducerStates, last_sequence
 from brokers.logs.replica_log import Appended, Deleted
 from brokers.logs.retention import count_deletable, next_expiry_ms
+from brokers.logs.validation import counted_batch_of
 from cluster.records import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
-    CountedBatch,
     EpochEndOffset,
     Interval,
     IntervalRecords,
@@ -105,7 +105,7 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
         """Count a producer's batch at the next offsets, as ReplicaLog says."""
-        assert isinstance(produced, CountedBatch) and produced.record_count > 0
+        produced = counted_batch_of(produced)
         if produced.size_bytes > self.config.max_message_bytes:
             raise RecordTooLarge(
                 f"The record batch size in the append is {produced.size_bytes} bytes which exceeds "

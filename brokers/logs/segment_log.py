@@ -34,7 +34,7 @@ from brokers.logs.replica_log import Appended, Deleted
 from brokers.logs.retention import count_deletable, next_expiry_ms
 from brokers.logs.segment import LogSegment
 from brokers.logs.segment_files import parse_log_dir_name
-from brokers.logs.validation import check_fetched, check_produced
+from brokers.logs.validation import batch_of, check_fetched, check_produced
 from cluster.records import (
     EpochEndOffset,
     Interval,
@@ -132,7 +132,7 @@ class SegmentLog:
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
         """As ReplicaLog says; ``produced`` is bytes here."""
-        assert isinstance(produced, bytes), "a segment log takes batches, not counts"
+        produced = batch_of(produced)
         self._now_ms = now_ms
         first = self.log_end_offset
         header = check_produced(produced, self.name, self.config)._replace(

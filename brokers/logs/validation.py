@@ -25,6 +25,21 @@ from brokers.logs.record_batch import (
     check_crc,
     parse_header,
 )
+from cluster.records import CountedBatch, Produced
+
+
+def batch_of(produced: Produced) -> bytes:
+    """A batch for a log of files. Raises InvalidRecord for counts."""
+    if not isinstance(produced, bytes):
+        raise InvalidRecord("Records that are only counted were sent to a log of files")
+    return produced
+
+
+def counted_batch_of(produced: Produced) -> CountedBatch:
+    """A batch for a log that counts. Raises InvalidRecord for bytes, and for no record."""
+    if not isinstance(produced, CountedBatch) or produced.record_count < 1:
+        raise InvalidRecord("A log that only counts records was sent something else")
+    return produced
 
 
 def check_produced(batch: bytes, name: str, config: LogConfig) -> BatchHeader:

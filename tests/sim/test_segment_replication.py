@@ -11,8 +11,12 @@ import pytest
 
 from admin.config_changes import ConfigChanges
 from admin.reassign_admin import ConfigResource
+from brokers.logs.records import Record, encode_batch
 from cluster.api_errors import Errors
+from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from cluster.journal import JournalRow, Kind
+from cluster.records import CountedBatch
+from cluster.requests import Address, Message
 from tests.sim.replication import IDS, T0, Cluster, replica_views
 from zk.kafka_zk_client import KafkaZkClient
 
@@ -198,6 +202,50 @@ def test_a_topics_config_reaches_its_logs_and_retention_goes_by_it(cluster: Clus
     assert [log.config.retention_ms for log in logs if log is not None] == [60_000] * 3
     cluster.world.run_for(700_000)
     assert [log.log_start_offset for log in logs if log is not None] == [120] * 3
+
+
+def test_records_of_the_other_kind_are_refused(cluster: Cluster) -> None:
+    counted = Cluster()
+    batch = encode_batch([Record(0, None, b"v")])
+    for world, wrong in ((cluster.world, CountedBatch(1, 100)), (counted.world, batch)):
+        answers: list[Message] = []
+        client = Address("client", 7)
+        world.transport.register(client, answers.append)
+        request = ProduceRequest(1, 30_000, {T0: wrong})
+        world.transport.send(Message(client, Address("broker", 0), 1, request))
+        world.run_for(500)
+        assert [answer.body for answer in answers] == [
+            ProduceResponse({T0: ProducedPartition(Errors.INVALID_RECORD)})
+        ]
+        assert world.errors == []
+
+
+def test_a_damaged_batch_is_told_to_the_producer(cluster: Cluster) -> None:
+    batch = bytearray(encode_batch([Record(0, None, b"v" * 50)]))
+    batch[-1] ^= 1
+    answers: list[Message] = []
+    client = Address("client", 7)
+    cluster.world.transport.register(client, answers.append)
+    request = ProduceRequest(1, 30_000, {T0: bytes(batch)})
+    cluster.world.transport.send(Message(client, Address("broker", 0), 1, request))
+    cluster.world.run_for(500)
+    (answer,) = answers
+    assert answer.body == ProduceResponse({T0: ProducedPartition(Errors.CORRUPT_MESSAGE)})
+
+
+@pytest.mark.parametrize(
+    "name", ["replication-offset-checkpoint", "recovery-point-offset-checkpoint"]
+)
+def test_a_checkpoint_of_another_version_costs_no_record(
+    cluster: Cluster, tmp_path: Path, name: str
+) -> None:
+    cluster.produce(0, 10)
+    cluster.world.run_for(500)
+    cluster.world.stop(1)
+    (tmp_path / "1" / "d0" / name).write_text("9\n0\n")
+    cluster.world.start(1)
+    cluster.heal()
+    assert epochs(cluster)[1][-1][2] == 10
 
 
 def topic_id(cluster: Cluster, broker_id: int) -> str | None:
