@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,8 +18,8 @@ from tests.waiting import wait_until
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Three brokers, with topics of one and of three partitions on all of them."""
-    config = ("--config", "auto.leader.rebalance.enable=false")
+    """Three brokers that keep files, with topics of one and of three partitions on all of them."""
+    config = ("--segments", "--config", "auto.leader.rebalance.enable=false")
     folder = tmp_path_factory.mktemp("up")
     with klamm_up(folder, "--brokers", "3", "--session-timeout-ms", "2000", *config) as up:
         server = ("--bootstrap-server", up.url.removeprefix("http://"))
@@ -42,10 +43,14 @@ def process(up: Up, *args: str) -> subprocess.Popen[str]:
     )
 
 
+def parsed(output: str) -> list[dict[str, Any]]:
+    """Records printed with --json."""
+    return [msgspec.json.decode(line) for line in output.splitlines()]
+
+
 def consumed(output: str) -> list[tuple[int, int]]:
     """(partition, offset) of records printed with --json."""
-    records = [msgspec.json.decode(line) for line in output.splitlines()]
-    return [(one["partition"], one["offset"]) for one in records]
+    return [(one["partition"], one["offset"]) for one in parsed(output)]
 
 
 @pytest.mark.slow
@@ -59,7 +64,7 @@ def test_what_is_produced_is_consumed(up: Up) -> None:
         "consume", "--topic", "t", "--partition", "0", "--offset", "5", "--timeout-ms", "1"
     )
     first = part.stdout.splitlines()[0]
-    assert first == "0\t5\tleader epoch 0\t50 bytes"
+    assert first == f"0\t5\tleader epoch 0\t{'k' * 50}"
     assert part.stderr == f"Processed a total of {len(part.stdout.splitlines())} messages\n"
     later = up.run("consume", "--topic", "t", "--from-time", "2999-01-01", "--timeout-ms", "600")
     assert (later.returncode, later.stdout) == (0, "")
@@ -75,6 +80,14 @@ def test_lines_of_the_input_with_keys_go_where_kafka_puts_them(up: Up) -> None:
     assert running.returncode == 0
     status = msgspec.json.decode(output)
     counts = {one["partition"]: one["end"] - one["start"] for one in status["offsets"]}
+    read = up.ok("consume", "--topic", "t", "--from-beginning", "--timeout-ms", "1000", "--json")
+    keyed = [(r["partition"], r["key"], r["value"]) for r in parsed(read) if r["key"] is not None]
+    assert sorted(keyed) == [
+        (0, "21", "1"),
+        (0, "21", "4"),
+        (0, "foobar", "3"),
+        (2, "a-little-bit-long-string", "2"),
+    ]
     # -973932308, -985981536 and -790332482 are their hashes in Kafka's own UtilsTest.
     assert counts == {0: 3, 2: 1}
     with process(up, "produce", "--topic", "t", "--key-separator", ":") as running:
@@ -85,20 +98,24 @@ def test_lines_of_the_input_with_keys_go_where_kafka_puts_them(up: Up) -> None:
 
 @pytest.mark.slow
 def test_a_leader_that_dies_loses_nothing_that_was_acknowledged(up: Up) -> None:
-    run = ("produce", "--topic", "one", "--records", "3000", "--rate", "1000", "--idempotent")
-    with process(up, *run, "--json") as running:
+    lines = [f"{number}\n" for number in range(2000)]
+    with process(up, "produce", "--topic", "one", "--idempotent", "--json") as running:
+        assert running.stdin is not None
+        running.stdin.writelines(lines[:1000])
+        running.stdin.flush()
         wait_until(lambda: len(up.ok("consume", "--topic", "one", *LOOK)) > 0, 30, "a record")
         up.ok("broker", "kill", "2")
-        output, errors = running.communicate(timeout=90)
+        output, errors = running.communicate("".join(lines[1000:]), timeout=90)
     assert running.returncode == 0, errors
     status = msgspec.json.decode(output)
-    assert (status["acknowledged"], status["undecided"], status["in_doubt"]) == (3000, 0, 0)
+    assert (status["acknowledged"], status["undecided"], status["in_doubt"]) == (2000, 0, 0)
     assert {one["leader_epoch"] for one in status["offsets"]} == {0, 1}
     read = up.ok(
-        "consume", "--topic", "one", "--from-beginning", "--max-messages", "3000", "--json"
+        "consume", "--topic", "one", "--from-beginning", "--max-messages", "2000", "--json"
     )
-    assert consumed(read) == [(0, offset) for offset in range(3000)]
-    more = up.run("consume", "--topic", "one", *LOOK, "--offset", "2999", "--partition", "0")
+    assert [one["value"] for one in parsed(read)] == [line.strip() for line in lines]
+    assert consumed(read) == [(0, offset) for offset in range(2000)]
+    more = up.run("consume", "--topic", "one", *LOOK, "--offset", "1999", "--partition", "0")
     assert more.returncode == 2, "two beginnings"
     up.ok("broker", "start", "2")
 
