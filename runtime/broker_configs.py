@@ -63,6 +63,7 @@ BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "message.max.bytes": _COUNT,
     "min.insync.replicas": _POSITIVE,
     "num.partitions": _POSITIVE,
+    "num.replica.alter.log.dirs.threads": _POSITIVE,
     "replica.fetch.backoff.ms": _COUNT,
     "replica.fetch.wait.max.ms": _COUNT,
     "replica.high.watermark.checkpoint.interval.ms": _COUNT,

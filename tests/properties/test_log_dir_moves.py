@@ -124,4 +124,4 @@ def _of(kind: str, examples: int) -> Any:
 
 
 TestMovesOfIntervals = _of("intervals", 60)
-TestMovesOfSegments = _of("segments", 18)
+TestMovesOfSegments = _of("segments", 10)
