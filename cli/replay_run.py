@@ -6,6 +6,7 @@ Parses and prints; the answers are replay/run.py's.
 from __future__ import annotations
 
 import dataclasses
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -50,6 +51,16 @@ Exit code 14 if there are violations: illegal transitions, lost or repeated rows
 transactions, unclean elections, two controllers in an epoch, writes after a newer epoch.
 """
 _STATES_TOLD = 100
+_FILTERS = {
+    "topics": "only topics",
+    "brokers": "only partitions of brokers",
+    "from_ms": "counted from",
+    "to_ms": "read up to",
+    "as_of_ms": "as of",
+    "as_of_epoch": "as of controller epoch",
+    "as_of_zxid": "as of zxid",
+}
+"""What a filter is called where it was used."""
 _YEAR_DIGITS = 4
 _MAX_LONG = 2**63 - 1
 
@@ -167,12 +178,17 @@ def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Pa
     for source in table.manifest.sources:
         damaged = damaged_lines(source.damaged)
         words = f", damaged lines: {damaged:,}" if damaged else ""
-        files = "1 file" if len(source.files) == 1 else f"{len(source.files):,} files"
-        facts.append((source.source, f"{source.rows:,} events of {files}{words}"))
+        of = "1 file" if len(source.files) == 1 else f"{len(source.files):,} files"
+        facts.append((source.source, f"{source.rows:,} events of {of}{words}"))
         orders = (run.out_of_order for run in source.runs)
         facts += [("out of order", order.words) for order in orders if order is not None]
-    facts += _told(filters)
-    return replay_page(Asked(name, filters.from_ms, facts, limits(found)), answers)
+    files = [Path(file.path) for source in table.manifest.sources for file in source.files]
+    folder = os.path.commonpath([path.parent for path in files]) if files else ""
+    if folder and folder != name:
+        facts.append(("files in", folder))
+    facts += facts_of(filters)
+    asked = Asked(name, filters.from_ms, facts, limits(found), folder)
+    return replay_page(asked, answers)
 
 
 def read_filters(
@@ -233,14 +249,18 @@ def _time_ms(option: str, text: str) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def _told(filters: Filters) -> Iterator[tuple[str, str]]:
+def facts_of(filters: Filters) -> Iterator[tuple[str, str]]:
     """The filters that leave something out, in words."""
     for name, value in dataclasses.asdict(filters).items():
         if value in (None, ()):
             continue
-        words = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        is_time = name.endswith("_ms")
-        yield name.removesuffix("_ms").replace("_", " "), time_text(value) if is_time else words
+        if name.endswith("_ms"):
+            words = f"{time_text(value)} UTC"
+        elif isinstance(value, tuple):
+            words = ", ".join(map(str, value))
+        else:
+            words = f"0x{value:x}" if name == "as_of_zxid" else str(value)
+        yield _FILTERS[name], words
 
 
 def _is_narrow(filters: Filters) -> bool:

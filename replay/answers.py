@@ -49,7 +49,8 @@ class Question(StrEnum):
     FAILED = "transitions that failed, and why"
     GAPS = "lost rows"
     DUPLICATES = "rows that are there twice"
-    LEADERLESS = "intervals without a leader, the timeline of offline partitions"
+    OFFLINE = "stays in OfflinePartition, the timeline of offline partitions"
+    LEADERLESS = "intervals without a leader"
     UNCLEAN = "unclean elections"
     ISR_CHURN = "ISR changes, flapping replicas"
     REASSIGNMENTS = "durations of reassignments, stuck ones"
@@ -155,6 +156,14 @@ _ROWS: Final[dict[Question, tuple[Answer, ...]]] = {
         _partly("only files that are there twice"),
         _partly("only files that are there twice"),
         _YES,
+    ),
+    Question.OFFLINE: (
+        _YES,
+        _partly(f"{_AT_FAILOVER}; a controller that dies leaves no end"),
+        _no(_NO_OFFLINE),
+        _partly(_DUMPS),
+        _NO_DUMPS,
+        _NO_STATES,
     ),
     Question.LEADERLESS: (
         _YES,

@@ -65,9 +65,9 @@ def narrow(table: EventTable, filters: Filters) -> DataFrame:
     return events
 
 
-def since(events: DataFrame, from_ms: int | None) -> DataFrame:
+def since(events: DataFrame, from_ms: int | None, column: str = "t_ms") -> DataFrame:
     """Rows at or after a time."""
-    return events if from_ms is None else events.where(F.col("t_ms") >= from_ms)
+    return events if from_ms is None else events.where(F.col(column) >= from_ms)
 
 
 def _is_about(brokers: tuple[int, ...]) -> Column:

@@ -20,10 +20,15 @@ MOST_DRAWN: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Rows of an answer in words, the first by its order; ``is_whole`` if there are no more."""
+    """Rows of an answer in words, the first by its order; ``total``: how many there are in all."""
 
     rows: tuple[dict[str, Any], ...] = ()
-    is_whole: bool = True
+    total: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every row is here."""
+        return len(self.rows) == self.total
 
 
 # Behind a minus: the largest first, and what has none before all.
@@ -52,6 +57,8 @@ _ORDERS: Final[dict[str, tuple[str, ...]]] = {
     "brokers": (*_WORST, "broker"),
 }
 _MANY: Final = ("epochs", "failovers", "offline_timeline", "leaders_over_time", "isr_churn")
+_ONLY: Final = {"topics": "trouble > 0", "brokers": "trouble > 0"}
+"""Which rows of an answer are worth a line."""
 _COUNTED_BY: Final = {
     "late_writes": "late_writes",
     "shared_epochs": "shared_epochs",
@@ -70,12 +77,22 @@ def first_listed(
 ) -> dict[str, Listing]:
     """A listing of each table; an empty one where ``counts`` say that there is nothing."""
     listed = {
-        name: _first_rows(frame, name)
+        name: _first_rows(_told(frame, name), name)
         for name, frame in tables.items()
-        if counts.get(_COUNTED_BY.get(name, "events"))
+        if name not in _COUNTED_BY or counts[_COUNTED_BY[name]]
+    }
+    totals = {
+        name: _told(tables[name], name).count() if len(rows) > _most(name) else len(rows)
+        for name, rows in listed.items()
     }
     words = in_words(listed, names)
-    return {name: _listing(name, words.get(name, ())) for name in tables}
+    return {
+        name: Listing(words.get(name, ())[: _most(name)], totals.get(name, 0)) for name in tables
+    }
+
+
+def _told(frame: DataFrame, name: str) -> DataFrame:
+    return frame.where(_ONLY[name]) if name in _ONLY else frame
 
 
 def _first_rows(frame: DataFrame, name: str) -> list[Row]:
@@ -85,11 +102,6 @@ def _first_rows(frame: DataFrame, name: str) -> list[Row]:
         for column in _ORDERS[name]
     ]
     return frame.orderBy(*order).limit(_most(name) + 1).collect()
-
-
-def _listing(name: str, rows: tuple[dict[str, Any], ...]) -> Listing:
-    most = _most(name)
-    return Listing(rows[:most], is_whole=len(rows) <= most)
 
 
 def _most(name: str) -> int:

@@ -6,9 +6,10 @@ Answers -> report.values; the text on a terminal shows the same tables. Draws an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from replay.answers import Answer, Question, Reading
+from replay.answers import Answer, How, Question, Reading
 from replay.listings import Listing
 from replay.page_plots import churn_maps, leader_rows, offline_plots, reassignment_bars
 from replay.page_tables import (
@@ -24,6 +25,7 @@ from replay.page_tables import (
     time_cell,
     took_text,
     when_text,
+    within,
 )
 from replay.questions.elections import FLAP_WINDOW_MS, FLAPS
 from replay.run import Answers
@@ -45,17 +47,20 @@ Limits = Mapping[Question, Sequence[tuple[Reading, Answer]]]
 
 class Asked(NamedTuple):
     """What the answers are of: words for the page's head, and from when on things were counted.
-    ``limits``: what cannot be told."""
+    ``limits``: what cannot be told. ``folder`` is that of all files."""
 
     name: str
     from_ms: int | None
     facts: Sequence[tuple[str, str]]
     limits: Limits
+    folder: str = ""
 
 
 def replay_page(asked: Asked, answers: Answers) -> Page:
     """The page. Sections without anything to show are left out."""
     verdict, tone = verdict_of(answers)
+    if asked.folder:
+        answers = within(asked.folder, answers)
     begin_ms = max(answers.first_ms or 0, asked.from_ms or 0)
     sections = [
         _violations(answers),
@@ -72,8 +77,8 @@ def replay_page(asked: Asked, answers: Answers) -> Page:
         title=f"Replay of {asked.name}",
         verdict=verdict,
         tone=tone,
-        figures=list(_figures(answers)),
-        facts=[*_extent(answers), *asked.facts],
+        figures=list(_figures(answers, asked.limits)),
+        facts=[*_extent(answers), *asked.facts, *_logs(answers)],
         sections=[section for section in sections if section.blocks],
     )
 
@@ -87,16 +92,22 @@ def verdict_of(answers: Answers) -> tuple[str, Tone]:
     return f"Violations: {', '.join(parts)}.", Tone.BAD
 
 
-def _figures(answers: Answers) -> Iterator[Figure]:
+def _figures(answers: Answers, limits: Limits) -> Iterator[Figure]:
     counts = answers.counts
     violations = sum(answers.violations.values())
     yield _figure(counts["events"], "event")
-    yield _figure(counts["partitions"], "partition")
+    logs = f" in {len(answers.logs)} logs" if len(answers.logs) > 1 else ""
+    partitions = _figure(counts["partitions"], "partition")
+    yield replace(partitions, name=f"{partitions.name}{logs}")
     yield _figure(violations, "violation", Tone.BAD if violations else Tone.GOOD)
-    yield _figure(len(answers.listings["failovers"].rows), "controller election")
-    offline_ms = counts["offline_ms"]
-    tone = Tone.WARNING if offline_ms else Tone.GOOD
-    yield Figure(duration_text(offline_ms), "Offline, summed over partitions", tone)
+    yield _figure(answers.listings["failovers"].total, "controller election")
+    name, offline_ms = "Offline, summed over partitions", counts["offline_ms"]
+    told = [at.how for _, at in limits.get(Question.OFFLINE, ())]
+    if told and set(told) == {How.NO}:
+        yield Figure("not told", name)
+    else:
+        tone = Tone.WARNING if offline_ms else Tone.GOOD
+        yield Figure(duration_text(offline_ms), name, tone)
     still = counts["open_reassignments"]
     yield _figure(still, "unfinished reassignment", Tone.WARNING if still else Tone.GOOD)
 
@@ -108,8 +119,14 @@ def _figure(count: int, noun: str, tone: Tone = Tone.PLAIN) -> Figure:
 def _extent(answers: Answers) -> Iterator[tuple[str, str]]:
     first, last = answers.first_ms, answers.last_ms
     if first is not None and last is not None:
-        yield "from", f"{time_text(first)} UTC"
-        yield "to", f"{time_text(last)} UTC, after {duration_text(last - first)}"
+        yield "first event", f"{time_text(first)} UTC"
+        yield "last event", f"{time_text(last)} UTC, after {duration_text(last - first)}"
+
+
+def _logs(answers: Answers) -> Iterator[tuple[str, str]]:
+    count = len(answers.logs)
+    if count > 1:
+        yield "logs", f"{count:,}, by source and run; what several tell of is counted in each"
 
 
 # Sections
@@ -177,7 +194,6 @@ def _violations(answers: Answers) -> Section:
             answers,
             "shared_epochs",
             "Epochs of two controllers",
-            ("run", "run"),
             ("controller epoch", "epoch"),
             ("controllers", lambda row: ids_text(row["controllers"])),
             ("from", lambda row: time_text(row["first_ms"])),
@@ -286,7 +302,6 @@ def _trouble(answers: Answers) -> Section:
         ("topic", "topic"),
         *((name, name) for name in (*counted, "unclean", "offlines")),
         ("Offline", lambda row: duration_cell(row["offline_ms"])),
-        only=lambda row: row["trouble"] > 0,
     )
     brokers = table_of(
         answers,
@@ -294,7 +309,6 @@ def _trouble(answers: Answers) -> Section:
         "Brokers with most trouble",
         ("broker", "broker"),
         *((name, name) for name in counted),
-        only=lambda row: row["trouble"] > 0,
     )
     text = "Trouble is the sum of the counts beside it; shrinks are replicas that left an ISR."
     return Section("Trouble", text, there([topics, brokers]))
@@ -309,8 +323,7 @@ def _damaged(unread: Unread) -> Section:
 
 def _places(title: str, where: str, listing: Listing) -> Table:
     rows = [(place_text(row), row["problem"], row["text"]) for row in listing.rows]
-    note = "" if listing.is_whole else "There are more than are listed."
-    return Table(title, (where, "problem", "text"), rows, note=note)
+    return Table(title, (where, "problem", "text"), rows, listing.total)
 
 
 def _limits(limits: Limits) -> Section:

@@ -109,20 +109,20 @@ def churn_maps(answers: Answers, begin_ms: int) -> Iterator[HeatMap]:
 
 def reassignment_bars(answers: Answers, begin_ms: int) -> Iterator[Gantt]:
     """The reassignments that are listed, as bars in order of time."""
-    listing = answers.listings["reassignments"]
-    bars = [
-        Bar(
-            f"{row['topic']}-{row['partition']}",
-            row["start_ms"],
-            row["end_ms"],
-            _outcome(row),
-            {DONE: Tone.GOOD, OPEN: Tone.WARNING}.get(row["status"], Tone.PLAIN),
-        )
-        for row in sorted(listing.rows, key=lambda row: row["start_ms"])
-    ]
-    if bars:
-        note = "" if listing.is_whole else "Only the unfinished and the longest of many."
-        yield Gantt("Reassignments over time", bars, _end(answers, begin_ms), note)
+    is_whole = answers.listings["reassignments"].is_whole
+    note = "" if is_whole else "Only the unfinished and the longest of many."
+    for of_run, rows in _runs(answers, "reassignments"):
+        bars = [
+            Bar(
+                f"{row['topic']}-{row['partition']}",
+                row["start_ms"],
+                row["end_ms"],
+                _outcome(row),
+                {DONE: Tone.GOOD, OPEN: Tone.WARNING}.get(row["status"], Tone.PLAIN),
+            )
+            for row in sorted(rows, key=lambda row: row["start_ms"])
+        ]
+        yield Gantt(f"Reassignments over time{of_run}", bars, _end(answers, begin_ms), note)
 
 
 def _outcome(row: _Row) -> str:
@@ -139,7 +139,7 @@ def _runs(answers: Answers, name: str) -> Iterator[tuple[str, Sequence[_Row]]]:
         for key, of_run in groupby(rows, lambda row: (row["source"], row["run"]))
     ]
     for (source, run), of_run in runs[:MOST_RUNS]:
-        yield ("" if len(runs) == 1 else f", {source} of {run}"), of_run
+        yield ("" if len(answers.logs) == 1 else f", {source} of {run}"), of_run
 
 
 def _end(answers: Answers, begin_ms: int) -> int:

@@ -5,7 +5,7 @@ Draws and computes nothing; which tables there are is known to replay/page.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,51 +18,68 @@ Column = tuple[str, str | Callable[[dict[str, Any]], Cell]]
 
 
 def table_of(
-    answers: Answers,
-    name: str,
-    title: str,
-    *columns: Column,
-    only: Callable[[dict[str, Any]], bool] = lambda _: True,
+    answers: Answers, name: str, title: str, *columns: Column, most: int | None = None
 ) -> Table:
-    """A listing as a table: a column is a name and the row's field, or what is made of the row."""
+    """A listing as a table: a column is a name and the row's field, or what is made of the row.
+    Where there are several logs, each row says whose it is."""
     listing = answers.listings.get(name, Listing())
+    told = (*log_columns(answers), *columns)
     rows = [
-        tuple(row[how] if isinstance(how, str) else how(row) for _, how in columns)
-        for row in listing.rows
-        if only(row)
+        tuple(row[how] if isinstance(how, str) else how(row) for _, how in told)
+        for row in listing.rows[:most]
     ]
-    total = answers.counts.get(_TOTALS.get(name, ""), len(rows))
-    note = "" if listing.is_whole else "There are more than are listed."
-    heads = [head for head, _ in columns]
-    return Table(title, heads, rows, max(total, len(rows)), "" if total > len(rows) else note)
+    return Table(title, [head for head, _ in told], rows, listing.total)
 
 
 def longest(answers: Answers, name: str, title: str, *columns: Column) -> Table:
-    """A listing of times as a table: long ones, and how many were short; all, if none was long."""
-    listing = answers.listings.get(name, Listing())
-    short = [row for row in listing.rows if _is_short(row)]
-    if len(short) == len(listing.rows):
-        return table_of(answers, name, title, *columns)
-    table = table_of(answers, name, title, *columns, only=lambda row: not _is_short(row))
-    if short:
-        more = "" if listing.is_whole else "more than "
-        table = replace(table, note=f"and {more}{len(short):,} shorter than {_SHORT_MS // 1_000} s")
-    return table
+    """A listing of times as a table: long ones, and how many were short; some of these, if few
+    were long."""
+    rows = answers.listings.get(name, Listing()).rows
+    long = sum(row["took_ms"] is None or row["took_ms"] >= _SHORT_MS for row in rows)
+    table = table_of(answers, name, title, *columns, most=max(long, _LEAST_SHOWN))
+    rest = (table.total or 0) - len(table.rows)
+    if not rest or long == len(rows):
+        return table
+    note = f"and {rest:,} shorter than {_SHORT_MS // 1_000} s"
+    return replace(table, total=len(table.rows), note=note)
 
 
-def _is_short(row: Mapping[str, Any]) -> bool:
-    return row["took_ms"] is not None and row["took_ms"] < _SHORT_MS
+def log_columns(answers: Answers) -> Iterator[Column]:
+    """The columns that tell logs apart: none where there is one."""
+    sources = {source for source, _ in answers.logs}
+    if len(sources) > 1:
+        yield "source", "source"
+    if len(answers.logs) > len(sources):
+        yield "run", "run"
 
 
+def within(folder: str, answers: Answers) -> Answers:
+    """The same with files named as from ``folder``, which is told once."""
+    unread = answers.unread
+    return replace(
+        answers,
+        listings={name: _within(folder, at) for name, at in answers.listings.items()},
+        unread=replace(
+            unread, damaged=_within(folder, unread.damaged), lost=_within(folder, unread.lost)
+        ),
+    )
+
+
+def _within(folder: str, listing: Listing) -> Listing:
+    start = folder.rstrip("/") + "/"
+    rows = tuple(
+        {
+            name: value.removeprefix(start) if value and name in _FILES else value
+            for name, value in row.items()
+        }
+        for row in listing.rows
+    )
+    return replace(listing, rows=rows)
+
+
+_FILES: Final = ("file", "after_file", "before_file", "copy_file")
 _SHORT_MS: Final = 1_000
-_TOTALS: Final = {
-    "illegal": "illegal",
-    "failed": "failed",
-    "unclean": "unclean",
-    "late_writes": "late_writes",
-    "shared_epochs": "shared_epochs",
-}
-"""Which count is the number of a listing's rows."""
+_LEAST_SHOWN: Final = 10
 
 
 def there(tables: Iterable[Table]) -> list[Table]:

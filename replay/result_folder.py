@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from replay.encode import state_word
 from replay.event_table import DAMAGED, EventTable
+from replay.listings import Listing
 from replay.run import Answers
 from replay.whole_folder import FolderKind, check_folder, whole_folder
 
@@ -49,20 +50,17 @@ def as_values(answers: Answers) -> dict[str, Any]:
         "first_ms": answers.first_ms,
         "last_ms": answers.last_ms,
         "bucket_ms": answers.bucket_ms,
-        "listings": {
-            name: {"rows": listing.rows, "is_whole": listing.is_whole}
-            for name, listing in answers.listings.items()
-        },
+        "listings": {name: _listed(listing) for name, listing in answers.listings.items()},
         "damaged": {
             "kinds": answers.unread.kinds,
-            "rows": answers.unread.damaged.rows,
-            "is_whole": answers.unread.damaged.is_whole,
+            **_listed(answers.unread.damaged),
         },
-        "lost_transactions": {
-            "rows": answers.unread.lost.rows,
-            "is_whole": answers.unread.lost.is_whole,
-        },
+        "lost_transactions": _listed(answers.unread.lost),
     }
+
+
+def _listed(listing: Listing) -> dict[str, Any]:
+    return {"rows": listing.rows, "total": listing.total, "is_whole": listing.is_whole}
 
 
 def write_answers(folder: Path, values: object) -> None:

@@ -81,9 +81,10 @@ VIOLATIONS: Final = (
 class Answers:
     """What was found; to be closed, as the tables' parts are kept until then.
 
-    ``counts``: SUMS of histories, and events, partitions, repeated (rows that are copies of
-    others), late_writes, shared_epochs, open_reassignments, flapping_partitions (whose ISRs changed
-    often enough to look for flapping replicas), lost_transactions (runs of them). ``tables`` are
+    ``counts``: SUMS of histories, and events (from the time on that is asked for), partitions,
+    repeated (rows that are copies of others), late_writes, shared_epochs, open_reassignments,
+    flapping_partitions (whose ISRs changed often enough to look for flapping replicas),
+    lost_transactions (runs of them). ``tables`` are
     whole answers in codes, not computed yet; ``listings`` has the first rows of each but of
     partitions and replicas. ``bucket_ms``: how wide a bucket of time is. ``unread``: what the logs
     do not say.
@@ -102,6 +103,11 @@ class Answers:
     def violations(self) -> dict[str, int]:
         """Those of VIOLATIONS that were found, and how often."""
         return {name: self.counts[name] for name in VIOLATIONS if self.counts[name]}
+
+    @property
+    def logs(self) -> list[tuple[str, str]]:
+        """Source and run of all that was read: what each tells is told by itself."""
+        return sorted({(row["source"], row["run"]) for row in self.listings["epochs"].rows})
 
     def close(self) -> None:
         """Forget what was kept for the tables."""
@@ -215,7 +221,7 @@ def _given(table: EventTable, filters: Filters, keep: _Keep) -> _Given:
         events = without(events, _beside(repeated, copies))
     if copies or filters != Filters():
         events = narrow(replace(table, events=events), filters)
-        found = keep(epochs(events))
+        found = keep(epochs(events, filters.from_ms))
         extent = _extent(found)
     return _Given(events, found, extent, repeated, copies, filters.from_ms)
 
@@ -240,8 +246,8 @@ def _of_epochs(given: _Given, keep: _Keep) -> dict[str, DataFrame]:
     writes = since(given.events.where(in_late), given.from_ms)
     return {
         "epochs": given.epochs,
-        "failovers": failovers(given.epochs),
-        "shared_epochs": shared_epochs(given.epochs),
+        "failovers": since(failovers(given.epochs), given.from_ms, "elected_ms"),
+        "shared_epochs": since(shared_epochs(given.epochs), given.from_ms, "last_ms"),
         "late_writes": keep(late_writes(writes, given.epochs)),
         "duplicates": given.repeated,
     }
@@ -256,8 +262,8 @@ def _of_histories(
     suspects = keep(flap_suspects(told))
     suspected = suspects.count() if counts["flapping_partitions"] else 0
     return {
-        "gaps": gap_places(_if(counts["gaps"], given.events), flagged),
-        "flapping": flapping_replicas(_if(suspected, told), _beside(suspects, suspected)),
+        "gaps": keep(gap_places(_if(counts["gaps"], given.events), flagged)),
+        "flapping": keep(flapping_replicas(_if(suspected, told), _beside(suspects, suspected))),
     }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from replay.event_schema import LOST_TRANSACTIONS
 from replay.event_table import EventTable
@@ -35,8 +34,8 @@ def unread(table: EventTable) -> Unread:
     for source in table.manifest.sources:
         kinds.update(source.damaged)
     holes = kinds.pop(LOST_TRANSACTIONS, 0)
-    damaged = _first(table, f"problem != '{LOST_TRANSACTIONS}'") if kinds else Listing()
-    lost = _first(table, f"problem = '{LOST_TRANSACTIONS}'") if holes else Listing()
+    damaged = _first(table, f"problem != '{LOST_TRANSACTIONS}'", kinds.total())
+    lost = _first(table, f"problem = '{LOST_TRANSACTIONS}'", holes)
     return Unread(dict(sorted(kinds.items())), holes, damaged, lost)
 
 
@@ -45,7 +44,8 @@ def damaged_lines(manifest_counts: Mapping[str, int]) -> int:
     return sum(n for problem, n in manifest_counts.items() if problem != LOST_TRANSACTIONS)
 
 
-def _first(table: EventTable, condition: str) -> Listing:
-    rows = table.damaged.where(condition).orderBy("file", "line").limit(MOST_LISTED + 1).collect()
-    told: tuple[dict[str, Any], ...] = tuple(row.asDict() for row in rows[:MOST_LISTED])
-    return Listing(told, is_whole=len(rows) <= MOST_LISTED)
+def _first(table: EventTable, condition: str, total: int) -> Listing:
+    if not total:
+        return Listing()
+    rows = table.damaged.where(condition).orderBy("file", "line").limit(MOST_LISTED).collect()
+    return Listing(tuple(row.asDict() for row in rows), total)

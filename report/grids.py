@@ -22,7 +22,9 @@ _CELL_GAP: Final = 2.0
 _LEGEND: Final = 30.0
 _BAR_ROW: Final = 24.0
 _BAR_HEIGHT: Final = 14.0
-_LABEL: Final = 130.0
+_LABEL_CHARACTER: Final = 6.6
+_LABEL_GAP: Final = 8.0
+_WIDEST_LABEL: Final = 400.0
 _FAINTEST: Final = 0.12
 _NARROWEST: Final = 2.0
 
@@ -69,12 +71,17 @@ def gantt(plot: Gantt, number: int) -> Markup:
     bars = plot.bars[:MOST_BARS]
     begin_ms = min((bar.begin_ms for bar in bars), default=plot.end_ms)
     end_ms = max([plot.end_ms, *(bar.end_ms for bar in bars if bar.end_ms is not None)])
-    x = Scale(begin_ms, end_ms, _NAMES, WIDTH - _LABEL)
+    took_of = [
+        duration_text((end_ms if bar.end_ms is None else bar.end_ms) - bar.begin_ms) for bar in bars
+    ]
+    labels = [f"{took}, {bar.outcome}" for took, bar in zip(took_of, bars, strict=True)]
+    # Of a bar that ends at the plot's end, too, the label stays inside the picture.
+    label = _LABEL_GAP + _LABEL_CHARACTER * max(map(len, labels), default=0)
+    x = Scale(begin_ms, end_ms, _NAMES, WIDTH - min(label, _WIDEST_LABEL))
     foot = len(bars) * _BAR_ROW
     drawn = []
-    for place, bar in enumerate(bars):
+    for place, (bar, took) in enumerate(zip(bars, took_of, strict=True)):
         until_ms = end_ms if bar.end_ms is None else bar.end_ms
-        took = duration_text(until_ms - bar.begin_ms)
         told = f"{bar.name}: {bar.outcome}, {took} from {time_text(bar.begin_ms)}"
         begin = x.at(bar.begin_ms)
         middle = (place + 0.5) * _BAR_ROW
@@ -92,7 +99,7 @@ def gantt(plot: Gantt, number: int) -> Markup:
                     height=_BAR_HEIGHT,
                     rx=2,
                 ),
-                element("text", f"{took}, {bar.outcome}", x=x.at(until_ms) + 8, y=middle + 4),
+                element("text", labels[place], x=x.at(until_ms) + _LABEL_GAP, y=middle + 4),
             )
         )
     told = f"{len(bars)} bars from {time_text(begin_ms)} to {time_text(end_ms)} UTC"

@@ -28,6 +28,7 @@ from report.values import (
 MOST_TABLE_ROWS: Final = 200
 _MOST_BESIDE: Final = 100
 _MOST_CHARACTERS: Final = 500
+_MOST_IN_A_LINE: Final = 24
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
 
 
@@ -167,7 +168,7 @@ def _table(table: Table, most: int) -> Markup:
         element(
             "tr",
             *(
-                element("td", _text(cell), **_class(is_number))
+                element("td", _text(cell), class_=_kind_of(cell, is_number))
                 for cell, is_number in zip(row, numeric, strict=True)
             ),
         )
@@ -189,6 +190,13 @@ def _table(table: Table, most: int) -> Markup:
 
 def _class(is_number: bool) -> dict[str, str]:
     return {"class_": "number"} if is_number else {}
+
+
+def _kind_of(cell: Cell, is_number: bool) -> str:
+    """A time or a name is read in one piece, what is longer is broken anywhere."""
+    if is_number:
+        return "number"
+    return "short" if len(_text(cell)) <= _MOST_IN_A_LINE else "long"
 
 
 def _text(cell: Cell) -> str:

@@ -68,7 +68,8 @@ svg .name { fill: var(--ink); }
 table { border-collapse: collapse; font-size: .875rem; margin: .35rem 0; min-width: 24rem; }
 caption { text-align: left; font-weight: 600; padding: .35rem 0; }
 th, td { padding: .3rem .9rem .3rem 0; text-align: left; vertical-align: top;
-  border-bottom: 1px solid var(--grid); overflow-wrap: break-word; unicode-bidi: isolate; }
+  border-bottom: 1px solid var(--grid); unicode-bidi: isolate; }
+.short { white-space: nowrap; } .long { overflow-wrap: anywhere; min-width: 9rem; }
 th { color: var(--soft); font-weight: 600; border-bottom-color: var(--line); white-space: nowrap; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 details { margin: .25rem 0; } summary { cursor: pointer; color: var(--soft); font-size: .875rem; }

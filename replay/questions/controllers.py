@@ -38,9 +38,10 @@ _IS_JOURNAL: Final = f"source = {code_of(JOURNAL, SOURCES)}"
 _IS_ZOOKEEPER: Final = f"source = {code_of(ZOOKEEPER_LOG, SOURCES)}"
 
 
-def epochs(events: DataFrame) -> DataFrame:
+def epochs(events: DataFrame, from_ms: int | None = None) -> DataFrame:
     """A row for each epoch of each controller, with the times of what makes an epoch.
 
+    ``rows`` is how many there are at or after ``from_ms``; all else is of every row.
     ``first_at`` to ``last_write_at`` are places in ZooKeeper's logs, which have one order, and
     times elsewhere. ``next_snapshot_ms``: when the next epoch told every state anew; it closes
     what was open. ``newer_at``: the first row of a newer epoch. ``repeated``: how many rows have
@@ -48,7 +49,7 @@ def epochs(events: DataFrame) -> DataFrame:
     """
     newer = Window.partitionBy(*RUN).orderBy("epoch").rangeBetween(1, Window.unboundedFollowing)
     return (
-        _stretches(events)
+        _stretches(events, from_ms)
         .groupBy(*EPOCH)
         .agg(
             *(F.sum(name).alias(name) for name in ("rows", "repeated")),
@@ -72,14 +73,14 @@ def epochs(events: DataFrame) -> DataFrame:
     )
 
 
-def _stretches(events: DataFrame) -> DataFrame:
+def _stretches(events: DataFrame, from_ms: int | None) -> DataFrame:
     """Epochs in stretches of 64 numbers, of which a number's bits tell which are there."""
     at = F.when(F.expr(_IS_ZOOKEEPER), F.col("place")).otherwise(F.col("t_ms"))
     seq = F.when(F.expr(_IS_JOURNAL), F.col("seq"))
     bit = F.expr("shiftleft(1L, CAST(seq & 63 AS INT))")
     seen = F.bit_or(F.when(F.expr(_IS_JOURNAL), bit))
     return events.groupBy(*EPOCH, F.shiftright(seq, _STRETCH_BITS).alias("_stretch")).agg(
-        F.count("*").alias("rows"),
+        F.count_if(F.lit(True) if from_ms is None else F.col("t_ms") >= from_ms).alias("rows"),
         F.coalesce(F.count("*") - F.bit_count(seen), F.lit(0)).alias("repeated"),
         F.min("t_ms").alias("first_ms"),
         F.max("t_ms").alias("last_ms"),
@@ -119,6 +120,7 @@ def shared_epochs(found: DataFrame) -> DataFrame:
         .agg(
             F.sort_array(F.collect_set("controller")).alias("controllers"),
             F.min("first_ms").alias("first_ms"),
+            F.max("last_ms").alias("last_ms"),
         )
         .where(F.size("controllers") > 1)
     )

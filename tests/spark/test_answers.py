@@ -290,6 +290,7 @@ def test_as_of_an_epoch_and_from_a_time(table: EventTable, rows: list[JournalRow
     with answer(table, filters) as found:
         last = {partition_of(row): row for row in told(table, found.tables["partitions"])}
         counts = found.counts
+        elections = found.listings["failovers"]
     assert {at: row["state"] for at, row in last.items()} == {
         at: state for at, state in before.states.items() if at.topic == "t" and state not in GONE
     }
@@ -297,6 +298,11 @@ def test_as_of_an_epoch_and_from_a_time(table: EventTable, rows: list[JournalRow
         at: before.leaderships.get(at, Leadership()) for at in last
     }
     lines = [row for row in rows if row.epoch == 1]
+    in_time = [row for row in lines if row.t_ms >= from_ms]
+    unique = {(row.run_id, row.controller, row.seq): row for row in in_time}.values()
+    assert counts["events"] == sum(row.topic in (None, "t") for row in unique)
+    elected = {row.run_id for row in in_time if row.kind == Kind.CONTROLLER_ELECTED}
+    assert {row["run"] for row in elections.rows} == elected and elections.is_whole
     illegal = [lines[at - 1] for at in before.illegal]
     expected = [row for row in illegal if row.topic == "t" and row.t_ms >= from_ms]
     assert counts["illegal"] == len(expected) < len(illegal)

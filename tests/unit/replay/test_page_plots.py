@@ -18,9 +18,11 @@ def test_no_interval_hides_who_was_offline_in_it() -> None:
         {**RUN, "bucket_ms": 70, "offline": 4, "most": 4},
     )
     listings = {
-        "offline_intervals": Listing(is_whole=False),
-        "offline_timeline": Listing(intervals),
+        "offline_intervals": Listing(total=1),
+        "offline_timeline": Listing(intervals, len(intervals)),
+        "epochs": Listing((RUN,), 1),
     }
+    assert not listings["offline_intervals"].is_whole
     nothing = Unread({}, 0, Listing(), Listing())
     (plot,) = offline_plots(Answers({}, 0, 90, 10, listings, {}, nothing), 0)
     assert plot.steps.points == [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from report.page import MOST_TABLE_ROWS, page_html
+from report.plots import WIDTH
 from report.values import (
     Bar,
     Block,
@@ -145,6 +146,16 @@ def test_every_plot_stands_beside_its_table() -> None:
         ["2 h 00 min", "stuck"],
     ]
     assert tables["orders-3: table"] == [["orders-3", "1,234,567"], ["b", ""]]
+
+
+def test_a_label_stays_inside_the_picture() -> None:
+    bars = [Bar("topic-00000-0", BEGIN, None, "open, last A2", Tone.WARNING)]
+    (label,) = (
+        text
+        for text in drawn(Gantt("bars", bars, BEGIN + HOUR + HOUR // 10)).all("text")
+        if text.text == "1 h 06 min, open, last A2"
+    )
+    assert float(str(label.attributes["x"])) + 6.5 * len(label.text) <= WIDTH
 
 
 def test_a_step_line_is_flat_until_the_value_changes() -> None:
