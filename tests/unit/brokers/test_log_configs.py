@@ -1,0 +1,63 @@
+"""What logs are told by a broker's properties and a topic's overrides.
+
+Sources: LogConfig.fromProps, KafkaConfig.{getLogRollTimeMillis, getLogRetentionTimeMillis}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+import pytest
+
+from brokers.log_configs import TopicLogConfigs, broker_log_config, topic_log_config
+from brokers.logs.log_config import DEFAULT_LOG_CONFIG
+from cluster.errors import InvalidConfig
+
+
+def test_properties_are_defaults_of_all_logs() -> None:
+    config = broker_log_config(
+        {"log.segment.bytes": "4000", "log.retention.bytes": "-1", "log.cleanup.policy": "compact"}
+    )
+    assert config == msgspec.structs.replace(DEFAULT_LOG_CONFIG, segment_bytes=4000, delete=False)
+    assert broker_log_config({}) == DEFAULT_LOG_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("properties", "retention_ms"),
+    [
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.minutes": "3", "log.retention.ms": "5"}, 5),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_the_finer_unit_counts(properties: Mapping[str, str], retention_ms: int) -> None:
+    assert broker_log_config(properties).retention_ms == retention_ms
+
+
+@pytest.mark.parametrize("word", ["x", "13", "", "1e3"])
+def test_a_property_that_does_not_fit_is_refused(word: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"configuration log\.segment\.bytes"):
+        broker_log_config({"log.segment.bytes": word})
+
+
+def test_a_topic_overrides_and_what_does_not_fit_is_passed_over() -> None:
+    overrides = {"retention.ms": "7", "segment.bytes": "x", "cleanup.policy": "compact,delete"}
+    config = topic_log_config("t", overrides, DEFAULT_LOG_CONFIG)
+    assert config == msgspec.structs.replace(DEFAULT_LOG_CONFIG, retention_ms=7)
+    assert topic_log_config("t", {}, DEFAULT_LOG_CONFIG) is DEFAULT_LOG_CONFIG
+
+
+def test_topics_that_are_read_ahead_are_read_once() -> None:
+    asked: list[list[str]] = []
+
+    def read(topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        asked.append(list(topics))
+        return {topic: {"retention.ms": "7"} for topic in asked[-1]}
+
+    configs = TopicLogConfigs(DEFAULT_LOG_CONFIG, read)
+    with configs.read_ahead(["a", "b"]):
+        assert [configs(topic).retention_ms for topic in "aab"] == [7, 7, 7]
+    assert configs("a").retention_ms == 7
+    assert asked == [["a", "b"], ["a"]]
