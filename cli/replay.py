@@ -25,19 +25,21 @@ DAMAGED_SHOWN = 10
 MEMORY_MB = 2048
 CORES = os.cpu_count() or 1
 
-app = typer.Typer(
-    help="Rebuild what happened in a cluster from its logs, with Spark.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    epilog="""
+EXAMPLES = """
 \b
 Examples:
   klamm replay ingest ./rehearsal/journal.jsonl --out ./events
   klamm replay ingest ./rehearsal/journal.jsonl --out ./events --follow
   klamm replay ingest /var/log/kafka --timezone Europe/Berlin --out ./events
   klamm replay ingest /var/lib/zookeeper/version-2 --out ./events --json
-""",
+"""
+
+app = typer.Typer(
+    help="Rebuild what happened in a cluster from its logs, with Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    epilog=EXAMPLES,
 )
 
 Cores = Annotated[
@@ -51,7 +53,7 @@ def replay() -> None:
     """Rebuild what happened in a cluster from its logs, with Spark."""
 
 
-@app.command()
+@app.command(epilog=EXAMPLES)
 def ingest(
     paths: Annotated[
         list[Path],
