@@ -24,6 +24,7 @@ from zk.store import Store
 
 if TYPE_CHECKING:
     from replay.diff import Difference, Differences, Parting, Side
+    from replay.event_table import EventTable
     from replay.spark import SparkSession
 
 _HEAD_BYTES = 64
@@ -33,6 +34,7 @@ Examples:
   klamm replay diff ./journal.jsonl ./zookeeper/version-2
   klamm replay diff ./journal.jsonl --zookeeper localhost:2181/klamm
   klamm replay diff ./events dump.json --json       # a dump of klamm zk dump
+  klamm replay diff /var/log/kafka ./version-2 --source state-change.log --run /kafka
 """
 
 
@@ -45,6 +47,13 @@ def diff(
     zookeeper: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT/CHROOT", help="Compare A with this ZooKeeper; only reads."),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="Of a side with several kinds of logs only this one."),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Of a side with several runs or chroots only this one.")
     ] = None,
     master: Master = None,
     timezone: Timezone = None,
@@ -65,7 +74,9 @@ def diff(
         inputs.append(look_at([b]))
     options = SparkOptions(master, cores, memory_mb, timezone)
     with open_tables(inputs, options, Path(tempfile.gettempdir())) as opened:
-        sides = [side_of(t, i.name) for t, i in zip(opened.tables, inputs, strict=True)]
+        _check_held(opened.tables, source, run)
+        named = zip(opened.tables, inputs, strict=True)
+        sides = [side_of(table, given.name, source, run) for table, given in named]
         if tree is not None:
             sides.append(_tree_side(opened.spark, tree))
         with opened.progress.step(opened.spark, "compare"):
@@ -76,6 +87,18 @@ def diff(
         for line in _lines(sides, found):
             typer.echo(line)
     raise typer.Exit(FINDINGS if found.total or found.parting else 0)
+
+
+def _check_held(tables: Sequence[EventTable], source: str | None, run: str | None) -> None:
+    """Raises UsageError for a source or a run that no side has."""
+    summaries = [summary for table in tables for summary in table.manifest.sources]
+    sources = {summary.source for summary in summaries}
+    runs = {covered.run for summary in summaries for covered in summary.runs}
+    for option, asked, held in (("--source", source, sources), ("--run", run, runs)):
+        if asked is not None and asked not in held:
+            raise UsageError(
+                f"{option} {asked} is on neither side", hint=f"there are {', '.join(sorted(held))}"
+            )
 
 
 class _Tree(msgspec.Struct):

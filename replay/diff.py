@@ -21,8 +21,10 @@ from replay.encode import state_word
 from replay.event_schema import (
     CONTROLLER_LOG,
     LEADERSHIP_DELETED,
+    SOURCES,
     STATE_CHANGE_LOG,
     STATE_CODES,
+    code_of,
 )
 from replay.event_table import EventTable
 from replay.questions.columns import STATE_KINDS, is_kind, is_leadership
@@ -108,25 +110,38 @@ class Differences:
     not_compared: list[str]
 
 
-def side_of(table: EventTable, name: str) -> Side:
-    """A table's side. Raises UsageError if it holds several kinds of logs, or several clusters."""
-    summaries = table.manifest.sources
-    if len(summaries) > 1:
-        held = ", ".join(summary.source for summary in summaries)
+def side_of(
+    table: EventTable, name: str, source: str | None = None, run: str | None = None
+) -> Side:
+    """A table's side: of several sources only ``source``, of several runs only ``run``.
+
+    Raises UsageError if several kinds of logs, or several clusters, are left.
+    """
+    held = {summary.source: summary for summary in table.manifest.sources}
+    (summary, *others) = [held[source]] if source in held else held.values()
+    if others:
         raise UsageError(
-            f"{name} holds several sources: {held}", hint="name the logs of one of them"
+            f"{name} holds several sources: {', '.join(held)}",
+            hint=f"--source {summary.source} takes one of them",
         )
-    (summary,) = summaries
-    if summary.source not in _PARTIAL and len(summary.runs) > 1:
-        runs = ", ".join(run.run for run in summary.runs)
-        raise UsageError(f"{name} holds several runs: {runs}", hint="name the logs of one of them")
-    replicas = final_replicas(table.events)
+    events = table.events.where(F.col("source") == code_of(summary.source, SOURCES))
+    runs = {covered.run: covered for covered in summary.runs}
+    what, rows = summary.source, summary.rows
+    if run in runs:
+        events = events.where(F.col("run") == F.xxhash64(F.lit(run)))
+        what, rows = f"{summary.source} of {run}", runs[run].rows
+    elif summary.source not in _PARTIAL and len(runs) > 1:
+        raise UsageError(
+            f"{name} holds several runs: {', '.join(runs)}",
+            hint=f"--run {next(iter(runs))} takes one of them",
+        )
+    replicas = final_replicas(events)
     return Side(
         name=name,
-        what=f"{summary.source}, {summary.rows:,} events",
-        partitions=final_partitions(table.events),
+        what=f"{what}, {rows:,} events",
+        partitions=final_partitions(events),
         replicas=None if replicas.isEmpty() else replicas,
-        writes=_writes(table.events),
+        writes=_writes(events),
         names=table.names,
         is_whole=summary.source not in _PARTIAL,
     )

@@ -89,6 +89,14 @@ def test_two_logs_that_are_equal_end_in_0(
     )
 
 
+def test_a_source_or_run_that_no_side_has_is_refused(
+    journal: Path, dumped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option, asked in (("--source", "controller.log"), ("--run", "nowhere")):
+        assert main(["replay", "diff", str(journal), str(dumped), option, asked]) == 2
+        assert f"error: {option} {asked} is on neither side\n" in capsys.readouterr().err
+
+
 def test_two_logs_that_differ_end_in_14_and_say_where(
     journal: Path, world: SimulatedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
