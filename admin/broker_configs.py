@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from admin.effective_configs import BROKER_DEFAULTS, DYNAMIC_BROKER_CONFIGS, UNCLEAN
+from admin.effective_configs import (
+    BROKER_CAPACITIES,
+    BROKER_DEFAULTS,
+    DYNAMIC_BROKER_CONFIGS,
+    UNCLEAN,
+)
 from admin.java_maps import hash_map_order
 from admin.reassign_moves import BROKER_THROTTLES
 from cluster.errors import InvalidConfig, UsageError
@@ -45,7 +50,7 @@ def validate_broker_configs(configs: Mapping[str, str], added: Mapping[str, str]
             f"klamm's brokers have no config {unknown[0]} that changes while they run",
             hint=f"they have {', '.join(DYNAMIC_BROKER_CONFIGS)}",
         )
-    for name in BROKER_THROTTLES:
+    for name in (*BROKER_THROTTLES, *BROKER_CAPACITIES):
         if name in configs:
             _validate_rate(name, configs[name].strip())
     word = configs.get(UNCLEAN, "true").strip()

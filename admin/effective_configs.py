@@ -16,7 +16,13 @@ from admin.reassign_moves import BROKER_THROTTLES
 from admin.topic_configs import TOPIC_CONFIGS
 
 UNCLEAN: Final = "unclean.leader.election.enable"
-DYNAMIC_BROKER_CONFIGS: Final = (*BROKER_THROTTLES, UNCLEAN)
+BROKER_CAPACITIES: Final = (
+    "klamm.log.dir.bytes.per.second",
+    "klamm.network.in.bytes.per.second",
+    "klamm.network.out.bytes.per.second",
+)
+"""klamm's own: what the disks and the network of a simulated broker carry."""
+DYNAMIC_BROKER_CONFIGS: Final = (*BROKER_THROTTLES, *BROKER_CAPACITIES, UNCLEAN)
 """The configs that klamm's brokers take while they run."""
 
 BROKER_DEFAULTS: Final[Mapping[str, str]] = {

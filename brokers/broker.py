@@ -8,12 +8,16 @@ kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any, Final
 
 from brokers.alter_isr_manager import AlterIsrManager, AlterIsrResult
 from brokers.client_apis import ClientApis
 from brokers.config import BrokerConfig
+from brokers.control_apis import ControlApis
 from brokers.controlled_shutdown import ControlledShutdown
+from brokers.copies import Copies
+from brokers.copying import Arrived, Copying, ReplicaCopy, UnlimitedCopying
 from brokers.dynamic_config import DynamicConfigManager
 from brokers.fetchers import ReplicaFetcherManager
 from brokers.growing_followers import GrowingFollowers
@@ -32,7 +36,6 @@ from brokers.replica_log_dirs import alter_replica_log_dirs, describe_log_dirs
 from brokers.replica_manager import ReplicaManager
 from brokers.status import broker_status
 from brokers.zk_isr_manager import IsrManager, ZkIsrManager
-from cluster.api_errors import Errors
 from cluster.data_requests import FetchRequest, FetchResponse
 from cluster.errors import SessionExpired
 from cluster.protocols import Clock, Connections, NoConnections, Transport
@@ -42,17 +45,13 @@ from cluster.requests import (
     AlterIsrResponse,
     AlterReplicaLogDirsRequest,
     ControlledShutdownResponse,
-    ControlRequest,
     DescribeLogDirsRequest,
     LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
     Message,
     Request,
     Response,
     StopReplicaRequest,
-    StopReplicaResponse,
     UpdateMetadataRequest,
-    UpdateMetadataResponse,
 )
 from cluster.types import NO_BROKER_EPOCH
 from cluster.types import Broker as RegisteredBroker
@@ -70,7 +69,8 @@ class Broker:
     ``proposed_cluster_id`` becomes the cluster's id if it has none yet; ``cluster_id`` is what it
     is, None before ``startup``. ``is_halted``: its last log directory failed, and it is to be ended
     at once. ``log_store``: its disk, with what its predecessor has left there; ``log_journal`` is
-    told what is cut from it. Without ``connections`` it agrees to no laws.
+    told what is cut from it. Without ``connections`` it agrees to no laws. ``copying``: how fast
+    records travel.
 
     Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
     """
@@ -87,10 +87,10 @@ class Broker:
         log_store: LogStore | None = None,
         connections: Connections | None = None,
         log_journal: LogJournal | None = None,
+        copying: Copying | None = None,
     ) -> None:
         config = config or BrokerConfig()
-        self.info = info
-        self.config = config
+        self.info, self.config = info, config
         self.address = Address("broker", info.id)
         self.broker_epoch = NO_BROKER_EPOCH
         self.cluster_id: str | None = None
@@ -103,15 +103,12 @@ class Broker:
         self._topic_logs = TopicLogConfigs(config.log, self.dynamic_config_manager.topic_configs)
         disk = log_store or MemoryLogStore()
         self.log_manager = LogManager(LogDirs(config.log_dirs), disk, self._topic_logs)
-        self.alter_isr_manager: IsrManager = (
-            AlterIsrManager(info.id, config, self.metadata_cache, self._send)
-            if config.is_alter_isr_enabled
-            else ZkIsrManager(self._zk, clock.monotonic_ms())
-        )
+        self.alter_isr_manager = self._new_isr_manager(clock)
         growing = GrowingFollowers(info.id, connections or NoConnections())
         self.fetchers = ReplicaFetcherManager(
             info.id, config, self._send, self.log_manager.on_error, growing, log_journal
         )
+        self.copies = Copies(info.id, config, copying or UnlimitedCopying())
         self.replica_manager = ReplicaManager(
             info.id,
             config,
@@ -121,15 +118,16 @@ class Broker:
             self.log_manager,
             growing,
             clock.monotonic_ms,
+            self.copies,
             quirks,
         )
         self._moves = self.replica_manager.replica_alter_log_dirs_manager
         self.log_upkeep = LogUpkeep(
             config, self.log_manager, self.replica_manager.partitions, clock, log_journal
         )
-        self.dynamic_config_manager.on_topic_config = self.log_upkeep.on_topic_config
         self.laws = Laws(self.replica_manager, growing)
         self._store = store
+        self._control_apis = ControlApis(self.replica_manager, self._topic_logs, clock)
         self._client_apis = ClientApis(
             self.metadata_cache, self.replica_manager.leaders, ProducerIdManager(info.id, self._zk)
         )
@@ -141,6 +139,11 @@ class Broker:
         self.controlled_shutdown = ControlledShutdown(
             info.id, config, self._find_controller, self._send
         )
+
+    def _new_isr_manager(self, clock: Clock) -> IsrManager:
+        if self.config.is_alter_isr_enabled:
+            return AlterIsrManager(self.info.id, self.config, self.metadata_cache, self._send)
+        return ZkIsrManager(self._zk, clock.monotonic_ms())
 
     # -- registration
 
@@ -156,6 +159,9 @@ class Broker:
             self.cluster_id = self._zk.create_or_get_cluster_id(self._proposed_cluster_id)
         else:
             self.cluster_id = self._zk.get_cluster_id()
+        self.copies.startup(self.log_manager.dirs.path_of)
+        self.dynamic_config_manager.on_own_config = self.copies.on_config
+        self.dynamic_config_manager.on_topic_config = self._on_topic_config
         self.dynamic_config_manager.initialize()
         if not self.log_manager.is_open:
             owner = MetaProperties(self.cluster_id or "", self.info.id)
@@ -188,24 +194,19 @@ class Broker:
 
     def receive(self, message: Message) -> None:
         """Handle one message: answer a request, take in a response, send what follows from it."""
-        body = message.body
+        body, now_ms = message.body, self._clock.monotonic_ms()
         match body:
-            case LeaderAndIsrRequest():
-                self._reply(message, self._on_leader_and_isr(body))
-            case UpdateMetadataRequest():
-                self._reply(message, self._on_update_metadata(body))
-            case StopReplicaRequest():
-                self._reply(message, self._on_stop_replica(body))
+            case LeaderAndIsrRequest() | UpdateMetadataRequest() | StopReplicaRequest():
+                self._reply(message, self._control_apis.handle(body, self.broker_epoch))
             case _ if self._client_apis.takes(message):
-                now_ms = self._clock.monotonic_ms()
                 self._client_apis.handle(message, now_ms, self._clock.now_ms())
             case _ if self.laws.takes(message):
-                self.laws.handle(message, self._clock.monotonic_ms())
+                self.laws.handle(message, now_ms)
             case FetchRequest():
-                now_ms = self._clock.monotonic_ms()
                 self._reply(message, self.replica_manager.leaders.fetch(body, now_ms))
             case DescribeLogDirsRequest():
-                self.laws.settle_all(self._clock.monotonic_ms())
+                self.laws.settle_all(now_ms)
+                self.replica_manager.take_arrived()
                 self._reply(message, describe_log_dirs(self.replica_manager, body))
             case AlterReplicaLogDirsRequest():
                 wall_ms = self._clock.now_ms()
@@ -215,8 +216,7 @@ class Broker:
             case AlterIsrResponse():
                 self._on_alter_isr_response(message, body)
             case ControlledShutdownResponse():
-                number, now_ms = message.correlation_id, self._clock.monotonic_ms()
-                self.controlled_shutdown.on_response(number, body, now_ms)
+                self.controlled_shutdown.on_response(message.correlation_id, body, now_ms)
             case _:
                 raise AssertionError(f"{self.address} cannot handle {type(body).__name__}")
         self.log_upkeep.on_message(body)
@@ -271,6 +271,13 @@ class Broker:
             for _ in failures:
                 self._zk.propagate_log_dir_event(self.info.id)
 
+    def on_arrived(self, arrived: Arrived) -> None:
+        """A copy of this broker has arrived, or was ended by another."""
+        now_ms, (copy_id, size_bytes, _) = self._clock.monotonic_ms(), arrived
+        if isinstance(copy_id, ReplicaCopy):
+            self.replica_manager.leaders.on_arrived(copy_id, size_bytes, now_ms)
+        self._send_what_is_due()
+
     def begin_shutdown(self) -> None:
         """From now on this broker follows without fetching, so that it cannot rejoin an ISR."""
         self.replica_manager.is_shutting_down = True
@@ -306,38 +313,9 @@ class Broker:
         self.laws.settle_all(self._clock.monotonic_ms())
         return broker_status(self)
 
-    # -- requests of the controller
-
-    def _is_broker_epoch_stale(self, request: ControlRequest) -> bool:
-        # The controller may know a new registration before the broker does: greater is not stale.
-        return NO_BROKER_EPOCH != request.broker_epoch < self.broker_epoch
-
-    def _on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        if self._is_broker_epoch_stale(request):
-            named = (state.topic_partition for state in request.partition_states)
-            stale = Errors.STALE_BROKER_EPOCH
-            return LeaderAndIsrResponse(stale, dict.fromkeys(named, stale))
-        manager = self.replica_manager
-        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-        with self._topic_logs.read_ahead(manager.topics_without_logs(request)):
-            return manager.become_leader_or_follower(request, now_ms, wall_ms)
-
-    def _on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        if self._is_broker_epoch_stale(request):
-            return StopReplicaResponse(Errors.STALE_BROKER_EPOCH, {})
-        return self.replica_manager.stop_replicas(request, self._clock.now_ms())
-
-    def _on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        if self._is_broker_epoch_stale(request):
-            return UpdateMetadataResponse(Errors.STALE_BROKER_EPOCH)
-        alive = self.metadata_cache.alive_brokers
-        response = self.replica_manager.maybe_update_metadata_cache(request)
-        now_alive = self.metadata_cache.alive_brokers.keys()
-        if now_alive != alive.keys():
-            leaders = self.replica_manager.leaders
-            leaders.isr_changes.propose_waiting()
-            leaders.on_brokers_alive(now_alive - alive.keys(), self._clock.monotonic_ms())
-        return response
+    def _on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
+        self.log_upkeep.on_topic_config(topic, overrides)
+        self.copies.on_topic_config(topic, self.replica_manager.partitions)
 
     # -- responses
 

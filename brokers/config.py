@@ -1,7 +1,7 @@
 """What a simulated broker is told at its start: log directories, backoffs, timeouts.
 
 Only values and their parsing; nothing is looked up. Names and defaults are those of
-kafka.server.KafkaConfig, but for ``catch_up``, which is klamm's own.
+kafka.server.KafkaConfig, but for ``catch_up`` and ``bandwidth``, which are klamm's own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from brokers.log_configs import broker_log_config
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
+from brokers.replication_quotas import BANDWIDTH_CONFIGS, capacities
 from cluster.api_version import inter_broker_protocol
 from cluster.errors import InvalidConfig
 
@@ -28,7 +29,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     as before 1.0. ``num_replica_alter_log_dirs_threads`` None: one for each log directory.
     ``catch_up`` "held" keeps
     followers from fetching until ``Broker.release_catch_up``. ``log``: what all logs are told
-    whose topic does not say otherwise.
+    whose topic does not say otherwise. ``bandwidth``: what is said of BANDWIDTH_CONFIGS.
     """
 
     log_dirs: tuple[str, ...] = ("kafka-logs",)
@@ -51,6 +52,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    bandwidth: Mapping[str, str] = {}
     catch_up: CatchUp = "released"
 
 
@@ -76,7 +78,7 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
 
     Raises InvalidConfig if a value does not fit.
     """
-    values: dict[str, bool | int | tuple[str, ...]] = {}
+    values: dict[str, bool | int | tuple[str, ...] | dict[str, str]] = {}
     for field in _TIMES:
         name = field.replace("_", ".")
         if name in properties:
@@ -97,6 +99,9 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     dirs = properties.get("log.dirs") or properties.get("log.dir")
     if dirs is not None:
         values["log_dirs"] = _log_dirs(dirs)
+    bandwidth = {name: properties[name] for name in BANDWIDTH_CONFIGS if name in properties}
+    capacities(0, (), bandwidth)
+    values["bandwidth"] = bandwidth
     return msgspec.structs.replace(
         msgspec.convert(values, BrokerConfig), log=broker_log_config(properties)
     )

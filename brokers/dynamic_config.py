@@ -74,8 +74,9 @@ class DynamicConfigManager:
 
     ``on_unclean_election_enabled`` is called with a topic whose config was changed and allows
     unclean elections, or with None once this broker's own config does; ``on_topic_config`` with a
-    topic whose config was changed, and its overrides. ``malformed``: notices and
-    configs that cannot be read, by path, and why.
+    topic whose config was changed, and its overrides; ``on_own_config`` with this broker's own
+    overrides when they change. ``malformed``: notices and configs that cannot be read, by path, and
+    why.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class DynamicConfigManager:
         self.config = DynamicBrokerConfig(unclean_leader_election_enable)
         self.on_unclean_election_enabled: Callable[[str | None], None] | None = None
         self.on_topic_config: Callable[[str, Config], None] | None = None
+        self.on_own_config: Callable[[Config], None] | None = None
         self.malformed: dict[str, str] = {}
         self._broker_id = broker_id
         self._zk = zk
@@ -243,6 +245,8 @@ class DynamicConfigManager:
             self.config.defaults = config
         elif parse_int(name.strip()) == self._broker_id:
             self.config.overrides = config
+            if self.on_own_config is not None:
+                self.on_own_config(config)
         if self.config.unclean_leader_election_enable and not was_enabled:
             self._tell(None)
 

@@ -161,6 +161,13 @@ class ReplicaFetcherManager:
             self._fetchers[leader].in_flight = {}
         self._follow_up(tp, partition, next_fetch, now_ms)
 
+    def take_early(
+        self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
+    ) -> None:
+        """Take the first part of an answer of which the rest is still to come, or never will."""
+        if tp not in self.failed:
+            self._take(tp, partition, answer, now_ms)
+
     def _take(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
     ) -> NextFetch:

@@ -9,10 +9,12 @@ kafka.server.AbstractFetcherThread.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 
 from brokers.growth import FollowerGrowth
 from brokers.logs.errors import UnexpectedAppendOffset
+from brokers.logs.record_parts import pieces
 from brokers.logs.replica_log import ReplicaLog
 from brokers.partition import Partition
 from cluster.api_errors import Errors
@@ -75,7 +77,8 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
         _truncate(partition, truncation_offset(log, fetched.diverging), now_ms)
         return NextFetch.AT_ONCE
     if fetched.records is not None:
-        append_fetched(log, fetched.records)
+        for records in _parts(log, fetched.records):
+            append_fetched(log, records)
     partition.set_high_watermark(min(fetched.high_watermark, log.log_end_offset), now_ms)
     if fetched.log_start_offset > log.log_start_offset:
         log.increment_log_start_offset(fetched.log_start_offset)
@@ -83,6 +86,11 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
         partition.growth = FollowerGrowth(fetched.offer)
     is_news = fetched.records is not None or fetched.offer is not None
     return NextFetch.AT_ONCE if is_news else NextFetch.STANDING
+
+
+def _parts(log: ReplicaLog, records: Records) -> Iterable[Records]:
+    """What is appended at a time: of a log that only counts there may be many segments."""
+    return (records,) if isinstance(records, bytes) else pieces(records, log.config.segment_bytes)
 
 
 def append_fetched(log: ReplicaLog, records: Records) -> None:

@@ -1,9 +1,8 @@
 """What a broker does as the leader of partitions: answers fetches, appends what is produced.
 
 Requests come in as values, answers go out as values; what followers and producers are told later is
-kept until the broker takes it. What consumers are told is in brokers/consumer_reads.py. No clock is
-read. Mirrors the leader's side of
-kafka.server.ReplicaManager: fetchMessages, appendRecords, and what completes delayed operations.
+kept until the broker takes it. What consumers are told is in brokers/consumer_reads.py. Mirrors the
+leader's side of kafka.server.ReplicaManager: fetchMessages, appendRecords, delayed operations.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from typing import Final
 from brokers.alter_isr_manager import AlterIsrResult
 from brokers.config import BrokerConfig
 from brokers.consumer_reads import ConsumerReads
+from brokers.copies import Copies
+from brokers.copying import ReplicaCopy
 from brokers.delayed_produce import DelayedProduces
 from brokers.growing_leaders import GrowingLeaders
 from brokers.growth import LeaderGrowth
@@ -69,6 +70,7 @@ class LeaderReplicas:
         on_log_error: OnLogError,
         connections: Connections,
         now_ms: Callable[[], float],
+        copies: Copies,
         quirks: Quirks,
     ) -> None:
         self._broker_id = broker_id
@@ -94,6 +96,7 @@ class LeaderReplicas:
         self._on_log_error = on_log_error
         self._stalls_after_shrinking = quirks.kafka_13091 and config.is_alter_isr_enabled
         self._unconnected = StandingFetches(_RARELY * config.replica_fetch_wait_max_ms)
+        self._copies = copies
 
     # -- leaders come and go
 
@@ -289,6 +292,8 @@ class LeaderReplicas:
         self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
     ) -> FetchedPartition | None:
         answer = partition.news_for(replica_id, self._config.replica_fetch_max_bytes)
+        if answer is not None and self._copies.begin(tp, partition, replica_id, answer):
+            return None
         if isinstance(partition.growth, LeaderGrowth):
             answer = self.growing.offer(partition, replica_id, answer)
             if replica_id not in partition.growth.followers:
@@ -296,6 +301,12 @@ class LeaderReplicas:
         elif answer is not None and (answer.records is not None or answer.fetch_offset < 0):
             self._fetches.add_owing(tp, replica_id, now_ms)
         return answer
+
+    def on_arrived(self, copy_id: ReplicaCopy, size_bytes: int, now_ms: float) -> None:
+        """What was sent as a copy has gone: the follower is to say that it has it."""
+        if (partition := self._led(copy_id.topic_partition)) is not None:
+            self._copies.on_arrived(copy_id.follower, size_bytes, partition, now_ms)
+            self.expect_fetch(copy_id.topic_partition, copy_id.follower, now_ms)
 
     def take_standing_answers(self, now_ms: float) -> list[tuple[int, FetchResponse]]:
         """What live followers are to be told without having asked just now, one answer for each."""

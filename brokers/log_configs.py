@@ -16,6 +16,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
+from brokers.throttled_replicas import (
+    FOLLOWER_THROTTLED_REPLICAS,
+    LEADER_THROTTLED_REPLICAS,
+    ThrottledReplicas,
+)
 from cluster.errors import InvalidConfig
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
@@ -49,6 +54,10 @@ _OPTIONS: Final = {
     "file.delete.delay.ms": _Option("file_delete_delay_ms", "log.segment.delete.delay.ms", 0),
     MIN_INSYNC_REPLICAS: _Option("min_insync_replicas", MIN_INSYNC_REPLICAS, 1),
 }
+_THROTTLED: Final = {
+    LEADER_THROTTLED_REPLICAS: "leader_throttled",
+    FOLLOWER_THROTTLED_REPLICAS: "follower_throttled",
+}
 _COARSER: Final = (
     ("log.roll.ms", "log.roll.hours", _HOUR_MS),
     ("log.retention.ms", "log.retention.minutes", _MINUTE_MS),
@@ -76,16 +85,18 @@ def broker_log_config(properties: Mapping[str, str]) -> LogConfig:
 def topic_log_config(topic: str, overrides: Mapping[str, str], defaults: LogConfig) -> LogConfig:
     """What a topic's overrides make of the broker's defaults; a value that does not fit is logged
     and passed over."""
-    values: dict[str, int | bool] = {}
+    values: dict[str, int | bool | ThrottledReplicas] = {}
     for name, word in overrides.items():
         option = _OPTIONS.get(name)
-        if name == _CLEANUP_POLICY:
-            values["delete"] = _deletes(word)
-        elif option is not None:
-            try:
+        try:
+            if name == _CLEANUP_POLICY:
+                values["delete"] = _deletes(word)
+            elif name in _THROTTLED:
+                values[_THROTTLED[name]] = ThrottledReplicas.parse(name, word)
+            elif option is not None:
                 values[option.field] = _parse(name, word, option.least)
-            except InvalidConfig as error:
-                logger.warning("topic %s: %s", topic, error.message)
+        except InvalidConfig as error:
+            logger.warning("topic %s: %s", topic, error.message)
     return msgspec.structs.replace(defaults, **values) if values else defaults
 
 

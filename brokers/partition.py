@@ -24,7 +24,7 @@ from brokers.remote_replica import (
 )
 from cluster.api_errors import Errors
 from cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition, FetchPartition
-from cluster.records import UNDEFINED_EPOCH_END, Produced
+from cluster.records import UNDEFINED_EPOCH_END, Produced, Records
 from cluster.requests import LeaderAndIsrPartitionState
 from cluster.types import NO_EPOCH, LeaderAndIsr
 
@@ -252,7 +252,7 @@ class Partition(msgspec.Struct, gc=False):
             or remote.told_log_start_offset < start
         ):
             return None
-        records = log.read(offset, max_bytes) if has_records else None
+        records = self._read(offset, max_bytes, replica_id) if has_records else None
         remote.owes_fetch = has_records
         remote.told_high_watermark = self.high_watermark
         remote.told_log_start_offset = start
@@ -265,6 +265,14 @@ class Partition(msgspec.Struct, gc=False):
             self.high_watermark,
             start,
         )
+
+    def _read(self, offset: int, max_bytes: int, replica_id: int) -> Records:
+        """What a follower is sent: one outside the ISR, from a log that only counts, all at once,
+        which stands for the many fetches of ``max_bytes`` that others need."""
+        assert self.log is not None
+        if isinstance(self.log, IntervalLog) and replica_id not in self.isr:
+            return self.log.read_all(offset)
+        return self.log.read(offset, max_bytes)
 
     # -- the leader's log, the high watermark and the ISR
 

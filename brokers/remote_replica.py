@@ -47,6 +47,12 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.owes_fetch = False
 
+    def record_arrival(self, leader_end_offset: int, now_ms: float) -> None:
+        """Note that records arrived for which Kafka's follower would have asked many times, last
+        just now: it is caught up if its next fetch finds it at what is the leader's end now."""
+        self.leader_end_at_fetch = leader_end_offset
+        self.fetched_ms = now_ms
+
 
 RemoteReplicas = tuple[RemoteReplica, ...]
 fold_remotes: Final = msgspec.msgpack.Encoder().encode

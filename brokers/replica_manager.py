@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Callable, Iterable
 
 from brokers.config import BrokerConfig
+from brokers.copies import Copies
+from brokers.copying import Arrived
 from brokers.fetchers import ReplicaFetcherManager
 from brokers.growing_followers import GrowingFollowers
 from brokers.leader_replicas import LeaderReplicas
@@ -58,6 +60,7 @@ class ReplicaManager:
         log_manager: LogManager,
         growing: GrowingFollowers,
         now_ms: Callable[[], float],
+        copies: Copies,
         quirks: Quirks = NO_QUIRKS,
     ) -> None:
         self.broker_id = broker_id
@@ -81,11 +84,13 @@ class ReplicaManager:
             log_manager.on_error,
             growing.connections,
             now_ms,
+            copies,
             quirks,
         )
         self._fetchers = fetchers
         self._growing = growing
         self._now_ms = now_ms
+        self._copies = copies
 
     # -- requests of the controller
 
@@ -122,6 +127,8 @@ class ReplicaManager:
                 to_be_leader.append((partition, state))
             else:
                 to_be_follower.append((partition, state))
+        self._end_copies(to_be_leader)
+        self._end_copies(to_be_follower)
         some_refused = bool(errors)
         self._make_leaders(to_be_leader, errors, now_ms, wall_ms)
         self._make_followers(to_be_follower, errors, wall_ms)
@@ -258,16 +265,17 @@ class ReplicaManager:
 
     def _stop_partition(self, state: StopReplicaPartitionState, wall_ms: int) -> Errors:
         tp = state.topic_partition
-        self._fetchers.remove(tp)
         self.replica_alter_log_dirs_manager.remove(tp)
         partition = self.partitions.get(tp)
         if partition is not None:
             self._growing.end(tp, partition, self._now_ms())
+            self._end_copy(tp, partition)
+        self._fetchers.remove(tp)
         if not state.delete_partition:
             return Errors.NONE
-        partition = self.partitions.pop(tp, None)
         if partition is not None:
-            self.leaders.end(tp, partition, Errors.NOT_LEADER_OR_FOLLOWER)
+            del self.partitions[tp]
+            self._end(tp, partition, Errors.NOT_LEADER_OR_FOLLOWER)
         try:
             self.log_manager.delete(tp, wall_ms)
         except LogStorageError as error:
@@ -282,6 +290,12 @@ class ReplicaManager:
         self.metadata_cache.update(request)
         return UpdateMetadataResponse(Errors.NONE)
 
+    def _end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
+        """This broker neither leads nor follows any more."""
+        self.leaders.end(tp, partition, error)
+        if partition.state is not None:
+            self._copies.on_gone(tp, partition.state.leader)
+
     # -- following
 
     def on_standing_answers(self, leader: int, response: FetchResponse, now_ms: float) -> None:
@@ -294,6 +308,35 @@ class ReplicaManager:
                 and partition.leader_epoch == answer.leader_epoch
             ):
                 self._fetchers.on_standing_answer(tp, partition, answer, now_ms)
+
+    def take_arrived(self) -> None:
+        """Append what has come until now of records that are on their way."""
+        self._take(self._copies.copying.take_all(self.broker_id))
+
+    def break_connections(self) -> None:
+        """Before the broker's end: what has come of records on their way is there, in its logs and
+        in those of its followers, and the rest is lost."""
+        self._take(self._copies.copying.cut(self.broker_id))
+
+    def _take(self, arrived: Iterable[Arrived]) -> None:
+        for copy_id, _, answer in arrived:
+            partition = self.partitions.get(copy_id.topic_partition)
+            if answer is not None and partition is not None:
+                tp = copy_id.topic_partition
+                self._fetchers.take_early(tp, partition, answer, self._now_ms())
+
+    def _end_copies(self, states: _States) -> None:
+        """Before replicas are told whom to follow now: take what has come from the leader until
+        now. The rest will not come."""
+        for partition, state in states:
+            self._end_copy(state.topic_partition, partition)
+
+    def _end_copy(self, tp: TopicPartition, partition: Partition) -> None:
+        if partition.state is None:
+            return
+        answer = self._copies.end(tp, partition.state.leader)
+        if answer is not None and answer.leader_epoch == partition.leader_epoch:
+            self._fetchers.take_early(tp, partition, answer, self._now_ms())
 
     # -- log directories
 
@@ -309,7 +352,7 @@ class ReplicaManager:
                 if partition is not None:
                     self._fetchers.remove(tp)
                     self._growing.end(tp, partition, self._now_ms())
-                    self.leaders.end(tp, partition, Errors.KAFKA_STORAGE_ERROR)
+                    self._end(tp, partition, Errors.KAFKA_STORAGE_ERROR)
                     self._mark_offline(tp)
         self.replica_alter_log_dirs_manager.on_log_dir_failure()
         return failures

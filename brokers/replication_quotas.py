@@ -12,21 +12,24 @@ those who ask it: kafka.server.{ReplicaManager, ReplicaFetcherThread, ConfigHand
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from brokers.bandwidth import UNLIMITED, Flow, Id, Resource, ResourceKind
 from cluster.errors import InvalidConfig
-from cluster.types import TopicPartition
 
-LEADER_THROTTLED_REPLICAS: Final = "leader.replication.throttled.replicas"
-FOLLOWER_THROTTLED_REPLICAS: Final = "follower.replication.throttled.replicas"
 _RATES: Final = {
     "leader.replication.throttled.rate": ResourceKind.LEADER_THROTTLE,
     "follower.replication.throttled.rate": ResourceKind.FOLLOWER_THROTTLE,
     "replica.alter.log.dirs.io.max.bytes.per.second": ResourceKind.MOVE_THROTTLE,
 }
-_REPLICA: Final = re.compile(r"([0-9]+):([0-9]+)", re.ASCII)
+_CAPACITIES: Final = {
+    "klamm.network.in.bytes.per.second": ResourceKind.NETWORK_IN,
+    "klamm.network.out.bytes.per.second": ResourceKind.NETWORK_OUT,
+}
+_DISK_CAPACITY: Final = "klamm.log.dir.bytes.per.second"
+BANDWIDTH_CONFIGS: Final = (*_CAPACITIES, _DISK_CAPACITY)
+"""klamm's own names for what a broker's network and each of its log directories carry."""
 _RATE: Final = re.compile(r"\+?[0-9]+", re.ASCII)
 
 
@@ -42,45 +45,6 @@ class Place(NamedTuple):
         return Resource(ResourceKind.DISK, self.broker_id, self.log_dir)
 
 
-class ThrottledReplicas:
-    """The replicas of one broker that one of its replication throttles is about.
-
-    ``config_name``: LEADER_THROTTLED_REPLICAS or FOLLOWER_THROTTLED_REPLICAS.
-    """
-
-    def __init__(self, broker_id: int, config_name: str) -> None:
-        self._broker_id = broker_id
-        self._config_name = config_name
-        self._partitions: dict[str, frozenset[int] | None] = {}
-
-    def set_topic(self, topic: str, value: str) -> None:
-        """Take over what a topic's config lists: "*", or partition:broker with commas between.
-
-        Raises InvalidConfig, and leaves all as it was, if it is something else.
-        """
-        words = value.strip().rstrip(",").split(",")
-        found = [_REPLICA.fullmatch(word) for word in words]
-        if words == [""]:
-            self._partitions.pop(topic, None)
-        elif words == ["*"]:
-            self._partitions[topic] = None
-        elif not all(found):
-            name = self._config_name
-            raise InvalidConfig(
-                f"Invalid value {value} for configuration {name}: {name} must be the literal '*' "
-                "or a list of replicas in the following format: "
-                "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
-            )
-        else:
-            self._partitions[topic] = frozenset(
-                int(match[1]) for match in found if match and int(match[2]) == self._broker_id
-            )
-
-    def __contains__(self, tp: TopicPartition) -> bool:
-        partitions = self._partitions.get(tp.topic, frozenset())
-        return partitions is None or tp.partition in partitions
-
-
 def throttles(broker_id: int, config: Mapping[str, str]) -> dict[Resource, int]:
     """The capacities of a broker's three throttles, bytes a second, from its own dynamic config.
 
@@ -90,6 +54,21 @@ def throttles(broker_id: int, config: Mapping[str, str]) -> dict[Resource, int]:
         Resource(kind, broker_id): _bytes_per_s(name, config.get(name, str(UNLIMITED)))
         for name, kind in _RATES.items()
     }
+
+
+def capacities(
+    broker_id: int, log_dirs: Iterable[str], config: Mapping[str, str]
+) -> dict[Resource, int]:
+    """What a broker's network, and each of its log directories, carries, bytes a second.
+
+    Raises InvalidConfig.
+    """
+    found = {
+        Resource(kind, broker_id): _bytes_per_s(name, config.get(name, str(UNLIMITED)))
+        for name, kind in _CAPACITIES.items()
+    }
+    disk = _bytes_per_s(_DISK_CAPACITY, config.get(_DISK_CAPACITY, str(UNLIMITED)))
+    return found | {Place(broker_id, path).disk: disk for path in log_dirs}
 
 
 def replication_flow(
@@ -107,8 +86,9 @@ def replication_flow(
 ) -> Flow[Id]:
     """What a follower fetches. ``from_disk``: not from the page cache of the leader.
 
-    ``leader_throttled`` and ``follower_throttled``: the replica is in ThrottledReplicas of the
-    leader, of the follower. ``caught_up``: there was no lag in the last answer to the follower.
+    ``leader_throttled`` and ``follower_throttled``: the replica is among the
+    ThrottledReplicas of the leader, of the follower. ``caught_up``: there was no lag in the last
+    answer to the follower.
     """
     held: list[Resource] = []
     counted: list[Resource] = []

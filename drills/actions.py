@@ -132,6 +132,11 @@ def _wait(reader: DrillReader, node: yaml.Node) -> Actions:
     return (steps.Wait(reader.duration_ms(node, "a wait")),)
 
 
+def _preload(reader: DrillReader, node: yaml.Node) -> Actions:
+    sizes = reader.by_partition(node, lambda item: reader.size_bytes(item, "a size"))
+    return tuple(steps.Preload(tp, size_bytes) for tp, size_bytes in sizes.items())
+
+
 ACTIONS: Final[Mapping[str, ActionKind]] = {
     "kill": ActionKind(
         _on_brokers(steps.Kill),
@@ -222,6 +227,12 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         _set_topic_partitions,
         "set_topic_partitions: {t-1: [0, 2]}",
         "Put partitions into a topic's znode by hand.",
+    ),
+    "preload": ActionKind(
+        _preload,
+        "preload: {t-0: 500GB}",
+        "Let all replicas of partitions hold so much more, as if it had been produced long ago, in "
+        "records of 1000 bytes.",
     ),
     "wait": ActionKind(_wait, "wait: 5s", "Let time pass, in ms, s or min."),
 }

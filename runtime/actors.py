@@ -92,6 +92,12 @@ class Scheduler:
             self._orders[actor.address] = self._added
         self.actors[actor.address] = actor
 
+    def give(self, address: Address, event: object) -> None:
+        """Give an event to an actor; lost if there is no such actor, as a packet would be."""
+        actor = self.actors.get(address)
+        if actor is not None:
+            actor.give(event)
+
     def order_of(self, actor: Actor) -> int:
         """A number that is greater for actors that were added later."""
         return self._orders[actor.address]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from brokers.replication_quotas import BANDWIDTH_CONFIGS
 from cluster.api_version import is_api_version
 from cluster.errors import UsageError
 
@@ -42,6 +43,7 @@ BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "default.replication.factor": _POSITIVE,
     "delete.topic.enable": ("true or false", _boolean),
     "inter.broker.protocol.version": ("a version of Kafka, at most 2.8", is_api_version),
+    **dict.fromkeys(BANDWIDTH_CONFIGS, _COUNT),
     "leader.imbalance.check.interval.seconds": _POSITIVE,
     "leader.imbalance.per.broker.percentage": _COUNT,
     "log.dir": ("a path", _anything),

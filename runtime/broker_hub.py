@@ -48,7 +48,11 @@ class BrokerHub:
 
     def post(self, address: Address, event: object) -> None:
         """Give an event to an actor; lost if there is no such actor, as a packet would be."""
-        self.soon(lambda: self._deliver(address, event))
+        self.soon(lambda: self.give(address, event))
+
+    def give(self, address: Address, event: object) -> None:
+        """The same, for who is on the hub's thread."""
+        self._scheduler.give(address, event)
 
     def soon(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the hub's thread, outside of any event, without waiting."""
@@ -117,11 +121,6 @@ class BrokerHub:
             actor.paused or _is_idle_until(actor, soon_ms)
             for actor in tuple(self._scheduler.actors.values())
         )
-
-    def _deliver(self, address: Address, event: object) -> None:
-        actor = self._scheduler.actors.get(address)
-        if actor is not None:
-            actor.give(event)
 
     def _run(self) -> None:
         while not self._closing:

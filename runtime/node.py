@@ -14,6 +14,7 @@ from pathlib import Path
 from admin.topics import new_topic_id
 from brokers.broker import Broker
 from brokers.config import broker_config
+from brokers.copying import Arrived, Copying
 from brokers.log_journal import LogJournal
 from brokers.logs.log_store import LogStore
 from cluster import types
@@ -169,12 +170,12 @@ def build_node(
     log_store: LogStore | None = None,
     connections: Connections | None = None,
     log_journal: LogJournal | None = None,
+    copying: Copying | None = None,
 ) -> Node:
     """Make a node's broker and, if it is a candidate, its controller.
 
     The two stores are views of one session. ``incarnation`` counts the starts of this broker, so
-    that it does not draw the same numbers again. ``log_store``: its disk;
-    ``log_journal``: told what is cut from it.
+    that it does not draw the same numbers again. ``log_journal`` is told what is cut from logs.
     """
     info = spec.broker_info(broker_id)
     broker = Broker(
@@ -189,6 +190,7 @@ def build_node(
         log_store,
         connections,
         log_journal,
+        copying,
     )
     if not spec.is_candidate(broker_id):
         return Node(broker=broker, controller=None)
@@ -326,6 +328,8 @@ class BrokerActor(Actor):
                 self._node.broker.fail_log_dir(path)
             case Message():
                 self._node.broker.receive(event)
+            case Arrived():
+                self._node.broker.on_arrived(event)
             case _:
                 raise AssertionError(f"{self.address} cannot handle {event}")
 

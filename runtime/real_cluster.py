@@ -18,6 +18,7 @@ from cluster.errors import KlammError, UsageError
 from cluster.protocols import Journal
 from cluster.requests import Address
 from controller.state_change_log import StateChangeLog
+from runtime.bandwidth import Bandwidth
 from runtime.broker_hub import BrokerHub
 from runtime.clock import WallClock
 from runtime.event_thread import EventThread
@@ -70,18 +71,18 @@ class RealCluster:
         self._open_logs = open_logs
         self._hub = BrokerHub(self.clock)
         self.clients = HubClients(self._hub, self.transport, self.clock)
+        self._bandwidth = Bandwidth(self.clock, self.transport, self._hub.give)
         self._pool = SessionPool(connect_string, spec)
-        self._starting: dict[int, Future[None]] = {}
-        self._stopping: dict[int, Future[None]] = {}
-        self._incarnations = 0
+        self._starting, self._stopping = dict[int, Future[None]](), dict[int, Future[None]]()
+        self._incarnations, self._is_closed = 0, False
         self._log_stores = LogStores(spec.segments, LogJournal(journal, self.clock, spec.run_id))
-        self._is_closed = False
         # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
-        own_timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
-        self._session = KazooSession(connect_string, own_timeout_ms)
+        timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
+        self._session = KazooSession(connect_string, timeout_ms)
         self.session_state = SessionState.CONNECTED
         self._session.add_listener(self._on_own_session)
         self._hub.start()
+        self._hub.add(self._bandwidth)
 
     @property
     def store(self) -> KazooStore:
@@ -128,8 +129,7 @@ class RealCluster:
         self.transport.register(actor.address, lambda m: self._hub.post(actor.address, m))
         controller = running.node.controller
         if controller is not None:
-            address = Address("controller", broker_id)
-            self.transport.register(address, controller.receive)
+            self.transport.register(Address("controller", broker_id), controller.receive)
             running.event_thread = EventThread(controller, self.clock)
             running.event_thread.start()
         running.session.add_listener(
@@ -152,8 +152,7 @@ class RealCluster:
         with contextlib.ExitStack() as unless_built:
             if not is_pooled:
                 unless_built.callback(session.close)
-            transport = MortalTransport(self.transport)
-            journal = MortalJournal(self._journal)
+            transport, journal = MortalTransport(self.transport), MortalJournal(self._journal)
             self._incarnations += 1
             node = build_node(
                 self.spec,
@@ -167,15 +166,11 @@ class RealCluster:
                 incarnation=self._incarnations,
                 log_store=self._log_stores[broker_id],
                 log_journal=self._log_stores.journal,
+                copying=self._bandwidth,
             )
             unless_built.pop_all()
         return RunningNode(
-            node=node,
-            session=session,
-            is_pooled=is_pooled,
-            transport=transport,
-            journal=journal,
-            event_thread=None,
+            node=node, session=session, is_pooled=is_pooled, transport=transport, journal=journal
         )
 
     def _on_started(self, broker_id: int, error: Exception | None) -> None:
@@ -201,7 +196,7 @@ class RealCluster:
     def _free(self, broker_id: int, running: RunningNode) -> None:
         """End a node as it is: it neither resigns nor takes back what it registered in a pool."""
         running.silence()
-        self._detach(broker_id)
+        self._detach(broker_id, running)
         running.end_controller()
         if not running.is_pooled:
             running.session.close()
@@ -213,7 +208,7 @@ class RealCluster:
         session pool loses its ephemeral at once. What it wrote it finds when it starts again."""
         running = self._take(broker_id)
         running.silence()
-        self._detach(broker_id)
+        self._detach(broker_id, running)
         if running.is_pooled:
             self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
         else:
@@ -244,7 +239,7 @@ class RealCluster:
         running = self._take(broker_id)
         if running.is_paused:
             running.session.resume()
-        self._detach(broker_id)
+        self._detach(broker_id, running)
         if running.event_thread is not None:
             running.event_thread.stop()
         running.silence()
@@ -280,13 +275,17 @@ class RealCluster:
         if running.is_pooled:
             raise UsageError(f"broker {broker_id} shares its session and cannot be paused")
         running.pause()
-        self._hub.set_paused(Address("broker", broker_id), True)
+        self._set_paused(broker_id, True)
 
     def resume(self, broker_id: int) -> None:
         """Let a paused broker go on where it was."""
         running = self._running(broker_id)
         running.resume()
-        self._hub.set_paused(Address("broker", broker_id), False)
+        self._set_paused(broker_id, False)
+
+    def _set_paused(self, broker_id: int, paused: bool) -> None:
+        self._hub.set_paused(Address("broker", broker_id), paused)
+        self._hub.call(lambda: self._bandwidth.set_paused(broker_id, paused)).result()
 
     def move_controller(self) -> bool:
         """Delete /controller, so that another election is held; False if there was none."""
@@ -394,7 +393,8 @@ class RealCluster:
             started.set_exception(KlammError(f"broker {broker_id} was ended before it registered"))
         return running
 
-    def _detach(self, broker_id: int) -> None:
+    def _detach(self, broker_id: int, running: RunningNode) -> None:
         for role in ("broker", "controller"):
             self.transport.unregister(Address(role, broker_id))
         self._hub.remove(Address("broker", broker_id))
+        self._hub.call(running.node.broker.replica_manager.break_connections).result()

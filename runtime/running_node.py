@@ -23,7 +23,7 @@ class RunningNode:
     is_pooled: bool
     transport: MortalTransport
     journal: MortalJournal
-    event_thread: EventThread | None
+    event_thread: EventThread | None = None
     is_paused: bool = False
 
     @property

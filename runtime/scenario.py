@@ -102,6 +102,8 @@ class ScenarioRunner:
             case steps.Produce(records):
                 for tp, count in records.items():
                     self._driver.produce(tp, count)
+            case steps.Preload(partition, size_bytes):
+                self._driver.preload(partition, size_bytes)
             case steps.MoveController():
                 self._driver.move_controller()
             case (

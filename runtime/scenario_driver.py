@@ -75,6 +75,10 @@ class ScenarioDriver(Protocol):
         """Let a log directory of a broker fail."""
         ...
 
+    def preload(self, partition: TopicPartition, size_bytes: int) -> None:
+        """Let the replicas of a partition hold so many bytes more. Raises UsageError."""
+        ...
+
     def move_controller(self) -> None:
         """Delete /controller."""
         ...

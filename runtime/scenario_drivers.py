@@ -21,6 +21,7 @@ from runtime.checks import (
 )
 from runtime.client_actor import Client as ProducerOrConsumer
 from runtime.journal import MemoryJournal
+from runtime.preloading import preload_replicas
 from runtime.real_cluster import RealCluster
 from runtime.scenario_clients import ScenarioClients
 from runtime.scenario_driver import ToolResult
@@ -135,6 +136,11 @@ class SimulatedDriver:
     def bounce_registration(self, broker_id: int) -> None:
         """Delete a broker's znode and create it again."""
         bounce_registration(self.store, broker_id)
+
+    def preload(self, partition: TopicPartition, size_bytes: int) -> None:
+        """Let the replicas of a partition hold so many bytes more."""
+        brokers = [running.node.broker for running in self._world.nodes.values()]
+        preload_replicas(brokers, partition, size_bytes, self._world.clock)
 
     def move_controller(self) -> None:
         """Delete /controller."""
@@ -256,6 +262,12 @@ class RealDriver:
     def bounce_registration(self, broker_id: int) -> None:
         """Delete a broker's znode and create it again."""
         bounce_registration(self.store, broker_id)
+
+    def preload(self, partition: TopicPartition, size_bytes: int) -> None:
+        """Let the replicas of a partition hold so many bytes more."""
+        brokers = [running.node.broker for running in tuple(self._cluster.nodes.values())]
+        with self._cluster.broker_thread_paused():
+            preload_replicas(brokers, partition, size_bytes, self._cluster.clock)
 
     def move_controller(self) -> None:
         """Delete /controller."""

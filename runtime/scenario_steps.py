@@ -131,6 +131,13 @@ class Produce(msgspec.Struct, frozen=True):
     records: Mapping[TopicPartition, int]
 
 
+class Preload(msgspec.Struct, frozen=True):
+    """Let the replicas of a partition hold so many bytes more."""
+
+    partition: TopicPartition
+    size_bytes: int
+
+
 class Wait(msgspec.Struct, frozen=True):
     """Let time pass."""
 
@@ -148,6 +155,7 @@ Action = (
     | Reassign
     | ElectLeaders
     | Produce
+    | Preload
     | Wait
 )
 

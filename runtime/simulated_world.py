@@ -22,6 +22,7 @@ from cluster.requests import Address
 from cluster.types import TopicPartition
 from runtime.actors import Actor, Scheduler
 from runtime.agenda import Agenda
+from runtime.bandwidth import Bandwidth
 from runtime.client_actor import Client, ClientActor
 from runtime.clock import VirtualClock
 from runtime.journal import MemoryJournal
@@ -38,6 +39,7 @@ from runtime.node import (
     build_node,
     check_log_dir,
 )
+from runtime.snapshot import Snapshot
 from runtime.transport import SimulatedTransport
 from zk.memory_store import Crashed, MemoryServer, MemoryStore
 from zk.store import Delete
@@ -73,6 +75,9 @@ class SimulatedWorld:
         self.transport = SimulatedTransport(self.clock, random.Random(spec.seed + 1))
         self.scheduler = Scheduler(self._failed)
         self._agenda = Agenda(self.scheduler, self.clock)
+        self.bandwidth = Bandwidth(self.clock, self.transport, self.scheduler.give)
+        self.transport.on_links_cut = self.bandwidth.on_links_cut
+        self._connect(self.bandwidth)
         self.nodes: dict[int, SimulatedNode] = {}
         log_journal = LogJournal(self.journal, self.clock, spec.run_id)
         self.log_stores = LogStores(spec.segments, log_journal)
@@ -195,6 +200,7 @@ class SimulatedWorld:
             log_store=self.log_stores[broker_id],
             connections=self.transport.certain,
             log_journal=self.log_stores.journal,
+            copying=self.bandwidth,
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
         broker = BrokerActor(
@@ -226,7 +232,7 @@ class SimulatedWorld:
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.abandon()
-        self._settle(node)
+        self._break_off(node)
         node.node.broker.log_upkeep.abandon(self._rng.randint if loses_unflushed else None)
         del self.nodes[broker_id]
 
@@ -253,7 +259,7 @@ class SimulatedWorld:
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.close()
-        self._settle(node)
+        self._break_off(node)
         node.node.broker.log_upkeep.shutdown()
         del self.nodes[broker_id]
 
@@ -319,6 +325,7 @@ class SimulatedWorld:
             self.scheduler.remove(address)
 
     def _set_paused(self, broker_id: int, paused: bool) -> None:
+        self.bandwidth.set_paused(broker_id, paused)
         for role in ("broker", "controller"):
             actor = self.scheduler.actors.get(Address(role, broker_id))
             if actor is not None:
@@ -333,6 +340,10 @@ class SimulatedWorld:
         assert not inside, f"snapshot while {inside} are inside an event"
         return Snapshot(copy.deepcopy(self))
 
+    def choose_by(self, choose: Chooser | None) -> None:
+        """From now on pick actors by ``choose``, or by draws from the seed."""
+        self._choose = choose
+
     def fingerprint(self) -> str:
         """A hash that is equal for two worlds that are alike; asserted as ``snapshot`` is."""
         assert not self.scheduler.inside_an_event
@@ -340,6 +351,7 @@ class SimulatedWorld:
         digest.update(repr(self.clock.monotonic_ms()).encode())
         digest.update(self.server.fingerprint().encode())
         digest.update(repr(self.transport.in_flight).encode())
+        digest.update(repr(self.bandwidth.under_way()).encode())
         digest.update(repr(self._logs()).encode())
         digest.update(self.journal.to_bytes())
         return digest.hexdigest()
@@ -348,6 +360,10 @@ class SimulatedWorld:
         """Let the logs of all brokers that run hold what has grown so far by laws."""
         for running in self.nodes.values():
             self._settle(running)
+
+    def _break_off(self, running: SimulatedNode) -> None:
+        running.node.broker.replica_manager.break_connections()
+        self._settle(running)
 
     def _settle(self, running: SimulatedNode) -> None:
         running.node.broker.laws.settle_all(self.clock.monotonic_ms())
@@ -382,19 +398,3 @@ class SimulatedWorld:
             for replica in self.replicas_of(broker_id)
             if replica[1].log_end_offset
         ]
-
-
-class Snapshot:
-    """A world that stands still; ``restore`` may be called any number of times.
-
-    A state inside an event is reached by restoring and taking the recorded ``choices`` again.
-    """
-
-    def __init__(self, world: SimulatedWorld) -> None:
-        self._world = world
-
-    def restore(self, *, choose: Chooser | None = None) -> SimulatedWorld:
-        """A world that goes on from here, by ``choose`` or by the draws that would have come."""
-        world = copy.deepcopy(self._world)
-        world._choose = choose
-        return world

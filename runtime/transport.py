@@ -106,6 +106,10 @@ class RoutedTransport:
         """Call ``tap`` with every message that is sent, before it is delivered."""
         self._taps.append(tap)
 
+    def reaches(self, source: Address, destination: Address) -> bool:
+        """False if messages with records from the one to the other are lost."""
+        return True
+
     def send(self, message: Message) -> None:
         """Deliver a message."""
         for tap in self._taps:
@@ -122,12 +126,13 @@ class SimulatedTransport(RoutedTransport):
     """Delivers after a delay drawn from ``rng``, in milliseconds up to ``max_delay_ms``.
 
     ``faults`` may be set at any time. ``isolated``: brokers whose messages that carry records reach
-    only each other.
+    only each other; ``on_links_cut`` is called when they are others.
     """
 
     def __init__(self, clock: Clock, rng: random.Random, max_delay_ms: float = 5.0) -> None:
         super().__init__()
         self.certain = CertainConnections(self._is_certain, self._tell_at_once)
+        self.on_links_cut: Callable[[], None] | None = None
         self._faults = NO_FAULTS
         self._isolated: tuple[int, ...] = ()
         self._clock = clock
@@ -157,6 +162,12 @@ class SimulatedTransport(RoutedTransport):
     def isolated(self, broker_ids: tuple[int, ...]) -> None:
         self._isolated = broker_ids
         self.certain.review()
+        if self.on_links_cut is not None:
+            self.on_links_cut()
+
+    def reaches(self, source: Address, destination: Address) -> bool:
+        """False if messages with records from the one to the other are lost."""
+        return not self._is_cut(source, destination)
 
     def unregister(self, address: Address) -> None:
         """Lose messages to ``address`` from now on; who was connected to it is told."""

@@ -171,11 +171,7 @@ class IntervalLog(msgspec.Struct, gc=False):
 
         Among them are the batches of idempotent producers that end there; none is cut in two.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRange(
-                f"Received request for offset {offset}, but we only have log segments in the "
-                f"range {self.log_start_offset} to {self.log_end_offset}."
-            )
+        self._check_may_read(offset)
         next_segment = bisect_right(self.rolled, offset)
         limit = min([self.log_end_offset, *self.rolled[next_segment : next_segment + 1]])
         if end_offset is not None:
@@ -183,11 +179,12 @@ class IntervalLog(msgspec.Struct, gc=False):
         if offset >= limit:
             return _NO_RECORDS
         end = self._end_of_read(offset, limit, max_bytes)
-        batches = (batch for batch in self.producers or () if offset <= batch.last_offset < end)
-        return IntervalRecords(
-            self._between(offset, end),
-            tuple(sorted(batches, key=attrgetter("last_offset"))),
-        )
+        return self._records(offset, end)
+
+    def read_all(self, offset: int) -> IntervalRecords:
+        """All records from ``offset`` on, of this segment and the next ones, else as ``read``."""
+        self._check_may_read(offset)
+        return self._records(offset, self.log_end_offset)
 
     def start_epoch(self, leader_epoch: int) -> None:
         """Note that a new leader epoch begins at the log's end."""
@@ -355,6 +352,19 @@ class IntervalLog(msgspec.Struct, gc=False):
                 break
             found.append(cut(interval, max(start, interval.start), min(end, interval.end)))
         return tuple(found)
+
+    def _check_may_read(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"Received request for offset {offset}, but we only have log segments in the "
+                f"range {self.log_start_offset} to {self.log_end_offset}."
+            )
+
+    def _records(self, offset: int, end: int) -> IntervalRecords:
+        batches = (batch for batch in self.producers or () if offset <= batch.last_offset < end)
+        return IntervalRecords(
+            self._between(offset, end), tuple(sorted(batches, key=attrgetter("last_offset")))
+        )
 
     def _end_of_read(self, offset: int, limit: int, max_bytes: int) -> int:
         """Where a read ends: at ``limit``, or where ``max_bytes`` are full."""

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from brokers.throttled_replicas import NONE_THROTTLED, ThrottledReplicas
+
 NO_LIMIT: Final = -1
 _HOUR_MS: Final = 60 * 60 * 1000
 _WEEK_MS: Final = 7 * 24 * _HOUR_MS
@@ -20,7 +22,9 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False):
     ``delete``: cleanup.policy has "delete"; without it only what is before the log's start goes.
     ``producer_id_expiration_ms``: how long an idle producer is remembered
     (transactional.id.expiration.ms of the broker). ``min_insync_replicas``: how large the ISR must
-    be for a producer with acks -1; the log itself does not look at it.
+    be for a producer with acks -1; ``leader_throttled`` and ``follower_throttled``: the replicas
+    whose replication is throttled on the side of the leader, of the follower. The log itself does
+    not look at these three.
     """
 
     segment_bytes: int = 1 << 30
@@ -34,6 +38,8 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False):
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = _WEEK_MS
     min_insync_replicas: int = 1
+    leader_throttled: ThrottledReplicas = NONE_THROTTLED
+    follower_throttled: ThrottledReplicas = NONE_THROTTLED
 
 
 DEFAULT_LOG_CONFIG: Final = LogConfig()

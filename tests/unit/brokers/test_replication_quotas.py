@@ -6,16 +6,12 @@ import pytest
 
 from brokers.bandwidth import UNLIMITED, Completed, FluidModel, Resource, ResourceKind, rates
 from brokers.replication_quotas import (
-    FOLLOWER_THROTTLED_REPLICAS,
-    LEADER_THROTTLED_REPLICAS,
     Place,
-    ThrottledReplicas,
     directory_move_flow,
     replication_flow,
     throttles,
 )
 from cluster.errors import InvalidConfig
-from cluster.types import TopicPartition
 
 MB = 1_000_000
 ONE, TWO, THREE = (Place(broker_id, "a") for broker_id in (1, 2, 3))
@@ -125,27 +121,3 @@ def test_rates_that_a_broker_has_not_set_itself_do_not_limit() -> None:
 def test_a_rate_that_is_no_rate(value: str) -> None:
     with pytest.raises(InvalidConfig, match=f"for configuration {LEADER}: it is bytes a second"):
         throttles(1, {LEADER: value})
-
-
-def test_listed_replicas_are_those_of_the_broker() -> None:
-    listed = ThrottledReplicas(1, LEADER_THROTTLED_REPLICAS)
-    listed.set_topic("t", " 0:1,1:2,2:1, ".strip())
-    assert [TopicPartition("t", p) in listed for p in range(4)] == [True, False, True, False]
-    assert TopicPartition("u", 0) not in listed
-    listed.set_topic("t", "*")
-    assert TopicPartition("t", 99) in listed
-    listed.set_topic("t", "3:1,")
-    assert [TopicPartition("t", p) in listed for p in (0, 3, 99)] == [False, True, False]
-    listed.set_topic("t", "")
-    assert TopicPartition("t", 3) not in listed
-
-
-@pytest.mark.parametrize(
-    "value", ["0", "0:1;1:1", "a:b", "0:1,*", "*,*", "0:1,,1:1", "0:-1", "0 :1"]
-)
-def test_a_list_that_is_none_changes_nothing(value: str) -> None:
-    listed = ThrottledReplicas(1, FOLLOWER_THROTTLED_REPLICAS)
-    listed.set_topic("t", "0:1")
-    with pytest.raises(InvalidConfig, match=r"must be the literal '\*' or a list of replicas"):
-        listed.set_topic("t", value)
-    assert TopicPartition("t", 0) in listed

@@ -1,0 +1,99 @@
+"""Parts of records: what a copy that broke off has brought, and what fits into a segment.
+
+A part is whole: batches of a segment log, records of an interval log, of which an idempotent
+producer's batch is never cut in two. Values only; no log is read or written. Kafka has no such
+file: what a follower has read of a response is what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from brokers.logs.intervals import cut
+from brokers.logs.record_batch import walk
+from cluster.records import EpochEndOffset, Interval, IntervalRecords, ProducerBatch, Records
+
+
+def first_part(records: Records, size_bytes: int) -> Records | None:
+    """The whole records in the first ``size_bytes`` bytes; None if there is none."""
+    if isinstance(records, bytes):
+        end = 0
+        for position, header in walk(records):
+            if position + header.size_bytes > size_bytes:
+                break
+            end = position + header.size_bytes
+        return records[:end] or None
+    end_offset = _end_offset(records, size_bytes)
+    return None if end_offset is None else _between(records, None, end_offset)
+
+
+def rest_after(records: Records, part: Records) -> Records | None:
+    """What is left of records of which ``part`` is the first part; None if it is all of them."""
+    if isinstance(records, bytes):
+        assert isinstance(part, bytes)
+        return records[len(part) :] or None
+    assert isinstance(part, IntervalRecords)
+    rest = _between(records, part.intervals[-1].end, None)
+    return rest if rest.intervals else None
+
+
+def end_of(records: Records) -> EpochEndOffset:
+    """The leader epoch of the last record, and the offset after it."""
+    if not isinstance(records, bytes):
+        last = records.intervals[-1]
+        return EpochEndOffset(last.leader_epoch, last.end)
+    *_, (_, header) = walk(records)
+    return EpochEndOffset(header.leader_epoch, header.next_offset)
+
+
+def pieces(records: IntervalRecords, size_bytes: int) -> Iterator[IntervalRecords]:
+    """The same records, at most ``size_bytes`` at a time if they can be parted."""
+    batches = iter(records.producer_batches)
+    batch = next(batches, None)
+    for interval in records.intervals:
+        own = []
+        while batch is not None and batch.last_offset < interval.end:
+            own.append(batch)
+            batch = next(batches, None)
+        rest: Records | None = IntervalRecords((interval,), tuple(own))
+        while rest is not None:
+            assert isinstance(rest, IntervalRecords)
+            piece = first_part(rest, size_bytes) or rest
+            assert isinstance(piece, IntervalRecords)
+            yield piece
+            rest = rest_after(rest, piece)
+
+
+def _end_offset(records: IntervalRecords, size_bytes: int) -> int | None:
+    """The offset at which the first part ends."""
+    start = end = records.intervals[0].start
+    left_bytes = size_bytes
+    for interval in records.intervals:
+        if interval.size_bytes > left_bytes:
+            end += left_bytes * (interval.end - interval.start) // interval.size_bytes
+            break
+        left_bytes -= interval.size_bytes
+        end = interval.end
+    for batch in records.producer_batches:
+        if batch.first_offset < end <= batch.last_offset:
+            end = batch.first_offset
+    return end if end > start else None
+
+
+def _between(records: IntervalRecords, start: int | None, end: int | None) -> IntervalRecords:
+    """The records from one offset to another (exclusive); None: from the first, to the last."""
+    intervals: list[Interval] = []
+    for interval in records.intervals:
+        first = interval.start if start is None else max(start, interval.start)
+        last = interval.end if end is None else min(end, interval.end)
+        if first < last:
+            intervals.append(cut(interval, first, last))
+    return IntervalRecords(
+        tuple(intervals), tuple(b for b in records.producer_batches if _is_within(b, start, end))
+    )
+
+
+def _is_within(batch: ProducerBatch, start: int | None, end: int | None) -> bool:
+    return (start is None or batch.last_offset >= start) and (
+        end is None or batch.last_offset < end
+    )

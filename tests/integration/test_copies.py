@@ -1,0 +1,61 @@
+"""Copies on the real clock: a reassignment lasts as long as its bytes take."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from admin.topics import TopicAdmin
+from cluster.requests import Address, AlterPartitionReassignmentsRequest, Message
+from cluster.types import TopicPartition
+from placement.draws import JavaRandom
+from runtime.journal import MemoryJournal
+from runtime.node import ClusterSpec
+from runtime.preloading import preload_replicas
+from runtime.real_cluster import RealCluster
+from tests.waiting import wait_until
+from zk.kafka_zk_client import KafkaZkClient
+
+pytestmark = pytest.mark.slow
+
+T0 = TopicPartition("t", 0)
+NETWORK_IN = "klamm.network.in.bytes.per.second"
+LATE_S = 1.0
+"""How much later than the copying a busy machine may be done."""
+
+
+def test_a_copy_of_a_second_takes_a_second_and_stands_still_with_its_broker(chroot: str) -> None:
+    config = {NETWORK_IN: "10000000", "auto.leader.rebalance.enable": "false"}
+    spec = ClusterSpec(broker_ids=(0, 1, 2), session_timeout_ms=30_000, config=config)
+    with RealCluster(spec, chroot, MemoryJournal()) as cluster:
+        for broker_id in spec.broker_ids:
+            cluster.start(broker_id)
+        wait_until(lambda: cluster.active_controller == 0)
+        client = KafkaZkClient(cluster.store)
+        TopicAdmin(client, JavaRandom(0)).create_topic_with_assignment("t", {}, {0: (0, 1)})
+        brokers = [running.node.broker for running in cluster.nodes.values()]
+        wait_until(lambda: T0 in brokers[0].replica_manager.partitions and cluster.is_idle)
+        with cluster.broker_thread_paused():
+            preload_replicas(brokers, T0, 10_000_000, cluster.clock)
+
+        def is_in_isr(broker_id: int) -> bool:
+            state = client.get_partition_states([T0]).values[T0]
+            return broker_id in state.leader_and_isr.isr
+
+        began_s = time.monotonic()
+        request = AlterPartitionReassignmentsRequest({T0: (0, 1, 2)})
+        client_address = Address("client", 0)
+        cluster.transport.register(client_address, lambda _: None)
+        controller = Address("controller", 0)
+        cluster.transport.send(Message(client_address, controller, 1, request))
+        wait_until(lambda: T0 in brokers[2].replica_manager.partitions)
+        cluster.pause(2)
+        paused_s = time.monotonic()
+        wait_until(lambda: time.monotonic() > paused_s + 0.5)
+        assert not is_in_isr(2)
+        cluster.resume(2)
+        stood_still_s = time.monotonic() - paused_s
+        wait_until(lambda: is_in_isr(2))
+        assert 1.0 <= time.monotonic() - began_s - stood_still_s <= 1.0 + LATE_S
+        assert cluster.errors == []
