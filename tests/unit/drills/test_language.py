@@ -66,6 +66,7 @@ ACTION_CASES = {
     "fail_log_dir: {broker: 1, dir: d1}": (steps.FailLogDir(1, "d1"),),
     "move_controller:": (steps.MoveController(),),
     "move_controller": (steps.MoveController(),),
+    "preload: {t-0: 1.5GB}": (steps.Preload(T0, 1_500_000_000),),
     "produce: {t-0: 25}": (steps.Produce({T0: 25}),),
     "reassign: {t-0: [2, 9]}": (steps.Reassign({T0: (2, 9)}),),
     "cancel_reassignment: [t-0]": (steps.Reassign({T0: None}),),
