@@ -276,6 +276,8 @@ class Broker:
         now_ms, (copy_id, size_bytes, _) = self._clock.monotonic_ms(), arrived
         if isinstance(copy_id, ReplicaCopy):
             self.replica_manager.leaders.on_arrived(copy_id, size_bytes, now_ms)
+        else:
+            self._moves.on_arrived(copy_id, size_bytes)
         self._send_what_is_due()
 
     def begin_shutdown(self) -> None:

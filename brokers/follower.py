@@ -77,8 +77,7 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
         _truncate(partition, truncation_offset(log, fetched.diverging), now_ms)
         return NextFetch.AT_ONCE
     if fetched.records is not None:
-        for records in _parts(log, fetched.records):
-            append_fetched(log, records)
+        append_fetched(log, fetched.records)
     partition.set_high_watermark(min(fetched.high_watermark, log.log_end_offset), now_ms)
     if fetched.log_start_offset > log.log_start_offset:
         log.increment_log_start_offset(fetched.log_start_offset)
@@ -94,6 +93,12 @@ def _parts(log: ReplicaLog, records: Records) -> Iterable[Records]:
 
 
 def append_fetched(log: ReplicaLog, records: Records) -> None:
+    """Append what was read from another log of the same replica."""
+    for part in _parts(log, records):
+        _append(log, part)
+
+
+def _append(log: ReplicaLog, records: Records) -> None:
     """Append; an empty log begins with its first batch, which may begin before the log's start."""
     try:
         log.append_as_follower(records)

@@ -12,17 +12,22 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from brokers.config import BrokerConfig
+from brokers.copying import CopyId, Copying, DirectoryMove
 from brokers.future_log import append_chunk, take_over_epoch, truncate_to_common
 from brokers.logs.errors import CorruptRecord, InvalidRecord, LogStorageError, ReplicaLogError
+from brokers.logs.interval_log import IntervalLog
 from brokers.logs.log_manager import LogManager
+from brokers.logs.record_parts import first_part
 from brokers.logs.replica_log import ReplicaLog
 from brokers.partition import Partition
+from brokers.replication_quotas import Place, directory_move_flow
 from cluster.java_hash import string_hash
 from cluster.quirks import Quirks
+from cluster.records import Records, size_of
 from cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -33,15 +38,22 @@ class _Thread:
 
     ``ready``: in the order in which they are begun. ``delayed``: when one may be tried again; all
     delays are alike, so the first is due first. ``in_progress``: goes on until it has arrived or is
-    to wait.
+    to wait. ``is_carried``: its chunk is on its way through the disks; ``taken_bytes`` of it were
+    asked for early. ``arrived_bytes``: what has passed them and is to be copied.
     """
 
-    __slots__ = ("delayed", "in_progress", "ready")
+    __slots__ = ("arrived_bytes", "delayed", "in_progress", "is_carried", "ready", "taken_bytes")
 
     def __init__(self) -> None:
         self.ready: list[TopicPartition] = []
         self.delayed: dict[TopicPartition, float] = {}
         self.in_progress: TopicPartition | None = None
+        self.forget_chunk()
+
+    def forget_chunk(self) -> None:
+        """The next chunk is to pass the disks."""
+        self.is_carried = False
+        self.arrived_bytes = self.taken_bytes = 0
 
     def add(self, partition: TopicPartition) -> None:
         """Copy it when its turn has come."""
@@ -52,6 +64,7 @@ class _Thread:
         """Copy it no more; False if it was not to be copied."""
         if self.in_progress == partition:
             self.in_progress = None
+            self.forget_chunk()
         if self.delayed.pop(partition, None) is not None:
             return True
         place = bisect_left(self.ready, partition)
@@ -67,10 +80,14 @@ class _Thread:
 
     def next_due_ms(self, now_ms: float) -> float | None:
         """When there is something to copy; None: never."""
+        if self.is_carried:
+            return None
         return now_ms if self.ready else next(iter(self.delayed.values()), None)
 
     def select(self, now_ms: float) -> TopicPartition | None:
         """Whose chunk is copied next; None: nobody's."""
+        if self.is_carried:
+            return None
         for partition in [tp for tp, due_ms in self.delayed.items() if due_ms <= now_ms]:
             self.add(partition)
         if self.in_progress is None and self.ready:
@@ -87,11 +104,15 @@ class ReplicaAlterLogDirsManager:
 
     def __init__(
         self,
+        broker_id: int,
         config: BrokerConfig,
         partitions: Mapping[TopicPartition, Partition],
         log_manager: LogManager,
         quirks: Quirks,
+        copying: Copying,
     ) -> None:
+        self._broker_id = broker_id
+        self._copying = copying
         self._config = config
         self._partitions = partitions
         self._log_manager = log_manager
@@ -129,8 +150,41 @@ class ReplicaAlterLogDirsManager:
 
     def remove(self, partition: TopicPartition) -> None:
         """Copy no more to its future log, if there is one."""
-        self._thread_of(partition).remove(partition)
+        self._remove(self._thread_of(partition), partition)
         self.failed.pop(partition, None)
+
+    def _remove(self, thread: _Thread, partition: TopicPartition) -> None:
+        if thread.is_carried and thread.in_progress == partition:
+            self._copying.end(DirectoryMove(partition, self._broker_id))
+        thread.remove(partition)
+
+    def on_arrived(self, copy_id: DirectoryMove, size_bytes: int) -> None:
+        """A chunk has passed the disks. Of one that was ended nobody wants to hear."""
+        thread = self._thread_of(copy_id.topic_partition)
+        is_over = copy_id not in self._copying.of_owner(self._broker_id)
+        if thread.is_carried and thread.in_progress == copy_id.topic_partition and is_over:
+            thread.is_carried = False
+            thread.arrived_bytes += size_bytes - thread.taken_bytes
+            thread.taken_bytes = 0
+
+    def take_arrived(self, now_ms: float) -> None:
+        """Copy what has passed the disks until now of chunks that are on their way."""
+        for thread in self._threads:
+            tp = thread.in_progress
+            if tp is not None and thread.is_carried:
+                arrived = self._copying.take(DirectoryMove(tp, self._broker_id))
+                if arrived is not None:
+                    self.take(DirectoryMove(tp, self._broker_id), arrived.size_bytes, now_ms)
+
+    def take(self, copy_id: DirectoryMove, size_bytes: int, now_ms: float) -> None:
+        """Copy so much of a chunk, of which the rest is still to come, or never will."""
+        tp = copy_id.topic_partition
+        thread = self._thread_of(tp)
+        if thread.is_carried and thread.in_progress == tp:
+            thread.taken_bytes += size_bytes
+            thread.arrived_bytes += size_bytes
+            with self._handling_errors(thread, tp, now_ms):
+                self._copy(thread, tp)
 
     def on_log_dir_failure(self) -> None:
         """Current logs have gone offline, or future ones: there is nothing to copy any more."""
@@ -138,7 +192,7 @@ class ReplicaAlterLogDirsManager:
         for thread in self._threads:
             for tp in (*thread.ready, *thread.delayed):
                 if dirs.path_of(tp) is None or dirs.future_path_of(tp) is None:
-                    thread.remove(tp)
+                    self._remove(thread, tp)
 
     def next_due_ms(self, now_ms: float) -> float | None:
         """When ``on_timer`` is to be called next, in monotonic milliseconds."""
@@ -156,14 +210,24 @@ class ReplicaAlterLogDirsManager:
         return was_due
 
     def _do_work(self, thread: _Thread, tp: TopicPartition, now_ms: float, wall_ms: int) -> None:
+        """Copy a chunk, and let the future log take the current one's place if it holds all."""
+        with self._handling_errors(thread, tp, now_ms):
+            if self._copy(thread, tp):
+                self._replace_current_with_future(tp, wall_ms)
+                self._remove(thread, tp)
+
+    @contextmanager
+    def _handling_errors(
+        self, thread: _Thread, tp: TopicPartition, now_ms: float
+    ) -> Iterator[None]:
         """As with a follower: damaged records are read again later, and a log that refuses has
         failed. If it is a disk that refuses, the directory is offline, with what moves from it or
         to it."""
         try:
-            if self._copy(tp, wall_ms):
-                thread.remove(tp)
+            yield
         except (CorruptRecord, InvalidRecord) as error:
             logger.error("Found invalid messages during fetch for partition %s: %s", tp, error)
+            self._remove(thread, tp)
             thread.delay(tp, now_ms + self._config.replica_fetch_backoff_ms)
         except LogStorageError:
             self.on_log_dir_failure()
@@ -171,29 +235,48 @@ class ReplicaAlterLogDirsManager:
             logger.error("Error while processing data for partition %s: %s", tp, error)
             self._fail(tp)
 
-    def _copy(self, tp: TopicPartition, wall_ms: int) -> bool:
-        """Copy a chunk; True if the future log has taken the current one's place."""
-        partition, manager = self._partitions[tp], self._log_manager
+    def _copy(self, thread: _Thread, tp: TopicPartition) -> bool:
+        """Copy a chunk, or let it pass the disks first if they take their time; True if the future
+        log holds everything."""
+        manager = self._log_manager
         source, target = manager.dirs.path_of(tp), manager.dirs.future_path_of(tp)
-        current, future = partition.log, manager.dirs.future(tp)
+        current, future = self._partitions[tp].log, manager.dirs.future(tp)
         assert current is not None and source is not None, "only a replica with a log moves"
         assert future is not None and target is not None, "only a replica with a future log moves"
         with manager.in_dir(target):
             truncate_to_common(future, current)
         with manager.in_dir(source):
-            records = current.read(future.log_end_offset, self._chunk_bytes(current))
+            records = self._read(current, future.log_end_offset)
+        part: Records | None = records
+        if size_bytes := size_of(records):
+            if not thread.is_carried and not thread.arrived_bytes:
+                copy_id: CopyId = DirectoryMove(tp, self._broker_id)
+                flow = directory_move_flow(copy_id, Place(self._broker_id, source), target)
+                thread.is_carried = self._copying.begin(flow, size_bytes)
+            if thread.is_carried or thread.arrived_bytes:
+                part = _take_part(thread, records)
+        if part is None:
+            return False
         with manager.in_dir(target):
-            if not append_chunk(future, current, records):
-                return False
-            if not self._quirks.kafka_15608:
-                take_over_epoch(future, current)
-        partition.log = manager.replace_current_with_future(tp, wall_ms)
-        return True
+            return append_chunk(future, current, part)
 
-    def _chunk_bytes(self, current: ReplicaLog) -> int:
-        """A log that only counts is read a segment at a time: it takes up no memory."""
-        has_files = self._log_manager.store.needs_checkpoints
-        return self._config.replica_fetch_max_bytes if has_files else current.config.segment_bytes
+    def _read(self, current: ReplicaLog, offset: int) -> Records:
+        """A chunk; of a log that only counts all that is left if that takes time, for then it
+        stands for many, else a segment."""
+        if not isinstance(current, IntervalLog):
+            return current.read(offset, self._config.replica_fetch_max_bytes)
+        if self._copying.is_limited:
+            return current.read_all(offset)
+        return current.read(offset, current.config.segment_bytes)
+
+    def _replace_current_with_future(self, tp: TopicPartition, wall_ms: int) -> None:
+        manager, partition = self._log_manager, self._partitions[tp]
+        future, target = manager.dirs.future(tp), manager.dirs.future_path_of(tp)
+        assert future is not None and target is not None and partition.log is not None
+        if not self._quirks.kafka_15608:
+            with manager.in_dir(target):
+                take_over_epoch(future, partition.log)
+        partition.log = manager.replace_current_with_future(tp, wall_ms)
 
     def _fail(self, partition: TopicPartition) -> None:
         self.remove(partition)
@@ -204,3 +287,13 @@ class ReplicaAlterLogDirsManager:
         number = (31 * string_hash(partition.topic) + partition.partition) & 0xFFFFFFFF
         absolute = min(number, (1 << 32) - number) & 0x7FFFFFFF
         return self._threads[absolute % len(self._threads)]
+
+
+def _take_part(thread: _Thread, records: Records) -> Records | None:
+    """What of a chunk has passed the disks, in whole batches; None: nothing."""
+    part = first_part(records, thread.arrived_bytes)
+    if part is not None:
+        thread.arrived_bytes -= size_of(part)
+    if not thread.is_carried:
+        thread.arrived_bytes = 0
+    return part

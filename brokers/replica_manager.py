@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from brokers.config import BrokerConfig
 from brokers.copies import Copies
-from brokers.copying import Arrived
+from brokers.copying import Arrived, DirectoryMove
 from brokers.fetchers import ReplicaFetcherManager
 from brokers.growing_followers import GrowingFollowers
 from brokers.leader_replicas import LeaderReplicas
@@ -72,7 +72,7 @@ class ReplicaManager:
         self.offline_partitions: dict[TopicPartition, None] = {}
         self.metadata_cache = metadata_cache
         self.replica_alter_log_dirs_manager = ReplicaAlterLogDirsManager(
-            config, self.partitions, log_manager, quirks
+            broker_id, config, self.partitions, log_manager, quirks, copies.copying
         )
         self.leaders = LeaderReplicas(
             broker_id,
@@ -312,6 +312,7 @@ class ReplicaManager:
     def take_arrived(self) -> None:
         """Append what has come until now of records that are on their way."""
         self._take(self._copies.copying.take_all(self.broker_id))
+        self.replica_alter_log_dirs_manager.take_arrived(self._now_ms())
 
     def break_connections(self) -> None:
         """Before the broker's end: what has come of records on their way is there, in its logs and
@@ -319,7 +320,10 @@ class ReplicaManager:
         self._take(self._copies.copying.cut(self.broker_id))
 
     def _take(self, arrived: Iterable[Arrived]) -> None:
-        for copy_id, _, answer in arrived:
+        for copy_id, size_bytes, answer in arrived:
+            if isinstance(copy_id, DirectoryMove):
+                moves = self.replica_alter_log_dirs_manager
+                moves.take(copy_id, size_bytes, self._now_ms())
             partition = self.partitions.get(copy_id.topic_partition)
             if answer is not None and partition is not None:
                 tp = copy_id.topic_partition

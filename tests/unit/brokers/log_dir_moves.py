@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from brokers.config import BrokerConfig
+from brokers.copying import UnlimitedCopying
 from brokers.log_dirs import LogDirs
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.file_log_store import FileLogStore
@@ -54,7 +55,9 @@ class Mover:
         mark = self.manager.take_high_watermark(T0)
         self.partition = Partition(log=log, high_watermark=min(mark, log.log_end_offset))
         self.partitions = {T0: self.partition}
-        self.moves = ReplicaAlterLogDirsManager(CHUNK, self.partitions, self.manager, self._quirks)
+        self.moves = ReplicaAlterLogDirsManager(
+            1, CHUNK, self.partitions, self.manager, self._quirks, UnlimitedCopying()
+        )
         self.moves.resume(T0, self.partition, NOW_MS)
 
     def kill(self, draw: Draw | None = None) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from brokers.config import BrokerConfig, broker_config
+from brokers.copying import UnlimitedCopying
 from brokers.log_dirs import LogDirs
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.log_manager import LogManager
@@ -233,7 +234,9 @@ class Queue:
         self.log_manager.startup(MetaProperties("c", 1), NOW_MS)
         hosted: dict[TopicPartition, Partition] = {}
         config = BrokerConfig(log_dirs=DIRS, num_replica_alter_log_dirs_threads=threads)
-        self.moves = ReplicaAlterLogDirsManager(config, hosted, self.log_manager, NO_QUIRKS)
+        self.moves = ReplicaAlterLogDirsManager(
+            1, config, hosted, self.log_manager, NO_QUIRKS, UnlimitedCopying()
+        )
         for tp in partitions:
             self.log_manager.dirs.prefer(tp, "d0")
             log = self.log_manager.get_or_create(tp, NOW_MS, is_new=True)

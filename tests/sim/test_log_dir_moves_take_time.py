@@ -1,0 +1,82 @@
+"""Moves between log directories take disks, and the throttle that reassign-partitions sets."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.types import TopicPartition
+from runtime.simulated_world import SimulatedWorld
+from tests.sim.log_dirs import alter_dirs, described, dir_of
+from tests.sim.test_config_changes import alter
+from tests.sim.test_copies import DISK, GB, MB, T0, T1, TB, cluster
+
+THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
+DIRS = "d0,d1,d2"
+
+
+def with_disks(*assignment: tuple[int, ...], mb_per_s: int = 100, **spec: int) -> SimulatedWorld:
+    """Four brokers with three log directories, each of which has a disk of its own."""
+    config = {"log.dirs": DIRS, DISK: str(mb_per_s * MB)}
+    return cluster(*assignment, config=config, **spec)
+
+
+def moved_s(world: SimulatedWorld, path: str, *partitions: TopicPartition) -> float:
+    """How long it takes from now on until broker 0 has all of these replicas in a directory."""
+    began_ms = world.clock.monotonic_ms()
+    assert world.run_until(
+        lambda: all(dir_of(world, 0, tp) == path for tp in partitions), timeout_ms=1e9
+    )
+    return (world.clock.monotonic_ms() - began_ms) / 1_000
+
+
+def test_a_move_takes_as_long_as_its_disks() -> None:
+    world = with_disks((0,))
+    alter_dirs(world, 0, p0="d1")
+    assert moved_s(world, "d1", T0) == pytest.approx(100, abs=1)
+
+
+def test_a_terabyte_is_moved_in_few_steps() -> None:
+    world = with_disks((0,), size_bytes=TB)
+    alter_dirs(world, 0, p0="d1")
+    before = len(world.choices)
+    assert moved_s(world, "d1", T0) == pytest.approx(10_000, rel=0.01)
+    assert len(world.choices) - before < 200
+
+
+def test_a_throttle_holds_a_move_back_and_lets_it_go() -> None:
+    world = with_disks((0,), mb_per_s=1_000)
+    alter(world, "brokers", "0", {THROTTLE: str(10 * MB)})
+    world.run_for(1_000)
+    alter_dirs(world, 0, p0="d1")
+    world.run_for(500_000)
+    assert dir_of(world, 0, T0) == "d0"
+    (future,) = described(world, 0).log_dirs[1].logs
+    assert future.is_future and future.size_bytes == pytest.approx(5 * GB, rel=0.01)
+    alter(world, "brokers", "0", {})
+    assert moved_s(world, "d1", T0) < 10
+
+
+def test_two_threads_share_a_disk() -> None:
+    world = with_disks((0,), (0,))
+    alter_dirs(world, 0, p0="d2", p1="d2")
+    assert moved_s(world, "d2", T0, T1) == pytest.approx(200, abs=2)
+
+
+def test_a_move_that_is_called_off_takes_no_disk_any_more() -> None:
+    world = with_disks((0,), (0,))
+    alter_dirs(world, 0, p0="d2", p1="d2")
+    world.run_for(50_000)
+    alter_dirs(world, 0, p0="d0")
+    assert moved_s(world, "d2", T1) == pytest.approx(75, abs=2)
+    assert (dir_of(world, 0, T0), world.bandwidth.under_way()) == ("d0", [])
+
+
+def test_a_broker_that_dies_in_the_middle_goes_on_where_it_was() -> None:
+    world = with_disks((0, 1))
+    alter_dirs(world, 0, p0="d1")
+    world.run_for(50_000)
+    world.kill(0)
+    world.run_for(20_000)
+    assert world.bandwidth.under_way() == []
+    world.start(0)
+    assert moved_s(world, "d1", T0) == pytest.approx(50, abs=5)
