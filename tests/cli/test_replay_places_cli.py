@@ -58,7 +58,7 @@ def test_damaged_lines_stand_in_every_answer_with_their_places(
     assert main(args) == 0
     text = capsys.readouterr().out
     assert "1 event, 0 partitions, 0 violations" in text
-    assert f" {journal.name}:2  not json  nonsense" in text
+    assert f"\n{journal.name}:2  not json  nonsense" in text
     found = json.loads((out / "answers.json").read_text())["damaged"]
     assert (found["kinds"], found["is_whole"]) == ({"not json": 2}, True)
     assert [(row["file"], row["line"]) for row in found["rows"]] == [
