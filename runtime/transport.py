@@ -134,6 +134,7 @@ class SimulatedTransport(RoutedTransport):
         self.certain = CertainConnections(self._is_certain, self._tell_at_once)
         self.on_links_cut: Callable[[], None] | None = None
         self._faults = NO_FAULTS
+        self._is_faulty = False
         self._isolated: tuple[int, ...] = ()
         self._clock = clock
         self._rng = rng
@@ -151,6 +152,7 @@ class SimulatedTransport(RoutedTransport):
     @faults.setter
     def faults(self, faults: NetworkFaults) -> None:
         self._faults = faults
+        self._is_faulty = faults != NO_FAULTS
         self.certain.review()
 
     @property
@@ -178,7 +180,7 @@ class SimulatedTransport(RoutedTransport):
     def _is_certain(self, one: Address, other: Address) -> bool:
         """True if nothing between two that are there is lost, or slower than laws can bear."""
         return (
-            self._faults is NO_FAULTS
+            not self._is_faulty
             and not self._is_cut(one, other)
             and 3 * self._max_delay_ms < LAW_MARGIN_MS
             and one in self._receivers
@@ -211,7 +213,7 @@ class SimulatedTransport(RoutedTransport):
         if link in self._broken or link[::-1] in self._broken:
             return
         self._connect(message)
-        if isinstance(message.body, _DATA) and (self.isolated or self.faults is not NO_FAULTS):
+        if isinstance(message.body, _DATA) and (self.isolated or self._is_faulty):
             self._send_badly(message)
         else:
             self._put(message, in_order=True)

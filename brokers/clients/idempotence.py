@@ -38,7 +38,7 @@ class Idempotence:
 
     def may_send(self, partition: PartitionBatches, batch: Batch) -> bool:
         """True if a batch that waits may be sent now."""
-        if self.producer is NO_PRODUCER:
+        if self.producer == NO_PRODUCER:
             return False
         if batch in partition.tracked:
             # One after the other until what was refused has got through.

@@ -284,7 +284,7 @@ class Producer:
     def _wants_producer_id(self) -> bool:
         return (
             self._identity is not None
-            and self._identity.producer is NO_PRODUCER
+            and self._identity.producer == NO_PRODUCER
             and self._init_number is None
             and bool(self._partitions)
         )

@@ -66,7 +66,12 @@ def test_a_restored_world_goes_on_as_the_original_does() -> None:
     again.kill(1)
     again.run_for(10_000)
     assert again.fingerprint() == world.fingerprint()
-    assert state_of(world, "t", 0).leader == 2
+    for each in (world, again):
+        each.start(1)
+        each.run_for(10_000)
+    assert again.fingerprint() == world.fingerprint()
+    state = state_of(world, "t", 0)
+    assert (state.leader, set(state.isr)) == (2, {0, 1, 2})
 
 
 def test_a_snapshot_inside_an_event_is_refused() -> None:
