@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PRODUCT = tuple(
     tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
 )
-NOT_OURS = ("build", "dist", "__pycache__")
+NOT_OURS = ("build", "dist", "__pycache__", ".git")
 LINE_COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 400
@@ -49,7 +49,7 @@ def text_files() -> tuple[tuple[str, str], ...]:
             and (not name.startswith(".") or name == ".ci")
             and (relative / name) != Path("tests/data")
         )
-        for name in sorted(names):
+        for name in sorted(set(names).difference(NOT_OURS)):
             try:
                 found.append(((relative / name).as_posix(), (ROOT / relative / name).read_text()))
             except UnicodeDecodeError:
