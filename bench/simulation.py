@@ -12,23 +12,31 @@ import gc
 import sys
 import time
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from admin.topics import TopicAdmin
 from bench.machine import machine
 from brokers.broker import Broker
 from brokers.logs.log_store import MemoryLogStore
-from cluster.data_requests import FetchPartition, FetchRequest, ProduceRequest
-from cluster.records import CountedBatch
+from cluster.api_errors import Errors
+from cluster.data_requests import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+)
+from cluster.records import CountedBatch, Interval, IntervalRecords
 from cluster.requests import (
     Address,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     Message,
     Request,
+    UpdateMetadataRequest,
 )
-from cluster.types import TopicPartition
+from cluster.types import NO_EPOCH, TopicPartition
 from placement.draws import JavaRandom
 from runtime.clock import VirtualClock
 from runtime.node import ClusterSpec
@@ -52,6 +60,12 @@ RATES_MINUTES = 10
 RECORDS_PER_S = 10_000.0
 REPLICA_GOAL_BYTES = 400
 REPLICAS = 10_000
+IDLE_FOR_MINUTES = 10
+LEADER = Address("broker", 1)
+
+
+Fill = Callable[[Broker, VirtualClock, TopicPartition], None]
+"""Lets a replica have more records."""
 
 
 class Goal(NamedTuple):
@@ -144,40 +158,50 @@ def _times_real(world: SimulatedWorld, duration_ms: float) -> float:
 def replica_bytes(replicas: int = REPLICAS) -> list[Goal]:
     """All that a broker keeps for a replica with an interval log, by tracemalloc.
 
-    Of an empty one, and of a leader with records whose two followers have them. The requests that
-    brokers share are not counted.
+    Of an empty one; of a leader with records whose two followers have them, and of a follower, when
+    they have been idle for a while. The requests that brokers share are not counted.
     """
-    states = [_state(n) for n in range(replicas)]
     goals = []
-    for what, has_records in (("empty", False), ("a leader with two followers", True)):
-        each = _traced_bytes(states, has_records) / replicas
+    for what, leader, fill in (
+        ("empty", 0, None),
+        ("a leader with two followers", 0, _lead),
+        ("a follower", 1, _follow),
+    ):
+        states = [_state(n, leader) for n in range(replicas)]
+        each = _traced_bytes(states, fill) / replicas
         print(f"a replica, {what}: {each:.0f} bytes")
         is_met = each < REPLICA_GOAL_BYTES
         goals.append(Goal(f"a replica, {what}, in {REPLICA_GOAL_BYTES} bytes", is_met))
     return goals
 
 
-def _state(number: int) -> LeaderAndIsrPartitionState:
+def _state(number: int, leader: int) -> LeaderAndIsrPartitionState:
     tp = TopicPartition("topic", number)
-    return LeaderAndIsrPartitionState(tp, 1, 0, 0, (0, 1, 2), 0, (0, 1, 2), is_new=True)
+    return LeaderAndIsrPartitionState(tp, 1, leader, 0, (0, 1, 2), 0, (0, 1, 2), is_new=True)
 
 
-def _traced_bytes(states: Sequence[LeaderAndIsrPartitionState], has_records: bool) -> int:
-    """What a broker has more once it leads all of these."""
-    clock, info = VirtualClock(), ClusterSpec(broker_ids=(0,)).broker_info(0)
+def _traced_bytes(states: Sequence[LeaderAndIsrPartitionState], fill: Fill | None) -> int:
+    """What a broker has more once it hosts all of these, each ``fill``ed thrice."""
+    clock, spec = VirtualClock(), ClusterSpec(broker_ids=(0, 1, 2))
     store = MemoryStore(MemoryServer(clock), 6_000)
-    broker = Broker(info, store, RoutedTransport(), clock, log_store=MemoryLogStore())
+    transport = RoutedTransport()
+    broker = Broker(spec.broker_info(0), store, transport, clock, log_store=MemoryLogStore())
+    transport.register(LEADER, lambda fetch: _answer(broker, fetch))
     broker.startup()
+    alive = tuple(spec.broker_info(broker_id) for broker_id in spec.broker_ids)
+    _send(broker, UpdateMetadataRequest(0, 1, -1, (), alive, {}))
     gc.collect()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         _send(broker, LeaderAndIsrRequest(0, 1, -1, tuple(states), {}, ()))
-        if has_records:
+        if fill is not None:
             for _ in range(3):
-                _fill(broker, clock, states)
-            clock.advance_to(clock.monotonic_ms() + 60_000)
-            broker.on_timer()
+                for state in states:
+                    fill(broker, clock, state.topic_partition)
+            for _ in range(IDLE_FOR_MINUTES):
+                clock.advance_to(clock.monotonic_ms() + 60_000)
+                broker.on_timer()
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
@@ -186,22 +210,48 @@ def _traced_bytes(states: Sequence[LeaderAndIsrPartitionState], has_records: boo
     return after - before
 
 
-def _fill(
-    broker: Broker, clock: VirtualClock, states: Sequence[LeaderAndIsrPartitionState]
-) -> None:
+def _lead(broker: Broker, clock: VirtualClock, tp: TopicPartition) -> None:
     """Let some records come and be replicated: of each partition at a time and in a size that no
     other has."""
-    for state in states:
-        tp = state.topic_partition
+    clock.advance_to(clock.monotonic_ms() + 1.3)
+    batch = CountedBatch(300 + tp.partition, 100_000 + tp.partition)
+    _send(broker, ProduceRequest(1, 30_000, {tp: batch}))
+    for replica_id in (1, 2):
         clock.advance_to(clock.monotonic_ms() + 1.3)
-        batch = CountedBatch(300 + tp.partition, 100_000 + tp.partition)
-        _send(broker, ProduceRequest(1, 30_000, {tp: batch}))
-        log = broker.replica_manager.partitions[tp].log
-        assert log is not None
-        for replica_id in (1, 2):
-            clock.advance_to(clock.monotonic_ms() + 1.3)
-            asked = FetchPartition(int(str(log.log_end_offset)), 0, 0)
-            _send(broker, FetchRequest(replica_id, {tp: asked}))
+        asked = FetchPartition(int(str(_log_end_offset(broker, tp))), 0, 0)
+        _send(broker, FetchRequest(replica_id, {tp: asked}))
+
+
+def _follow(broker: Broker, clock: VirtualClock, tp: TopicPartition) -> None:
+    """Let a leader have records, as above, and say at once that the whole ISR has them."""
+    clock.advance_to(clock.monotonic_ms() + 1.3)
+    start = _log_end_offset(broker, tp)
+    end = start + 300 + tp.partition
+    interval = Interval(0, start, end, 100_000 + tp.partition, clock.now_ms())
+    told = FetchedPartition(
+        Errors.NONE,
+        leader_epoch=0,
+        fetch_offset=start,
+        last_fetched_epoch=0 if start else NO_EPOCH,
+        records=IntervalRecords((interval,)),
+        high_watermark=int(str(end)),
+        log_start_offset=0,
+    )
+    answer = FetchResponse({tp: told}, is_standing=True)
+    broker.receive(Message(LEADER, broker.address, 0, answer))
+    assert _log_end_offset(broker, tp) == end
+
+
+def _answer(broker: Broker, fetch: Message) -> None:
+    """There is nothing new."""
+    answer = FetchResponse({})
+    broker.receive(Message(LEADER, broker.address, fetch.correlation_id, answer))
+
+
+def _log_end_offset(broker: Broker, tp: TopicPartition) -> int:
+    log = broker.replica_manager.partitions[tp].log
+    assert log is not None
+    return log.log_end_offset
 
 
 def _send(broker: Broker, body: Request) -> None:

@@ -143,8 +143,6 @@ class IsrChanges:
             partition = self._look_up(tp)
             if partition is None or not self._lags(partition):
                 del self._lagging[tp]
-                if partition is not None and partition.growth is None:
-                    partition.fold(now_ms)
             elif partition.pending is None:
                 self._maybe_shrink(tp, partition, now_ms)
         period_ms = self._lag_time_max_ms / 2

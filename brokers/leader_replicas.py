@@ -8,7 +8,7 @@ leader's side of kafka.server.ReplicaManager: fetchMessages, appendRecords, dela
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Set
 from typing import Final
 
 from brokers.alter_isr_manager import AlterIsrResult
@@ -336,12 +336,12 @@ class LeaderReplicas:
             return None
         return partition
 
-    def on_brokers_alive(self, broker_ids: Container[int], now_ms: float) -> None:
+    def on_brokers_alive(self, returned: Set[int], now_ms: float) -> None:
         """Some brokers live again: their followers may have missed what they were sent."""
         for tp, partition in self._partitions.items():
-            if partition.is_leader(self._broker_id):
+            if not returned.isdisjoint(partition.replicas) and partition.is_leader(self._broker_id):
                 for remote in partition.remotes:
-                    if remote.replica_id in broker_ids and partition.expects(remote.replica_id):
+                    if remote.replica_id in returned and partition.expects(remote.replica_id):
                         self._fetches.add_owing(tp, remote.replica_id, now_ms)
 
     # -- the high watermark and the ISR

@@ -141,13 +141,18 @@ class LogUpkeep:
             self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
 
     def _delete_old(self) -> float | None:
+        now_ms = self._clock.monotonic_ms()
         deleted = self._log_manager.delete_old(self._clock.now_ms(), self._high_watermarks())
+        # Whatever has brought records lets retention look, so here nothing is missed.
+        for partition in self._partitions.values():
+            if partition.growth is None:
+                partition.fold(now_ms)
         again = [one.again_ms for one in deleted.values() if one.again_ms is not None]
         due_ms = self._monotonic(min(again, default=None))
         if due_ms is None:
             return None
         interval_ms = self._config.log_retention_check_interval_ms
-        return max(due_ms, self._clock.monotonic_ms() + interval_ms)
+        return max(due_ms, now_ms + interval_ms)
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
         return {tp: partition.high_watermark for tp, partition in self._partitions.items()}

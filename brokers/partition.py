@@ -7,7 +7,7 @@ brokers/follower.py. Mirrors kafka.cluster.Partition.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -15,13 +15,7 @@ from brokers.growth import FollowerGrowth, LeaderGrowth
 from brokers.logs.interval_log import IntervalLog
 from brokers.logs.record_batch import first_epoch
 from brokers.logs.replica_log import Appended, ReplicaLog
-from brokers.remote_replica import (
-    NEVER_MS,
-    RemoteReplica,
-    RemoteReplicas,
-    fold_remotes,
-    unfold_remotes,
-)
+from brokers.remote_replica import NEVER_MS, RemoteReplica, RemoteReplicas, fold, unfold
 from cluster.api_errors import Errors
 from cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition, FetchPartition
 from cluster.records import UNDEFINED_EPOCH_END, Produced, Records
@@ -32,15 +26,21 @@ HIGH_WATERMARK_CHECKPOINT_MS: Final = 5_000.0
 """replica.high.watermark.checkpoint.interval.ms"""
 
 
+class _Checkpoint(NamedTuple):
+    """A checkpoint of high watermarks, and the one that it holds. Checkpoints are counted instead
+    of made: see ``Partition.stored_high_watermark``."""
+
+    number: int
+    high_watermark: int
+
+
 class Partition(msgspec.Struct, gc=False):
     """A hosted replica.
 
-    ``state``: the last LeaderAndIsr state that was applied. ``committed``: what an AlterIsr has
-    made of it since. ``pending``: the proposal to the controller that has no final answer yet.
-    ``log``: None before there is one. ``high_watermark``: the offset below which the whole ISR has
-    the records;
-    ``checkpointed_high_watermark``: what it was at the last checkpoint, ``checkpoint``, before its
-    last change. Checkpoints are counted instead of made: see ``stored_high_watermark``.
+    ``state``: the last LeaderAndIsr state that was applied, with what an AlterIsr has made of it
+    since. ``pending``: the proposal to the controller that has no final answer yet. ``log``: None
+    before there is one. ``high_watermark``: the offset below which the whole ISR has the records;
+    ``checkpoint``: what a disk had of it before its last change, None if that was long ago.
 
     Of a leader alone: ``epoch_start_offset``, its log's end when it became one, at
     ``leader_since_ms``; ``known``, the followers that have fetched at this epoch. A follower in
@@ -51,12 +51,10 @@ class Partition(msgspec.Struct, gc=False):
     """
 
     state: LeaderAndIsrPartitionState | None = None
-    committed: LeaderAndIsr | None = None
     pending: LeaderAndIsr | None = None
     log: ReplicaLog | None = None
     high_watermark: int = 0
-    checkpointed_high_watermark: int = 0
-    checkpoint: int = 0
+    checkpoint: _Checkpoint | None = None
     epoch_start_offset: int = UNKNOWN_OFFSET
     leader_since_ms: float = NEVER_MS
     known: RemoteReplicas | bytes = ()
@@ -67,18 +65,18 @@ class Partition(msgspec.Struct, gc=False):
         """What is known of the followers, to be changed in place."""
         known = self.known
         if isinstance(known, bytes):
-            known = self.known = unfold_remotes(known)
+            known = self.known = unfold(known)
         return known
 
     def fold(self, now_ms: float) -> None:
-        """Take less memory until somebody asks: for a leader that has been idle for a while."""
-        if self.remotes:
-            self.known = fold_remotes(self.remotes)
+        """Take less memory, for a replica of which nobody has asked for a while: what follows from
+        other numbers goes, the rest is written close together until somebody needs it."""
+        if self.known and not isinstance(self.known, bytes):
+            self.known = fold(self.known)
         if isinstance(self.log, IntervalLog):
             self.log.fold()
-        if self.checkpoint != int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS):
-            # The last change of the high watermark has been written down.
-            self.checkpointed_high_watermark = self.high_watermark
+        if self.stored_high_watermark(now_ms) == self.high_watermark:
+            self.checkpoint = None
 
     @property
     def leader_epoch(self) -> int:
@@ -108,8 +106,8 @@ class Partition(msgspec.Struct, gc=False):
         within a leader epoch shows on the leader and in the metadata caches.
         """
         state = self.state
-        if self.committed is not None or state is None:
-            return self.committed
+        if state is None:
+            return None
         return LeaderAndIsr(state.leader, state.leader_epoch, state.isr, state.zk_version)
 
     @property
@@ -120,8 +118,7 @@ class Partition(msgspec.Struct, gc=False):
     @property
     def isr(self) -> tuple[int, ...]:
         """The ISR that the controller has confirmed."""
-        known = self.committed or self.state
-        return () if known is None else known.isr
+        return () if self.state is None else self.state.isr
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
@@ -166,7 +163,7 @@ class Partition(msgspec.Struct, gc=False):
     def _apply(self, state: LeaderAndIsrPartitionState) -> ReplicaLog:
         assert self.log is not None, "a replica without a log neither leads nor follows"
         self.state = state
-        self.committed = self.pending = None
+        self.pending = None
         self.known = ()
         self.growth = None
         return self.log
@@ -322,18 +319,18 @@ class Partition(msgspec.Struct, gc=False):
 
     def set_high_watermark(self, offset: int, now_ms: float) -> None:
         """Note a high watermark, and the one before for a disk that has not heard of it yet."""
-        checkpoint = int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS)
-        if checkpoint != self.checkpoint:
-            self.checkpoint = checkpoint
-            self.checkpointed_high_watermark = self.high_watermark
+        number = int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS)
+        if self.checkpoint is None or self.checkpoint.number != number:
+            self.checkpoint = _Checkpoint(number, self.high_watermark)
         self.high_watermark = offset
 
     def stored_high_watermark(self, now_ms: float) -> int:
         """The high watermark as replication-offset-checkpoint holds it, which Kafka writes every
         five seconds."""
-        if int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS) != self.checkpoint:
+        checkpoint = self.checkpoint
+        if checkpoint is None or checkpoint.number != int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS):
             return self.high_watermark
-        return self.checkpointed_high_watermark
+        return checkpoint.high_watermark
 
     def caught_up(self) -> tuple[int, ...]:
         """Followers outside the ISR that may join it: they have all that is below the high
@@ -388,13 +385,15 @@ class Partition(msgspec.Struct, gc=False):
 
     def commit(self, leader_and_isr: LeaderAndIsr) -> bool:
         """Take over what the controller has written; False if it is older than what is known."""
-        current = self.leader_and_isr
-        assert current is not None
+        state = self.state
+        assert state is not None
         if (
-            leader_and_isr.leader_epoch != current.leader_epoch
-            or leader_and_isr.zk_version < current.zk_version
+            leader_and_isr.leader_epoch != state.leader_epoch
+            or leader_and_isr.zk_version < state.zk_version
         ):
             return False
-        self.committed = leader_and_isr
+        self.state = msgspec.structs.replace(
+            state, isr=leader_and_isr.isr, zk_version=leader_and_isr.zk_version
+        )
         self.pending = None
         return True

@@ -55,6 +55,55 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
 
 
 RemoteReplicas = tuple[RemoteReplica, ...]
-fold_remotes: Final = msgspec.msgpack.Encoder().encode
-unfold_remotes: Final = msgspec.msgpack.Decoder(RemoteReplicas).decode
-"""As bytes they take a third of the memory: for while nobody asks."""
+
+
+class _Folded(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Followers as they are written: if all rest at one place and know the same, each with no more
+    than the time of its last fetch, and once what they have in common; else all of each."""
+
+    followers: dict[int, float] | RemoteReplicas
+    log_end_offset: int = UNKNOWN_OFFSET
+    last_fetched_epoch: int = UNKNOWN_OFFSET
+    told_high_watermark: int = 0
+    told_log_start_offset: int = 0
+
+    def unfolded(self) -> RemoteReplicas:
+        if not isinstance(self.followers, dict):
+            return self.followers
+        end = self.log_end_offset
+        return tuple(
+            RemoteReplica(
+                replica_id=replica_id,
+                caught_up_ms=fetched_ms,
+                fetched_ms=fetched_ms,
+                leader_end_at_fetch=end,
+                log_end_offset=end,
+                last_fetched_epoch=self.last_fetched_epoch,
+                owes_fetch=False,
+                told_high_watermark=self.told_high_watermark,
+                told_log_start_offset=self.told_log_start_offset,
+            )
+            for replica_id, fetched_ms in self.followers.items()
+        )
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_Folded).decode
+
+
+def fold(remotes: RemoteReplicas) -> bytes:
+    """Followers as bytes, which take a fifth of the memory: for while nobody asks. Not of none."""
+    last = remotes[-1]
+    resting = _Folded(
+        {remote.replica_id: remote.fetched_ms for remote in remotes},
+        last.log_end_offset,
+        last.last_fetched_epoch,
+        last.told_high_watermark,
+        last.told_log_start_offset,
+    )
+    return _encode(resting if resting.unfolded() == remotes else _Folded(remotes))
+
+
+def unfold(folded: bytes) -> RemoteReplicas:
+    """What ``fold`` was given."""
+    return _decode(folded).unfolded()

@@ -25,7 +25,7 @@ from brokers.logs.errors import (
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
-from brokers.logs.intervals import cut, fold, joined_intervals, unfold
+from brokers.logs.intervals import NOTHING_HELD, Held, fold, joined_intervals, unfold
 from brokers.logs.leader_epoch_cache import EpochEntries
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from brokers.logs.producer_state import ProducerStates, last_sequence
@@ -45,7 +45,6 @@ from cluster.records import (
 )
 
 _NO_RECORDS: Final = IntervalRecords(())
-_end_of: Final = attrgetter("end")
 
 
 class _Segment(NamedTuple):
@@ -59,10 +58,8 @@ class _Segment(NamedTuple):
 class IntervalLog(msgspec.Struct, gc=False):
     """A ReplicaLog of counted batches.
 
-    ``epochs``: where leader epochs begin, with or without records. ``kept``: what was appended,
-    adjacent, one interval per epoch and segment. ``rolled``: where segments begin, but the first.
-    ``segment_start_ms``: the timestamp that the last segment's age is counted from, -1 if it is
-    empty. ``producers`` None: no idempotent producer was seen.
+    ``epochs``: where leader epochs begin, with or without records. ``kept``: the records, as bytes
+    once they were folded. ``producers`` None: no idempotent producer was seen.
     """
 
     config: LogConfig = DEFAULT_LOG_CONFIG
@@ -71,28 +68,25 @@ class IntervalLog(msgspec.Struct, gc=False):
     log_end_offset: int = 0
     recovery_point: int = 0
     epochs: EpochEntries = ()
-    kept: tuple[Interval, ...] | bytes = ()
-    rolled: tuple[int, ...] = ()
-    segment_start_ms: int = NO_TIMESTAMP
+    kept: Held | bytes = NOTHING_HELD
     producers: ProducerStates | None = None
 
     @property
-    def stored(self) -> tuple[Interval, ...]:
-        """What was appended."""
+    def held(self) -> Held:
+        """What was appended. Who only looks at it leaves it folded."""
         kept = self.kept
-        if isinstance(kept, bytes):
-            kept = self.kept = unfold(kept)
-        return kept
+        return unfold(kept) if isinstance(kept, bytes) else kept
 
     def fold(self) -> None:
-        """Take less memory until somebody asks."""
-        if self.stored:
-            self.kept = fold(self.stored)
+        """Take less memory until the next change."""
+        kept = self.kept
+        if isinstance(kept, Held) and kept is not NOTHING_HELD:
+            self.kept = fold(kept)
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
-        return sum(interval.size_bytes for interval in self.stored)
+        return sum(interval.size_bytes for interval in self.held.intervals)
 
     @property
     def latest_epoch(self) -> int | None:
@@ -172,19 +166,20 @@ class IntervalLog(msgspec.Struct, gc=False):
         Among them are the batches of idempotent producers that end there; none is cut in two.
         """
         self._check_may_read(offset)
-        next_segment = bisect_right(self.rolled, offset)
-        limit = min([self.log_end_offset, *self.rolled[next_segment : next_segment + 1]])
+        held = self.held
+        next_segment = bisect_right(held.rolled, offset)
+        limit = min([self.log_end_offset, *held.rolled[next_segment : next_segment + 1]])
         if end_offset is not None:
             limit = min(limit, end_offset)
         if offset >= limit:
             return _NO_RECORDS
-        end = self._end_of_read(offset, limit, max_bytes)
-        return self._records(offset, end)
+        end = self._end_of_read(held, offset, limit, max_bytes)
+        return self._records(held, offset, end)
 
     def read_all(self, offset: int) -> IntervalRecords:
         """All records from ``offset`` on, of this segment and the next ones, else as ``read``."""
         self._check_may_read(offset)
-        return self._records(offset, self.log_end_offset)
+        return self._records(self.held, offset, self.log_end_offset)
 
     def start_epoch(self, leader_epoch: int) -> None:
         """Note that a new leader epoch begins at the log's end."""
@@ -196,7 +191,7 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first offset of the first interval that is as late, as ReplicaLog says."""
-        for interval in self._between(self.log_start_offset, self.log_end_offset):
+        for interval in self.held.between(self.log_start_offset, self.log_end_offset):
             if interval.max_timestamp_ms >= timestamp_ms:
                 return TimestampOffset(
                     interval.max_timestamp_ms, interval.start, interval.leader_epoch
@@ -205,10 +200,11 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     def intervals(self) -> tuple[Interval, ...]:
         """All that may be read, one interval for each stretch of one leader epoch."""
-        if not self.rolled and self.log_start_offset == self._base_offset:
-            return self.stored
+        held = self.held
+        if not held.rolled and self.log_start_offset == self._base_offset(held):
+            return held.intervals
         joined: list[Interval] = []
-        for interval in self._between(self.log_start_offset, self.log_end_offset):
+        for interval in held.between(self.log_start_offset, self.log_end_offset):
             joined += joined_intervals(joined.pop(), interval) if joined else (interval,)
         return tuple(joined)
 
@@ -216,14 +212,15 @@ class IntervalLog(msgspec.Struct, gc=False):
         """Cut records at ``offset`` and after it, as ReplicaLog says."""
         lost = max(0, self.log_end_offset - offset)
         if lost:
-            self.kept = self._between(self._base_offset, offset)
-            self.rolled = tuple(base for base in self.rolled if base <= offset)
+            held = self.held
+            left = held.between(self._base_offset(held), offset)
+            rolled = tuple(base for base in held.rolled if base <= offset)
+            active = Held(left, rolled).active(offset)
+            since_ms = min((part.max_timestamp_ms for part in active), default=NO_TIMESTAMP)
+            self.kept = Held(left, rolled, since_ms)
             self.log_start_offset = min(self.log_start_offset, offset)
             self.log_end_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
-            self.segment_start_ms = min(
-                (part.max_timestamp_ms for part in self._active), default=NO_TIMESTAMP
-            )
             if self.producers is not None:
                 self.producers.truncate_to(offset)
         self.epochs = leader_epoch_cache.truncate_from_end(self.epochs, self.log_end_offset)
@@ -234,9 +231,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         self.log_start_offset = self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.epochs = ()
-        self.kept = ()
-        self.rolled = ()
-        self.segment_start_ms = NO_TIMESTAMP
+        self.kept = NOTHING_HELD
         self.producers = None
 
     def increment_log_start_offset(self, offset: int) -> bool:
@@ -257,7 +252,8 @@ class IntervalLog(msgspec.Struct, gc=False):
         """Delete whole segments, as ReplicaLog says; idle producers are forgotten, too."""
         if self.producers is not None:
             self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
-        segments = self._segments()
+        held = self.held
+        segments = self._segments(held)
         count = count_deletable(
             segments,
             self.config,
@@ -271,10 +267,11 @@ class IntervalLog(msgspec.Struct, gc=False):
             return Deleted(0, 0, again_ms)
         is_all = count == len(segments)
         base = self.log_end_offset if is_all else segments[count].base_offset
-        self.kept = self._between(base, self.log_end_offset)
-        self.rolled = tuple(rolled for rolled in self.rolled if rolled > base)
-        if is_all:
-            self.segment_start_ms = NO_TIMESTAMP
+        self.kept = Held(
+            held.between(base, self.log_end_offset),
+            tuple(rolled for rolled in held.rolled if rolled > base),
+            NO_TIMESTAMP if is_all else held.segment_start_ms,
+        )
         self.increment_log_start_offset(base)
         return Deleted(count, sum(one.size_bytes for one in segments[:count]), again_ms)
 
@@ -297,15 +294,9 @@ class IntervalLog(msgspec.Struct, gc=False):
         """Flush; there is no file to let go of."""
         self.flush()
 
-    @property
-    def _base_offset(self) -> int:
+    def _base_offset(self, held: Held) -> int:
         """Where the first segment begins, which may be before the log's start."""
-        return self.stored[0].start if self.stored else self.log_end_offset
-
-    @property
-    def _active(self) -> tuple[Interval, ...]:
-        """What the last segment holds."""
-        return self._between(self.rolled[-1], self.log_end_offset) if self.rolled else self.stored
+        return held.intervals[0].start if held.intervals else self.log_end_offset
 
     def _check_fits_segment(self, size_bytes: int) -> None:
         if size_bytes > self.config.segment_bytes:
@@ -316,42 +307,35 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     def _roll_for(self, size_bytes: int, max_timestamp_ms: int) -> None:
         """Begin a new segment if the last one has no room or is too old; Kafka flushes it then."""
-        active = self._active
+        held = self.held
+        active = held.active(self.log_end_offset)
         if not active:
-            self.segment_start_ms = max_timestamp_ms
+            self.kept = Held(held.intervals, held.rolled, max_timestamp_ms)
             return
         used = sum(interval.size_bytes for interval in active)
-        age_ms = max_timestamp_ms - self.segment_start_ms
+        age_ms = max_timestamp_ms - held.segment_start_ms
         if used + size_bytes > self.config.segment_bytes or (
-            self.segment_start_ms >= 0 and age_ms > self.config.segment_ms
+            held.segment_start_ms >= 0 and age_ms > self.config.segment_ms
         ):
-            self.rolled = (*self.rolled, self.log_end_offset)
+            rolled = (*held.rolled, self.log_end_offset)
+            self.kept = Held(held.intervals, rolled, max_timestamp_ms)
             self.recovery_point = self.log_end_offset
-            self.segment_start_ms = max_timestamp_ms
 
     def _append(self, interval: Interval) -> None:
         self.epochs = leader_epoch_cache.assign(self.epochs, interval.leader_epoch, interval.start)
-        stored = self.stored
-        if (self.rolled and self.rolled[-1] == interval.start) or not stored:
-            self.kept = (*stored, interval)
+        held = self.held
+        before, rolled = held.intervals, held.rolled
+        if not before or (rolled and rolled[-1] == interval.start):
+            intervals = (*before, interval)
         else:
-            self.kept = (*stored[:-1], *joined_intervals(stored[-1], interval))
+            intervals = (*before[:-1], *joined_intervals(before[-1], interval))
+        self.kept = Held(intervals, rolled, held.segment_start_ms)
         self.log_end_offset = interval.end
 
     def _remember(self, batch: ProducerBatch) -> None:
         if self.producers is None:
             self.producers = ProducerStates()
         self.producers.update(batch)
-
-    def _between(self, start: int, end: int) -> tuple[Interval, ...]:
-        """What is stored from ``start`` to ``end`` (exclusive), cut at both."""
-        first = bisect_right(self.stored, start, key=_end_of)
-        found = []
-        for interval in self.stored[first:]:
-            if interval.start >= end:
-                break
-            found.append(cut(interval, max(start, interval.start), min(end, interval.end)))
-        return tuple(found)
 
     def _check_may_read(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -360,17 +344,17 @@ class IntervalLog(msgspec.Struct, gc=False):
                 f"range {self.log_start_offset} to {self.log_end_offset}."
             )
 
-    def _records(self, offset: int, end: int) -> IntervalRecords:
+    def _records(self, held: Held, offset: int, end: int) -> IntervalRecords:
         batches = (batch for batch in self.producers or () if offset <= batch.last_offset < end)
         return IntervalRecords(
-            self._between(offset, end), tuple(sorted(batches, key=attrgetter("last_offset")))
+            held.between(offset, end), tuple(sorted(batches, key=attrgetter("last_offset")))
         )
 
-    def _end_of_read(self, offset: int, limit: int, max_bytes: int) -> int:
+    def _end_of_read(self, held: Held, offset: int, limit: int, max_bytes: int) -> int:
         """Where a read ends: at ``limit``, or where ``max_bytes`` are full."""
         left_bytes = max_bytes
         end = offset
-        for interval in self._between(offset, limit):
+        for interval in held.between(offset, limit):
             if interval.size_bytes <= left_bytes:
                 left_bytes -= interval.size_bytes
                 end = interval.end
@@ -384,14 +368,15 @@ class IntervalLog(msgspec.Struct, gc=False):
             break
         return end
 
-    def _segments(self) -> list[_Segment]:
-        bounds = pairwise((self._base_offset, *self.rolled, self.log_end_offset))
-        return [self._segment(base, end) for base, end in bounds]
+    def _segments(self, held: Held) -> list[_Segment]:
+        bounds = pairwise((self._base_offset(held), *held.rolled, self.log_end_offset))
+        return [_segment(held, base, end) for base, end in bounds]
 
-    def _segment(self, base: int, end: int) -> _Segment:
-        held = self._between(base, end)
-        return _Segment(
-            base,
-            sum(interval.size_bytes for interval in held),
-            max((interval.max_timestamp_ms for interval in held), default=NO_TIMESTAMP),
-        )
+
+def _segment(held: Held, base: int, end: int) -> _Segment:
+    parts = held.between(base, end)
+    return _Segment(
+        base,
+        sum(interval.size_bytes for interval in parts),
+        max((interval.max_timestamp_ms for interval in parts), default=NO_TIMESTAMP),
+    )

@@ -1,18 +1,52 @@
-"""Intervals of records: cut, joined, and as bytes. Values only; the log that holds them is
-brokers/logs/interval_log.py, which says what they leave out.
+"""Intervals of records: cut, joined, and what a log holds of them, also as bytes. Values only; the
+log is in brokers/logs/interval_log.py, which says what they leave out.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import attrgetter
 from typing import Final
 
 import msgspec
 
-from cluster.records import Interval
+from cluster.records import NO_TIMESTAMP, Interval
+
+_end_of: Final = attrgetter("end")
+
+
+class Held(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The records of a log.
+
+    ``intervals``: adjacent, one per epoch and segment. ``rolled``: where segments begin, but the
+    first. ``segment_start_ms``: the timestamp that the last segment's age is counted from, -1 if it
+    is empty.
+    """
+
+    intervals: tuple[Interval, ...] = ()
+    rolled: tuple[int, ...] = ()
+    segment_start_ms: int = NO_TIMESTAMP
+
+    def between(self, start: int, end: int) -> tuple[Interval, ...]:
+        """What is held from ``start`` to ``end`` (exclusive), cut at both."""
+        first = bisect_right(self.intervals, start, key=_end_of)
+        found = []
+        for interval in self.intervals[first:]:
+            if interval.start >= end:
+                break
+            found.append(cut(interval, max(start, interval.start), min(end, interval.end)))
+        return tuple(found)
+
+    def active(self, end: int) -> tuple[Interval, ...]:
+        """What the last segment of a log that ends at ``end`` holds."""
+        return self.between(self.rolled[-1], end) if self.rolled else self.intervals
+
+
+NOTHING_HELD: Final = Held()
 
 fold: Final = msgspec.msgpack.Encoder().encode
-unfold: Final = msgspec.msgpack.Decoder(tuple[Interval, ...]).decode
-"""As bytes they take less than half of the memory: for while nobody asks."""
+unfold: Final = msgspec.msgpack.Decoder(Held).decode
+"""As bytes they take a quarter of the memory: for while nothing changes."""
 
 
 def cut(interval: Interval, start: int, end: int) -> Interval:

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from brokers.logs.interval_log import IntervalLog
 from brokers.logs.log_config import LogConfig
 from brokers.logs.replica_log import Appended, ReplicaLog
 from cluster.records import EpochEndOffset
@@ -193,6 +194,13 @@ class ReplicaLogs(RuleBasedStateMachine):
         for log in self.of(replica):
             log.flush()
             assert log.recovery_point == log.log_end_offset
+
+    @rule(replica=replicas)
+    def fold(self, replica: int) -> None:
+        """Whatever comes after it, nobody notices."""
+        for log in self.of(replica):
+            if isinstance(log, IntervalLog):
+                log.fold()
 
     @rule(replica=replicas, data=st.data())
     def crash(self, replica: int, data: st.DataObject) -> None:

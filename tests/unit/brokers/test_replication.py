@@ -8,7 +8,9 @@ from __future__ import annotations
 import pytest
 
 from brokers.config import BrokerConfig
+from brokers.logs.interval_log import IntervalLog
 from brokers.logs.log_config import LogConfig
+from brokers.remote_replica import RemoteReplica, fold, unfold
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchRequest, FetchResponse, ProducedPartition
 from cluster.requests import Message
@@ -48,6 +50,34 @@ def test_all_replicas_at_rest_have_no_timer_and_send_nothing(replicas: Replicas)
     replicas.pass_time(600_000)
     assert len(replicas.sent) == mark
     assert [broker.next_due_ms() for broker in replicas.brokers.values()] == [None] * 3
+
+
+def test_replicas_at_rest_are_folded_and_go_on_as_if_they_were_not(replicas: Replicas) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    leader = replicas.replica(1)
+    before = leader.remotes
+    replicas.pass_time(600_000)
+    for broker_id in IDS:
+        log = replicas.replica(broker_id).log
+        assert isinstance(log, IntervalLog)
+        assert log.intervals()
+        assert isinstance(log.kept, bytes)
+        assert replicas.replica(broker_id).checkpoint is None
+    assert isinstance(leader.known, bytes)
+    assert len(leader.known) < 40
+    assert leader.remotes == before
+    replicas.produce(1, 5)
+    replicas.settle()
+    assert replicas.ends() == [(15, 15)] * 3
+
+
+def test_followers_that_differ_are_the_same_after_folding() -> None:
+    resting = [RemoteReplica(n, 5.5 + n, 5.5 + n, 9, 9, 2, False, 9, 1) for n in (3, 200, 1)]
+    behind = RemoteReplica(2, 1.0, 7.0, 9, 4, 1, True, 4, 0)
+    for remotes in (tuple(resting), (*resting, behind), (behind, *resting), (behind,)):
+        assert unfold(fold(remotes)) == remotes
+    assert len(fold(tuple(resting))) < len(fold((*resting, behind))) / 2
 
 
 def test_acks_0_has_no_answer_acks_1_one_at_once_and_all_one_when_all_have_it(
