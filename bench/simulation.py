@@ -12,6 +12,7 @@ import gc
 import sys
 import time
 import tracemalloc
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -186,7 +187,8 @@ def _traced_bytes(states: Sequence[LeaderAndIsrPartitionState], fill: Fill | Non
     store = MemoryStore(MemoryServer(clock), 6_000)
     transport = RoutedTransport()
     broker = Broker(spec.broker_info(0), store, transport, clock, log_store=MemoryLogStore())
-    transport.register(LEADER, lambda fetch: _answer(broker, fetch))
+    fetches: deque[Message] = deque()
+    transport.register(LEADER, fetches.append)
     broker.startup()
     alive = tuple(spec.broker_info(broker_id) for broker_id in spec.broker_ids)
     _send(broker, UpdateMetadataRequest(0, 1, -1, (), alive, {}))
@@ -199,6 +201,7 @@ def _traced_bytes(states: Sequence[LeaderAndIsrPartitionState], fill: Fill | Non
             for _ in range(3):
                 for state in states:
                     fill(broker, clock, state.topic_partition)
+                    _answer(broker, fetches)
             for _ in range(IDLE_FOR_MINUTES):
                 clock.advance_to(clock.monotonic_ms() + 60_000)
                 broker.on_timer()
@@ -242,10 +245,11 @@ def _follow(broker: Broker, clock: VirtualClock, tp: TopicPartition) -> None:
     assert _log_end_offset(broker, tp) == end
 
 
-def _answer(broker: Broker, fetch: Message) -> None:
-    """There is nothing new."""
-    answer = FetchResponse({})
-    broker.receive(Message(LEADER, broker.address, fetch.correlation_id, answer))
+def _answer(broker: Broker, fetches: deque[Message]) -> None:
+    """Say to who fetches from the leader that there is nothing new."""
+    while fetches:
+        number = fetches.popleft().correlation_id
+        broker.receive(Message(LEADER, broker.address, number, FetchResponse({})))
 
 
 def _log_end_offset(broker: Broker, tp: TopicPartition) -> int:

@@ -20,10 +20,11 @@ def test_an_idle_cluster_is_timed_apart_from_its_setting_up(
 
 
 def test_what_a_broker_keeps_for_a_replica() -> None:
-    goals = replica_bytes(1_000)
+    # As many as fill the dictionaries about as well as the benchmark's.
+    goals = replica_bytes(1_300)
     assert [goal.what for goal in goals] == [
         "a replica, empty, in 400 bytes",
         "a replica, a leader with two followers, in 400 bytes",
         "a replica, a follower, in 400 bytes",
     ]
-    assert [goal.is_met for goal in goals[:2]] == [True, True]
+    assert all(goal.is_met for goal in goals)
