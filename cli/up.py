@@ -104,7 +104,9 @@ JournalMessages = Annotated[
 Segments = Annotated[
     bool,
     typer.Option(
-        "--segments", help="Brokers keep real segment files, as Kafka does, in the data directory."
+        "--segments",
+        help="Brokers keep real segment files, as Kafka does, in the data directory. Without it "
+        "logs only count, and are empty again after a restart of klamm up.",
     ),
 ]
 Seed = Annotated[

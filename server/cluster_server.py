@@ -19,7 +19,7 @@ import msgspec
 
 from admin.guard import MARKER_PATH, RunInfo, check_may_run_in, create_marker, marker
 from admin.topics import new_topic_id
-from cluster.errors import EnvironmentProblem, KlammError, RequestTimedOut
+from cluster.errors import EnvironmentProblem, KlammError, RequestTimedOut, UsageError
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from cluster.quirks import NAMES
 from placement.draws import JavaRandom
@@ -142,6 +142,7 @@ class ClusterServer:
     def _open(self) -> None:
         self.data_dir.open()
         self._stack.callback(self.data_dir.close)
+        self._check_logs()
         connect_string = self._open_zookeeper()
         started_ms = WallClock().now_ms()
         run_id = _new_run_id(started_ms)
@@ -175,6 +176,15 @@ class ClusterServer:
             self._await_controller()
         else:
             self._elect_the_former()
+
+    def _check_logs(self) -> None:
+        """Raise UsageError if the brokers would not see what they have written here."""
+        if self.data_dir.has_broker_files and not self.config.has_segments:
+            raise UsageError(
+                f"brokers keep segment files in {self.data_dir.brokers}, "
+                "which would be left aside without --segments",
+                hint="go up with --segments, or choose another --data-dir",
+            )
 
     def _open_zookeeper(self) -> str:
         if self.config.zookeeper is not None:

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from brokers.logs.checkpoints import META_PROPERTIES
 from cluster.errors import EnvironmentProblem, UsageError
 
 DATA_DIR_VARIABLE: Final = "KLAMM_DATA_DIR"
@@ -84,6 +85,11 @@ class DataDir:
     def brokers(self) -> Path:
         """Where brokers keep their log directories, in a folder for each, if they have files."""
         return self.path / "brokers"
+
+    @property
+    def has_broker_files(self) -> bool:
+        """True if brokers have kept logs of real files here."""
+        return any(self.brokers.rglob(META_PROPERTIES))
 
     @property
     def zookeeper(self) -> Path:

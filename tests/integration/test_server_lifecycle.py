@@ -123,6 +123,20 @@ def test_without_zookeeper_nothing_is_left(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_files_of_brokers_are_not_left_aside(tmp_path: Path) -> None:
+    log_dir = tmp_path / "brokers" / "0" / "kafka-logs"
+    log_dir.mkdir(parents=True)
+    (log_dir / "meta.properties").touch()
+    no_zookeeper = "127.0.0.1:1/none"
+    with (
+        pytest.raises(UsageError, match="left aside without --segments") as refused,
+        ClusterServer(config(no_zookeeper, data_dir=tmp_path)),
+    ):
+        pass
+    assert refused.value.hint == "go up with --segments, or choose another --data-dir"
+    assert [file.name for file in tmp_path.iterdir()] == ["brokers"]
+
+
 def test_an_epoch_that_is_no_number_is_shown_and_refused(
     chroot: str, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
