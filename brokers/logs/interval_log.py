@@ -3,9 +3,10 @@
 Exact about what a cluster may lose, for a record is its leader epoch and its offset, and small: a
 cluster has a hundred thousand of them. No file, no clock. Mirrors the decisions of kafka.log.Log.
 
-What is not exact: records that were appended to one segment in one epoch count as equally large,
-and as late as the latest of them. After a truncation the last five batches of a producer are not
-looked for again in what is left, so one of which nothing is left may go on with any sequence.
+What is not exact: records of one batch count as equally large, and records of one size that were
+appended to one segment in one epoch as late as the latest of them. After a truncation the last
+five batches of a producer are not looked for again in what is left, so one of which nothing is left
+may go on with any sequence.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from brokers.logs.errors import (
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
-from brokers.logs.intervals import NOTHING_HELD, Held, fold, joined_intervals, unfold
+from brokers.logs.intervals import NOTHING_HELD, Held, are_alike, fold, joined_intervals, unfold
 from brokers.logs.leader_epoch_cache import EpochEntries
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from brokers.logs.producer_state import ProducerStates, last_sequence
@@ -200,11 +201,8 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     def intervals(self) -> tuple[Interval, ...]:
         """All that may be read, one interval for each stretch of one leader epoch."""
-        held = self.held
-        if not held.rolled and self.log_start_offset == self._base_offset(held):
-            return held.intervals
         joined: list[Interval] = []
-        for interval in held.between(self.log_start_offset, self.log_end_offset):
+        for interval in self.held.between(self.log_start_offset, self.log_end_offset):
             joined += joined_intervals(joined.pop(), interval) if joined else (interval,)
         return tuple(joined)
 
@@ -325,7 +323,8 @@ class IntervalLog(msgspec.Struct, gc=False):
         self.epochs = leader_epoch_cache.assign(self.epochs, interval.leader_epoch, interval.start)
         held = self.held
         before, rolled = held.intervals, held.rolled
-        if not before or (rolled and rolled[-1] == interval.start):
+        is_first = not before or (rolled and rolled[-1] == interval.start)
+        if is_first or not are_alike(before[-1], interval):
             intervals = (*before, interval)
         else:
             intervals = (*before[:-1], *joined_intervals(before[-1], interval))

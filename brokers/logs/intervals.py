@@ -18,9 +18,9 @@ _end_of: Final = attrgetter("end")
 class Held(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The records of a log.
 
-    ``intervals``: adjacent, one per epoch and segment. ``rolled``: where segments begin, but the
-    first. ``segment_start_ms``: the timestamp that the last segment's age is counted from, -1 if it
-    is empty.
+    ``intervals``: adjacent, one per epoch, segment and size of a record. ``rolled``: where segments
+    begin, but the first. ``segment_start_ms``: the timestamp that the last segment's age is counted
+    from, -1 if it is empty.
     """
 
     intervals: tuple[Interval, ...] = ()
@@ -57,6 +57,12 @@ def cut(interval: Interval, start: int, end: int) -> Interval:
     before = interval.size_bytes * (start - interval.start) // count
     until = interval.size_bytes * (end - interval.start) // count
     return interval._replace(start=start, end=end, size_bytes=until - before)
+
+
+def are_alike(last: Interval, interval: Interval) -> bool:
+    """True if the records of two intervals are equally large: joined, they are cut as before."""
+    of_last = last.size_bytes * (interval.end - interval.start)
+    return of_last == interval.size_bytes * (last.end - last.start)
 
 
 def joined_intervals(last: Interval, interval: Interval) -> tuple[Interval, ...]:

@@ -47,6 +47,19 @@ def test_parts_of_an_interval_share_its_bytes() -> None:
     assert log.size_bytes == 66
 
 
+def test_who_fetches_early_and_who_fetches_late_have_the_same_sizes() -> None:
+    leader, early, late = IntervalLog(), IntervalLog(), IntervalLog()
+    for count, size_bytes in ((20, 100_000), (3, 900), (2, 600), (3, 100)):
+        leader.append_as_leader(CountedBatch(count, size_bytes, NOW_MS), 1, NOW_MS)
+        early.append_as_follower(leader.read_all(early.log_end_offset))
+    for end in (7, 22, 28):
+        late.append_as_follower(leader.read(late.log_end_offset, MIB, end))
+    assert leader.size_bytes == early.size_bytes == late.size_bytes == 101_600
+    assert len(leader.held.intervals) == 3
+    assert late.truncate_to(21) == 7
+    assert late.size_bytes == 100_300
+
+
 def test_a_batch_without_a_time_has_that_of_its_append() -> None:
     log = IntervalLog()
     log.append_as_leader(CountedBatch(3, 100), 1, NOW_MS)
