@@ -138,7 +138,7 @@ def _records(
             yield record
         if polled["errors"]:
             raise KlammError(
-                polled["errors"][0], hint="begin elsewhere: --from-beginning or another --offset"
+                polled["errors"][0], hint="begin elsewhere: --partition and another --offset"
             )
         progress.show(polled)
         if has_some:

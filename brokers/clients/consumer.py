@@ -22,9 +22,8 @@ from brokers.clients.position import (
     PartitionState,
     Position,
 )
-from brokers.clients.ranges import Stretch, add_stretch, stretches_of
+from brokers.clients.ranges import SpoiltBatch, Stretch, add_stretch, readable_part
 from brokers.clients.retriable import INVALID_METADATA
-from brokers.logs.errors import ReplicaLogError
 from cluster.api_errors import Errors
 from cluster.client_requests import (
     EARLIEST_TIMESTAMP,
@@ -273,6 +272,12 @@ class Consumer:
                 tp, f"Fetch position {position.offset} is out of range for partition {tp}"
             )
             return
+        if answer.error is Errors.CORRUPT_MESSAGE:
+            self.errors[tp] = (
+                f"Encountered corrupt message when fetching offset {position.offset} "
+                f"for topic-partition {tp}"
+            )
+            return
         if answer.error is not Errors.NONE:
             self._retry(tp, answer.error, now_ms)
             return
@@ -280,17 +285,15 @@ class Consumer:
         self.last_errors.pop(tp, None)
         if answer.records is None:
             return
-        try:
-            stretches = stretches_of(answer.records, position.offset)
-        except ReplicaLogError as error:
-            self.errors[tp] = f"Received exception when fetching the next record from {tp}: {error}"
-            return
+        records, stretches, spoilt = readable_part(answer.records, position.offset)
         if not stretches:
+            if spoilt is not None:
+                self.errors[tp] = _invalid(tp, spoilt)
             return
         for stretch in stretches:
             add_stretch(self.read.setdefault(tp, []), stretch)
         if self._keeps_records:
-            self._fetched[tp] = Read(tp, position.offset, answer.records, tuple(stretches))
+            self._fetched[tp] = Read(tp, position.offset, records, tuple(stretches))
         epoch = max(self.network.metadata.leader_of(tp).epoch, position.validated_epoch)
         self._states[tp] = Fetching(Position(stretches[-1].end, stretches[-1].leader_epoch, epoch))
 
@@ -349,6 +352,14 @@ class Consumer:
         self._states[tp] = self._reset_state(tp)
         if tp in self.errors:
             self.errors[tp] = text
+
+
+def _invalid(tp: TopicPartition, batch: SpoiltBatch) -> str:
+    where = f": offset {batch.next_offset} is the next" if batch.next_offset >= 0 else ""
+    return (
+        f"Record batch for partition {tp} at offset {batch.offset} is invalid, cause: "
+        f"{batch.reason}. If needed, please seek past the record to continue consumption{where}"
+    )
 
 
 def _truncated(tp: TopicPartition, position: Position, answer: LeaderEpochEnd) -> str:

@@ -5,9 +5,11 @@ Values only, which grow by what follows on their end; who reads them decides wha
 
 from __future__ import annotations
 
+import struct
 from typing import NamedTuple
 
-from brokers.logs.record_batch import check_batches
+from brokers.logs.errors import ReplicaLogError
+from brokers.logs.record_batch import checked_batches, parse_header
 from cluster.api_errors import Errors
 from cluster.records import Records
 
@@ -65,18 +67,50 @@ def add_acknowledged(known: list[Acknowledged], added: Acknowledged) -> None:
     known.append(added)
 
 
-def stretches_of(records: Records, offset: int) -> list[Stretch]:
-    """What records hold from ``offset`` on. Raises CorruptRecord for bytes that are no batches or
-    whose CRC is another."""
+class SpoiltBatch(NamedTuple):
+    """A batch that was fetched and cannot be read: its first offset, the first after it as far as
+    its header says (-1: that is spoilt, too), and Kafka's words for what is wrong."""
+
+    offset: int
+    next_offset: int
+    reason: str
+
+
+class Readable(NamedTuple):
+    """Records up to the first batch that is spoilt, what they hold, and that batch if there is
+    one."""
+
+    records: Records
+    stretches: list[Stretch]
+    spoilt: SpoiltBatch | None = None
+
+
+def readable_part(records: Records, offset: int) -> Readable:
+    """What a consumer at ``offset`` may be handed of what it fetched."""
     found: list[Stretch] = []
-    if isinstance(records, bytes):
-        for header in check_batches(records):
-            if header.next_offset > offset:
-                start = max(header.base_offset, offset)
-                add_stretch(found, Stretch(header.leader_epoch, start, header.next_offset))
-        return found
-    for interval in records.intervals:
-        if interval.end > offset:
-            start = max(interval.start, offset)
-            add_stretch(found, Stretch(interval.leader_epoch, start, interval.end))
-    return found
+    if not isinstance(records, bytes):
+        for interval in records.intervals:
+            _add_from(found, offset, Stretch(interval.leader_epoch, interval.start, interval.end))
+        return Readable(records, found)
+    read_bytes, next_offset = 0, offset
+    try:
+        for position, header in checked_batches(records):
+            read_bytes, next_offset = position + header.size_bytes, header.next_offset
+            _add_from(found, offset, Stretch(header.leader_epoch, header.base_offset, next_offset))
+    except ReplicaLogError as error:
+        spoilt = _spoilt_batch(records, read_bytes, next_offset, str(error))
+        return Readable(records[:read_bytes], found, spoilt)
+    return Readable(records, found)
+
+
+def _add_from(stretches: list[Stretch], offset: int, added: Stretch) -> None:
+    if added.end > offset:
+        add_stretch(stretches, added._replace(start=max(added.start, offset)))
+
+
+def _spoilt_batch(records: bytes, position: int, offset: int, reason: str) -> SpoiltBatch:
+    try:
+        header = parse_header(records, position)
+    except (ReplicaLogError, struct.error):
+        return SpoiltBatch(offset, -1, reason)
+    return SpoiltBatch(header.base_offset, header.next_offset, reason)

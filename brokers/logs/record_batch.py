@@ -159,12 +159,15 @@ def check_batches(records: bytes) -> list[BatchHeader]:
 
     Raises CorruptRecord, also for bytes that are left over, and UnsupportedMessageFormat.
     """
-    headers = []
+    return [header for _, header in checked_batches(records)]
+
+
+def checked_batches(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """As ``walk``, and raises CorruptRecord for the first batch whose CRC is another, too."""
     for position, header in walk(records):
         whole = header.size_bytes == len(records)
         check_crc(records if whole else records[position : position + header.size_bytes], header)
-        headers.append(header)
-    return headers
+        yield position, header
 
 
 def walk(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
