@@ -196,7 +196,16 @@ class ReplicaFetcherManager:
         log = partition.log
         assert log is not None and partition.state is not None
         end, size_bytes = log.log_end_offset, log.size_bytes
+        high_watermark = partition.high_watermark
         next_fetch = take_fetched(partition, answer, now_ms)
+        if log.log_end_offset < high_watermark:
+            logger.warning(
+                "broker %d: Truncating %s to offset %d below high watermark %d",
+                self._broker_id,
+                tp,
+                log.log_end_offset,
+                high_watermark,
+            )
         if log.log_end_offset < end and self._log_journal is not None:
             cut = Truncation(
                 end,

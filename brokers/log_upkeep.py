@@ -69,8 +69,17 @@ class LogUpkeep:
         found = self._log_manager.startup(owner, self._clock.now_ms())
         for complaint in found.complaints:
             logger.warning("broker %d: %s", owner.broker_id, complaint)
-        if self._log_journal is not None:
-            for tp, repair in found.repairs:
+        for tp, repair in found.repairs:
+            logger.warning(
+                "broker %d: log %s: %s in the segment of offset %d, %d bytes of batches gone: %s",
+                owner.broker_id,
+                tp,
+                repair.kind,
+                repair.base_offset,
+                repair.size_bytes,
+                repair.reason,
+            )
+            if self._log_journal is not None:
                 self._log_journal.repaired(owner.broker_id, tp, repair)
         # Some may have too old records, or be marked for deletion.
         if any(log.log_end_offset for log in self._log_manager.logs()):

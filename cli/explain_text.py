@@ -17,6 +17,7 @@ from statemachines.explanations import Rule
 
 STEPS_SHOWN: Final = 40
 FOLLOWED_SHOWN: Final = 5
+LOGS_SHOWN: Final = 10
 WRITES_NOTE: Final = (
     "The journal has no row for a write: these follow from the rows above, with the version where"
     " a row has it."
@@ -30,6 +31,13 @@ def explained_lines(explained: Explained) -> Iterator[str]:
         yield f"{explained.subject}: {_standing_text(explained.standing)}"
     for wait in explained.waits:
         yield f"  {wait}"
+    if explained.logs:
+        yield ""
+        yield "What brokers cut or repaired of its logs"
+    for row in explained.logs[-LOGS_SHOWN:]:
+        yield f"    {_clock(row.t_ms)}  {_row_text(row)}"
+    if len(explained.logs) > LOGS_SHOWN:
+        yield f"    and {len(explained.logs) - LOGS_SHOWN} before; --json has them all"
     for change in explained.changes:
         yield ""
         yield from _change_lines(change)
@@ -47,6 +55,7 @@ def as_json(explained: Explained) -> dict[str, Any]:
         "subject": explained.subject,
         "standing": None if explained.standing is None else explained.standing._asdict(),
         "waits": explained.waits,
+        "logs": explained.logs,
         "changes": [_change_as_json(change) for change in explained.changes],
         "others": [key._asdict() for key in explained.others],
     }

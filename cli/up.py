@@ -27,7 +27,7 @@ from server.config import (
     DEFAULT_SESSION_TIMEOUT_MS,
     ServerConfig,
 )
-from server.data_dir import default_data_dir
+from server.data_dir import OWN_LOG_FILE, default_data_dir
 from server.dumped_cluster import DumpedCluster, read_dumped_cluster
 from server.serve import serve
 from zk.dump_text import read_dump
@@ -157,6 +157,8 @@ def up(
             journal_messages=journal_messages,
             has_segments=segments,
         )
+    assert server_config.data_dir is not None
+    _log_to(server_config.data_dir / OWN_LOG_FILE)
     progress = Progress(Console(file=sys.stdout, highlight=False))
     try:
         code = serve(server_config, progress.say, progress.on_up)
@@ -220,7 +222,6 @@ class Progress:
         self.is_up = True
         self.stop()
         path = server.data_dir.path
-        _log_to(server)
         self.say_plainly(f"Journal and logs: {path}")
         self.say_plainly(f"klamm is up: {server.url}")
         if self._console.is_terminal:
@@ -271,8 +272,9 @@ class OnceForAll(logging.Filter):
         return is_news
 
 
-def _log_to(server: ClusterServer) -> None:
-    file = logging.FileHandler(server.data_dir.own_log, delay=True)
+def _log_to(path: Path) -> None:
+    """Warnings go to the terminal and into a file, which the first of them makes."""
+    file = logging.FileHandler(path, delay=True)
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     terminal = logging.StreamHandler()
     terminal.setFormatter(OneLine())

@@ -49,6 +49,7 @@ _REQUEST_BEHIND: Final[dict[str, str]] = {
     Kind.TOPIC_DELETION_STARTED: "DeleteTopicsReceived",
 }
 _REQUESTS: Final = frozenset(_REQUEST_BEHIND.values())
+_LOGS: Final = frozenset({Kind.LOG_TRUNCATED, Kind.LOG_REPAIRED})
 _MESSAGES: Final = frozenset({Kind.REQUEST_SENT, Kind.RESPONSE_RECEIVED})
 
 
@@ -97,13 +98,15 @@ class Change(msgspec.Struct, frozen=True):
 
 class Explained(msgspec.Struct, frozen=True):
     """The answer: for a partition also where it stands after the last of ``changes``, and in
-    ``waits`` what it waits for, a sentence each."""
+    ``waits`` what it waits for, a sentence each, in ``logs`` what brokers lost or repaired of its
+    logs until then, a row each."""
 
     subject: str
     standing: Standing | None
     changes: tuple[Change, ...]
     others: tuple[EventKey, ...] = ()
     waits: tuple[str, ...] = ()
+    logs: tuple[JournalRow, ...] = ()
 
 
 def explain_partition(
@@ -134,11 +137,14 @@ def explain_partition(
             )
         del own[last + 1 :]
         known = known[: known.index(groups[last]) + 1]
+    logs = found.logs_of(partition)
+    if chosen is not None:
+        logs = [row for row in logs if row.t_ms <= own[-1][-1].t_ms]
     stands = standing(row for rows in own for row in rows)
     picked = range(len(own)) if show_all else [_last_change(own)]
     changes = tuple(found.change(groups[n], own[n]) for n in picked)
     waits = waits_of(itertools.chain.from_iterable(known), partition)
-    return Explained(str(partition), stands, changes, waits=waits)
+    return Explained(str(partition), stands, changes, waits=waits, logs=tuple(logs))
 
 
 def explain_event(lines: Lines, event_id: int, epoch: int | None = None) -> Explained:
@@ -180,8 +186,12 @@ class _Found:
         self.ended: dict[tuple[str, str], list[EventKey]] = {}
         self._place: dict[EventKey, int] = {}
         self.with_messages: set[str] = set()
+        self._logs: list[JournalRow] = []
         for row in _rows(lines, wanted):
-            self._add(row)
+            if row.kind in _LOGS:
+                self._logs.append(row)
+            else:
+                self._add(row)
         self.caused: dict[EventKey, list[EventKey]] = {}
         for key, rows in self.by_event.items():
             if rows[0].cause_id:
@@ -216,6 +226,10 @@ class _Found:
         work = (row.run_id, _deletion(row.topic))
         begun, ended = self.begun.get(work, []), self.ended.get(work, [])
         return not begun or bool(ended and self._place[ended[-1]] >= self._place[begun[-1]])
+
+    def logs_of(self, partition: TopicPartition) -> list[JournalRow]:
+        """What brokers, and no event, did to a partition's logs."""
+        return [row for row in self._logs if (row.topic, row.partition) == partition]
 
     def groups(self) -> list[list[JournalRow]]:
         """The rows of each event, in the order in which the events began."""

@@ -23,6 +23,7 @@ DATA_DIR_VARIABLE: Final = "KLAMM_DATA_DIR"
 ADDRESS_FILE: Final = "server.json"
 JOURNAL_FILE: Final = "journal.jsonl"
 OWN_LOG_FILE: Final = "klamm.log"
+"""Where klamm writes what went wrong inside itself."""
 _LOCK_FILE: Final = "klamm.lock"
 
 
@@ -95,11 +96,6 @@ class DataDir:
     def zookeeper(self) -> Path:
         """Where the embedded ZooKeeper keeps its data."""
         return self.path / "zookeeper"
-
-    @property
-    def own_log(self) -> Path:
-        """Where klamm writes what went wrong inside itself."""
-        return self.path / OWN_LOG_FILE
 
     def open(self) -> None:
         """Create and lock the directory.

@@ -12,11 +12,13 @@ import pytest
 from admin.config_changes import ConfigChanges
 from admin.reassign_admin import ConfigResource
 from brokers.logs.records import Record, encode_batch
+from cli.explain_text import explained_lines
 from cluster.api_errors import Errors
 from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from cluster.journal import JournalRow, Kind
 from cluster.records import CountedBatch
 from cluster.requests import Address, Message
+from runtime.explain import explain_partition
 from tests.sim.replication import IDS, T0, Cluster, replica_views
 from zk.kafka_zk_client import KafkaZkClient
 
@@ -77,6 +79,28 @@ def test_what_a_follower_cuts_is_in_the_journal(cluster: Cluster) -> None:
     detail = json.loads(row.detail or "")
     assert (detail["from_offset"], detail["to_offset"]) == (100, 60)
     assert detail["size_bytes"] > 40 * 90
+    explained = explain_partition(cluster.world.journal.to_bytes().splitlines, T0, show_all=True)
+    assert explained.logs == (row,)
+    assert all(change.key.event_id for change in explained.changes)
+    text = list(explained_lines(explained))
+    assert any("log truncated t-0 on 0" in line and '"to_offset":60' in line for line in text)
+
+
+def test_a_cut_of_what_was_acknowledged_is_a_warning(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.produce(0, 20)
+    cluster.world.run_for(6_000)
+    for broker_id in (1, 2):
+        cluster.world.stop(broker_id)
+    cluster.world.run_for(10_000)
+    cluster.world.nodes[0].node.broker.log_manager.store.crash(lambda low, _: low)
+    cluster.world.kill(0)
+    cluster.world.run_for(10_000)
+    for broker_id in IDS:
+        cluster.world.start(broker_id)
+        cluster.world.run_for(10_000)
+    assert "broker 1: Truncating t-0 to offset 0 below high watermark 20" in caplog.messages
 
 
 def test_restarts_find_logs_epochs_and_topic_ids(cluster: Cluster) -> None:
@@ -94,7 +118,9 @@ def test_restarts_find_logs_epochs_and_topic_ids(cluster: Cluster) -> None:
     assert repairs(cluster) == []
 
 
-def test_a_machine_that_stops_has_torn_files_which_are_repaired(cluster: Cluster) -> None:
+def test_a_machine_that_stops_has_torn_files_which_are_repaired(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(6):
         cluster.produce(0, 20)
         cluster.world.run_for(500)
@@ -108,6 +134,7 @@ def test_a_machine_that_stops_has_torn_files_which_are_repaired(cluster: Cluster
     cluster.world.start(1)
     cluster.heal()
     (row,) = repairs(cluster)
+    assert "broker 1: log t-0: tail_cut in the segment of offset 100, " in caplog.text
     assert (row.replica, row.outcome, row.partition) == (1, "tail_cut", 0)
     assert json.loads(row.detail or "")["size_bytes"] > 0
     assert {one[-1][2] for one in epochs(cluster)} == {120}
