@@ -69,9 +69,12 @@ class GrowingLeaders:
 
     def settle(self, tp: TopicPartition, partition: Partition) -> None:
         """Bring a growing partition up to now."""
-        now_ms = self._now_ms()
-        settle(partition, now_ms)
-        if isinstance(partition.growth, LeaderGrowth):
+        now_ms, growth = self._now_ms(), partition.growth
+        if not isinstance(growth, LeaderGrowth):
+            settle(partition, now_ms)
+        elif growth.settled_ms != now_ms:
+            growth.settled_ms = now_ms
+            settle(partition, now_ms)
             self._on_grown(tp, partition, now_ms)
 
     # -- producers

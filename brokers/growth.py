@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from brokers.logs.interval_log import IntervalLog
+from brokers.remote_replica import NEVER_MS
 from cluster.constant_rate import LAW_MARGIN_MS, Law, Offer
 from cluster.records import Interval
 from cluster.requests import Address
@@ -27,6 +28,7 @@ class LeaderGrowth(msgspec.Struct, gc=False):
     ``followers``: those that said that they grow by the law, too. ``is_acknowledged``: all that
     count for the high watermark do, and the followers and the producer were told so.
     ``told_offset``: below it the producer knows what was acknowledged. ``number``: of its wish.
+    ``settled_ms``: up to when what has grown is in the log.
     """
 
     law: Law
@@ -35,6 +37,7 @@ class LeaderGrowth(msgspec.Struct, gc=False):
     told_offset: int
     followers: tuple[int, ...] = ()
     is_acknowledged: bool = False
+    settled_ms: float = NEVER_MS
 
 
 class FollowerGrowth(msgspec.Struct, gc=False):

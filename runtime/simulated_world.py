@@ -94,10 +94,9 @@ class SimulatedWorld:
     def step(self) -> bool:
         """Do one thing; False if nothing can ever happen again without help from outside."""
         self._agenda.look_at_all()
-        return self._step()
+        return self._step(self._agenda.runnable())
 
-    def _step(self) -> bool:
-        runnable = self._agenda.runnable()
+    def _step(self, runnable: list[Actor]) -> bool:
         if runnable:
             index = self._pick(len(runnable))
             self.choices.append(index)
@@ -143,12 +142,13 @@ class SimulatedWorld:
 
     def _step_by(self, deadline_ms: float) -> bool:
         """Do one thing that is due by then; False, and it is then, if there is nothing."""
-        if not self._agenda.runnable() and not self.transport.in_flight_before(deadline_ms):
+        runnable = self._agenda.runnable()
+        if not runnable and not self.transport.in_flight_before(deadline_ms):
             due_ms = self._next_due_ms()
             if due_ms is None or due_ms > deadline_ms:
                 self.clock.advance_to(deadline_ms)
                 return False
-        self._step()
+        self._step(runnable)
         return True
 
     def _resume(self, actor: Actor) -> None:
