@@ -17,8 +17,9 @@ _OWN_HELP = """
 klamm's own:
 --json   print JSON, and end with klamm's exit codes
 
---bootstrap-server is the HTTP address that klamm up prints. klamm's brokers keep a table of
-directories, no data: every size is 0. A broker that is away is waited for a minute, as by Kafka.
+--bootstrap-server is the HTTP address that klamm up prints. Sizes are the bytes of a replica's
+segments; without klamm up --segments they are counted, and no file is there. A broker that is away
+is waited for a minute, as by Kafka.
 
 Examples:
   klamm log-dirs --bootstrap-server localhost:8282 --describe

@@ -8,6 +8,7 @@ org.apache.kafka.clients.consumer.internals.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -47,6 +48,8 @@ from cluster.data_requests import (
 from cluster.records import Records
 from cluster.requests import Address, Disconnected, Message, Request
 from cluster.types import NO_EPOCH, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 _RESETS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
@@ -273,9 +276,10 @@ class Consumer:
             )
             return
         if answer.error is Errors.CORRUPT_MESSAGE:
-            self.errors[tp] = (
+            self._end_at_spoilt(
+                tp,
                 f"Encountered corrupt message when fetching offset {position.offset} "
-                f"for topic-partition {tp}"
+                f"for topic-partition {tp}",
             )
             return
         if answer.error is not Errors.NONE:
@@ -288,7 +292,7 @@ class Consumer:
         records, stretches, spoilt = readable_part(answer.records, position.offset)
         if not stretches:
             if spoilt is not None:
-                self.errors[tp] = _invalid(tp, spoilt)
+                self._end_at_spoilt(tp, _invalid(tp, spoilt))
             return
         for stretch in stretches:
             add_stretch(self.read.setdefault(tp, []), stretch)
@@ -352,6 +356,11 @@ class Consumer:
         self._states[tp] = self._reset_state(tp)
         if tp in self.errors:
             self.errors[tp] = text
+
+    def _end_at_spoilt(self, tp: TopicPartition, text: str) -> None:
+        # Brokers do not check what they send: who reads it is the first to see it.
+        logger.warning("consumer: %s", text)
+        self.errors[tp] = text
 
 
 def _invalid(tp: TopicPartition, batch: SpoiltBatch) -> str:

@@ -58,7 +58,9 @@ class Fetching:
         self.consumer.receive(answered, 0.0)
 
 
-def test_what_lies_before_a_spoilt_batch_is_handed_out_and_then_it_says_where_to_go_on() -> None:
+def test_what_lies_before_a_spoilt_batch_is_handed_out_and_then_it_says_where_to_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     fetching = Fetching(1)
     consumer = fetching.consumer
     spoilt = flipped(GOOD[1], len(GOOD[1]) - 2)
@@ -74,6 +76,7 @@ def test_what_lies_before_a_spoilt_batch_is_handed_out_and_then_it_says_where_to
     assert said.endswith(
         "please seek past the record to continue consumption: offset 6 is the next"
     )
+    assert caplog.messages == [f"consumer: {said}"]
     consumer.seek(T0, 6)
     consumer.on_timer(0.0)
     fetching.answer(GOOD[2])
