@@ -52,6 +52,7 @@ class ServerClient(ClusterClient):
     def __init__(self, url: str, token: str | None = None) -> None:
         self.url, self._is_tls, self._host, self._port = _parse_url(url)
         self._token = token
+        self._has_answered = False
 
     # -- any request
 
@@ -77,6 +78,8 @@ class ServerClient(ClusterClient):
                 response = connection.getresponse()
                 answer = response.read()
             except (http.client.HTTPException, ConnectionError) as error:
+                if self._has_answered:
+                    raise self._gone(error) from error
                 raise self._not_klamm(error) from error
             except TimeoutError as error:
                 raise ServerUnavailable(
@@ -87,6 +90,7 @@ class ServerClient(ClusterClient):
                 raise answered_error(answer)
             except msgspec.DecodeError as error:
                 raise self._not_klamm(error) from error
+        self._has_answered = True
         return answer
 
     # -- helpers
@@ -99,6 +103,8 @@ class ServerClient(ClusterClient):
             try:
                 connection.connect()
             except OSError as error:
+                if self._has_answered:
+                    raise self._gone(error) from error
                 raise ServerUnavailable(
                     f"no klamm answers at {self.url}: {_reason(error)}", hint=_UP_HINT
                 ) from error
@@ -106,6 +112,11 @@ class ServerClient(ClusterClient):
             yield connection
         finally:
             connection.close()
+
+    def _gone(self, error: Exception) -> ServerUnavailable:
+        return ServerUnavailable(
+            f"the klamm at {self.url} has gone: {_reason(error)}", hint=_UP_HINT
+        )
 
     def _not_klamm(self, error: Exception) -> ServerUnavailable:
         return ServerUnavailable(

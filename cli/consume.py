@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
-from cli.client import ServerClient, find_server
+from cli.client import ServerClient, ServerUnavailable, find_server
 from cli.client_text import Progress
 from cli.options import DataDirectory, Server
 from cluster.errors import KlammError, UsageError
@@ -77,8 +78,10 @@ def consume(
             if count == max_messages:
                 break
     finally:
-        client.post(f"{path}/close")
         typer.echo(f"Processed a total of {count} messages", err=True)
+        # A server that has gone has taken its consumers along.
+        with suppress(ServerUnavailable):
+            client.post(f"{path}/close")
 
 
 def _start(

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import sys
 import time
+from array import array
 from collections.abc import Iterator
+from fcntl import ioctl
+from termios import FIONREAD
 from typing import Annotated, Any, Final
 
 import typer
 
-from cli.client import ServerClient, find_server
+from cli.client import ServerClient, ServerUnavailable, find_server
 from cli.client_text import Progress, not_acknowledged_lines, offsets_lines
 from cli.options import AsJson, DataDirectory, Server, print_json
 from cluster.errors import UsageError
@@ -33,6 +36,14 @@ _CHUNK_BYTES: Final = 1 << 16
 _CHUNK_RECORDS: Final = 10_000
 _MAX_UNDECIDED: Final = 100_000
 _TICK_S: Final = 0.1
+_STDIN: Final = 0
+_NOTHING_SENT: Final[dict[str, Any]] = {
+    "acknowledged": 0,
+    "failed": 0,
+    "undecided": 0,
+    "offsets": [],
+    "not_acknowledged": [],
+}
 
 
 def produce(
@@ -51,7 +62,7 @@ def produce(
         int, typer.Option("--record-size", min=1, help="Bytes of a generated record.")
     ] = 100,
     rate: Annotated[
-        float | None, typer.Option(min=0.1, help="Generated records a second. [default: no limit]")
+        float | None, typer.Option(min=0.1, help="Records a second. [default: no limit]")
     ] = None,
     key_separator: Annotated[
         str | None,
@@ -73,90 +84,165 @@ def produce(
     """Produce to a topic: the lines of standard input, or generated records.
 
     Ends once every record is acknowledged or given up, and says how many were: 0 if all are
-    acknowledged, 1 if not. Ctrl-C ends it sooner; what is not decided then is in doubt. Logs that
-    only count keep how many records there are and their bytes, no keys and no values.
+    acknowledged, 1 if not. With acks 0 nobody acknowledges anything: all are in doubt, and it is 0.
+    Ctrl-C ends it sooner; what is not decided then is in doubt. Logs that only count keep how many
+    records there are and their bytes, no keys and no values.
     """
     if acks not in _ACKS:
         raise UsageError(f"--acks {acks}", hint="0, 1 or all")
-    client = find_server(server, data_dir)
-    opened = client.post(
-        "/producers",
-        {
-            "topic": topic,
-            "partition": partition,
-            "acks": _ACKS[acks],
-            "enable_idempotence": idempotent,
-            "delivery_timeout_ms": timeout_ms,
-            "request_timeout_ms": min(30_000, timeout_ms),
-        },
-    )
-    path = f"/producers/{opened['id']}"
+    if records is not None and _waiting_input_bytes():
+        raise UsageError(
+            "--records with lines in standard input: which are meant?",
+            hint="leave --records out to produce the lines, or say < /dev/null",
+        )
+    wanted = {
+        "topic": topic,
+        "partition": partition,
+        "acks": _ACKS[acks],
+        "enable_idempotence": idempotent,
+        "delivery_timeout_ms": timeout_ms,
+        "request_timeout_ms": min(30_000, timeout_ms),
+    }
+    sending = _Sending(find_server(server, data_dir), wanted)
     if records is None:
-        batches = _lines(key_separator)
+        batches = _lines(key_separator, rate)
     else:
         batches = _generated(records, record_size, rate)
-    begun_s = time.monotonic()
-    status, is_interrupted = _produce(client, path, batches)
-    _tell(status, time.monotonic() - begun_s, json)
-    if is_interrupted:
-        raise typer.Exit(INTERRUPTED)
+    status = _run(sending, batches, json)
     has_lost = status["failed"] or (status["in_doubt"] and _ACKS[acks] != 0)
     if has_lost:
         raise typer.Exit(FAILED)
 
 
-def _produce(
-    client: ServerClient, path: str, batches: Iterator[dict[str, Any]]
-) -> tuple[dict[str, Any], bool]:
-    """Send everything and wait for it; the last status, and whether it was interrupted."""
-    progress = Progress()
+def _run(sending: _Sending, batches: Iterator[dict[str, Any]], json: bool) -> dict[str, Any]:
+    """Send everything and say what became of it, also if that ended too soon."""
+    begun_s = time.monotonic()
     try:
-        for batch in batches:
-            status = client.post(f"{path}/records", {**batch, "max_undecided": _MAX_UNDECIDED})
-            progress.show(status)
-            while status["undecided"] > _MAX_UNDECIDED:
-                status = client.post(f"{path}/records", {"wait_ms": 1_000})
-                progress.show(status)
-        while True:
-            status = client.post(f"{path}/close", {"wait_ms": 1_000})
-            if not status["undecided"]:
-                return status, False
-            progress.show(status)
-    except KeyboardInterrupt:
-        return client.post(f"{path}/close", {"wait_ms": 0, "gives_up": True}), True
-    except BaseException:
-        client.post(f"{path}/close", {"wait_ms": 0, "gives_up": True})
-        raise
-    finally:
-        progress.end()
+        status, is_interrupted = sending.run(batches)
+    except (ServerUnavailable, KeyboardInterrupt) as error:
+        _tell(sending.known(), time.monotonic() - begun_s, json)
+        if isinstance(error, ServerUnavailable):
+            raise
+        raise typer.Exit(INTERRUPTED) from None
+    _tell(status, time.monotonic() - begun_s, json)
+    if is_interrupted:
+        raise typer.Exit(INTERRUPTED)
+    return status
+
+
+class _Sending:
+    """What is sent to one producer of the server, and what was last known of it; ``wanted`` is the
+    body with which it begins."""
+
+    def __init__(self, client: ServerClient, wanted: dict[str, Any]) -> None:
+        self._client = client
+        self._path = f"/producers/{client.post('/producers', wanted)['id']}"
+        self._progress = Progress()
+        self._status = {**_NOTHING_SENT}
+        self._asked_count = 0
+
+    def run(self, batches: Iterator[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
+        """Send everything and wait for it; the last status, and whether it was interrupted.
+
+        Raises ServerUnavailable if the server goes meanwhile, KeyboardInterrupt for a second one
+        that comes before the server has answered: ``known`` is all there is then.
+        """
+        try:
+            for batch in batches:
+                self._asked_count += batch.get("record_count") or len(batch["records"])
+                self._post("records", {**batch, "max_undecided": _MAX_UNDECIDED})
+                while self._status["undecided"] > _MAX_UNDECIDED:
+                    self._post("records", {"wait_ms": 1_000})
+            while self._post("close", {"wait_ms": 1_000})["undecided"]:
+                pass
+            return self._status, False
+        except KeyboardInterrupt:
+            return self._give_up(), True
+        except ServerUnavailable:
+            raise
+        except BaseException:
+            self._give_up()
+            raise
+        finally:
+            self._progress.end()
+
+    def known(self) -> dict[str, Any]:
+        """The last status, with all that was not decided then or was sent later in doubt."""
+        decided = self._status["acknowledged"] + self._status["failed"]
+        return {
+            **self._status,
+            "sent": self._asked_count,
+            "in_doubt": self._asked_count - decided,
+            "undecided": 0,
+            "waiting_for": [],
+        }
+
+    def _give_up(self) -> dict[str, Any]:
+        return self._post("close", {"wait_ms": 0, "gives_up": True})
+
+    def _post(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        self._status = self._client.post(f"{self._path}/{action}", body)
+        self._progress.show(self._status)
+        return self._status
+
+
+class _Pace:
+    """Lets so many records a second go, counted from its beginning; None: all at once."""
+
+    def __init__(self, rate_per_s: float | None) -> None:
+        self._rate_per_s = rate_per_s
+        self._begun_s = time.monotonic()
+        self._count = 0
+
+    def let_go(self, most: int) -> int:
+        """Wait until a record may go; how many may, at most ``most``."""
+        count = min(most, _CHUNK_RECORDS)
+        if self._rate_per_s is not None:
+            while (due := int((self._passed_s() + _TICK_S) * self._rate_per_s)) <= self._count:
+                due_s = (self._count + 1) / self._rate_per_s
+                time.sleep(max(_TICK_S, due_s - self._passed_s()))
+            count = min(count, due - self._count)
+        self._count += count
+        return count
+
+    def _passed_s(self) -> float:
+        return time.monotonic() - self._begun_s
 
 
 def _generated(records: int, size_bytes: int, rate_per_s: float | None) -> Iterator[dict[str, Any]]:
     """So many records, as fast as they are taken or at a rate."""
-    sent, begun_s = 0, time.monotonic()
-    while sent < records:
-        if rate_per_s is None:
-            due = sent + _CHUNK_RECORDS
-        else:
-            due = int((time.monotonic() - begun_s + _TICK_S) * rate_per_s)
-            if due <= sent:
-                time.sleep(max(_TICK_S, (sent + 1) / rate_per_s - time.monotonic() + begun_s))
-                continue
-        count = min(due, records) - sent
-        sent += count
+    pace = _Pace(rate_per_s)
+    while records:
+        count = pace.let_go(records)
+        records -= count
         yield {"record_count": count, "record_size_bytes": size_bytes}
 
 
-def _lines(key_separator: str | None) -> Iterator[dict[str, Any]]:
-    """The lines of standard input, as many at once as have come."""
+def _lines(key_separator: str | None, rate_per_s: float | None) -> Iterator[dict[str, Any]]:
+    """The lines of standard input, as many at once as have come, or at a rate."""
+    pace = _Pace(rate_per_s)
     number, left = 0, b""
     while chunk := os.read(sys.stdin.fileno(), _CHUNK_BYTES):
         *lines, left = (left + chunk).split(b"\n")
-        if lines:
-            yield _records(lines, number, key_separator)
-            number += len(lines)
+        while lines:
+            count = pace.let_go(len(lines))
+            yield _records(lines[:count], number, key_separator)
+            number, lines = number + count, lines[count:]
     if left:
+        pace.let_go(1)
         yield _records([left], number, key_separator)
+
+
+def _waiting_input_bytes() -> int:
+    """What lies in standard input already; 0 for a terminal, /dev/null, and none at all."""
+    if os.isatty(_STDIN):
+        return 0
+    size_bytes = array("i", [0])
+    try:
+        ioctl(_STDIN, FIONREAD, size_bytes)
+    except OSError:
+        return 0
+    return size_bytes[0]
 
 
 def _records(lines: list[bytes], before: int, key_separator: str | None) -> dict[str, Any]:

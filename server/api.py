@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -122,10 +122,14 @@ def create_app(server: ClusterServer) -> Starlette:
 def _endpoint(server: ClusterServer, route: ApiRoute) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_BODY_BYTES:
-                raise HTTPException(413)
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise HTTPException(413)
+        except ClientDisconnect:
+            # Half a request is none, and nobody is there to hear so.
+            return Response(status_code=400)
         answer = await run_in_threadpool(_answer, server, route, request, body)
         return answer if isinstance(answer, Response) else _json(200, answer)
 

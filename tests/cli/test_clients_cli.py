@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -152,6 +153,41 @@ def test_an_interrupt_ends_both_with_a_summary(up: Up) -> None:
     assert (producer.returncode, consumer.returncode) == (130, 130)
     assert " records acknowledged, 0 failed" in said and problems == ""
     assert re.fullmatch(r"Processed a total of \d+ messages\n", summary)
+
+
+@pytest.mark.slow
+def test_a_klamm_that_goes_leaves_both_with_what_they_know(tmp_path: Path) -> None:
+    with klamm_up(tmp_path, "--brokers", "1") as mine:
+        server = ("--bootstrap-server", mine.url.removeprefix("http://"))
+        mine.ok("topics", *server, "--create", "--topic", "t", "--replica-assignment", "0")
+        many = ("--records", "100000", "--rate", "50", "--json")
+        with (
+            process(mine, "produce", "--topic", "t", *many) as producer,
+            process(mine, "consume", "--topic", "t", "--from-beginning") as consumer,
+        ):
+            assert consumer.stdout is not None
+            assert consumer.stdout.readline(), "which the producer has sent"
+            mine.end(signal.SIGKILL)
+            said, why = producer.communicate(timeout=30)
+            _, summary = consumer.communicate(timeout=30)
+    status = msgspec.json.decode(said)
+    assert status["acknowledged"] > 0
+    assert status["sent"] == status["acknowledged"] + status["in_doubt"]
+    assert (producer.returncode, consumer.returncode) == (1, 1)
+    assert why.startswith(f"error: the klamm at {mine.url} has gone: ")
+    assert re.match(r"Processed a total of [1-9]\d* messages\nerror: the klamm at ", summary)
+
+
+@pytest.mark.slow
+def test_lines_have_a_rate_and_do_not_go_with_generated_records(up: Up) -> None:
+    with process(up, "produce", "--topic", "t", "--rate", "10", "--json") as running:
+        output, _ = running.communicate("a\n" * 15 + "b", timeout=60)
+    status = msgspec.json.decode(output)
+    assert status["acknowledged"] == 16 and status["took_ms"] > 1_200
+    with process(up, "produce", "--topic", "t", "--records", "3") as running:
+        output, errors = running.communicate("a\n", timeout=60)
+    assert (running.returncode, output) == (2, "")
+    assert errors.startswith("error: --records with lines in standard input")
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from server.config import ServerConfig
 from tests.asgi import AsgiClient
 from zk.embedded import EmbeddedZooKeeper
 
+LOCALHOST = (b"host", b"localhost")
 COUNTS = ("sent", "acknowledged", "failed", "in_doubt", "undecided")
 
 
@@ -97,3 +99,23 @@ def test_clients_that_nobody_asks_for_any_more_end(api: AsgiClient, server: Clus
     assert error(api, f"/producers/{number}/records")[0] == 400
     server.client_sessions.idle_s = IDLE_S
     ok(api, f"/consumers/{other}/close")
+
+
+def test_who_goes_before_all_of_a_request_has_come_is_no_error(server: ClusterServer) -> None:
+    parts = iter(
+        [
+            {"type": "http.request", "body": b'{"topic":', "more_body": True},
+            {"type": "http.disconnect"},
+        ]
+    )
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        return next(parts)
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/producers", "headers": [LOCALHOST]}
+    asyncio.run(create_app(server)(scope, receive, send))
+    assert sent[0]["status"] == 400 and next(parts, None) is None
