@@ -28,7 +28,7 @@ from brokers.log_journal import LogJournal
 from brokers.log_upkeep import LogUpkeep
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.errors import LogStorageError
-from brokers.logs.log_manager import LogManager
+from brokers.logs.log_manager import LogDirFailure, LogManager
 from brokers.logs.log_store import LogStore, MemoryLogStore
 from brokers.metadata_cache import MetadataCache
 from brokers.producer_id_manager import ProducerIdManager
@@ -121,6 +121,7 @@ class Broker:
             self.copies,
             quirks,
         )
+        self._log_journal = log_journal
         self._moves = self.replica_manager.replica_alter_log_dirs_manager
         self.log_upkeep = LogUpkeep(
             config, self.log_manager, self.replica_manager.partitions, clock, log_journal
@@ -167,7 +168,7 @@ class Broker:
             owner = MetaProperties(self.cluster_id or "", self.info.id)
             self.log_upkeep.startup(owner)
             # Nobody is told of directories that failed already: no replica of theirs is online yet.
-            self.replica_manager.handle_log_dir_failures()
+            self._take_failed_dirs_offline()
         self._register()
         self.dynamic_config_manager.process_notifications()
         return self.broker_epoch
@@ -258,8 +259,15 @@ class Broker:
         self.log_manager.handle_log_dir_failure(path, LogStorageError(f"{path} was made to fail"))
         self._handle_log_dir_failures()
 
-    def _handle_log_dir_failures(self) -> None:
+    def _take_failed_dirs_offline(self) -> list[LogDirFailure]:
         failures = self.replica_manager.handle_log_dir_failures()
+        if self._log_journal is not None:
+            for failure in failures:
+                self._log_journal.dir_failed(self.info.id, failure.path, failure.reason)
+        return failures
+
+    def _handle_log_dir_failures(self) -> None:
+        failures = self._take_failed_dirs_offline()
         if not failures:
             return
         dirs = self.log_manager.dirs

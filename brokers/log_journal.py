@@ -1,4 +1,5 @@
-"""Journal rows of brokers: what was cut from a log, and what was repaired when it was loaded.
+"""Journal rows of brokers: what was cut from a log, what was repaired when it was loaded, and which
+log directories failed.
 
 One for all brokers of a cluster, whose rows are numbered together: no controller writes them, so
 they are of controller -1 and epoch 0, as the run's first row is. Decides nothing and reads no log.
@@ -63,7 +64,12 @@ class LogJournal:
         }
         self._write(row, detail)
 
-    def _row(self, kind: Kind, broker_id: int, tp: TopicPartition) -> JournalRow:
+    def dir_failed(self, broker_id: int, path: str, reason: str) -> None:
+        """A log directory went offline."""
+        row = self._row(Kind.LOG_DIR_FAILED, broker_id)
+        self._write(row, {"log_dir": path, "reason": reason})
+
+    def _row(self, kind: Kind, broker_id: int, tp: TopicPartition | None = None) -> JournalRow:
         self._count += 1
         return JournalRow(
             SCHEMA_VERSION,
@@ -73,8 +79,8 @@ class LogJournal:
             _NO_CONTROLLER,
             0,
             kind,
-            topic=tp.topic,
-            partition=tp.partition,
+            topic=None if tp is None else tp.topic,
+            partition=-1 if tp is None else tp.partition,
             replica=broker_id,
         )
 

@@ -48,6 +48,7 @@ class Kind(StrEnum):
     RESPONSE_RECEIVED = "response_received"
     LOG_TRUNCATED = "log_truncated"
     LOG_REPAIRED = "log_repaired"
+    LOG_DIR_FAILED = "log_dir_failed"
 
 
 class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):

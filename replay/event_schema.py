@@ -97,6 +97,7 @@ KINDS: Final = (
     LEADERSHIP_SEEN,
     Kind.LOG_TRUNCATED,
     Kind.LOG_REPAIRED,
+    Kind.LOG_DIR_FAILED,
 )
 ELECTIONS: Final = tuple(
     str(strategy)

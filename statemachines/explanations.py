@@ -262,4 +262,9 @@ KIND_RULES: Final[Mapping[Kind, Rule]] = {
         " and indexes were made again.",
         "kafka/log/Log.scala, loadSegments and recoverLog",
     ),
+    Kind.LOG_DIR_FAILED: Rule(
+        "The disk refused something: the broker uses the directory no more, and tells the"
+        " controller, which takes the replicas in it offline.",
+        "kafka/server/ReplicaManager.scala, handleLogDirFailure",
+    ),
 }

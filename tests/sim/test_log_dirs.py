@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from cluster.api_errors import Errors
@@ -197,6 +199,9 @@ def test_a_broker_without_a_directory_left_halts_and_tells_nobody() -> None:
 def test_a_directory_fails_once() -> None:
     world = on_three_dirs(1, 0)
     fail(world, 1, "d0")
+    (row,) = [row for row in world.journal.rows if row.kind == Kind.LOG_DIR_FAILED]
+    assert (row.replica, row.topic, row.partition) == (1, None, -1)
+    assert json.loads(row.detail or "")["log_dir"] == "d0"
     before = len(world.journal.rows)
     fail(world, 1, "d0")
     assert world.journal.rows[before:] == []
