@@ -83,7 +83,11 @@ def test_what_lies_before_a_spoilt_batch_is_handed_out_and_then_it_says_where_to
     assert (fetching.taken(), consumer.errors) == ([(6, 9)], {})
 
 
-@pytest.mark.parametrize("rest", [flipped(GOOD[1], 16), GOOD[1][:40], GOOD[1][:-1]])
+@pytest.mark.parametrize(
+    "rest",
+    [flipped(GOOD[1], 16), GOOD[1][:40], GOOD[1][:-1]],
+    ids=["magic", "torn header", "torn records"],
+)
 def test_what_is_no_batch_is_as_spoilt_as_one(rest: bytes) -> None:
     fetching = Fetching(0)
     fetching.answer(GOOD[0] + rest)
