@@ -46,6 +46,8 @@ COUNTED: Final = (
     "offline_ms",
 )
 """What is counted, by the names of replay.run's counts."""
+BLURRED: Final = ("shrinks", "expands")
+"""Those that lost rows change: a window sees the ISR before them, a row carries the one after."""
 _BURST: Final = ("shrinks", "expands", "start_ms", "end_ms")
 
 
@@ -78,7 +80,9 @@ def with_neighbours(events: DataFrame) -> DataFrame:
         .withColumns(
             {
                 "_was": _last(is_state, own, "to_state", "t_ms", "epoch"),
-                "_counted": _last(F.col("key_seq").isNotNull(), own, "key_seq", "epoch"),
+                "_counted": _last(
+                    F.col("key_seq").isNotNull(), own, "key_seq", "epoch", "controller"
+                ),
                 "_next_ms": F.lead("t_ms").over(own),
             }
         )
@@ -96,14 +100,19 @@ def _last(condition: Column, over: Any, *columns: str) -> Column:
     return F.last(F.when(condition, F.struct(*columns)), ignorenulls=True).over(before)
 
 
+def _counts_on() -> Column:
+    """True if the row that was counted before is of the same controller's epoch."""
+    same_epoch = F.col("_counted.epoch") == F.col("epoch")
+    return same_epoch & (F.col("_counted.controller") == F.col("controller"))
+
+
 def _repeated() -> Column:
-    same = F.col("_counted.epoch") == F.col("epoch")
+    same = _counts_on()
     return F.coalesce(same & (F.col("key_seq") == F.col("_counted.key_seq")), F.lit(False))
 
 
 def _missing() -> Column:
-    same = F.col("_counted.epoch") == F.col("epoch")
-    before = F.when(same, F.col("_counted.key_seq")).otherwise(0)
+    before = F.when(_counts_on(), F.col("_counted.key_seq")).otherwise(0)
     return F.greatest(F.col("key_seq") - before - 1, F.lit(0))
 
 
