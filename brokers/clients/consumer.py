@@ -46,7 +46,7 @@ from cluster.data_requests import (
     FetchResponse,
 )
 from cluster.records import Records
-from cluster.requests import Address, Disconnected, Message, Request
+from cluster.requests import Address, Message, Request
 from cluster.types import NO_EPOCH, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -153,13 +153,8 @@ class Consumer:
 
     def receive(self, message: Message, now_ms: float) -> None:
         """Take an answer, or that a connection is lost."""
-        if isinstance(message.body, Disconnected):
-            for lost in self.network.on_disconnected(message.source.id, now_ms):
-                self._on_ended(lost, now_ms)
-        else:
-            ended = self.network.receive(message, now_ms)
-            if ended is not None:
-                self._on_ended(ended, now_ms)
+        for ended in self.network.take(message, now_ms):
+            self._on_ended(ended, now_ms)
         self.on_timer(now_ms)
 
     def on_timer(self, now_ms: float) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from brokers.clients.config import ClientConfig
 from brokers.clients.metadata import Metadata
 from cluster.client_requests import MetadataRequest, MetadataResponse
-from cluster.requests import Address, Message, Request, Response
+from cluster.requests import Address, Disconnected, Message, Request, Response
 
 
 class InFlight(msgspec.Struct, frozen=True):
@@ -81,6 +81,13 @@ class NetworkClient:
         return messages
 
     # -- what becomes of them
+
+    def take(self, message: Message, now_ms: float) -> list[Ended]:
+        """Take an answer, or that a connection is lost; returns the requests that end with it."""
+        if isinstance(message.body, Disconnected):
+            return self.on_disconnected(message.source.id, now_ms)
+        ended = self.receive(message, now_ms)
+        return [] if ended is None else [ended]
 
     def receive(self, message: Message, now_ms: float) -> Ended | None:
         """Take an answer; None if it is metadata, or if nobody waits for it any more."""

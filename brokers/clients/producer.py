@@ -27,7 +27,7 @@ from brokers.clients.retriable import INVALID_METADATA, RETRIABLE
 from cluster.api_errors import Errors
 from cluster.client_requests import InitProducerIdRequest, InitProducerIdResponse
 from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
-from cluster.requests import Address, Disconnected, Message
+from cluster.requests import Address, Message
 from cluster.types import TopicPartition
 
 _IN_DOUBT: Final = (
@@ -116,13 +116,8 @@ class Producer:
 
     def receive(self, message: Message, now_ms: float) -> None:
         """Take an answer, or that a connection is lost."""
-        if isinstance(message.body, Disconnected):
-            for lost in self.network.on_disconnected(message.source.id, now_ms):
-                self._on_ended(lost, now_ms)
-        else:
-            ended = self.network.receive(message, now_ms)
-            if ended is not None:
-                self._on_ended(ended, now_ms)
+        for ended in self.network.take(message, now_ms):
+            self._on_ended(ended, now_ms)
         self.on_timer(now_ms)
 
     def on_timer(self, now_ms: float) -> None:
