@@ -92,9 +92,10 @@ class NetworkClient:
     def receive(self, message: Message, now_ms: float) -> Ended | None:
         """Take an answer; None if it is metadata, or if nobody waits for it any more."""
         number, body = message.correlation_id, message.body
-        request = self._in_flight.pop(number, None)
+        request = self._in_flight.get(number)
         if request is None or message.source.id != request.broker_id:
             return None
+        del self._in_flight[number]
         self._failures.pop(request.broker_id, None)
         if isinstance(body, MetadataResponse):
             self.metadata.update(body, now_ms)

@@ -200,6 +200,8 @@ def test_an_answer_that_comes_twice_or_from_another_is_nobodys() -> None:
     number = client.send(1, InitProducerIdRequest(), 0.0)
     body = metadata(1, 0)
     assert client.receive(Message(Address("broker", 1), CLIENT, number + 1, body), 1.0) is None
+    assert client.receive(Message(Address("broker", 2), CLIENT, number, body), 1.0) is None
+    assert client.metadata.update_count == 0
     client.receive(Message(Address("broker", 1), CLIENT, number, body), 1.0)
     assert client.receive(Message(Address("broker", 1), CLIENT, number, body), 1.0) is None
     assert client.metadata.update_count == 1
