@@ -26,8 +26,8 @@ from bench.klamm_applied import what_is_not_applied
 from bench.klamm_traffic import CountedJournal, StoreWaves, Traffic
 from brokers.broker import Broker
 from runtime.clock import WallClock
+from runtime.cluster_spec import ClusterSpec
 from runtime.kafka_logs import KafkaLogs
-from runtime.node import ClusterSpec
 from runtime.real_cluster import RealCluster
 
 SESSION_TIMEOUT_MS = 30_000

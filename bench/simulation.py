@@ -40,7 +40,7 @@ from cluster.requests import (
 from cluster.types import NO_EPOCH, TopicPartition
 from placement.draws import JavaRandom
 from runtime.clock import VirtualClock
-from runtime.node import ClusterSpec
+from runtime.cluster_spec import ClusterSpec
 from runtime.simulated_workload import WorkloadChecker, begin_workload
 from runtime.simulated_world import SimulatedWorld
 from runtime.transport import RoutedTransport

@@ -12,7 +12,7 @@ import msgspec
 
 from cluster.quirks import Quirks
 from drills.run import Failure, Outcome, Verdict, play_steps
-from runtime.node import ClusterSpec
+from runtime.cluster_spec import ClusterSpec
 from runtime.scenario import StepResult
 from runtime.scenario_diff import compare_scenario
 from runtime.scenario_driver import ScenarioDriver

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from cluster.quirks import Quirks
-from runtime.node import ClusterSpec, rack_map
+from runtime.cluster_spec import ClusterSpec, rack_map
 from runtime.scenario_steps import Step
 
 SESSION_TIMEOUT_MS: Final = 3_000

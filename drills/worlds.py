@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from admin.guard import RunInfo, check_may_run_in, create_marker
+from runtime.cluster_spec import ClusterSpec
 from runtime.journal import FileJournal, MemoryJournal
-from runtime.node import ClusterSpec
 from runtime.real_cluster import RealCluster
 from runtime.scenario_driver import ScenarioDriver
 from runtime.scenario_drivers import RealDriver, SimulatedDriver

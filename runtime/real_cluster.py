@@ -21,18 +21,18 @@ from controller.state_change_log import StateChangeLog
 from runtime.bandwidth import Bandwidth
 from runtime.broker_hub import BrokerHub
 from runtime.clock import WallClock
+from runtime.cluster_spec import ClusterSpec
 from runtime.event_thread import EventThread
 from runtime.hub_clients import HubClients
 from runtime.lifeline import MortalJournal, MortalTransport
 from runtime.log_stores import LogStores
-from runtime.node import (
+from runtime.node import build_node
+from runtime.node_actors import (
     BeginCandidacy,
     BrokerActor,
-    ClusterSpec,
     FailLogDir,
     ShutDown,
     StartUp,
-    build_node,
     check_log_dir,
 )
 from runtime.running_node import RunningNode

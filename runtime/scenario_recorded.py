@@ -17,7 +17,7 @@ from cluster.errors import UsageError
 from cluster.quirks import Quirks
 from cluster.requests import Message
 from runtime import scenario_steps as steps
-from runtime.node import ClusterSpec, rack_map
+from runtime.cluster_spec import ClusterSpec, rack_map
 from runtime.scenario import ScenarioRunner, StepResult
 from runtime.scenario_conditions import CONDITIONS, ClusterView, state_path
 from runtime.scenario_driver import ScenarioDriver, ToolResult

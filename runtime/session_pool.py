@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
-from runtime.node import ClusterSpec
+from runtime.cluster_spec import ClusterSpec
 from zk.kazoo_session import KazooSession
 
 UNPOOLED_AT_MOST = 40

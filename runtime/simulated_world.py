@@ -25,18 +25,17 @@ from runtime.agenda import Agenda
 from runtime.bandwidth import Bandwidth
 from runtime.client_actor import Client, ClientActor
 from runtime.clock import VirtualClock
+from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
 from runtime.log_stores import LogStores
-from runtime.node import (
+from runtime.node import Node, build_node
+from runtime.node_actors import (
     BeginCandidacy,
     BrokerActor,
-    ClusterSpec,
     ControllerActor,
     FailLogDir,
-    Node,
     ShutDown,
     StartUp,
-    build_node,
     check_log_dir,
 )
 from runtime.snapshot import Snapshot

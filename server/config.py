@@ -19,8 +19,8 @@ from cluster.quirks import NO_QUIRKS, Quirks
 from placement.pool_rules import check_brokers_exist
 from placement.pools import Pools
 from runtime.broker_configs import check_broker_configs
+from runtime.cluster_spec import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
 from runtime.log_stores import check_log_dirs_are_relative
-from runtime.node import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
 from server.dumped_cluster import DumpedCluster
 
 DEFAULT_HOST: Final = "127.0.0.1"

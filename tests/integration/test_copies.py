@@ -10,8 +10,8 @@ from admin.topics import TopicAdmin
 from cluster.requests import Address, AlterPartitionReassignmentsRequest, Message
 from cluster.types import TopicPartition
 from placement.draws import JavaRandom
+from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
-from runtime.node import ClusterSpec
 from runtime.preloading import preload_replicas
 from runtime.real_cluster import RealCluster
 from tests.waiting import wait_until

@@ -13,8 +13,8 @@ from cluster.journal import Kind
 from controller.events import BrokerChange
 from controller.kafka_controller import KafkaController
 from placement.draws import JavaRandom
+from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
-from runtime.node import ClusterSpec
 from runtime.real_cluster import RealCluster
 from tests.waiting import wait_until
 from zk.kafka_zk_client import KafkaZkClient

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_topic_command
+from runtime.cluster_spec import ClusterSpec, rack_map
 from runtime.journal import MemoryJournal
-from runtime.node import ClusterSpec, rack_map
 from runtime.real_cluster import RealCluster
 from runtime.scenario_drivers import RealDriver
 from statemachines.partition_state import PartitionState

@@ -13,8 +13,8 @@ from cluster.journal import Kind
 from cluster.types import LeaderAndIsr, TopicPartition
 from placement.draws import JavaRandom
 from runtime.checks import check_real_cluster
+from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
-from runtime.node import ClusterSpec
 from runtime.real_cluster import RealCluster
 from tests.sim.bad_input import LEFT, NOTICES, REQUESTS
 from tests.waiting import wait_until

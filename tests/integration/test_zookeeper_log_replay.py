@@ -16,8 +16,8 @@ from cluster.journal import JournalRow
 from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
 from placement.draws import JavaRandom
 from runtime.checks import StoredCluster
+from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
-from runtime.node import ClusterSpec
 from runtime.real_cluster import RealCluster
 from tests.spark.zookeeper_logs import Told, read_events
 from tests.waiting import wait_until

@@ -21,7 +21,7 @@ from cluster.requests import (
 )
 from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from runtime.checks import check_simulated_world
-from runtime.node import ClusterSpec
+from runtime.cluster_spec import ClusterSpec
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.worlds import active_controller, controllers, create_topic
 from zk.kafka_zk_client import KafkaZkClient

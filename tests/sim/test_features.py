@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from runtime.node import ClusterSpec
+from runtime.cluster_spec import ClusterSpec
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.reassignments import ask
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers

@@ -27,7 +27,7 @@ from placement.draws import JavaRandom
 from placement.minimal_moves import plan_moves
 from placement.pools import ClusterPlacement, Pools, violations
 from runtime.checks import check_simulated_world
-from runtime.node import ClusterSpec
+from runtime.cluster_spec import ClusterSpec
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.reassignments import (
     alter,

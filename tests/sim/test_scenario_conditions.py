@@ -8,7 +8,7 @@ import pytest
 
 from cluster.types import TopicPartition
 from runtime import scenario_steps as steps
-from runtime.node import ClusterSpec
+from runtime.cluster_spec import ClusterSpec
 from runtime.scenario import ScenarioRunner
 from runtime.scenario_conditions import CONDITIONS
 from runtime.scenario_drivers import SimulatedDriver

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.node import ClusterSpec
+from runtime.cluster_spec import ClusterSpec
 from runtime.simulated_world import SimulatedWorld
 from tests.sim.worlds import create_topic, state_of, three_brokers
 

@@ -9,7 +9,7 @@ from admin.topics import TopicAdmin
 from cluster.types import LeaderAndIsr, TopicPartition
 from controller.kafka_controller import KafkaController
 from placement.draws import JavaRandom
-from runtime.node import ClusterSpec
+from runtime.cluster_spec import ClusterSpec
 from runtime.simulated_world import SimulatedWorld
 from zk.kafka_zk_client import KafkaZkClient
 

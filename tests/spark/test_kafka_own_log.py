@@ -14,8 +14,8 @@ from cluster.journal import JournalRow, Kind
 from cluster.types import TopicPartition
 from replay.sources import SourceOptions, split
 from replay.sources.kafka_logs import STATE_CHANGES
+from runtime.cluster_spec import ClusterSpec
 from runtime.kafka_logs import KafkaLogs
-from runtime.node import ClusterSpec
 from runtime.simulated_world import SimulatedWorld
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState

@@ -1,0 +1,104 @@
+"""What a cluster is made of: its brokers, their racks and end points, its configs, its seed.
+
+Values alone, and the same for the real world and the simulated one. A node is made from it in
+runtime/node.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from cluster import types
+from cluster.api_version import inter_broker_protocol
+from cluster.quirks import NO_QUIRKS, Quirks
+from controller.config import ControllerConfig
+from placement.pools import Pools
+from zk.fenced_writes import GROUP_SIZE
+
+FIRST_PORT = 9092
+MAX_PORT = 65_535
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSpec:
+    """What a cluster is made of. ``racks`` and ``end_points`` by broker id; times in milliseconds.
+
+    ``candidates`` None: every broker is a controller candidate. ``config``: Kafka's property names.
+    A broker without ``end_points`` has a port made from its id; nothing listens on any of them.
+    ``write_group_size``: writes of a controller in one transaction, at most.
+    ``pools``: where topics may be placed; None: anywhere. ``segments``: the directory in which
+    brokers keep logs of real files; None: their logs are in memory, and only count.
+    """
+
+    broker_ids: tuple[int, ...]
+    racks: Mapping[int, str] = field(default_factory=dict)
+    end_points: Mapping[int, tuple[types.EndPoint, ...]] = field(default_factory=dict)
+    candidates: tuple[int, ...] | None = None
+    session_timeout_ms: int = 6000
+    quirks: Quirks = NO_QUIRKS
+    config: Mapping[str, str] = field(default_factory=dict)
+    run_id: str = "run"
+    cluster_id: str | None = None
+    seed: int = 0
+    journal_messages: bool = False
+    write_group_size: int = GROUP_SIZE
+    pools: Pools | None = None
+    segments: Path | None = None
+
+    def is_candidate(self, broker_id: int) -> bool:
+        """True if this broker may become the controller."""
+        return self.candidates is None or broker_id in self.candidates
+
+    def broker_info(self, broker_id: int) -> types.Broker:
+        """What the broker registers in ZooKeeper."""
+        end_points = self.end_points.get(broker_id) or (_end_point(broker_id),)
+        return types.Broker(broker_id, end_points, self.racks.get(broker_id))
+
+    def controller_config(self, broker_id: int) -> ControllerConfig:
+        """What the broker's controller is told."""
+        config, protocol = self.config, inter_broker_protocol(self.config)
+        return ControllerConfig(
+            broker_id=broker_id,
+            run_id=self.run_id,
+            cluster_id=self.cluster_id,
+            num_partitions=int(config.get("num.partitions", "1")),
+            default_replication_factor=int(config.get("default.replication.factor", "1")),
+            unclean_leader_election_enable=config.get("unclean.leader.election.enable") == "true",
+            delete_topic_enable=config.get("delete.topic.enable", "true") == "true",
+            auto_leader_rebalance_enable=config.get("auto.leader.rebalance.enable", "true")
+            == "true",
+            leader_imbalance_check_interval_seconds=int(
+                config.get("leader.imbalance.check.interval.seconds", "300")
+            ),
+            leader_imbalance_per_broker_percentage=int(
+                config.get("leader.imbalance.per.broker.percentage", "10")
+            ),
+            controller_socket_timeout_ms=int(config.get("controller.socket.timeout.ms", "30000")),
+            is_alter_isr_enabled=protocol.is_alter_isr_supported,
+            is_feature_versioning_supported=protocol.is_feature_versioning_supported,
+            uses_topic_ids=protocol.uses_topic_ids,
+            pools=self.pools,
+            journal_messages=self.journal_messages,
+            write_group_size=self.write_group_size,
+        )
+
+    def with_broker(self, broker_id: int, rack: str | None) -> ClusterSpec:
+        """The same cluster with one more broker, which is no controller candidate."""
+        racks = dict(self.racks) if rack is None else {**self.racks, broker_id: rack}
+        candidates = self.broker_ids if self.candidates is None else self.candidates
+        broker_ids = (*self.broker_ids, broker_id)
+        return replace(self, broker_ids=broker_ids, racks=racks, candidates=candidates)
+
+
+def _end_point(broker_id: int) -> types.EndPoint:
+    port = FIRST_PORT + broker_id
+    return types.EndPoint("localhost", port if port <= MAX_PORT else FIRST_PORT)
+
+
+def rack_map(broker_ids: Sequence[int], racks: Sequence[str]) -> dict[int, str]:
+    """Racks dealt to the brokers in turn; none if ``racks`` is empty."""
+    if not racks:
+        return {}
+    return {broker_id: racks[n % len(racks)] for n, broker_id in enumerate(broker_ids)}

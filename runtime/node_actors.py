@@ -1,0 +1,231 @@
+"""A node's broker and controller as actors: the events a broker takes, its start and its end.
+
+Which thread or scheduler runs the actors is not decided here, nor what a broker does with a
+message: that is brokers/broker.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from brokers.broker import Broker
+from brokers.copying import Arrived
+from cluster.errors import KlammError, SessionExpired, UsageError
+from cluster.protocols import Clock
+from cluster.requests import Address, Message
+from controller.kafka_controller import KafkaController
+from runtime.actors import Actor
+from runtime.node import Node
+from zk.store import SessionEvent, SessionState, StoreEvent, WatchEvent
+from zk.znode_client import NodeExists
+from zk.znodes import ConfigEntityChangeNotificationZNode
+
+REGISTRATION_RETRY_MS = 200.0
+CONFIG_CHANGES_PATH = ConfigEntityChangeNotificationZNode.path
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """Event of a broker: register, and let the controller begin to be a candidate."""
+
+    deadline_ms: float
+    """Until when another session may hold the broker's id, in monotonic milliseconds."""
+    holds_controller: bool = False
+    """The controller is no candidate before a BeginCandidacy."""
+
+
+@dataclass(frozen=True)
+class BeginCandidacy:
+    """Event of a broker that is registered: let its controller begin to be a candidate."""
+
+
+@dataclass(frozen=True)
+class ReRegister:
+    """Event of a broker that is no candidate: its session expired."""
+
+
+@dataclass(frozen=True)
+class ConfigChanges:
+    """Event of a broker: the children of /config/changes changed, or may have."""
+
+
+@dataclass(frozen=True)
+class ShutDown:
+    """Event of a broker: be relieved by the controller, and then be ended by the owner."""
+
+
+@dataclass(frozen=True)
+class FailLogDir:
+    """Event of a broker: one of its log directories fails."""
+
+    path: str
+
+
+def check_log_dir(broker: Broker, path: str) -> None:
+    """Raises UsageError if the broker has no such log directory."""
+    if path not in broker.config.log_dirs:
+        raise UsageError(
+            f"broker {broker.info.id} has no log directory {path}",
+            hint=f"it has {', '.join(broker.config.log_dirs)}",
+        )
+
+
+class BrokerActor(Actor):
+    """A broker's events: messages, its start, its timers, its end.
+
+    ``on_started`` is called once the broker is registered, or with the error that prevented it;
+    ``on_shut_down`` once the broker may be ended after a ShutDown; ``on_halted`` if its last log
+    directory failed, or, where nobody is told of its start, if its session expired before it was
+    registered: it does nothing more, as Kafka's, whose start that ends.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        clock: Clock,
+        on_started: Callable[[int, Exception | None], None] | None = None,
+        on_shut_down: Callable[[int], None] | None = None,
+        on_halted: Callable[[int], None] | None = None,
+    ) -> None:
+        super().__init__(Address("broker", node.id), self._handle)
+        self._node = node
+        self._clock = clock
+        self._on_started = on_started
+        self._on_shut_down = on_shut_down
+        self._on_halted = on_halted
+        self._is_shutting_down = False
+        self._is_expired = False
+        self._retry: tuple[float, StartUp] | None = None
+
+    @staticmethod
+    def wants(event: StoreEvent) -> bool:
+        """True if ``on_store_event`` is to be told; may be called from any thread."""
+        return isinstance(event, SessionEvent) or event.path == CONFIG_CHANGES_PATH
+
+    def on_store_event(self, event: StoreEvent) -> None:
+        """Take that configs changed, or what became of the session: of a broker that has no
+        controller to see to it this registers again."""
+        if isinstance(event, WatchEvent):
+            if event.path == CONFIG_CHANGES_PATH:
+                self.give(ConfigChanges())
+        elif event.state is SessionState.EXPIRED:
+            self._is_expired = True
+            if self._node.controller is None:
+                self.give(ReRegister())
+        elif event.state is SessionState.CONNECTED and self._is_expired:
+            self._is_expired = False
+            self.give(ConfigChanges())
+
+    def has_events(self) -> bool:
+        """True if a message waits or a timer is due."""
+        due_ms = self.next_due_ms()
+        return bool(self.inbox) or (due_ms is not None and due_ms <= self._clock.monotonic_ms())
+
+    def next_due_ms(self) -> float | None:
+        """When the broker's next timer is due."""
+        due = (self._node.broker.next_due_ms(), self._retry[0] if self._retry else None)
+        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+
+    def run_event(self) -> None:
+        """Handle one message, or what is due."""
+        if self._retry is not None and self._retry[0] <= self._clock.monotonic_ms():
+            (_, again), self._retry = self._retry, None
+            self._start_up(again)
+        elif self.inbox:
+            self._handle(self.inbox.popleft())
+        else:
+            self._node.broker.on_timer()
+        self._maybe_halt()
+        if self._is_shutting_down and self._node.broker.controlled_shutdown.is_over:
+            self._is_shutting_down = False
+            if self._on_shut_down is not None:
+                self._on_shut_down(self._node.id)
+
+    def _handle(self, event: object) -> None:
+        match event:
+            case StartUp():
+                self._start_up(event)
+            case BeginCandidacy():
+                self._begin_candidacy()
+            case ReRegister():
+                self._node.broker.on_session_expired()
+            case ConfigChanges():
+                self._node.broker.dynamic_config_manager.process_notifications()
+            case ShutDown():
+                self._is_shutting_down = True
+                self._node.broker.begin_controlled_shutdown()
+            case FailLogDir(path):
+                self._node.broker.fail_log_dir(path)
+            case Message():
+                self._node.broker.receive(event)
+            case Arrived():
+                self._node.broker.on_arrived(event)
+            case _:
+                raise AssertionError(f"{self.address} cannot handle {event}")
+
+    def _maybe_halt(self) -> None:
+        if self._node.broker.is_halted and not self.stopped:
+            self._halt()
+
+    def _halt(self) -> None:
+        self.stopped = True
+        if self._on_halted is not None:
+            self._on_halted(self._node.id)
+
+    def _start_up(self, event: StartUp) -> None:
+        try:
+            self._node.broker.startup()
+        except NodeExists as error:
+            now_ms = self._clock.monotonic_ms()
+            if now_ms < event.deadline_ms:
+                self._retry = (now_ms + REGISTRATION_RETRY_MS, event)
+            else:
+                self._tell_started(error)
+        except KlammError as error:
+            self._tell_started(error)
+        else:
+            if not event.holds_controller:
+                self._begin_candidacy()
+            self._tell_started(None)
+
+    def _begin_candidacy(self) -> None:
+        if self._node.controller is not None:
+            self._node.controller.startup(self._node.broker.cluster_id)
+
+    def _tell_started(self, error: Exception | None) -> None:
+        if self._on_started is not None:
+            self._on_started(self._node.id, error)
+        elif isinstance(error, SessionExpired):
+            self._halt()
+        elif error is not None:
+            raise error
+
+
+class ControllerActor(Actor):
+    """A controller whose events are run by a scheduler, in the simulated world."""
+
+    def __init__(self, controller: KafkaController, clock: Clock) -> None:
+        super().__init__(Address("controller", controller.config.broker_id), self._handle)
+        self._controller = controller
+        self._clock = clock
+        controller.events.on_put = self.woken
+
+    def receive(self, message: Message) -> None:
+        """Take a message; it is handled later."""
+        self._controller.receive(message)
+
+    def has_events(self) -> bool:
+        """True if an event or a timer is due."""
+        return self._controller.events.has_work()
+
+    def next_due_ms(self) -> float | None:
+        """When the controller's next timer is due."""
+        return self._controller.next_due_ms()
+
+    def run_event(self) -> None:
+        """Process one event."""
+        self._controller.step()
+
+    def _handle(self, event: object) -> None:
+        raise AssertionError(f"{self.address} takes its events from its own queue, not {event}")
