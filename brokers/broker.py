@@ -166,7 +166,8 @@ class Broker:
         self.dynamic_config_manager.initialize()
         if not self.log_manager.is_open:
             owner = MetaProperties(self.cluster_id or "", self.info.id)
-            self.log_upkeep.startup(owner)
+            with self._topic_logs.read_ahead(self._zk.get_all_topics_in_cluster()):
+                self.log_upkeep.startup(owner)
             # Nobody is told of directories that failed already: no replica of theirs is online yet.
             self._take_failed_dirs_offline()
         self._register()

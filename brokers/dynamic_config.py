@@ -97,6 +97,7 @@ class DynamicConfigManager:
         self._clock = clock
         self._quirks = quirks
         self._created_ms: dict[str, float] = {}
+        self._unread_topics: set[str] = set()
 
     def initialize(self) -> None:
         """Before the broker registers: read its own config. Raises SessionExpired."""
@@ -112,6 +113,7 @@ class DynamicConfigManager:
         What goes wrong is logged: the next notice, or session, is another chance.
         """
         try:
+            self._read_topics_again()
             names = self._zk.get_children(_PATH, watch=True)
             if names:
                 logger.info("Processing notification(s) to %s", _PATH)
@@ -126,14 +128,32 @@ class DynamicConfigManager:
             )
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, Config]:
-        """The overrides of topics, none of one whose config cannot be read, all in one wave."""
-        entities = {topic: ConfigChange("topics", topic) for topic in topics}
+        """The overrides of topics, none of one whose config cannot be read, all in one wave.
+
+        If the session ends there are none either, until ``process_notifications`` in the next one.
+        """
+        wanted = list(topics)
         try:
-            configs = self._read_configs(entities.values())
+            return self._topic_configs(wanted)
         except SessionExpired:
             logger.info("broker %d: the session ended before topic configs", self._broker_id)
-            configs = {}
+            self._unread_topics.update(wanted)
+            return {topic: {} for topic in wanted}
+
+    def _topic_configs(self, topics: Sequence[str]) -> dict[str, Config]:
+        entities = {topic: ConfigChange("topics", topic) for topic in topics}
+        configs = self._read_configs(entities.values())
         return {topic: configs.get(entity, {}) for topic, entity in entities.items()}
+
+    def _read_topics_again(self) -> None:
+        """Of topics whose config an ended session could not read."""
+        if not self._unread_topics:
+            return
+        found = self._topic_configs(sorted(self._unread_topics))
+        self._unread_topics.clear()
+        if self.on_topic_config is not None:
+            for topic, config in found.items():
+                self.on_topic_config(topic, config)
 
     # -- notices
 

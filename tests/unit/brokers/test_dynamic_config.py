@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.dynamic_config import CHANGE_EXPIRATION_MS, DynamicConfigManager
+from brokers.dynamic_config import CHANGE_EXPIRATION_MS, Config, DynamicConfigManager
 from cluster.quirks import NO_QUIRKS, Quirks
 from tests.unit.brokers.network import ManualClock
 from zk.kafka_zk_client import KafkaZkClient
@@ -24,8 +24,9 @@ class Follower:
         self.admin = KafkaZkClient(MemoryStore(self.server))
         self.admin.create_top_level_paths()
         self.told: list[str | None] = []
+        self.store = MemoryStore(self.server)
         self.manager = DynamicConfigManager(
-            1, KafkaZkClient(MemoryStore(self.server)), self.clock, static, quirks
+            1, KafkaZkClient(self.store), self.clock, static, quirks
         )
         self.manager.on_unclean_election_enabled = self.told.append
 
@@ -95,6 +96,22 @@ def test_the_brokers_own_config_goes_before_the_default_and_that_before_the_stat
     assert (follower.is_unclean, follower.told) == (True, [None, None])
     follower.alter("brokers", "<default>", {UNCLEAN: "maybe"})
     assert not follower.is_unclean
+
+
+def test_a_topic_whose_config_an_ended_session_could_not_read_is_told_in_the_next_one(
+    follower: Follower,
+) -> None:
+    told: list[tuple[str, Config]] = []
+    follower.manager.on_topic_config = lambda topic, config: told.append((topic, config))
+    follower.admin.set_or_create_entity_configs("topics", "t", {"retention.ms": "7"})
+    follower.server.expire_session(follower.store.session_id)
+    assert follower.manager.topic_configs(["t"]) == {"t": {}}
+    follower.manager.process_notifications()
+    assert told == []
+    follower.store.reopen()
+    for _ in range(2):
+        follower.manager.process_notifications()
+        assert told == [("t", {"retention.ms": "7"})]
 
 
 def test_other_brokers_configs_are_no_business_of_this_one(follower: Follower) -> None:

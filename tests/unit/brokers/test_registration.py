@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 
 import pytest
 
+from brokers.broker import Broker
 from brokers.config import BrokerConfig, broker_config
+from brokers.logs.log_store import MemoryLogStore
 from brokers.status import replica_status
 from cluster.errors import InvalidConfig, KlammError
 from cluster.requests import Address, AlterIsrRequest
@@ -23,8 +26,8 @@ from tests.unit.brokers.network import (
     update_metadata,
 )
 from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import MemoryStore
-from zk.store import Exists
+from zk.memory_store import MemoryServer, MemoryStore
+from zk.store import Exists, ReadOp, ReadResult
 
 
 def test_startup_makes_the_top_level_znodes_and_registers() -> None:
@@ -70,6 +73,40 @@ def test_after_an_expired_session_the_broker_registers_under_a_greater_epoch() -
     assert broker.broker_epoch == second > first
     client = KafkaZkClient(MemoryStore(network.zookeeper, 6000))
     assert client.get_sorted_broker_list() == [1]
+
+
+class WavesStore(MemoryStore):
+    """Remembers its waves of reads of topic configs."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        super().__init__(server, 6000)
+        self.waves: list[list[str]] = []
+
+    def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
+        found = [op.path for op in ops if op.path.startswith("/config/topics/")]
+        if found:
+            self.waves.append(found)
+        return super().read(ops)
+
+
+def test_a_broker_that_starts_again_reads_the_configs_of_its_logs_in_one_wave() -> None:
+    network, disk = Network(), MemoryLogStore()
+    first = network.add(1, log_store=disk)
+    first.startup()
+    request = leader_and_isr(state(), state(T1), broker_epoch=first.broker_epoch)
+    network.request(1, request)
+    first.log_upkeep.shutdown()
+    client = KafkaZkClient(MemoryStore(network.zookeeper, 6000))
+    client.delete("/brokers/ids/1")
+    for topic in ("t", "u"):
+        client.create(f"/brokers/topics/{topic}", b"{}")
+    client.set_or_create_entity_configs("topics", "t", {"retention.ms": "7"})
+    store = WavesStore(network.zookeeper)
+    again = Broker(first.info, store, network, network.clock, log_store=disk)
+    again.startup()
+    assert store.waves == [["/config/topics/t", "/config/topics/u"]]
+    logs = list(again.log_manager.logs())
+    assert [log.config.retention_ms for log in logs] == [7, 7]
 
 
 def test_configuration_by_kafkas_names() -> None:
