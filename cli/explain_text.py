@@ -11,8 +11,9 @@ import msgspec
 
 from cli.journal_text import time_text, what_text
 from cluster.journal import JournalRow
-from runtime.explain import Cause, Change, Explained, Step
+from runtime.explain import Explained
 from runtime.explained_rows import Standing, is_unclean
+from runtime.linked_events import Cause, Change, Step
 from statemachines.explanations import Rule
 
 STEPS_SHOWN: Final = 40

@@ -1,99 +1,26 @@
-"""Why something in a journal happened: the chain of causes, the rules, the writes, the requests.
+"""Why something in a journal happened: the answer about a partition, and about an event.
 
-Reads rows and nothing else: what they do not hold is left out, never guessed. What a single row
-means is in explained_rows.py, how it is shown is the command line's.
+Reads rows and nothing else. How events led to each other is in linked_events.py, what a single row
+means in explained_rows.py; how an answer is shown is the command line's.
 """
 
 from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from cluster.errors import UnknownTopicOrPartition, UsageError
 from cluster.journal import JournalRow, Kind
 from cluster.types import TopicPartition
-from runtime.explained_rows import (
-    Standing,
-    ZNodeWrite,
-    event_meaning,
-    event_name,
-    rules_of,
-    standing,
-    trigger_of,
-    znodes_of,
-)
+from runtime.explained_rows import Standing, standing
 from runtime.explained_waits import waits_of
-from statemachines.explanations import Rule
-from statemachines.reassignment import Phase
-from statemachines.replica_state import ReplicaState
+from runtime.linked_events import Change, EventKey, Lines, LinkedEvents, key_of, read_rows
 
-Lines = Callable[[], Iterable[bytes]]
-"""Gives the journal from its first row, as often as it is called."""
 Chosen = Callable[[Sequence[Sequence[JournalRow]]], int | None]
 """Picks one of a partition's changes, given the rows of each; None if there is no such one."""
-
-_DELETION_STATES: Final = frozenset(
-    state.value
-    for state in (
-        ReplicaState.DELETION_STARTED,
-        ReplicaState.DELETION_SUCCESSFUL,
-        ReplicaState.DELETION_INELIGIBLE,
-    )
-)
-_REQUEST_BEHIND: Final[dict[str, str]] = {
-    Kind.TOPIC_CREATED: "CreateTopicsReceived",
-    Kind.TOPIC_DELETION_STARTED: "DeleteTopicsReceived",
-}
-_REQUESTS: Final = frozenset(_REQUEST_BEHIND.values())
-_LOGS: Final = frozenset({Kind.LOG_TRUNCATED, Kind.LOG_REPAIRED})
-_MESSAGES: Final = frozenset({Kind.REQUEST_SENT, Kind.RESPONSE_RECEIVED})
-
-
-class EventKey(NamedTuple):
-    """A controller event: its number is unique in one controller's life only."""
-
-    run_id: str
-    controller: int
-    epoch: int
-    event_id: int
-
-
-class Cause(msgspec.Struct, frozen=True):
-    """One link of a chain. ``relation``: how it led to the link before it. ``event_id`` 0: not an
-    event of the controller. ``t_ms`` None: the journal has no row of it."""
-
-    relation: str
-    text: str
-    event_id: int = 0
-    t_ms: int | None = None
-
-
-class Step(msgspec.Struct, frozen=True):
-    """One row of what an event did, with its rules and the writes it stands for."""
-
-    row: JournalRow
-    rules: tuple[Rule, ...]
-    znodes: tuple[ZNodeWrite, ...]
-
-
-class Change(msgspec.Struct, frozen=True):
-    """What one event did, to one partition or to all.
-
-    ``steps`` leave the messages out. ``requests`` None: the run's journal keeps no messages.
-    ``followed`` are events that it caused, and what their rows say of them.
-    """
-
-    key: EventKey
-    name: str
-    t_ms: int
-    causes: tuple[Cause, ...]
-    steps: tuple[Step, ...]
-    requests: tuple[JournalRow, ...] | None
-    followed: tuple[Cause, ...]
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -122,7 +49,7 @@ def explain_partition(
     the partition, UsageError if nothing is picked.
     """
     wanted = f'"topic":"{partition.topic}"'.encode()
-    found = _Found(lines, lambda line: b'"topic":' not in line or wanted in line)
+    found = LinkedEvents(lines, lambda line: b'"topic":' not in line or wanted in line)
     known = found.groups()
     groups = [group for group in known if any(_tells_of(partition, r) for r in group)]
     own = [[r for r in group if _tells_of(partition, r)] for group in groups]
@@ -154,7 +81,7 @@ def explain_event(lines: Lines, event_id: int, epoch: int | None = None) -> Expl
     """
     number = f'"event_id":{event_id}'.encode()
     ends = (number + b",", number + b"}")
-    found = _Found(
+    found = LinkedEvents(
         lines,
         lambda line: (
             b'"topic":' not in line
@@ -173,171 +100,8 @@ def explain_event(lines: Lines, event_id: int, epoch: int | None = None) -> Expl
             f"the journal has no event {event_id}{where}", hint=found.range_of_events(epoch)
         )
     shown = groups[-1]
-    others = tuple(_key(group[0]) for group in groups[:-1])
+    others = tuple(key_of(group[0]) for group in groups[:-1])
     return Explained(f"event {event_id}", None, (found.change(shown, shown),), others)
-
-
-class _Found:
-    """The rows of a journal that an explanation may need, and what links them."""
-
-    def __init__(self, lines: Lines, wanted: Callable[[bytes], bool]) -> None:
-        self.by_event: dict[EventKey, list[JournalRow]] = {}
-        self.begun: dict[tuple[str, str], list[EventKey]] = {}
-        self.ended: dict[tuple[str, str], list[EventKey]] = {}
-        self._place: dict[EventKey, int] = {}
-        self.with_messages: set[str] = set()
-        self._logs: list[JournalRow] = []
-        for row in _rows(lines, wanted):
-            if row.kind in _LOGS:
-                self._logs.append(row)
-            else:
-                self._add(row)
-        self.caused: dict[EventKey, list[EventKey]] = {}
-        for key, rows in self.by_event.items():
-            if rows[0].cause_id:
-                cause = key._replace(event_id=rows[0].cause_id)
-                self.caused.setdefault(cause, []).append(key)
-
-    def _add(self, row: JournalRow) -> None:
-        key = _key(row)
-        self.by_event.setdefault(key, []).append(row)
-        self._place.setdefault(key, len(self._place))
-        if row.kind == Kind.EVENT and event_name(row) in _REQUESTS:
-            for topic in (row.detail or "").partition("(")[2].rstrip(")").split(","):
-                self._begin(key, _asked(event_name(row), topic))
-        elif row.kind == Kind.TOPIC_DELETION_STARTED or self._is_halted_at_once(row):
-            self._begin(key, _deletion(row.topic))
-        elif row.kind == Kind.TOPIC_DELETED:
-            self.ended.setdefault((row.run_id, _deletion(row.topic)), []).append(key)
-        elif row.kind == Kind.REASSIGNMENT_PHASE and row.to == Phase.U1:
-            self._begin(key, _work_of(row))
-        if row.kind == Kind.REQUEST_SENT:
-            self.with_messages.add(row.run_id)
-
-    def _begin(self, key: EventKey, work: str) -> None:
-        begun = self.begun.setdefault((key.run_id, work), [])
-        if key not in begun[-1:]:
-            begun.append(key)
-
-    def _is_halted_at_once(self, row: JournalRow) -> bool:
-        """True if a deletion is halted of which the journal does not have the beginning."""
-        if row.kind != Kind.TOPIC_DELETION_HALTED:
-            return False
-        work = (row.run_id, _deletion(row.topic))
-        begun, ended = self.begun.get(work, []), self.ended.get(work, [])
-        return not begun or bool(ended and self._place[ended[-1]] >= self._place[begun[-1]])
-
-    def logs_of(self, partition: TopicPartition) -> list[JournalRow]:
-        """What brokers, and no event, did to a partition's logs."""
-        return [row for row in self._logs if (row.topic, row.partition) == partition]
-
-    def groups(self) -> list[list[JournalRow]]:
-        """The rows of each event, in the order in which the events began."""
-        return list(self.by_event.values())
-
-    def range_of_events(self, epoch: int | None) -> str:
-        """Which events there are, for a hint."""
-        ids = sorted(
-            key.event_id for key in self.by_event if key.event_id and epoch in (None, key.epoch)
-        )
-        return f"it has events {ids[0]} to {ids[-1]}" if ids else "it has none"
-
-    def change(self, group: Sequence[JournalRow], rows: Sequence[JournalRow]) -> Change:
-        """What the event of ``group`` did, as far as ``rows`` tell."""
-        key = _key(group[0])
-        requests = [row for row in group if row.kind == Kind.REQUEST_SENT]
-        steps = [
-            Step(row, rules_of(row), znodes_of(row))
-            for row in rows
-            if row.kind not in _MESSAGES and row.kind != Kind.EVENT
-        ]
-        return Change(
-            key,
-            self._name(key),
-            group[0].t_ms,
-            tuple(self._causes(key, rows)),
-            tuple(steps),
-            tuple(requests) if key.run_id in self.with_messages else None,
-            tuple(self._link("then", other) for other in self.caused.get(key, ())),
-        )
-
-    def _causes(self, key: EventKey, rows: Sequence[JournalRow]) -> Iterator[Cause]:
-        """The event, what it saw of the world, and what led to it, the nearest first."""
-        relation = "done by"
-        while True:
-            yield self._link(relation, key)
-            for row in self.by_event.get(key, ()):
-                text = trigger_of(row)
-                if text is not None:
-                    yield Cause("because", text, 0, row.t_ms)
-            before = self._before(key, rows)
-            if before is None:
-                return
-            relation, key = before
-            rows = self.by_event.get(key, ())
-
-    def _before(self, key: EventKey, rows: Sequence[JournalRow]) -> tuple[str, EventKey] | None:
-        """The event that led to this one, and how; always one that began earlier."""
-        for row in rows:
-            begun = self._begun_before(key, _work_of(row))
-            if begun is not None:
-                return f"goes on with {_work_of(row)} of", begun
-        for row in self.by_event.get(key, ()):
-            asked = _REQUEST_BEHIND.get(row.kind)
-            begun = None if asked is None else self._begun_before(key, _asked(asked, row.topic))
-            if begun is not None:
-                return "asked for by", begun
-        cause_id = next((row.cause_id for row in self.by_event.get(key, ()) if row.cause_id), 0)
-        cause = key._replace(event_id=cause_id)
-        return ("caused by", cause) if 0 < cause_id < key.event_id else None
-
-    def _begun_before(self, key: EventKey, work: str) -> EventKey | None:
-        """The last earlier event that began some work which had not ended by ``key``."""
-        place = self._place.get(key, 0)
-        begun = self.begun.get((key.run_id, work), ())
-        earlier = [other for other in begun if self._place[other] < place]
-        if not earlier:
-            return None
-        began = self._place[earlier[-1]]
-        ended = self.ended.get((key.run_id, work), ())
-        return None if any(began <= self._place[end] < place for end in ended) else earlier[-1]
-
-    def _link(self, relation: str, key: EventKey) -> Cause:
-        rows = self.by_event.get(key, ())
-        event = next((row for row in rows if row.kind == Kind.EVENT), None)
-        meaning = None if event is None else event_meaning(event_name(event))
-        text = self._name(key) if meaning is None else f"{self._name(key)}: {meaning}"
-        return Cause(relation, text, key.event_id, rows[0].t_ms if rows else None)
-
-    def _name(self, key: EventKey) -> str:
-        rows = self.by_event.get(key, ())
-        named = next((row.detail for row in rows if row.kind == Kind.EVENT), None)
-        if named:
-            return named
-        if any(row.kind == Kind.CONTROLLER_ELECTED for row in rows):
-            return "election"
-        answers = [row for row in rows if row.kind == Kind.RESPONSE_RECEIVED]
-        if answers:
-            return f"answer of broker {answers[0].replica} to {answers[0].detail}"
-        return "answer of a broker" if rows else "an event without rows in this journal"
-
-
-def _work_of(row: JournalRow) -> str:
-    """The name of the longer work that a row is a part of; empty if it is none by itself."""
-    if row.reassignment_id is not None:
-        return f"the reassignment {row.reassignment_id}"
-    is_part = row.kind in (Kind.TOPIC_DELETED, Kind.TOPIC_DELETION_HALTED) or (
-        row.kind == Kind.REPLICA_TRANSITION and str(row.to) in _DELETION_STATES
-    )
-    return _deletion(row.topic) if is_part else ""
-
-
-def _deletion(topic: str | None) -> str:
-    return f"the deletion of topic {topic}"
-
-
-def _asked(event: str, topic: str | None) -> str:
-    return f"{event} of topic {topic}"
 
 
 def _last_change(own: Sequence[Sequence[JournalRow]]) -> int:
@@ -361,28 +125,10 @@ def _is_change(row: JournalRow) -> bool:
     return not (row.kind == Kind.REPLICA_TRANSITION and row.from_ == row.to)
 
 
-def _key(row: JournalRow) -> EventKey:
-    return EventKey(row.run_id, row.controller, row.epoch, row.event_id)
-
-
-def _rows(lines: Lines, wanted: Callable[[bytes], bool]) -> Iterator[JournalRow]:
-    decode = msgspec.json.Decoder(JournalRow).decode
-    for number, line in enumerate(lines(), 1):
-        if not wanted(line):
-            continue
-        try:
-            yield decode(line)
-        except msgspec.DecodeError as error:
-            raise UsageError(
-                f"line {number} is no row of a journal: {error}",
-                hint="klamm up writes journals, into journal.jsonl of its data directory",
-            ) from error
-
-
 def _unknown(lines: Lines, partition: TopicPartition) -> UnknownTopicOrPartition:
     known = {
         TopicPartition(row.topic, row.partition)
-        for row in _rows(lines, lambda line: b'"topic":' in line and b'"partition":' in line)
+        for row in read_rows(lines, lambda line: b'"topic":' in line and b'"partition":' in line)
         if row.topic is not None
     }
     of_topic = sorted(tp.partition for tp in known if tp.topic == partition.topic)
