@@ -28,7 +28,7 @@ from brokers.broker import Broker
 from runtime.clock import WallClock
 from runtime.cluster_spec import ClusterSpec
 from runtime.kafka_logs import KafkaLogs
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 
 SESSION_TIMEOUT_MS = 30_000
 ELECTION_TIMEOUT_S = 30.0

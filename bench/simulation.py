@@ -41,8 +41,8 @@ from cluster.types import NO_EPOCH, TopicPartition
 from placement.draws import JavaRandom
 from runtime.clock import VirtualClock
 from runtime.cluster_spec import ClusterSpec
+from runtime.simulated.world import SimulatedWorld
 from runtime.simulated_workload import WorkloadChecker, begin_workload
-from runtime.simulated_world import SimulatedWorld
 from runtime.transport import RoutedTransport
 from runtime.workloads import Rate
 from zk.kafka_zk_client import KafkaZkClient

@@ -1,6 +1,6 @@
 """`klamm explain`: why a partition is as it is, or what an event did, from the journal.
 
-Parses and prints; runtime/explain.py finds the answer.
+Parses and prints; runtime/explanations/ finds the answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cli.options import AsJson, DataDirectory, Server, print_json
 from cluster.errors import UsageError
 from cluster.journal import JournalRow
 from cluster.types import TopicPartition
-from runtime.explain import Chosen, Explained, explain_event, explain_partition
+from runtime.explanations.explain import Chosen, Explained, explain_event, explain_partition
 
 EXAMPLES = """
 \b

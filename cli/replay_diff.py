@@ -17,7 +17,7 @@ from cli.replay import MEMORY_MB, Cores, Memory
 from cli.replay_input import FINDINGS, Master, SparkOptions, Timezone, open_tables
 from cluster.errors import UsageError
 from report.scales import time_text
-from runtime.checks import StoredCluster
+from runtime.checks.agreement import StoredCluster
 from zk.dump_store import DumpStore
 from zk.dump_text import read_dump
 from zk.store import Store

@@ -11,8 +11,8 @@ from drills.actions import ACTIONS
 from drills.conditions import CONDITIONS
 from drills.library import NAMES, named_drill, named_text
 from drills.run import Verdict, play
-from runtime.scenario_drivers import SimulatedDriver
-from runtime.simulated_world import SimulatedWorld
+from runtime.scenarios.drivers import SimulatedDriver
+from runtime.simulated.world import SimulatedWorld
 
 EXAMPLE = "leader-loss"
 

@@ -1,6 +1,6 @@
 """What a step of a drill may do: one entry an action, with its words for the docs.
 
-An entry reads the action's value into a step of runtime/scenario_steps.py; it does nothing itself.
+An entry reads the action's value into a step of runtime/scenarios/steps.py; it does nothing itself.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import yaml
 from cluster.types import ElectionType
 from drills.reading import is_null
 from drills.shapes import DrillReader
-from runtime import scenario_steps as steps
-from runtime.scenario_steps import Action, BrokerRef
-from runtime.scenario_tools import TOOL_NAMES
+from runtime.scenarios import steps
+from runtime.scenarios.steps import Action, BrokerRef
+from runtime.scenarios.tools import TOOL_NAMES
 
 Actions = tuple[Action, ...]
 Read = Callable[[DrillReader, yaml.Node], Actions]

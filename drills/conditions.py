@@ -1,6 +1,6 @@
 """What a drill may wait for and expect: one entry a condition, with its words for the docs.
 
-An entry reads the condition's value; how it is looked at is runtime/scenario_conditions.py's.
+An entry reads the condition's value; how it is looked at is runtime/scenarios/conditions.py's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import yaml
 
 from cluster.journal import JournalRow, Kind
 from drills.shapes import NONE, DrillReader
-from runtime.scenario_conditions import MOVED
+from runtime.scenarios.conditions import MOVED
 from statemachines.partition_state import PartitionState
 
 Read = Callable[[DrillReader, yaml.Node], Any]

@@ -20,9 +20,9 @@ from drills.conditions import CONDITIONS
 from drills.reading import Entry, is_null, read_text
 from drills.shapes import DrillReader
 from drills.values import Drill, DrillCluster
-from runtime import scenario_steps as steps
 from runtime.broker_configs import check_broker_configs
-from runtime.scenario_steps import STEP_TIMEOUT_MS, Action, Check, Condition, Moment, Settle, Step
+from runtime.scenarios import steps
+from runtime.scenarios.steps import STEP_TIMEOUT_MS, Action, Check, Condition, Moment, Settle, Step
 
 DRILL_WORDS: Final = ("drill", "about", "cluster", "steps", "checks")
 CLUSTER_WORDS: Final = ("brokers", "controllers", "racks", "session_timeout", "config", "topics")

@@ -1,6 +1,6 @@
 """Recorded scenarios of real Kafka brokers, run like drills and compared with the recording.
 
-What is compared, and how, is runtime/scenario_diff.py's; nothing of it is judged here.
+What is compared, and how, is runtime/scenarios/diff.py's; nothing of it is judged here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 from cluster.quirks import Quirks
 from drills.run import Failure, Outcome, Verdict, play_steps
 from runtime.cluster_spec import ClusterSpec
-from runtime.scenario import StepResult
-from runtime.scenario_diff import compare_scenario
-from runtime.scenario_driver import ScenarioDriver
-from runtime.scenario_recorded import Recorder, load_scenario, recorded_spec, recorded_steps
-from runtime.scenario_rows import Json
+from runtime.scenarios.diff import compare_scenario
+from runtime.scenarios.driver import ScenarioDriver
+from runtime.scenarios.recorded import Recorder, load_scenario, recorded_spec, recorded_steps
+from runtime.scenarios.rows import Json
+from runtime.scenarios.runner import StepResult
 
 
 class Recording(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Plays a drill on a cluster and judges it: step by step, then whether everybody agrees.
 
-It acts and looks through runtime/scenario.py alone, in either world; it prints nothing.
+It acts and looks through runtime/scenarios/runner.py alone, in either world; it prints nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 
 from cluster.errors import EnvironmentProblem, KlammError, StoreError
 from drills.values import Drill
-from runtime.scenario import CheckResult, ScenarioRunner, StepResult
-from runtime.scenario_driver import ScenarioDriver
-from runtime.scenario_steps import Moment, Step, plain_text
+from runtime.scenarios.driver import ScenarioDriver
+from runtime.scenarios.runner import CheckResult, ScenarioRunner, StepResult
+from runtime.scenarios.steps import Moment, Step, plain_text
 
 AGREEMENT_TIMEOUT_MS: Final = 10_000.0
 AGREEMENT: Final = "everybody agrees with ZooKeeper"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from drills.run import Outcome, Verdict
-from runtime.scenario import CheckResult, StepResult
-from runtime.scenario_steps import Moment
+from runtime.scenarios.runner import CheckResult, StepResult
+from runtime.scenarios.steps import Moment
 
 _WORDS: Final = {
     Outcome.PASSED: "passed",

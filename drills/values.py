@@ -1,6 +1,6 @@
 """A drill as a value: what the language compiles to.
 
-Steps and checks are runtime/scenario_steps.py's. Conditions that hold over the whole drill, or
+Steps and checks are runtime/scenarios/steps.py's. Conditions that hold over the whole drill, or
 that must come about once, are further fields here; a trigger other than "when the step before is
 over" is a further field of Step.
 """
@@ -14,7 +14,7 @@ import msgspec
 
 from cluster.quirks import Quirks
 from runtime.cluster_spec import ClusterSpec, rack_map
-from runtime.scenario_steps import Step
+from runtime.scenarios.steps import Step
 
 SESSION_TIMEOUT_MS: Final = 3_000
 AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"

@@ -16,10 +16,10 @@ from typing import Final, Self
 from admin.guard import RunInfo, check_may_run_in, create_marker
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import FileJournal, MemoryJournal
-from runtime.real_cluster import RealCluster
-from runtime.scenario_driver import ScenarioDriver
-from runtime.scenario_drivers import RealDriver, SimulatedDriver
-from runtime.simulated_world import SimulatedWorld
+from runtime.real.cluster import RealCluster
+from runtime.scenarios.driver import ScenarioDriver
+from runtime.scenarios.drivers import RealDriver, SimulatedDriver
+from runtime.simulated.world import SimulatedWorld
 from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession

@@ -30,7 +30,7 @@ from cluster.requests import (
     Message,
 )
 from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
-from runtime.checks import StoredCluster, check_real_cluster
+from runtime.checks.agreement import StoredCluster, check_real_cluster
 from runtime.demo_stage import POLL_S, RACKS, TIMEOUT_S, DemoOptions, Stage
 from statemachines.partition_state import PartitionState
 from zk.kafka_zk_client import KafkaZkClient

@@ -18,12 +18,12 @@ from cluster.errors import KlammError, SessionExpired
 from cluster.journal import JournalRow
 from controller.kafka_controller import KafkaController
 from placement.draws import JavaRandom
-from runtime.checks import StoredCluster
+from runtime.checks.agreement import StoredCluster
 from runtime.clock import WallClock
 from runtime.cluster_spec import ClusterSpec, rack_map
 from runtime.journal import FileJournal, read_journal
 from runtime.kafka_logs import KafkaLogs
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
 

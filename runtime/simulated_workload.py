@@ -1,7 +1,7 @@
 """A constant-rate workload in a simulated world: how it begins, and whether it lost a record.
 
 Checks look at a world from outside, and bring what grows up to now first; they change nothing else.
-They are those of runtime/replica_checks.py, over all partitions of the workload.
+They are those of runtime/checks/replicas.py, over all partitions of the workload.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Collection, Container, Mapping
 from brokers.broker import Broker
 from cluster.requests import Address
 from cluster.types import NO_EPOCH, TopicPartition
-from runtime.replica_checks import ReplicationChecker, ReplicaView
-from runtime.simulated_world import SimulatedWorld
+from runtime.checks.replicas import ReplicationChecker, ReplicaView
+from runtime.simulated.world import SimulatedWorld
 from runtime.workloads import ConstantRateProducer, Rate
 
 

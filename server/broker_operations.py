@@ -1,7 +1,7 @@
 """What is done to the brokers and the controller of a running cluster from outside.
 
 Remembers how each broker that does not run ended; what a start or a kill means is
-runtime/real_cluster.py's business. Mirrors nothing of Kafka, where these are shell commands.
+runtime/real/cluster.py's business. Mirrors nothing of Kafka, where these are shell commands.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from brokers.controlled_shutdown import ControlledShutdown
 from cluster.errors import KlammError, UsageError
 from controller.events import ControllerState
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 from server.closing import Closing
 from server.config import check_broker_id
 from server.zookeeper import connected_store

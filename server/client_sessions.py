@@ -24,7 +24,7 @@ from brokers.logs.records import Record
 from cluster.errors import RequestTimedOut, UnknownTopicOrPartition, UsageError
 from cluster.types import TopicPartition
 from runtime.client_actor import Client
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 from server import client_bodies as bodies
 from server.client_answers import polled, producer_status
 from server.closing import Closing

@@ -19,8 +19,8 @@ from brokers.metadata_cache import MetadataCache
 from cluster.errors import RequestTimedOut
 from cluster.requests import Address, Message, Request, Response
 from controller.kafka_controller import KafkaController
-from runtime.real_cluster import RealCluster
-from runtime.running_node import RunningNode
+from runtime.real.cluster import RealCluster
+from runtime.real.running_node import RunningNode
 from server.closing import POLL_S, Closing
 from server.zookeeper import connected_store
 from zk.kafka_zk_client import KafkaZkClient

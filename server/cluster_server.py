@@ -26,7 +26,7 @@ from placement.draws import JavaRandom
 from runtime.clock import WallClock
 from runtime.journal import FileJournal
 from runtime.kafka_logs import KafkaLogs
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 from server.broker_operations import BrokerOperations, controller_of_all
 from server.client_sessions import ClientSessions
 from server.closing import Closing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.errors import StoreError, ZooKeeperUnavailable
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 from server.broker_operations import BrokerOperations
 from server.zookeeper import connected_store
 from zk.kafka_zk_client import KafkaZkClient

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.errors import ZooKeeperUnavailable
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 from zk.store import SessionState, Store
 
 

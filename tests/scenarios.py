@@ -1,7 +1,7 @@
 """Recorded scenarios of real Kafka 2.8.2 brokers, and how klamm runs them again.
 
-Each is a JSON file of tests/data/scenarios; runtime/scenario_recorded.py repeats its steps and
-runtime/scenario_diff.py compares. Nothing is judged here.
+Each is a JSON file of tests/data/scenarios; runtime/scenarios/recorded.py repeats its steps and
+runtime/scenarios/diff.py compares. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from cluster.quirks import Quirks
 from runtime.journal import MemoryJournal
-from runtime.real_cluster import RealCluster
-from runtime.scenario_diff import compare_scenario
-from runtime.scenario_drivers import RealDriver, SimulatedDriver
-from runtime.scenario_recorded import load_scenario, recorded_spec, run_recorded
-from runtime.scenario_rows import Json
-from runtime.simulated_world import SimulatedWorld
+from runtime.real.cluster import RealCluster
+from runtime.scenarios.diff import compare_scenario
+from runtime.scenarios.drivers import RealDriver, SimulatedDriver
+from runtime.scenarios.recorded import load_scenario, recorded_spec, run_recorded
+from runtime.scenarios.rows import Json
+from runtime.simulated.world import SimulatedWorld
 
 _DATA = Path(__file__).parent / "data" / "scenarios"
 SCENARIOS = tuple(sorted(path.stem for path in _DATA.glob("*.json")))

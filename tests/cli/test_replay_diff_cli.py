@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from cli.main import main
 from cluster.journal import JournalRow
 from cluster.types import LeaderAndIsr, TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, state_of, three_brokers
 from zk.dump import ZNode, dump
 from zk.znodes import TopicPartitionStateZNode

@@ -13,7 +13,7 @@ from placement.draws import JavaRandom
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
 from runtime.preloading import preload_replicas
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 from tests.waiting import wait_until
 from zk.kafka_zk_client import KafkaZkClient
 

@@ -17,7 +17,7 @@ import pytest
 from cli.demo import show, story
 from cli.main import main
 from cluster.types import LeaderAndIsr, TopicPartition
-from runtime.checks import StoredCluster
+from runtime.checks.agreement import StoredCluster
 from runtime.demo import AUTOMATIC, Step, StepBegins
 from runtime.demo_stage import DemoOptions
 from runtime.journal import read_journal

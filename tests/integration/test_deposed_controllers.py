@@ -15,7 +15,7 @@ from controller.kafka_controller import KafkaController
 from placement.draws import JavaRandom
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 from tests.waiting import wait_until
 from zk.kafka_zk_client import KafkaZkClient
 from zk.store import GetChildren, GetData, Stat

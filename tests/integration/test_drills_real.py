@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 
 from cli.main import main
 from drills.library import NAMES
-from runtime import scenario_drivers
+from runtime.scenarios import drivers as scenario_drivers
 from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
 

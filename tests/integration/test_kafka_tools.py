@@ -16,11 +16,11 @@ from kazoo.client import KazooClient
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
 from cluster.types import TopicPartition
 from controller.kafka_controller import KafkaController
-from runtime.checks import check_real_cluster
+from runtime.checks.agreement import check_real_cluster
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
-from runtime.real_cluster import RealCluster
-from runtime.scenario_drivers import RealDriver
+from runtime.real.cluster import RealCluster
+from runtime.scenarios.drivers import RealDriver
 from tests.waiting import wait_until
 from zk.kafka_zk_client import KafkaZkClient
 

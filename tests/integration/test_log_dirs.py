@@ -10,10 +10,10 @@ from admin.topics import TopicAdmin
 from cluster.errors import UsageError
 from cluster.types import LeaderAndIsr, TopicPartition
 from placement.draws import JavaRandom
-from runtime.checks import check_real_cluster
+from runtime.checks.agreement import check_real_cluster
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 from server.broker_operations import KILLED, RUNNING, BrokerOperations
 from server.closing import Closing
 from tests.waiting import wait_until

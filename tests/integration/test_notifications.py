@@ -12,10 +12,10 @@ from brokers.zk_isr_manager import ZkIsrManager
 from cluster.journal import Kind
 from cluster.types import LeaderAndIsr, TopicPartition
 from placement.draws import JavaRandom
-from runtime.checks import check_real_cluster
+from runtime.checks.agreement import check_real_cluster
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 from tests.sim.bad_input import LEFT, NOTICES, REQUESTS
 from tests.waiting import wait_until
 from zk.kafka_zk_client import KafkaZkClient

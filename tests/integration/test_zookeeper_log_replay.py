@@ -15,10 +15,10 @@ from admin.topics import TopicAdmin
 from cluster.journal import JournalRow
 from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
 from placement.draws import JavaRandom
-from runtime.checks import StoredCluster
+from runtime.checks.agreement import StoredCluster
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
-from runtime.real_cluster import RealCluster
+from runtime.real.cluster import RealCluster
 from tests.spark.zookeeper_logs import Told, read_events
 from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper

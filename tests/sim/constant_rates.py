@@ -7,8 +7,8 @@ from cluster.data_requests import ProduceRequest
 from cluster.records import CountedBatch
 from cluster.requests import Address, Message
 from cluster.types import LeaderAndIsr, TopicPartition
+from runtime.simulated.world import SimulatedWorld
 from runtime.simulated_workload import WorkloadChecker, begin_workload, replica_views
-from runtime.simulated_world import SimulatedWorld
 from runtime.workloads import Rate
 from tests.sim.worlds import create_topic, state_of, three_brokers
 

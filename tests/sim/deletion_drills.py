@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster.quirks import Quirks
 from cluster.requests import Address
 from cluster.types import TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.deletions import delete_topics, topic_znodes
 from tests.sim.worlds import active_controller, create_topic, three_brokers
 from zk.kafka_zk_client import KafkaZkClient

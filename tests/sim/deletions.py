@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime.checks import check_simulated_world
-from runtime.simulated_world import SimulatedWorld
+from runtime.checks.agreement import check_simulated_world
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import active_controller
 from zk.kafka_zk_client import KafkaZkClient
 from zk.znodes import ConfigEntityZNode, DeleteTopicsTopicZNode, TopicZNode

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cluster.types import TopicPartition
-from runtime.checks import check_simulated_world
-from runtime.simulated_world import SimulatedWorld
+from runtime.checks.agreement import check_simulated_world
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.kafka_zk_client import KafkaZkClient
 from zk.store import Create, Delete, GetData

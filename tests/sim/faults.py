@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from runtime.transport import NetworkFaults
 from zk.kafka_zk_client import KafkaZkClient
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.types import TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import active_controller, create_topic, three_brokers
 from zk.kafka_zk_client import KafkaZkClient
 

@@ -19,7 +19,7 @@ from cluster.requests import (
     Response,
 )
 from cluster.types import TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from statemachines.replica_state import ReplicaState
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.kafka_zk_client import KafkaZkClient

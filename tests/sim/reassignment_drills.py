@@ -9,8 +9,8 @@ from typing import Final
 
 from cluster.quirks import Quirks
 from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
-from runtime.checks import check_simulated_world
-from runtime.simulated_world import SimulatedWorld
+from runtime.checks.agreement import check_simulated_world
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.deletions import topic_id
 from tests.sim.reassignments import (
     alter,

@@ -20,9 +20,9 @@ from cluster.requests import (
     Request,
 )
 from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from runtime.checks import check_simulated_world
+from runtime.checks.agreement import check_simulated_world
 from runtime.cluster_spec import ClusterSpec
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import active_controller, controllers, create_topic
 from zk.kafka_zk_client import KafkaZkClient
 from zk.znodes import ReassignPartitionsZNode

@@ -10,8 +10,8 @@ from cluster.data_requests import Acks, ProducedPartition, ProduceRequest, Produ
 from cluster.records import CountedBatch, Produced
 from cluster.requests import Address, Message
 from cluster.types import NO_EPOCH, LeaderAndIsr, TopicPartition
-from runtime.replica_checks import ReplicationChecker, ReplicaView
-from runtime.simulated_world import SimulatedWorld
+from runtime.checks.replicas import ReplicationChecker, ReplicaView
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 T0 = TopicPartition("t", 0)

@@ -10,8 +10,8 @@ import pytest
 from brokers.broker import Broker
 from cluster.requests import UpdateMetadataRequest
 from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from runtime.checks import check_simulated_world
-from runtime.simulated_world import SimulatedWorld
+from runtime.checks.agreement import check_simulated_world
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.store import Delete, SetData
 from zk.znodes import TopicPartitionStateZNode

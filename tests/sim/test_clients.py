@@ -13,7 +13,7 @@ from brokers.clients.consumer import Consumer
 from brokers.clients.producer import Producer
 from cluster.api_errors import Errors
 from cluster.requests import Address
-from runtime.client_checks import (
+from runtime.checks.clients import (
     DUPLICATE,
     INCONSISTENT_OFFSETS,
     LOST_WRITE,

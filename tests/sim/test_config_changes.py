@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.crash_points import (
     GROUP_SIZES,
     Case,

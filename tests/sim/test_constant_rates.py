@@ -11,7 +11,7 @@ from cluster.constant_rate import LAW_MARGIN_MS
 from cluster.requests import Message
 from cluster.types import TopicPartition
 from runtime import workloads
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from runtime.transport import NetworkFaults
 from tests.sim.constant_rates import IDS, GrowingCluster, PlainProducer, T
 

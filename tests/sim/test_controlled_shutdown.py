@@ -13,7 +13,7 @@ from cluster.requests import (
     Response,
 )
 from cluster.types import TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.elections import assert_in_agreement, depose
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 

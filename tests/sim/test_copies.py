@@ -13,7 +13,7 @@ from cluster.records import CountedBatch
 from cluster.requests import Address, DescribeLogDirsRequest, DescribeLogDirsResponse, Message
 from cluster.types import TopicPartition
 from runtime.preloading import preload_replicas
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.reassignments import brokers_up, reassign, stored, with_topic
 from tests.sim.test_config_changes import alter
 

@@ -14,7 +14,7 @@ from admin.topics import TopicAdmin
 from cluster.api_errors import Errors
 from cluster.requests import DeleteTopicsRequest, DeleteTopicsResponse
 from placement.draws import JavaRandom
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.crash_points import (
     GROUP_SIZES,
     Case,

@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 from cluster.requests import Address
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import active_controller, controllers, create_topic, state_of, three_brokers
 from zk.store import Check, Delete, ReadOp, ReadResult, ResultCode, Transaction, TxnResult
 

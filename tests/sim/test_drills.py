@@ -17,10 +17,10 @@ from drills.library import NAMES, named_drill
 from drills.recordings import compare, is_recording, read_recording
 from drills.run import Failure, Outcome, Verdict, play, worst
 from drills.values import Drill
-from runtime.scenario import StepResult
-from runtime.scenario_drivers import SimulatedDriver
-from runtime.scenario_steps import Check, Condition, Moment, Step
-from runtime.simulated_world import SimulatedWorld
+from runtime.scenarios.drivers import SimulatedDriver
+from runtime.scenarios.runner import StepResult
+from runtime.scenarios.steps import Check, Condition, Moment, Step
+from runtime.simulated.world import SimulatedWorld
 from tests.scenarios import SCENARIOS
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"

@@ -7,7 +7,7 @@ import pytest
 from cluster.api_errors import Errors
 from cluster.requests import Address, ElectLeadersRequest, ElectLeadersResponse, Message
 from cluster.types import ElectionType, TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.elections import T0, T1, U0, assert_in_agreement, depose, leaders, leaders_moved_away
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.kafka_zk_client import KafkaZkClient

@@ -9,7 +9,7 @@ import pytest
 from cluster.api_errors import Errors
 from cluster.requests import ElectLeadersRequest, ElectLeadersResponse
 from cluster.types import ElectionType, TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes
 from tests.sim.elections import (
     T0,

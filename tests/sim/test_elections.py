@@ -8,7 +8,7 @@ import pytest
 
 from cluster.quirks import Quirks
 from cluster.types import TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.elections import (
     PREFERRED_PATH,
     T0,

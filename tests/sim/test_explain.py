@@ -11,10 +11,10 @@ from cluster.errors import UnknownTopicOrPartition, UsageError
 from cluster.journal import JournalRow, Kind
 from cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from cluster.types import TopicPartition
-from runtime.explain import Explained, explain_event, explain_partition
-from runtime.explained_rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, standing
-from runtime.linked_events import Change
-from runtime.simulated_world import SimulatedWorld
+from runtime.explanations.explain import Explained, explain_event, explain_partition
+from runtime.explanations.linked_events import Change
+from runtime.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, standing
+from runtime.simulated.world import SimulatedWorld
 from statemachines.election import OfflineElection, ReassignElection
 from statemachines.explanations import ELECTION_RULES, KIND_RULES, PARTITION_RULES, PHASE_RULES
 from statemachines.partition_state import PartitionState

@@ -12,9 +12,9 @@ from cluster.journal import Kind
 from cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from cluster.types import TopicPartition
 from controller.events import ControllerEvent
-from runtime.explain import explain_event, explain_partition
-from runtime.explained_rows import NOT_IN_THE_JOURNAL, event_meaning, event_name
-from runtime.simulated_world import SimulatedWorld
+from runtime.explanations.explain import explain_event, explain_partition
+from runtime.explanations.rows import NOT_IN_THE_JOURNAL, event_meaning, event_name
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.reassignments import (
     alter,
     ask,

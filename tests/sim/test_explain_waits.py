@@ -6,8 +6,8 @@ import pytest
 
 from cli.explain_text import as_json, explained_lines
 from cluster.types import TopicPartition
-from runtime.explain import Explained, explain_partition
-from runtime.simulated_world import SimulatedWorld
+from runtime.explanations.explain import Explained, explain_partition
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.deletions import delete_topics
 from tests.sim.reassignments import alter, brokers_up, hold, reassign, with_topic
 

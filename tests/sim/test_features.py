@@ -6,7 +6,7 @@ import pytest
 
 from cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from runtime.cluster_spec import ClusterSpec
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.reassignments import ask
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.kafka_zk_client import KafkaZkClient

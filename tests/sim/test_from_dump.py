@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.checks import check_simulated_world, context_of_simulated_world
-from runtime.simulated_world import SimulatedWorld
+from runtime.checks.agreement import check_simulated_world, context_of_simulated_world
+from runtime.simulated.world import SimulatedWorld
 from server.config import ServerConfig
 from server.dumped_cluster import DumpedCluster, read_dumped_cluster
 from tests.dumps import RULES, RecordedTree, Tree, recorded_trees, tree_of, unexplained

@@ -10,7 +10,7 @@ from brokers.zk_isr_manager import ZkIsrManager
 from cluster.quirks import Quirks
 from cluster.requests import AlterIsrRequest, Message
 from cluster.types import TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.crash_points import (
     GROUP_SIZES,
     Case,

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.api_errors import Errors
 from cluster.requests import DescribeLogDirsRequest, DescribeLogDirsResponse, ReplicaLog
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.log_dirs import DIRS, alter_dirs, ask_broker, dir_of, fail
 from tests.sim.replication import IDS, T0, Cluster
 from zk.kafka_zk_client import KafkaZkClient

@@ -10,8 +10,8 @@ from cluster.api_errors import Errors
 from cluster.journal import Kind
 from cluster.quirks import Quirks
 from cluster.types import TopicPartition
-from runtime.checks import check_simulated_world
-from runtime.simulated_world import SimulatedWorld
+from runtime.checks.agreement import check_simulated_world
+from runtime.simulated.world import SimulatedWorld
 from statemachines.replica_state import ReplicaState
 from tests.sim.log_dirs import (
     CONFIG,

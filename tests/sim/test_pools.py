@@ -26,9 +26,9 @@ from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from placement.draws import JavaRandom
 from placement.minimal_moves import plan_moves
 from placement.pools import ClusterPlacement, Pools, violations
-from runtime.checks import check_simulated_world
+from runtime.checks.agreement import check_simulated_world
 from runtime.cluster_spec import ClusterSpec
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.reassignments import (
     alter,
     ask,

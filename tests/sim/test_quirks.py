@@ -25,7 +25,7 @@ from cluster.requests import (
     StopReplicaResponse,
 )
 from cluster.types import LeaderAndIsr, TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.deletion_drills import DELETION_DRILLS
 from tests.sim.elections import ask_for_preferred, leaders_moved_away, request_is_there
 from tests.sim.log_dirs import LOG_DIR_DRILLS

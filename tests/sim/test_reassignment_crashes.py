@@ -10,7 +10,7 @@ import pytest
 
 from cluster.api_errors import Errors
 from cluster.types import TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes
 from tests.sim.reassignments import (
     alter,

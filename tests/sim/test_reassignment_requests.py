@@ -6,7 +6,7 @@ import pytest
 
 from cluster.api_errors import Errors
 from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.reassignments import (
     alter,
     assert_settled,

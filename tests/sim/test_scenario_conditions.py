@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from cluster.types import TopicPartition
-from runtime import scenario_steps as steps
 from runtime.cluster_spec import ClusterSpec
-from runtime.scenario import ScenarioRunner
-from runtime.scenario_conditions import CONDITIONS
-from runtime.scenario_drivers import SimulatedDriver
-from runtime.scenario_steps import Action, Check, Condition, Moment, Settle, Step
-from runtime.simulated_world import SimulatedWorld
+from runtime.scenarios import steps
+from runtime.scenarios.conditions import CONDITIONS
+from runtime.scenarios.drivers import SimulatedDriver
+from runtime.scenarios.runner import ScenarioRunner
+from runtime.scenarios.steps import Action, Check, Condition, Moment, Settle, Step
+from runtime.simulated.world import SimulatedWorld
 
 T = "/brokers/topics/t"
 # Kind: (a value that holds, a value that does not, what is seen) after ``look``.

@@ -18,7 +18,7 @@ from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResp
 from cluster.journal import JournalRow, Kind
 from cluster.records import CountedBatch
 from cluster.requests import Address, Message
-from runtime.explain import explain_partition
+from runtime.explanations.explain import explain_partition
 from tests.sim.replication import IDS, T0, Cluster, replica_views
 from zk.kafka_zk_client import KafkaZkClient
 

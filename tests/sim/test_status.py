@@ -6,7 +6,7 @@ from typing import Any
 
 from cli.status import work_lines
 from cluster.types import TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.deletions import delete_topics
 from tests.sim.reassignments import brokers_up, hold, reassign, with_topic
 from tests.sim.worlds import active_controller, create_topic

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.requests import Message, StopReplicaRequest
 from cluster.types import TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from statemachines.replica_state import ReplicaState
 from tests.sim.deletions import (
     assert_gone,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cluster.types import ReplicaAssignment, TopicPartition
-from runtime.checks import check_simulated_world
-from runtime.simulated_world import SimulatedWorld
+from runtime.checks.agreement import check_simulated_world
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.deletions import topic_id
 from tests.sim.reassignments import brokers_up, stored, with_topic
 from tests.sim.worlds import active_controller

@@ -10,7 +10,7 @@ from cluster.types import LeaderAndIsr, TopicPartition
 from controller.kafka_controller import KafkaController
 from placement.draws import JavaRandom
 from runtime.cluster_spec import ClusterSpec
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from zk.kafka_zk_client import KafkaZkClient
 
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from cluster.journal import JournalRow, Kind
 from replay.final_states import Comparison, FinalStates, StoredPartition, compare, rebuild
-from runtime.checks import StoredCluster
-from runtime.simulated_world import SimulatedWorld
+from runtime.checks.agreement import StoredCluster
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, three_brokers
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

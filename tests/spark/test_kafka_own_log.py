@@ -16,7 +16,7 @@ from replay.sources import SourceOptions, split
 from replay.sources.kafka_logs import STATE_CHANGES
 from runtime.cluster_spec import ClusterSpec
 from runtime.kafka_logs import KafkaLogs
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 from tests.sim.reassignments import reassign

@@ -29,7 +29,7 @@ from cluster.requests import (
     UpdateMetadataResponse,
 )
 from cluster.types import TopicPartition
-from runtime.simulated_world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, three_brokers
 from zk.fenced_writes import GROUP_SIZE
 from zk.request_size import GROUP_BYTES, op_size

@@ -6,7 +6,7 @@ import pytest
 
 from brokers.clients.ranges import Acknowledged, Stretch
 from cluster.types import TopicPartition
-from runtime.client_checks import check_partition
+from runtime.checks.clients import check_partition
 
 T0 = TopicPartition("t", 0)
 

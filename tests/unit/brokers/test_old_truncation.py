@@ -18,7 +18,7 @@ from cluster.data_requests import (
 )
 from cluster.records import CountedBatch
 from cluster.requests import Address, Message
-from runtime.replica_checks import ReplicationChecker, ReplicaView
+from runtime.checks.replicas import ReplicationChecker, ReplicaView
 from tests.unit.brokers.network import T0
 from tests.unit.brokers.old_truncation import Truncation, install
 from tests.unit.brokers.replicas import CLIENT, Replicas

@@ -14,9 +14,9 @@ from drills.conditions import CONDITIONS
 from drills.language import STEP_WORDS, parse_drill, read_drill
 from drills.library import NAMES, find_drill, named_drill
 from drills.values import Drill
-from runtime import scenario_conditions
-from runtime import scenario_steps as steps
-from runtime.scenario_steps import Check, Condition, Moment, Settle, Step
+from runtime.scenarios import conditions as scenario_conditions
+from runtime.scenarios import steps
+from runtime.scenarios.steps import Check, Condition, Moment, Settle, Step
 
 HEAD = "drill: d\nabout: x\ncluster: {brokers: 3, topics: {t: [[0, 1]]}}\nsteps:\n"
 T0 = TopicPartition("t", 0)

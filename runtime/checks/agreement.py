@@ -20,8 +20,8 @@ from cluster.types import (
     ReplicaAssignment,
     TopicPartition,
 )
-from runtime.real_cluster import RealCluster
-from runtime.simulated_world import SimulatedWorld
+from runtime.real.cluster import RealCluster
+from runtime.simulated.world import SimulatedWorld
 from statemachines.context import ControllerContext
 from zk.kafka_zk_client import KafkaZkClient
 from zk.store import Store

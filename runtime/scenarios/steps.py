@@ -1,7 +1,7 @@
 """The steps of a scenario as values: what is done, what is waited for, what must hold.
 
-Recorded scenarios (runtime/scenario_recorded.py) and drills compile to these, and
-runtime/scenario.py runs them. Values only: nothing here touches a cluster.
+Recorded scenarios (runtime/scenarios/recorded.py) and drills compile to these, and
+runtime/scenarios/runner.py runs them. Values only: nothing here touches a cluster.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ Action = (
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """Something that holds or does not: one of runtime/scenario_conditions.py, and its value."""
+    """Something that holds or does not: one of runtime/scenarios/conditions.py, and its value."""
 
     kind: str
     wanted: Any

@@ -1,6 +1,6 @@
 """What a partition waits for: the deletion of its topic, its reassignment, a leader.
 
-Works on rows alone, as explained_rows.py does: a broker counts as dead if the journal says so, or
+Works on rows alone, as rows.py does: a broker counts as dead if the journal says so, or
 if the controller took its replica for offline.
 """
 

@@ -15,9 +15,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.scenario_driver import ToolResult
-from runtime.scenario_recorded import StepRecord
-from runtime.scenario_rows import Json
+from runtime.scenarios.driver import ToolResult
+from runtime.scenarios.recorded import StepRecord
+from runtime.scenarios.rows import Json
 
 
 def compare_scenario(scenario: Json, seen: Sequence[StepRecord]) -> list[str]:

@@ -21,7 +21,6 @@ from cluster.errors import UsageError
 from cluster.requests import Address
 from cluster.types import TopicPartition
 from runtime.actors import Actor, Scheduler
-from runtime.agenda import Agenda
 from runtime.bandwidth import Bandwidth
 from runtime.client_actor import Client, ClientActor
 from runtime.clock import VirtualClock
@@ -38,7 +37,8 @@ from runtime.node_actors import (
     StartUp,
     check_log_dir,
 )
-from runtime.snapshot import Snapshot
+from runtime.simulated.agenda import Agenda
+from runtime.simulated.snapshot import Snapshot
 from runtime.transport import SimulatedTransport
 from zk.memory_store import Crashed, MemoryServer, MemoryStore
 from zk.store import Delete

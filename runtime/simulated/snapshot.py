@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runtime.simulated_world import SimulatedWorld
+    from runtime.simulated.world import SimulatedWorld
 
 
 class Snapshot:

@@ -36,7 +36,7 @@ from cluster.requests import (
 from cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from placement.broker_metadata import BrokerMetadata
 from placement.draws import JavaRandom
-from runtime.scenario_driver import ScenarioDriver, ToolResult
+from runtime.scenarios.driver import ScenarioDriver, ToolResult
 from zk.kafka_zk_client import KafkaZkClient
 
 

@@ -15,8 +15,8 @@ import msgspec
 
 from cluster.journal import JournalRow
 from cluster.types import TopicPartition
-from runtime.scenario_driver import ScenarioDriver, ToolResult
-from runtime.scenario_steps import Condition
+from runtime.scenarios.driver import ScenarioDriver, ToolResult
+from runtime.scenarios.steps import Condition
 from zk.store import GetChildren, GetData, ReadResult, ResultCode
 
 Json = dict[str, Any]

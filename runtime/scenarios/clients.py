@@ -2,7 +2,7 @@
 
 Both begin with the first records. The producer is idempotent and waits for the whole ISR; the
 consumer reads from the beginning whatever the producer writes to. What they find is judged by
-runtime/client_checks.py.
+runtime/checks/clients.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from brokers.clients.consumer import Consumer
 from brokers.clients.producer import Producer
 from cluster.requests import Address
 from cluster.types import TopicPartition
+from runtime.checks.clients import check_clients
 from runtime.client_actor import Client
-from runtime.client_checks import check_clients
 
 PRODUCER: Final = Address("client", 1)
 CONSUMER: Final = Address("client", 2)

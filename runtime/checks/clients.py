@@ -2,7 +2,7 @@
 
 Looks at what producers and consumers remember and at nothing else, so that it works on any cluster.
 Names are those of Jepsen's checker for Kafka. Stretches of offsets are compared, never single
-records. What brokers promise each other is checked in runtime/replica_checks.py.
+records. What brokers promise each other is checked in replicas.py.
 """
 
 from __future__ import annotations

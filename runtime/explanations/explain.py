@@ -1,7 +1,7 @@
 """Why something in a journal happened: the answer about a partition, and about an event.
 
 Reads rows and nothing else. How events led to each other is in linked_events.py, what a single row
-means in explained_rows.py; how an answer is shown is the command line's.
+means in rows.py; how an answer is shown is the command line's.
 """
 
 from __future__ import annotations
@@ -15,9 +15,16 @@ import msgspec
 from cluster.errors import UnknownTopicOrPartition, UsageError
 from cluster.journal import JournalRow, Kind
 from cluster.types import TopicPartition
-from runtime.explained_rows import Standing, standing
-from runtime.explained_waits import waits_of
-from runtime.linked_events import Change, EventKey, Lines, LinkedEvents, key_of, read_rows
+from runtime.explanations.linked_events import (
+    Change,
+    EventKey,
+    Lines,
+    LinkedEvents,
+    key_of,
+    read_rows,
+)
+from runtime.explanations.rows import Standing, standing
+from runtime.explanations.waits import waits_of
 
 Chosen = Callable[[Sequence[Sequence[JournalRow]]], int | None]
 """Picks one of a partition's changes, given the rows of each; None if there is no such one."""

@@ -1,15 +1,15 @@
 """A node that was started in a real-world cluster: its parts, and what is done to all of them.
 
-When a node is started or ended is runtime/real_cluster.py's business.
+When a node is started or ended is runtime/real/cluster.py's business.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.event_thread import EventThread
-from runtime.lifeline import MortalJournal, MortalTransport
 from runtime.node import Node
+from runtime.real.event_thread import EventThread
+from runtime.real.lifeline import MortalJournal, MortalTransport
 from zk.kazoo_session import KazooSession
 
 

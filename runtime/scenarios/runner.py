@@ -1,6 +1,6 @@
 """Runs the steps of a scenario on a cluster, in either world, and says what came of each.
 
-The one runner of recorded scenarios and of drills; both are values of runtime/scenario_steps.py by
+The one runner of recorded scenarios and of drills; both are values of runtime/scenarios/steps.py by
 then. It judges single conditions; what a failed one means is its caller's business.
 """
 
@@ -23,10 +23,10 @@ from cluster.requests import (
     ElectLeadersResponse,
 )
 from cluster.types import TopicPartition
-from runtime import scenario_steps as steps
-from runtime.scenario_conditions import ClusterView, look_at
-from runtime.scenario_driver import ScenarioDriver, ToolResult
-from runtime.scenario_steps import STEP_TIMEOUT_MS, Action, BrokerRef, Check, Condition, Step
+from runtime.scenarios import steps
+from runtime.scenarios.conditions import ClusterView, look_at
+from runtime.scenarios.driver import ScenarioDriver, ToolResult
+from runtime.scenarios.steps import STEP_TIMEOUT_MS, Action, BrokerRef, Check, Condition, Step
 from zk.store import ANY_VERSION, Create, Delete, ResultCode, SetData, WriteOp
 
 

@@ -1,7 +1,7 @@
 """Recorded scenarios of real Kafka 2.8.2 brokers: from JSON to steps, and what klamm did in them.
 
 The JSON says step by step what was done to the brokers and what they did. ``run_recorded`` repeats
-the steps and returns the same observations; runtime/scenario_diff.py compares the two.
+the steps and returns the same observations; runtime/scenarios/diff.py compares the two.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import msgspec
 from cluster.errors import UsageError
 from cluster.quirks import Quirks
 from cluster.requests import Message
-from runtime import scenario_steps as steps
 from runtime.cluster_spec import ClusterSpec, rack_map
-from runtime.scenario import ScenarioRunner, StepResult
-from runtime.scenario_conditions import CONDITIONS, ClusterView, state_path
-from runtime.scenario_driver import ScenarioDriver, ToolResult
-from runtime.scenario_rows import Json, requests_of, transition_of
-from runtime.scenario_steps import Action, Check, Condition, Moment, Settle, Step
+from runtime.scenarios import steps
+from runtime.scenarios.conditions import CONDITIONS, ClusterView, state_path
+from runtime.scenarios.driver import ScenarioDriver, ToolResult
+from runtime.scenarios.rows import Json, requests_of, transition_of
+from runtime.scenarios.runner import ScenarioRunner, StepResult
+from runtime.scenarios.steps import Action, Check, Condition, Moment, Settle, Step
 from zk.store import ResultCode
 
 SESSION_TIMEOUT_MS: Final = 2_000

@@ -1,6 +1,6 @@
 """ScenarioDrivers of both worlds: how a scenario acts on a klamm cluster.
 
-What a tool does is runtime/scenario_tools.py's business, what a step means runtime/scenario.py's.
+What a tool does is tools.py's business, what a step means runner.py's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cluster.errors import KlammError, ZooKeeperUnavailable
 from cluster.journal import JournalRow
 from cluster.requests import Address, Message, Request, Response
 from cluster.types import TopicPartition
-from runtime.checks import (
+from runtime.checks.agreement import (
     check_real_cluster,
     check_simulated_world,
     context_of_real_cluster,
@@ -22,12 +22,12 @@ from runtime.checks import (
 from runtime.client_actor import Client as ProducerOrConsumer
 from runtime.journal import MemoryJournal
 from runtime.preloading import preload_replicas
-from runtime.real_cluster import RealCluster
-from runtime.scenario_clients import ScenarioClients
-from runtime.scenario_driver import ToolResult
-from runtime.scenario_steps import STEP_TIMEOUT_MS
-from runtime.scenario_tools import ScenarioTools
-from runtime.simulated_world import SimulatedWorld
+from runtime.real.cluster import RealCluster
+from runtime.scenarios.clients import ScenarioClients
+from runtime.scenarios.driver import ToolResult
+from runtime.scenarios.steps import STEP_TIMEOUT_MS
+from runtime.scenarios.tools import ScenarioTools
+from runtime.simulated.world import SimulatedWorld
 from runtime.transport import RoutedTransport
 from statemachines.context import ControllerContext
 from zk.kazoo_waves import Completion

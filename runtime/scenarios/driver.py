@@ -1,4 +1,4 @@
-"""How a scenario acts on a cluster: the protocol that runtime/scenario_drivers.py implements.
+"""How a scenario acts on a cluster: the protocol that runtime/scenarios/drivers.py implements.
 
 One implementation for each world; it decides nothing.
 """
@@ -129,5 +129,5 @@ class ScenarioDriver(Protocol):
         ...
 
     def disagreements(self) -> list[str]:
-        """What runtime/checks.py and runtime/client_checks.py find, a line each."""
+        """What runtime/checks/agreement.py and runtime/checks/clients.py find, a line each."""
         ...

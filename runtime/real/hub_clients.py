@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from cluster.protocols import Clock
 from cluster.requests import Address
-from runtime.broker_hub import BrokerHub
 from runtime.client_actor import Client, ClientActor
+from runtime.real.broker_hub import BrokerHub
 from runtime.transport import RoutedTransport
 
 T = TypeVar("T")

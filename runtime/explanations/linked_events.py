@@ -14,7 +14,7 @@ import msgspec
 from cluster.errors import UsageError
 from cluster.journal import JournalRow, Kind
 from cluster.types import TopicPartition
-from runtime.explained_rows import (
+from runtime.explanations.rows import (
     ZNodeWrite,
     event_meaning,
     event_name,

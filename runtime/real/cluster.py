@@ -2,7 +2,7 @@
 
 One thread for each controller candidate, one for all brokers, one connection for each session.
 Makes, kills, stops, pauses and restarts nodes; decides nothing about partitions. The counterpart
-in the simulated world is runtime/simulated_world.py.
+in the simulated world is runtime/simulated/world.py.
 """
 
 from __future__ import annotations
@@ -19,12 +19,8 @@ from cluster.protocols import Journal
 from cluster.requests import Address
 from controller.state_change_log import StateChangeLog
 from runtime.bandwidth import Bandwidth
-from runtime.broker_hub import BrokerHub
 from runtime.clock import WallClock
 from runtime.cluster_spec import ClusterSpec
-from runtime.event_thread import EventThread
-from runtime.hub_clients import HubClients
-from runtime.lifeline import MortalJournal, MortalTransport
 from runtime.log_stores import LogStores
 from runtime.node import build_node
 from runtime.node_actors import (
@@ -35,8 +31,12 @@ from runtime.node_actors import (
     StartUp,
     check_log_dir,
 )
-from runtime.running_node import RunningNode
-from runtime.session_pool import SessionPool
+from runtime.real.broker_hub import BrokerHub
+from runtime.real.event_thread import EventThread
+from runtime.real.hub_clients import HubClients
+from runtime.real.lifeline import MortalJournal, MortalTransport
+from runtime.real.running_node import RunningNode
+from runtime.real.session_pool import SessionPool
 from runtime.transport import RoutedTransport
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession

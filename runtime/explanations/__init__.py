@@ -1,0 +1,1 @@
+"""Why something in a journal happened, read from its rows alone."""

@@ -1,0 +1,1 @@
+"""The simulated world: a whole cluster in one thread, on virtual time."""
