@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from brokers.log_journal import LogJournal
-from cluster.errors import KlammError, UsageError
+from cluster.errors import UsageError
 from cluster.protocols import Journal
 from cluster.requests import Address
 from controller.state_change_log import StateChangeLog
@@ -36,6 +36,7 @@ from runtime.real.event_thread import EventThread
 from runtime.real.hub_clients import HubClients
 from runtime.real.lifeline import MortalJournal, MortalTransport
 from runtime.real.running_node import RunningNode
+from runtime.real.running_nodes import RunningNodes
 from runtime.real.session_pool import SessionPool
 from runtime.transport import RoutedTransport
 from zk.kafka_zk_client import KafkaZkClient
@@ -66,14 +67,13 @@ class RealCluster:
         self.connect_string = connect_string
         self.clock = WallClock()
         self.transport = RoutedTransport()
-        self.nodes: dict[int, RunningNode] = {}
+        self.nodes = RunningNodes()
         self._journal = journal
         self._open_logs = open_logs
         self._hub = BrokerHub(self.clock)
         self.clients = HubClients(self._hub, self.transport, self.clock)
         self._bandwidth = Bandwidth(self.clock, self.transport, self._hub.give)
         self._pool = SessionPool(connect_string, spec)
-        self._starting, self._stopping = dict[int, Future[None]](), dict[int, Future[None]]()
         self._incarnations, self._is_closed = 0, False
         self._log_stores = LogStores(spec.segments, LogJournal(journal, self.clock, spec.run_id))
         # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
@@ -120,11 +120,9 @@ class RealCluster:
         if broker_id in self.nodes:
             raise UsageError(f"broker {broker_id} runs already")
         running = self._build(broker_id)
-        self.nodes[broker_id] = running
-        started: Future[None] = Future()
-        self._starting[broker_id] = started
+        started = self.nodes.add(broker_id, running)
         actor = BrokerActor(
-            running.node, self.clock, self._on_started, self._on_shut_down, self._on_halted
+            running.node, self.clock, self._on_started, self.nodes.on_relieved, self._on_halted
         )
         self.transport.register(actor.address, lambda m: self._hub.post(actor.address, m))
         controller = running.node.controller
@@ -145,7 +143,7 @@ class RealCluster:
 
     def begin_candidacy(self, broker_id: int) -> None:
         """Let a controller that was held be a candidate. Raises UsageError if it does not run."""
-        self._hub.post(self._running(broker_id).node.broker.address, BeginCandidacy())
+        self._hub.post(self.nodes.running(broker_id).node.broker.address, BeginCandidacy())
 
     def _build(self, broker_id: int) -> RunningNode:
         session, is_pooled = self._pool.session_of(broker_id)
@@ -179,13 +177,10 @@ class RealCluster:
             name = f"broker-{broker_id}-give-up"
             threading.Thread(target=self._give_up, args=(broker_id, error), name=name).start()
             return
-        started = self._starting.pop(broker_id, None)
-        if started is not None:
-            started.set_result(None)
+        self.nodes.on_started(broker_id)
 
     def _give_up(self, broker_id: int, error: Exception) -> None:
-        running = self.nodes.pop(broker_id, None)
-        started = self._starting.pop(broker_id, None)
+        running, started = self.nodes.give_up(broker_id)
         try:
             if running is not None:
                 self._free(broker_id, running)
@@ -206,7 +201,7 @@ class RealCluster:
     def kill(self, broker_id: int) -> None:
         """Kill a broker: no session is closed, ZooKeeper expires it after its timeout; one of a
         session pool loses its ephemeral at once. What it wrote it finds when it starts again."""
-        running = self._take(broker_id)
+        running = self.nodes.take(broker_id)
         running.silence()
         self._detach(broker_id, running)
         if running.is_pooled:
@@ -223,10 +218,10 @@ class RealCluster:
         The broker runs on, outside of every ISR. One that is paused or not registered yet is not
         relieved. Raises UsageError if it does not run.
         """
-        running = self._running(broker_id)
-        if running.is_paused or broker_id in self._starting:
+        running = self.nodes.running(broker_id)
+        if running.is_paused or self.nodes.is_starting(broker_id):
             return
-        over = self._stopping.setdefault(broker_id, Future())
+        over = self.nodes.relief_of(broker_id)
         self._hub.post(Address("broker", broker_id), ShutDown())
         with contextlib.suppress(TimeoutError):
             over.result(running.node.broker.controlled_shutdown.patience_ms / 1000)
@@ -236,7 +231,7 @@ class RealCluster:
         go at once. Raises UsageError if it does not run, or is ended otherwise meanwhile."""
         if relieve:
             self.relieve(broker_id)
-        running = self._take(broker_id)
+        running = self.nodes.take(broker_id)
         if running.is_paused:
             running.session.resume()
         self._detach(broker_id, running)
@@ -249,16 +244,11 @@ class RealCluster:
             running.session.close()
         running.node.broker.log_upkeep.shutdown()
 
-    def _on_shut_down(self, broker_id: int) -> None:
-        over = self._stopping.get(broker_id)
-        if over is not None and not over.done():
-            over.set_result(None)
-
     def fail_log_dir(self, broker_id: int, path: str) -> None:
         """Let a log directory of a broker fail: the broker acts on it at its next event, and is
         killed if it was the last one. Raises UsageError if it does not run or has no such one.
         """
-        check_log_dir(self._running(broker_id).node.broker, path)
+        check_log_dir(self.nodes.running(broker_id).node.broker, path)
         self._hub.post(Address("broker", broker_id), FailLogDir(path))
 
     def _on_halted(self, broker_id: int) -> None:
@@ -271,7 +261,7 @@ class RealCluster:
 
     def pause(self, broker_id: int) -> None:
         """Freeze a broker and its controller: nothing is processed, no heartbeat is sent."""
-        running = self._running(broker_id)
+        running = self.nodes.running(broker_id)
         if running.is_pooled:
             raise UsageError(f"broker {broker_id} shares its session and cannot be paused")
         running.pause()
@@ -279,7 +269,7 @@ class RealCluster:
 
     def resume(self, broker_id: int) -> None:
         """Let a paused broker go on where it was."""
-        running = self._running(broker_id)
+        running = self.nodes.running(broker_id)
         running.resume()
         self._set_paused(broker_id, False)
 
@@ -308,18 +298,18 @@ class RealCluster:
         if self._is_closed:
             return
         self._is_closed = True
-        for running in list(self.nodes.values()):
+        for running in tuple(self.nodes.values()):
             running.end_controller()
         with contextlib.ExitStack() as stack:
             stack.callback(self._hub.close)
             stack.callback(self._session.close)
             stack.callback(self._pool.close)
-            for broker_id in list(self.nodes):
+            for broker_id in tuple(self.nodes):
                 stack.callback(self._close_node, broker_id)
 
     def _close_node(self, broker_id: int) -> None:
         with contextlib.suppress(UsageError):  # given up in the meantime
-            self._free(broker_id, self._take(broker_id))
+            self._free(broker_id, self.nodes.take(broker_id))
 
     def __enter__(self) -> RealCluster:
         return self
@@ -332,25 +322,17 @@ class RealCluster:
     @property
     def is_idle(self) -> bool:
         """True if no event waits, nothing is in flight to a live broker and no broker works."""
-        return self._hub.is_idle and all(r.is_idle for r in tuple(self.nodes.values()))
+        return self._hub.is_idle and self.nodes.is_idle
 
     @property
     def active_controller(self) -> int | None:
-        """The id of the broker whose controller is active; None while there is none.
-
-        Of two, one of which has not learnt yet that it was deposed, the one of the higher epoch.
-        """
-        active = [
-            (epoch, broker_id)
-            for broker_id, running in sorted(self.nodes.items())
-            if (epoch := running.active_epoch) is not None
-        ]
-        return max(active)[1] if active else None
+        """The id of the broker whose controller is active; None while there is none."""
+        return self.nodes.active_controller
 
     @property
     def starting_broker_ids(self) -> list[int]:
         """The brokers that are not registered yet."""
-        return sorted(self._starting)
+        return self.nodes.starting_broker_ids
 
     @property
     def errors(self) -> list[str]:
@@ -359,7 +341,7 @@ class RealCluster:
 
     def status(self) -> dict[str, Any]:
         """Brokers and controllers as plain values."""
-        nodes = sorted(self.nodes.items())
+        nodes = sorted(self.nodes.copy().items())
         with self._hub.held():
             brokers = [{**r.node.broker.status(), "paused": r.is_paused} for _, r in nodes]
         return {
@@ -374,24 +356,6 @@ class RealCluster:
         """No broker handles anything meanwhile: for reading several brokers at one moment."""
         with self._hub.held():
             yield
-
-    def _running(self, broker_id: int) -> RunningNode:
-        running = self.nodes.get(broker_id)
-        if running is None:
-            raise UsageError(f"broker {broker_id} does not run")
-        return running
-
-    def _take(self, broker_id: int) -> RunningNode:
-        """Who takes a node is the one who ends it."""
-        running = self.nodes.pop(broker_id, None)
-        if running is None:
-            raise UsageError(f"broker {broker_id} does not run")
-        self._on_shut_down(broker_id)
-        self._stopping.pop(broker_id, None)
-        started = self._starting.pop(broker_id, None)
-        if started is not None:
-            started.set_exception(KlammError(f"broker {broker_id} was ended before it registered"))
-        return running
 
     def _detach(self, broker_id: int, running: RunningNode) -> None:
         for role in ("broker", "controller"):
