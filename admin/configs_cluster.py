@@ -16,9 +16,9 @@ from admin.java_maps import hash_map_order
 from admin.reassign_admin import ConfigResource
 from admin.scala_sets import immutable_order, mutable_order
 from admin.tool_output import ToolOutput
-from admin.topic_names import validate_topic_name
 from cluster.errors import AdminError, RequestTimedOut
 from cluster.java_hash import string_hash
+from cluster.topic_names import validate_topic_name
 from zk.znodes import DEFAULT_ENTITY
 
 _BROKER_CONFIG_COUNT: Final = 234

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 
 from admin.reassign_admin import BROKERS, TOPICS, ConfigResource
 from admin.topic_configs import validate_configs
-from admin.topic_names import validate_topic_name
 from cluster.errors import UnknownTopicOrPartition
+from cluster.topic_names import validate_topic_name
 from zk.kafka_zk_client import KafkaZkClient
 
 

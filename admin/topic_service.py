@@ -12,10 +12,10 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from admin.jopt import UncaughtException
-from admin.topic_names import has_collision_chars, is_internal
 from admin.topic_options import TopicCommandOptions
 from admin.topic_text import DescribeFilter, TopicDescription
 from cluster.errors import UsageError
+from cluster.topic_names import has_collision_chars, is_internal
 from placement.assign import Assignment
 from placement.broker_metadata import RackAwareMode
 

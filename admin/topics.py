@@ -10,8 +10,8 @@ import base64
 from collections.abc import Collection, Mapping, Sequence
 
 from admin.topic_configs import validate_configs
-from admin.topic_names import has_collision, has_collision_chars, validate_topic_name
 from cluster.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
+from cluster.topic_names import has_collision, has_collision_chars, validate_topic_name
 from cluster.types import ReplicaAssignment, TopicPartition
 from placement.assign import Assignment
 from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas

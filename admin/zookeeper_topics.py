@@ -10,7 +10,6 @@ from typing import Final
 
 from admin.java_maps import hash_map_order
 from admin.jopt import UncaughtException
-from admin.topic_names import is_internal
 from admin.topic_options import TopicCommandOptions
 from admin.topic_service import (
     Output,
@@ -31,6 +30,7 @@ from cluster.errors import (
     TopicExists,
     UsageError,
 )
+from cluster.topic_names import is_internal
 from cluster.types import (
     NO_LEADER,
     LeaderIsrAndControllerEpoch,

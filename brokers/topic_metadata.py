@@ -14,14 +14,17 @@ from cluster.client_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
+from cluster.errors import InvalidTopic
 from cluster.requests import UpdateMetadataPartitionState
+from cluster.topic_names import validate_topic_name
 from cluster.types import NO_LEADER
 
 NO_CONTROLLER_ID = -1
 
 
 def answer_metadata(cache: MetadataCache, request: MetadataRequest) -> MetadataResponse:
-    """The answer to a Metadata request; UNKNOWN_TOPIC_OR_PARTITION for what the cache lacks."""
+    """The answer to a Metadata request; for what the cache lacks UNKNOWN_TOPIC_OR_PARTITION, or
+    INVALID_TOPIC_EXCEPTION if there can be no topic of that name."""
     topics = cache.topics() if request.topics is None else request.topics
     controller_id = NO_CONTROLLER_ID if cache.controller_id is None else cache.controller_id
     return MetadataResponse(
@@ -34,9 +37,17 @@ def answer_metadata(cache: MetadataCache, request: MetadataRequest) -> MetadataR
 def _topic_metadata(cache: MetadataCache, topic: str) -> TopicMetadata:
     states = cache.states_of(topic)
     if not states:
-        return TopicMetadata(Errors.UNKNOWN_TOPIC_OR_PARTITION, topic)
+        return TopicMetadata(_why_there_is_none(topic), topic)
     partitions = tuple(_partition_metadata(cache, state) for state in states)
     return TopicMetadata(Errors.NONE, topic, cache.topic_id(topic), partitions)
+
+
+def _why_there_is_none(topic: str) -> Errors:
+    try:
+        validate_topic_name(topic)
+    except InvalidTopic:
+        return Errors.INVALID_TOPIC_EXCEPTION
+    return Errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _partition_metadata(

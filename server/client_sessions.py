@@ -22,6 +22,7 @@ from brokers.clients.consumer import Consumer
 from brokers.clients.producer import Producer
 from brokers.logs.records import Record
 from cluster.errors import RequestTimedOut, UnknownTopicOrPartition, UsageError
+from cluster.topic_names import validate_topic_name
 from cluster.types import TopicPartition
 from runtime.client_actor import Client
 from runtime.real.cluster import RealCluster
@@ -79,7 +80,7 @@ class ClientSessions:
     # -- producers
 
     def open_producer(self, wanted: bodies.NewProducer) -> bodies.ClientOpened:
-        """Begin to produce. Raises UnknownTopicOrPartition, InvalidConfig."""
+        """Begin to produce. Raises UnknownTopicOrPartition, InvalidTopic, InvalidConfig."""
         config = ProducerConfig(
             acks=wanted.acks,
             enable_idempotence=wanted.enable_idempotence,
@@ -178,7 +179,7 @@ class ClientSessions:
     # -- consumers
 
     def open_consumer(self, wanted: bodies.NewConsumer) -> bodies.ClientOpened:
-        """Begin to consume. Raises UnknownTopicOrPartition."""
+        """Begin to consume. Raises UnknownTopicOrPartition, InvalidTopic."""
         partitions = self._partitions(wanted.topic, wanted.partition)
         config = ConsumerConfig(auto_offset_reset=_RESETS[wanted.start])
         consumer = Consumer(new_client_address(), self._bootstrap(), config, keeps_records=True)
@@ -244,6 +245,7 @@ class ClientSessions:
         try:
             ids = sorted(one.partition for one in self._describe(topic).partitions)
         except UnknownTopicOrPartition:
+            validate_topic_name(topic)
             raise UnknownTopicOrPartition(
                 f"there is no topic {topic}", hint="klamm topics --create makes one"
             ) from None

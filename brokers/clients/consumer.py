@@ -191,9 +191,12 @@ class Consumer:
     def _ask(self, now_ms: float) -> None:
         """One request of each kind for each leader."""
         ready: dict[tuple[int, type[PartitionState]], list[TopicPartition]] = {}
+        invalid_topics = self.network.metadata.invalid_topics
         for tp, state in self._states.items():
             leader = self.network.metadata.leader_of(tp).leader
-            if leader < 0:
+            if tp.topic in invalid_topics:
+                self.errors[tp] = f"Invalid topics: [{tp.topic}]"
+            elif leader < 0:
                 self.network.metadata.request_update()
             elif self._ready_ms(tp) <= now_ms:
                 ready.setdefault((leader, type(state)), []).append(tp)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from brokers.clients.config import ClientConfig
+from brokers.clients.retriable import INVALID_METADATA
 from cluster.api_errors import Errors
 from cluster.client_requests import MetadataResponse, TopicMetadata
 from cluster.types import NO_EPOCH, NO_LEADER, TopicPartition
@@ -84,7 +85,7 @@ class Metadata:
     def _update_topic(self, topic: TopicMetadata) -> None:
         if topic.error is not Errors.NONE:
             self.topic_errors[topic.name] = topic.error
-            self._needs_update = True
+            self._needs_update |= topic.error in INVALID_METADATA
             for partition in range(self._partition_counts.pop(topic.name, 0)):
                 self._leaders.pop(TopicPartition(topic.name, partition), None)
             return
@@ -95,6 +96,12 @@ class Metadata:
             self._needs_update |= one.error is not Errors.NONE
             if one.leader_epoch >= self.leader_of(tp).epoch:
                 self._leaders[tp] = LeaderAndEpoch(one.leader, one.leader_epoch)
+
+    @property
+    def invalid_topics(self) -> list[str]:
+        """Those of which the brokers say that there can be none of that name."""
+        invalid = Errors.INVALID_TOPIC_EXCEPTION
+        return [topic for topic, error in self.topic_errors.items() if error is invalid]
 
     def leader_of(self, partition: TopicPartition) -> LeaderAndEpoch:
         """Who leads a partition, as far as is known."""

@@ -125,6 +125,7 @@ class Producer:
         for ended in self.network.on_timer(now_ms):
             self._on_ended(ended, now_ms)
         self._expire(now_ms)
+        self._fail_invalid()
         if self._identity is not None:
             self._identity.bump_epoch_if_needed()
             self._init_producer_id(now_ms)
@@ -259,6 +260,15 @@ class Producer:
                     f"{round(now_ms - batch.created_ms)} ms has passed since batch creation"
                 )
                 self._fail(tp, partition, batch, text)
+
+    def _fail_invalid(self) -> None:
+        """There can be no topic of such a name: nothing of it was ever sent, or will be."""
+        for topic in self.network.metadata.invalid_topics:
+            for tp, partition in self._partitions.items():
+                while tp.topic == topic and partition.waiting:
+                    batch = partition.waiting.popleft()
+                    batch.last_error = Errors.INVALID_TOPIC_EXCEPTION
+                    self._fail(tp, partition, batch, "")
 
     def _fail(
         self, tp: TopicPartition, partition: PartitionBatches, batch: Batch, text: str

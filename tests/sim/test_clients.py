@@ -13,6 +13,7 @@ from brokers.clients.consumer import Consumer
 from brokers.clients.producer import Producer
 from cluster.api_errors import Errors
 from cluster.requests import Address
+from cluster.types import TopicPartition
 from runtime.checks.clients import (
     DUPLICATE,
     INCONSISTENT_OFFSETS,
@@ -27,6 +28,7 @@ from tests.sim.replication import IDS, RECORD_BYTES, T0, Cluster
 from tests.sim.worlds import create_topic, three_brokers
 
 BATCH = 3
+READER = Address("client", 11)
 
 
 class Clients(Cluster):
@@ -42,7 +44,7 @@ class Clients(Cluster):
         config = producer or ProducerConfig(acks=-1, enable_idempotence=True)
         self.producer = Producer(Address("client", 10), IDS, config)
         reads = consumer or ConsumerConfig(auto_offset_reset="earliest")
-        self.consumer = Consumer(Address("client", 11), IDS, reads)
+        self.consumer = Consumer(READER, IDS, reads)
         self.consumer.assign([T0])
         self.world.add_client(self.producer)
         self.world.add_client(self.consumer)
@@ -315,6 +317,29 @@ def test_a_topic_that_is_not_there_yet_is_waited_for() -> None:
     create_topic(world, "t", {0: IDS})
     assert world.run_until(lambda: not producer.undecided_count)
     assert [one.stretch.end for one in producer.acknowledged[T0]] == [1]
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_a_topic_that_cannot_be_ends_what_clients_want_of_it(idempotent: bool) -> None:
+    world = three_brokers()
+    create_topic(world, "t", {0: IDS})
+    config = ProducerConfig(acks=-1, enable_idempotence=idempotent)
+    producer, consumer = Producer(Address("client", 10), IDS, config), Consumer(READER, IDS)
+    bad = TopicPartition("a b", 0)
+    consumer.assign([bad, T0])
+    world.add_client(producer)
+    world.add_client(consumer)
+    for tp in (bad, T0):
+        producer.send(tp, Counted(2, 200), world.clock.monotonic_ms())
+    world.run_for(1_000)
+    assert producer.undecided_count == 0 and list(producer.acknowledged) == [T0]
+    [lost] = producer.failed[bad]
+    assert (lost.record_count, lost.error) == (2, Errors.INVALID_TOPIC_EXCEPTION)
+    assert consumer.errors == {bad: "Invalid topics: [a b]"}
+    assert consumer.position(T0) == 2
+    known = [client.network.metadata.update_count for client in (producer, consumer)]
+    world.run_for(10_000)
+    assert [client.network.metadata.update_count for client in (producer, consumer)] == known
 
 
 def test_clients_that_have_nothing_to_do_have_no_timer_but_for_metadata() -> None:

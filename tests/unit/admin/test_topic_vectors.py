@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from admin.jopt import UncaughtException, UsageExit
-from admin.topic_names import (
+from admin.topic_options import PARSER, TopicCommandOptions
+from admin.topic_text import DescribeFilter, PartitionDescription, Reassignment, TopicDescription
+from admin.topics import validate_topic_create
+from cluster.errors import AdminError
+from cluster.topic_names import (
     has_collision,
     has_collision_chars,
     is_internal,
     validate_topic_name,
 )
-from admin.topic_options import PARSER, TopicCommandOptions
-from admin.topic_text import DescribeFilter, PartitionDescription, Reassignment, TopicDescription
-from admin.topics import validate_topic_create
-from cluster.errors import AdminError
 from tests.unit.admin.vectors import Case, cases
 
 
