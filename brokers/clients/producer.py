@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from brokers.clients.batches import (
@@ -58,6 +59,8 @@ class Producer:
         self.failed: dict[TopicPartition, list[Unacknowledged]] = {}
         self.indefinite: dict[TopicPartition, list[Unacknowledged]] = {}
         self._partitions: dict[TopicPartition, PartitionBatches] = {}
+        self._undecided: dict[TopicPartition, PartitionBatches] = {}
+        self._due_ms = math.inf
         self._requests: dict[int, dict[TopicPartition, Batch]] = {}
         self._identity = Idempotence() if self.config.enable_idempotence else None
         self._init_number: int | None = None
@@ -74,6 +77,8 @@ class Producer:
         batch = Batch(partition.next_number, count, payload, now_ms)
         partition.next_number += count
         partition.waiting.append(batch)
+        self._undecided[tp] = partition
+        self._due_ms = min(self._due_ms, now_ms)
         return batch.first_number
 
     @property
@@ -81,7 +86,7 @@ class Producer:
         """How many records are neither acknowledged nor given up."""
         return sum(
             batch.record_count
-            for partition in self._partitions.values()
+            for partition in self._undecided.values()
             for batch in (*partition.waiting, *partition.sent)
         )
 
@@ -94,14 +99,14 @@ class Producer:
     def undecided(self) -> dict[TopicPartition, Errors]:
         """Partitions with records that are not decided, and why they were refused last."""
         found: dict[TopicPartition, Errors] = {}
-        for tp, partition in self._partitions.items():
+        for tp, partition in self._undecided.items():
             for batch in (*partition.waiting, *partition.sent):
                 found[tp] = batch.last_error or found.get(tp, Errors.NONE)
         return found
 
     def give_up(self) -> None:
         """Decide everything now, as a producer that is closed without waiting."""
-        for tp, partition in self._partitions.items():
+        for tp, partition in self._undecided.items():
             for batch in (*partition.sent, *partition.waiting):
                 batch.is_in_doubt |= batch in partition.sent
                 self._remember_failed(tp, batch, "The producer is closed forcefully.")
@@ -130,17 +135,24 @@ class Producer:
             self._identity.bump_epoch_if_needed()
             self._init_producer_id(now_ms)
         self._send_batches(now_ms)
+        self._look_ahead()
 
     def next_due_ms(self) -> float | None:
         """When ``on_timer`` is to be called next; None: only a message can change anything."""
-        due_ms = self.network.next_due_ms()
-        for tp, partition in self._partitions.items():
-            for batch in (*partition.sent, *partition.waiting):
-                due_ms = min(due_ms, batch.created_ms + self.config.delivery_timeout_ms)
-            due_ms = min(due_ms, self._ready_ms(tp, partition))
-        if self._wants_producer_id:
-            due_ms = min(due_ms, self._init_due_ms())
+        due_ms = min(self.network.next_due_ms(), self._due_ms)
         return None if due_ms == math.inf else due_ms
+
+    def _look_ahead(self) -> None:
+        """See which partitions still have something, and when the first of it is due."""
+        self._undecided = {
+            tp: one for tp, one in self._undecided.items() if one.waiting or one.sent
+        }
+        self._due_ms = self._init_due_ms() if self._wants_producer_id else math.inf
+        for tp, partition in self._undecided.items():
+            for batch in (*partition.sent, *islice(partition.waiting, 1)):
+                expires_ms = batch.created_ms + self.config.delivery_timeout_ms
+                self._due_ms = min(self._due_ms, expires_ms)
+            self._due_ms = min(self._due_ms, self._ready_ms(tp, partition))
 
     # -- sending
 
@@ -167,7 +179,7 @@ class Producer:
 
     def _drain(self, now_ms: float) -> dict[int, dict[TopicPartition, Batch]]:
         drained: dict[int, dict[TopicPartition, Batch]] = {}
-        for tp, partition in self._partitions.items():
+        for tp, partition in self._undecided.items():
             if partition.waiting and self.network.metadata.leader_of(tp).leader < 0:
                 self.network.metadata.request_update()
             if self._ready_ms(tp, partition) > now_ms:
@@ -246,25 +258,29 @@ class Producer:
         return error in RETRIABLE
 
     def _expire(self, now_ms: float) -> None:
+        """Give up what is too old; of what waits, as Kafka does, as long as the first one is."""
         created_ms = now_ms - self.config.delivery_timeout_ms
-        for tp, partition in self._partitions.items():
-            late = [b for b in (*partition.sent, *partition.waiting) if b.created_ms <= created_ms]
-            for batch in late:
-                if batch in partition.sent:
-                    batch.is_in_doubt = True
-                    partition.sent.remove(batch)
-                else:
-                    partition.waiting.remove(batch)
-                text = (
-                    f"Expiring {batch.record_count} record(s) for {tp}:"
-                    f"{round(now_ms - batch.created_ms)} ms has passed since batch creation"
-                )
-                self._fail(tp, partition, batch, text)
+        for tp, partition in self._undecided.items():
+            for batch in [one for one in partition.sent if one.created_ms <= created_ms]:
+                batch.is_in_doubt = True
+                partition.sent.remove(batch)
+                self._fail_late(tp, partition, batch, now_ms)
+            while partition.waiting and partition.waiting[0].created_ms <= created_ms:
+                self._fail_late(tp, partition, partition.waiting.popleft(), now_ms)
+
+    def _fail_late(
+        self, tp: TopicPartition, partition: PartitionBatches, batch: Batch, now_ms: float
+    ) -> None:
+        text = (
+            f"Expiring {batch.record_count} record(s) for {tp}:"
+            f"{round(now_ms - batch.created_ms)} ms has passed since batch creation"
+        )
+        self._fail(tp, partition, batch, text)
 
     def _fail_invalid(self) -> None:
         """There can be no topic of such a name: nothing of it was ever sent, or will be."""
         for topic in self.network.metadata.invalid_topics:
-            for tp, partition in self._partitions.items():
+            for tp, partition in self._undecided.items():
                 while tp.topic == topic and partition.waiting:
                     batch = partition.waiting.popleft()
                     batch.last_error = Errors.INVALID_TOPIC_EXCEPTION

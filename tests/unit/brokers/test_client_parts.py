@@ -5,12 +5,16 @@ Sources: TransactionManager, RecordAccumulator, NetworkClient, Metadata (org.apa
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from brokers.clients.batches import Batch, Counted, PartitionBatches
 from brokers.clients.config import ClientConfig, ProducerConfig
 from brokers.clients.idempotence import EPOCH_MAX, Idempotence
 from brokers.clients.network_client import NetworkClient
+from brokers.clients.producer import Producer
 from cluster.api_errors import Errors
 from cluster.client_requests import (
     InitProducerIdRequest,
@@ -19,6 +23,7 @@ from cluster.client_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
+from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from cluster.errors import InvalidConfig
 from cluster.records import SEQUENCE_MAX
 from cluster.requests import Address, Message
@@ -234,3 +239,55 @@ def test_metadata_of_an_older_leader_epoch_is_not_taken() -> None:
     assert client.metadata.leader_of(T0) == (2, 3)
     client.metadata.update(metadata(1, 4), 0.0)
     assert client.metadata.leader_of(T0) == (1, 4)
+
+
+# -- what a producer costs
+
+
+def answer(producer: Producer, partitions: int) -> None:
+    """Say to all that a producer asks what it wants to hear, until it asks no more."""
+    while messages := producer.take_messages():
+        for message in messages:
+            body: MetadataResponse | ProduceResponse
+            if isinstance(message.body, ProduceRequest):
+                stored = ProducedPartition(Errors.NONE, 0, 0)
+                body = ProduceResponse(dict.fromkeys(message.body.partitions, stored))
+            else:
+                led = (
+                    PartitionMetadata(Errors.NONE, n, 1, 0, (1,), (1,)) for n in range(partitions)
+                )
+                topic = TopicMetadata(Errors.NONE, "t", None, tuple(led))
+                body = MetadataResponse((registered(1),), 1, (topic,))
+            source = message.destination
+            producer.receive(Message(source, CLIENT, message.correlation_id, body), 0.0)
+
+
+def calls_a_record(partitions: int) -> int:
+    """Calls of functions for one more record, after one was stored in each partition."""
+    producer = Producer(CLIENT, (1,), ProducerConfig(acks=-1))
+    for number in range(partitions):
+        producer.send(TopicPartition("t", number), Counted(1, 10), 0.0)
+    producer.on_timer(0.0)
+    answer(producer, partitions)
+    assert sum(map(len, producer.acknowledged.values())) == partitions
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        producer.send(T0, Counted(1, 10), 0.0)
+        assert producer.next_due_ms() == 0.0
+        producer.on_timer(0.0)
+        answer(producer, partitions)
+        assert producer.next_due_ms() == 300_000.0
+    finally:
+        sys.setprofile(None)
+    assert not producer.undecided_count
+    return calls
+
+
+def test_a_record_costs_a_producer_of_many_partitions_no_more_than_one_of_few() -> None:
+    assert calls_a_record(partitions=1_000) == calls_a_record(partitions=2)
