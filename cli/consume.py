@@ -113,12 +113,21 @@ def _timestamp_ms(word: str) -> int:
     try:
         moment = datetime.fromisoformat(word)
     except ValueError:
-        raise UsageError(
-            f"--from-time {word} is no time", hint="e.g. 2026-05-01T12:00:00Z or 1777636800000"
-        ) from None
+        raise _no_time(word) from None
     if moment.tzinfo is None:
         moment = moment.astimezone(UTC)
-    return int(moment.timestamp() * 1000)
+    timestamp_ms = int(moment.timestamp() * 1000)
+    # Negative timestamps mean other things to brokers: the end, the beginning.
+    if timestamp_ms < 0:
+        raise _no_time(word)
+    return timestamp_ms
+
+
+def _no_time(word: str) -> UsageError:
+    return UsageError(
+        f"--from-time {word} is no time of a record",
+        hint="e.g. 2026-05-01T12:00:00Z or 1777636800000",
+    )
 
 
 def _records(

@@ -35,6 +35,7 @@ _ACKS: Final = {"0": 0, "1": 1, "-1": -1, "all": -1}
 _CHUNK_BYTES: Final = 1 << 16
 _CHUNK_RECORDS: Final = 10_000
 _MAX_UNDECIDED: Final = 100_000
+_RECORD_SIZE_BYTES: Final = 100
 _TICK_S: Final = 0.1
 _STDIN: Final = 0
 _NOTHING_SENT: Final[dict[str, Any]] = {
@@ -59,8 +60,9 @@ def produce(
         typer.Option(min=1, help="So many generated records instead of the lines of the input."),
     ] = None,
     record_size: Annotated[
-        int, typer.Option("--record-size", min=1, help="Bytes of a generated record.")
-    ] = 100,
+        int | None,
+        typer.Option("--record-size", min=1, help="Bytes of a generated record. [default: 100]"),
+    ] = None,
     rate: Annotated[
         float | None, typer.Option(min=0.1, help="Records a second. [default: no limit]")
     ] = None,
@@ -90,11 +92,7 @@ def produce(
     """
     if acks not in _ACKS:
         raise UsageError(f"--acks {acks}", hint="0, 1 or all")
-    if records is not None and _waiting_input_bytes():
-        raise UsageError(
-            "--records with lines in standard input: which are meant?",
-            hint="leave --records out to produce the lines, or say < /dev/null",
-        )
+    _check_source(records, record_size, key_separator)
     wanted = {
         "topic": topic,
         "partition": partition,
@@ -107,11 +105,32 @@ def produce(
     if records is None:
         batches = _lines(key_separator, rate)
     else:
-        batches = _generated(records, record_size, rate)
+        batches = _generated(records, record_size or _RECORD_SIZE_BYTES, rate)
     status = _run(sending, batches, json)
     has_lost = status["failed"] or (status["in_doubt"] and _ACKS[acks] != 0)
     if has_lost:
         raise typer.Exit(FAILED)
+
+
+def _check_source(records: int | None, record_size: int | None, key_separator: str | None) -> None:
+    """Raises UsageError for options of lines with generated records, and the other way round."""
+    if records is None and record_size is not None:
+        raise UsageError(
+            "--record-size is for generated records, and --records does not say how many",
+            hint="--records N --record-size BYTES; without both the lines of the input are sent",
+        )
+    if records is not None and key_separator is not None:
+        raise UsageError(
+            "--key-separator is for lines of the input: generated records have no keys",
+            hint="leave --records out to produce the lines, or --key-separator",
+        )
+    if key_separator == "":
+        raise UsageError("--key-separator is empty", hint="e.g. --key-separator :")
+    if records is not None and _waiting_input_bytes():
+        raise UsageError(
+            "--records with lines in standard input: which are meant?",
+            hint="leave --records out to produce the lines, or say < /dev/null",
+        )
 
 
 def _run(sending: _Sending, batches: Iterator[dict[str, Any]], json: bool) -> dict[str, Any]:

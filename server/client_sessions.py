@@ -129,6 +129,8 @@ class ClientSessions:
         self, session: Session[Producer], wanted: bodies.SendRecords
     ) -> list[tuple[TopicPartition, Payload]]:
         """Records by partition: those with a key where the key belongs, others in turn."""
+        if wanted.records and wanted.record_count:
+            raise UsageError("records and record_count: which are meant?", hint="one of the two")
         if wanted.records:
             return self._batches_of(session, wanted.records)
         if wanted.record_count < 0 or wanted.record_size_bytes < 1:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from cli.client_text import not_acknowledged_lines, offsets_lines
+from cli.main import main
 from tests.serving import KLAMM, ROOT, Up, environ_for, klamm_up
 from tests.waiting import wait_until
 
@@ -203,7 +204,11 @@ def test_what_cannot_be_is_said_in_a_line_with_a_hint(up: Up) -> None:
             "Must set acks to all in order to use the idempotent producer.",
         ),
         (("consume", "--topic", "t", "--offset", "3"), 2, "The partition is required"),
-        (("consume", "--topic", "t", "--from-time", "noon"), 2, "--from-time noon is no time"),
+        (
+            ("consume", "--topic", "t", "--from-time", "noon"),
+            2,
+            "--from-time noon is no time of a record",
+        ),
         (
             ("consume", "--topic", "t", "--partition", "0", "--offset", "999999999"),
             1,
@@ -215,6 +220,27 @@ def test_what_cannot_be_is_said_in_a_line_with_a_hint(up: Up) -> None:
         assert done.stderr.replace("Processed a total of 0 messages\n", "").startswith(
             f"error: {said}"
         )
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("produce", "--records", "1", "--key-separator", ":"), "--key-separator is for lines of"),
+        (("produce", "--record-size", "7"), "--record-size is for generated records, and "),
+        (("produce", "--key-separator", ""), "--key-separator is empty"),
+        (
+            ("consume", "--from-time", "1969-12-31T23:59:59Z"),
+            "--from-time 1969-12-31T23:59:59Z is ",
+        ),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(
+    args: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*args, "--topic", "t", "--server", "localhost:1"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith(f"error: {said}")
+    assert "\nhint: " in printed.err
 
 
 def test_long_answers_are_cut_short() -> None:

@@ -88,6 +88,8 @@ def test_what_is_refused(api: AsgiClient) -> None:
     )
     number = ok(api, "/producers", topic="t")["id"]
     assert error(api, f"/producers/{number}/records", record_count=-1)[0] == 400
+    both = {"record_count": 1, "records": [{"value": "v"}]}
+    assert error(api, f"/producers/{number}/records", **both)[0] == 400
     ok(api, f"/producers/{number}/close")
 
 
