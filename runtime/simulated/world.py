@@ -1,7 +1,7 @@
 """A whole cluster in one thread on virtual time: the same seed gives the same journal.
 
 Every broker and every controller is an actor; a store call gives way to the others, so any
-interleaving of their ZooKeeper operations can happen. Time stands still while somebody can run.
+interleaving of their ZooKeeper operations can happen. What happens next is run_loop.py's business.
 Nothing here sleeps, reads the machine's clock or iterates over a set.
 """
 
@@ -38,13 +38,12 @@ from runtime.node_actors import (
     check_log_dir,
 )
 from runtime.simulated.agenda import Agenda
+from runtime.simulated.run_loop import Chooser, RunLoop
 from runtime.simulated.snapshot import Snapshot
 from runtime.transport import SimulatedTransport
 from zk.memory_store import Crashed, MemoryServer, MemoryStore
 from zk.store import Delete
 from zk.znodes import ControllerZNode
-
-Chooser = Callable[[int], int]
 
 
 @dataclass
@@ -80,75 +79,42 @@ class SimulatedWorld:
         self.nodes: dict[int, SimulatedNode] = {}
         log_journal = LogJournal(self.journal, self.clock, spec.run_id)
         self.log_stores = LogStores(spec.segments, log_journal)
-        self.choices: list[int] = []
         self.errors: list[str] = []
         self.on_crash = self.kill
         self._shut_down: list[int] = []
         self._halted: list[int] = []
-        self._choose = choose
         self._incarnations = 0
+        rng, resume = self._rng, self._resume
+        self._loop = RunLoop(
+            self._agenda, self.transport, self.server, self.clock, resume, rng, choose
+        )
 
     # -- the world's own steps
 
+    @property
+    def choices(self) -> list[int]:
+        """Which of the runnable actors went on, so far."""
+        return self._loop.choices
+
+    def choose_by(self, choose: Chooser | None) -> None:
+        """From now on pick actors by ``choose``, or by draws from the seed."""
+        self._loop.choose = choose
+
     def step(self) -> bool:
         """Do one thing; False if nothing can ever happen again without help from outside."""
-        self._agenda.look_at_all()
-        return self._step(self._agenda.runnable())
-
-    def _step(self, runnable: list[Actor]) -> bool:
-        if runnable:
-            index = self._pick(len(runnable))
-            self.choices.append(index)
-            self._resume(runnable[index])
-            return True
-        if self.transport.deliver_due():
-            return True
-        due_ms = self._next_due_ms()
-        if due_ms is None:
-            return False
-        self.clock.advance_to(due_ms)
-        self.server.expire_due()
-        return True
+        return self._loop.step()
 
     def next_due_ms(self) -> float | None:
         """When the next timer, message or session expiry is due, in monotonic milliseconds."""
-        self._agenda.look_at_all()
-        return self._next_due_ms()
-
-    def _next_due_ms(self) -> float | None:
-        due = (
-            self.transport.next_due_ms(),
-            self.server.next_expiry_ms(),
-            self._agenda.next_due_ms(),
-        )
-        return min((d for d in due if d is not None), default=None)
+        return self._loop.next_due_ms()
 
     def run_until(self, condition: Callable[[], bool], *, timeout_ms: float = 60_000) -> bool:
         """Step until ``condition`` holds; False if it does not within ``timeout_ms``."""
-        self._agenda.look_at_all()
-        deadline_ms = self.clock.monotonic_ms() + timeout_ms
-        while not condition():
-            if not self._step_by(deadline_ms):
-                return condition()
-        return True
+        return self._loop.run_until(condition, timeout_ms)
 
     def run_for(self, duration_ms: float) -> None:
         """Step until this much time has passed and everything due by then is done."""
-        self._agenda.look_at_all()
-        deadline_ms = self.clock.monotonic_ms() + duration_ms
-        while self._step_by(deadline_ms):
-            pass
-
-    def _step_by(self, deadline_ms: float) -> bool:
-        """Do one thing that is due by then; False, and it is then, if there is nothing."""
-        runnable = self._agenda.runnable()
-        if not runnable and not self.transport.in_flight_before(deadline_ms):
-            due_ms = self._next_due_ms()
-            if due_ms is None or due_ms > deadline_ms:
-                self.clock.advance_to(deadline_ms)
-                return False
-        self._step(runnable)
-        return True
+        self._loop.run_for(duration_ms)
 
     def _resume(self, actor: Actor) -> None:
         try:
@@ -166,11 +132,6 @@ class SimulatedWorld:
 
     def _on_halted(self, broker_id: int) -> None:
         self._halted.append(broker_id)
-
-    def _pick(self, count: int) -> int:
-        if self._choose is not None:
-            return self._choose(count)
-        return self._rng.randrange(count)
 
     def _failed(self, actor: Actor, error: BaseException) -> None:
         self.errors.append(f"{actor.address}: {type(error).__name__}: {error}")
@@ -338,10 +299,6 @@ class SimulatedWorld:
         inside = self.scheduler.inside_an_event
         assert not inside, f"snapshot while {inside} are inside an event"
         return Snapshot(copy.deepcopy(self))
-
-    def choose_by(self, choose: Chooser | None) -> None:
-        """From now on pick actors by ``choose``, or by draws from the seed."""
-        self._choose = choose
 
     def fingerprint(self) -> str:
         """A hash that is equal for two worlds that are alike; asserted as ``snapshot`` is."""

@@ -15,7 +15,7 @@ def test_the_agenda_finds_whom_the_scheduler_finds() -> None:
         found = world._agenda.runnable()
         assert found == world.scheduler.runnable()
         several += len(found) > 1
-        world._step(found)
+        world._loop.do_next(found)
         if step == 500:
             world.start(1)
     assert several > 5
