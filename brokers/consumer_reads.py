@@ -1,9 +1,9 @@
 """What a leader tells consumers: records below the high watermark, offsets, where epochs ended.
 
-A fetch that finds too little waits here as plain values; the leader says when there may be more.
-No clock is read, nothing is appended. Mirrors kafka.server.DelayedFetch, readFromLocalLog of
-kafka.server.ReplicaManager, and fetchOffsetForTimestamp and lastOffsetForLeaderEpoch of
-kafka.cluster.Partition.
+A fetch that finds too little waits here as plain values; the leader says when there may be more,
+and how long a log that grows by a law takes is computed. No clock is read, nothing is appended.
+Mirrors kafka.server.DelayedFetch, readFromLocalLog of kafka.server.ReplicaManager, and
+fetchOffsetForTimestamp and lastOffsetForLeaderEpoch of kafka.cluster.Partition.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from brokers.growth import bytes_to_come
 from brokers.logs.errors import OnLogError, ReplicaLogError
 from brokers.partition import Partition
 from cluster.api_errors import Errors
@@ -37,9 +38,12 @@ Find = Callable[[TopicPartition, int], Partition | Errors]
 
 
 class _Waiting(msgspec.Struct):
+    """A fetch that waits until ``due_ms`` at most; by laws there is enough at ``enough_ms``."""
+
     message: Message
     request: FetchRequest
     due_ms: float
+    enough_ms: float = math.inf
 
 
 class _Read(msgspec.Struct):
@@ -71,20 +75,18 @@ class ConsumerReads:
         if request.max_wait_ms <= 0 or not request.partitions or _is_enough(request, read):
             return FetchResponse(read.partitions)
         self._added += 1
-        due_ms = now_ms + request.max_wait_ms
-        self._waiting[self._added] = _Waiting(message, request, due_ms)
-        self._due_ms = min(self._due_ms, due_ms)
+        waiting = _Waiting(message, request, now_ms + request.max_wait_ms)
+        self._waiting[self._added] = waiting
+        self._look_ahead(waiting, read, now_ms)
         for tp in request.partitions:
             self._by_partition.setdefault(tp, {})[self._added] = None
         return None
 
-    def on_high_watermark(self, tp: TopicPartition) -> None:
-        """More of a partition may be read, or it is led at another epoch."""
+    def on_high_watermark(self, tp: TopicPartition, now_ms: float) -> None:
+        """More of a partition may be read, it is led at another epoch, or its high watermark grows
+        by a law now."""
         for number in list(self._by_partition.get(tp, ())):
-            waiting = self._waiting[number]
-            read = self._read(waiting.request)
-            if _is_enough(waiting.request, read):
-                self._answer(number, read.partitions)
+            self._try(number, now_ms)
 
     def end(self, tp: TopicPartition, error: Errors) -> None:
         """A partition is led from here no more: who waits for it is told, with what else is there.
@@ -102,17 +104,49 @@ class ConsumerReads:
         return answers
 
     def next_due_ms(self) -> float | None:
-        """When a fetch may have waited long enough: not later than one has."""
+        """When a fetch may be answered: not later than one may."""
         return self._due_ms if self._waiting else None
 
     def on_timer(self, now_ms: float) -> None:
-        """Answer what has waited long enough with what there is."""
+        """Answer what has waited long enough with what there is, and that for which there is
+        enough by now."""
         if now_ms < self._due_ms:
             return
         for number, waiting in list(self._waiting.items()):
-            if waiting.due_ms <= now_ms:
-                self._answer(number, self._read(waiting.request).partitions)
-        self._due_ms = min((w.due_ms for w in self._waiting.values()), default=math.inf)
+            if min(waiting.due_ms, waiting.enough_ms) <= now_ms:
+                self._try(number, now_ms)
+        waiting_until = (min(one.due_ms, one.enough_ms) for one in self._waiting.values())
+        self._due_ms = min(waiting_until, default=math.inf)
+
+    def _try(self, number: int, now_ms: float) -> None:
+        """Answer a fetch, if it waits, and may be answered."""
+        waiting = self._waiting.get(number)
+        if waiting is None:
+            return
+        read = self._read(waiting.request)
+        # Whoever reads lets logs grow, which may have answered it.
+        if number not in self._waiting:
+            return
+        if waiting.due_ms <= now_ms or _is_enough(waiting.request, read):
+            self._answer(number, read.partitions)
+        else:
+            self._look_ahead(waiting, read, now_ms)
+
+    def _look_ahead(self, waiting: _Waiting, read: _Read, now_ms: float) -> None:
+        """See when there will be enough by laws. What is not enough although laws say so by now is
+        held back by a size that the request names: no law will change that."""
+        request = waiting.request
+        found = (self._find(tp, one.current_leader_epoch) for tp, one in request.partitions.items())
+        partitions = [one for one in found if isinstance(one, Partition) and one.growth is not None]
+
+        def is_enough(at_ms: float) -> bool:
+            to_come = sum(bytes_to_come(partition, at_ms) for partition in partitions)
+            return read.size_bytes + to_come >= request.min_bytes
+
+        waiting.enough_ms = math.inf
+        if is_enough(waiting.due_ms) and not is_enough(now_ms):
+            waiting.enough_ms = _first_ms(is_enough, now_ms, waiting.due_ms)
+        self._due_ms = min(self._due_ms, waiting.due_ms, waiting.enough_ms)
 
     def _answer(self, number: int, partitions: dict[TopicPartition, FetchedPartition]) -> None:
         waiting = self._waiting.pop(number)
@@ -193,6 +227,16 @@ class ConsumerReads:
 
 def _is_enough(request: FetchRequest, read: _Read) -> bool:
     return read.is_final or read.size_bytes >= request.min_bytes
+
+
+def _first_ms(is_so: Callable[[float], bool], before_ms: float, after_ms: float) -> float:
+    """The first time at which something is so that is not so before, and is after."""
+    while before_ms < (middle_ms := (before_ms + after_ms) / 2) < after_ms:
+        if is_so(middle_ms):
+            after_ms = middle_ms
+        else:
+            before_ms = middle_ms
+    return after_ms
 
 
 def _offset_at(partition: Partition, timestamp_ms: int) -> ListedOffset:

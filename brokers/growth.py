@@ -77,6 +77,17 @@ def settle(partition: Partition, now_ms: float) -> None:
             partition.set_high_watermark(known, now_ms)
 
 
+def bytes_to_come(partition: Partition, at_ms: float) -> int:
+    """What will have come below a leader's high watermark by a later time if nothing changes until
+    then, in bytes; it is settled up to now."""
+    growth = partition.growth
+    if not isinstance(growth, LeaderGrowth) or not growth.is_acknowledged:
+        return 0
+    known_ms = at_ms - 2 * LAW_MARGIN_MS if growth.followers else at_ms
+    come = growth.law.end_at(known_ms) - partition.high_watermark
+    return max(0, come) * growth.law.record_size_bytes
+
+
 def _grow(log: IntervalLog, leader_epoch: int, law: Law, at_ms: float) -> None:
     """Append what the log of a law has at a time and this one has not, a segment at most at once.
 

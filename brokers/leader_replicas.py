@@ -229,6 +229,7 @@ class LeaderReplicas:
         """See what still holds of the laws that this event had to do with."""
         for tp, followers in self.growing.review(now_ms):
             self._fetches.add_news(tp, followers)
+            self.consumers.on_high_watermark(tp, now_ms)
 
     # -- fetches
 
@@ -332,9 +333,7 @@ class LeaderReplicas:
 
     def _led(self, tp: TopicPartition) -> Partition | None:
         partition = self.growing.look_up(tp)
-        if partition is None or not partition.is_leader(self._broker_id):
-            return None
-        return partition
+        return partition if partition and partition.is_leader(self._broker_id) else None
 
     def on_brokers_alive(self, returned: Set[int], now_ms: float) -> None:
         """Some brokers live again: their followers may have missed what they were sent."""
@@ -357,7 +356,7 @@ class LeaderReplicas:
             remotes = (remote.replica_id for remote in partition.remotes)
             self._fetches.add_news(tp, (r for r in remotes if r not in by_law))
             self._complete_produces(tp, partition)
-            self.consumers.on_high_watermark(tp)
+            self.consumers.on_high_watermark(tp, now_ms)
 
     def on_alter_isr_result(self, result: AlterIsrResult, now_ms: float) -> None:
         """Take in what became of a proposed ISR: a smaller one may let the high watermark go on."""
