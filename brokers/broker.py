@@ -11,23 +11,24 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from brokers.alter_isr_manager import AlterIsrManager, AlterIsrResult
+from brokers.bandwidth.copying import Arrived, Copying, ReplicaCopy, UnlimitedCopying
 from brokers.client_apis import ClientApis
 from brokers.config import BrokerConfig
 from brokers.control_apis import ControlApis
 from brokers.controlled_shutdown import ControlledShutdown
-from brokers.copies import Copies
-from brokers.copying import Arrived, Copying, ReplicaCopy, UnlimitedCopying
 from brokers.dynamic_config import DynamicConfigManager
-from brokers.fetchers import ReplicaFetcherManager
-from brokers.growing_followers import GrowingFollowers
+from brokers.followers.fetchers import ReplicaFetcherManager
+from brokers.followers.growing_followers import GrowingFollowers
 from brokers.laws import Laws
+from brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
+from brokers.leaders.copies import Copies
+from brokers.leaders.zk_isr_manager import IsrManager, ZkIsrManager
 from brokers.log_configs import TopicLogConfigs
-from brokers.log_dirs import LogDirs
-from brokers.log_journal import LogJournal
 from brokers.log_upkeep import LogUpkeep
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.errors import LogStorageError
+from brokers.logs.log_dirs import LogDirs
+from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_manager import LogDirFailure, LogManager
 from brokers.logs.log_store import LogStore, MemoryLogStore
 from brokers.metadata_cache import MetadataCache
@@ -35,7 +36,6 @@ from brokers.producer_id_manager import ProducerIdManager
 from brokers.replica_log_dirs import alter_replica_log_dirs, describe_log_dirs
 from brokers.replica_manager import ReplicaManager
 from brokers.status import broker_status
-from brokers.zk_isr_manager import IsrManager, ZkIsrManager
 from cluster.data_requests import FetchRequest, FetchResponse
 from cluster.errors import SessionExpired
 from cluster.protocols import Clock, Connections, NoConnections, Transport

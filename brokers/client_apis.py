@@ -5,7 +5,7 @@ Decides nothing itself. Mirrors the dispatch of kafka.server.KafkaApis for produ
 
 from __future__ import annotations
 
-from brokers.leader_replicas import LeaderReplicas
+from brokers.leaders.leader_replicas import LeaderReplicas
 from brokers.metadata_cache import MetadataCache
 from brokers.producer_id_manager import ProducerIdManager
 from brokers.topic_metadata import answer_metadata

@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from brokers.bandwidth.replication_quotas import BANDWIDTH_CONFIGS, capacities
 from brokers.log_configs import broker_log_config
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
-from brokers.replication_quotas import BANDWIDTH_CONFIGS, capacities
 from cluster.api_version import inter_broker_protocol
 from cluster.errors import InvalidConfig
 

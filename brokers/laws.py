@@ -7,10 +7,10 @@ cluster/constant_rate.py.
 
 from __future__ import annotations
 
-from brokers.growing_followers import GrowingFollowers
-from brokers.growth import FollowerGrowth, LeaderGrowth, settle
-from brokers.leader_replicas import LeaderReplicas
-from brokers.partition import Partition
+from brokers.followers.growing_followers import GrowingFollowers
+from brokers.leaders.leader_replicas import LeaderReplicas
+from brokers.partitions.growth import FollowerGrowth, LeaderGrowth, settle
+from brokers.partitions.partition import Partition
 from brokers.replica_manager import ReplicaManager
 from cluster.constant_rate import ConstantRateRequest, ConstantRateResponse, EndOfLaw
 from cluster.data_requests import FetchResponse

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
-from brokers.throttled_replicas import (
+from brokers.bandwidth.throttled_replicas import (
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_REPLICAS,
     ThrottledReplicas,
 )
+from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from cluster.errors import InvalidConfig
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"

@@ -16,11 +16,11 @@ from typing import Final
 
 from brokers.config import BrokerConfig
 from brokers.log_configs import topic_log_config
-from brokers.log_journal import LogJournal
 from brokers.logs.checkpoints import MetaProperties
+from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import Draw
-from brokers.partition import Partition
+from brokers.partitions.partition import Partition
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
 from cluster.protocols import Clock
 from cluster.requests import AlterReplicaLogDirsRequest, LeaderAndIsrRequest, StopReplicaRequest

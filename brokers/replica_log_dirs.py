@@ -1,7 +1,8 @@
 """Which replica is in which log directory, and to which it is to go.
 
-Only what is asked and answered: how a replica gets there is in brokers/replica_alter_log_dirs.py.
-Mirrors alterReplicaLogDirs and describeLogDirs of kafka.server.ReplicaManager.
+Only what is asked and answered: how a replica gets there is in
+brokers/followers/replica_alter_log_dirs.py. Mirrors alterReplicaLogDirs and describeLogDirs of
+kafka.server.ReplicaManager.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final
 
 from brokers.logs.errors import LogStorageError
 from brokers.logs.replica_log import ReplicaLog as Log
-from brokers.partition import Partition
+from brokers.partitions.partition import Partition
 from brokers.replica_manager import ReplicaManager
 from cluster.api_errors import Errors
 from cluster.requests import (

@@ -2,7 +2,7 @@
 
 No message is sent and no clock is read here: requests come in as values, answers go out as values,
 fetches and proposals are queued with their managers. What leaders do with records is in
-brokers/leader_replicas.py. Mirrors kafka.server.ReplicaManager.
+brokers/leaders/leader_replicas.py. Mirrors kafka.server.ReplicaManager.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable
 
+from brokers.bandwidth.copying import Arrived, DirectoryMove
 from brokers.config import BrokerConfig
-from brokers.copies import Copies
-from brokers.copying import Arrived, DirectoryMove
-from brokers.fetchers import ReplicaFetcherManager
-from brokers.growing_followers import GrowingFollowers
-from brokers.leader_replicas import LeaderReplicas
+from brokers.followers.fetchers import ReplicaFetcherManager
+from brokers.followers.growing_followers import GrowingFollowers
+from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
+from brokers.leaders.copies import Copies
+from brokers.leaders.leader_replicas import LeaderReplicas
+from brokers.leaders.zk_isr_manager import IsrManager
 from brokers.logs.errors import LogStorageError
 from brokers.logs.log_manager import LogDirFailure, LogManager
 from brokers.metadata_cache import MetadataCache
-from brokers.partition import Partition
-from brokers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
-from brokers.zk_isr_manager import IsrManager
+from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchResponse
 from cluster.quirks import NO_QUIRKS, Quirks

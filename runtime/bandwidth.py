@@ -2,8 +2,8 @@
 
 An actor like others, in both worlds: it sleeps until the next copy arrives, so that a copy of hours
 is one event. What is limited by nothing never comes here. Rates are those of the fluid model of
-brokers/bandwidth.py; it must not be used from another thread than that of the brokers. Kafka has no
-such file: its networks and disks are real.
+brokers/bandwidth/model.py; it must not be used from another thread than that of the brokers. Kafka
+has no such file: its networks and disks are real.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from brokers.bandwidth import UNLIMITED, Completed, Flow, FluidModel, Resource, ResourceKind
-from brokers.copying import Arrived, CopyId, DirectoryMove, PathOf, ReplicaCopy
+from brokers.bandwidth.copying import Arrived, CopyId, DirectoryMove, PathOf, ReplicaCopy
+from brokers.bandwidth.model import UNLIMITED, Completed, Flow, FluidModel, Resource, ResourceKind
+from brokers.bandwidth.replication_quotas import Place
 from brokers.logs.record_parts import end_of, first_part, rest_after
-from brokers.replication_quotas import Place
 from cluster.data_requests import FetchedPartition, FetchResponse
 from cluster.protocols import Clock
 from cluster.records import size_of
@@ -48,7 +48,7 @@ class _UnderWay:
 
 
 class Bandwidth(Actor):
-    """Implements brokers.copying.Copying. Nothing limits a copy before ``set_capacities``."""
+    """Implements Copying of brokers.bandwidth. Nothing limits a copy before ``set_capacities``."""
 
     def __init__(self, clock: Clock, transport: RoutedTransport, give: Give) -> None:
         super().__init__(ADDRESS, self._handle)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from brokers.replication_quotas import BANDWIDTH_CONFIGS
+from brokers.bandwidth.replication_quotas import BANDWIDTH_CONFIGS
 from cluster.api_version import is_api_version
 from cluster.errors import UsageError
 

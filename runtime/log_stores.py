@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 
-from brokers.log_journal import LogJournal
 from brokers.logs.file_log_store import FileLogStore
+from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_store import LogStore, MemoryLogStore
 from cluster.errors import UsageError
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from admin.topics import new_topic_id
+from brokers.bandwidth.copying import Copying
 from brokers.broker import Broker
 from brokers.config import broker_config
-from brokers.copying import Copying
-from brokers.log_journal import LogJournal
+from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_store import LogStore
 from cluster.protocols import Clock, Connections, Journal, Transport
 from controller.kafka_controller import KafkaController

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from brokers.bandwidth.copying import Arrived
 from brokers.broker import Broker
-from brokers.copying import Arrived
 from cluster.errors import KlammError, SessionExpired, UsageError
 from cluster.protocols import Clock
 from cluster.requests import Address, Message

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from brokers.broker import Broker
-from brokers.preload import preload
+from brokers.partitions.preload import preload
 from cluster.errors import UsageError
 from cluster.protocols import Clock
 from cluster.types import TopicPartition

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from brokers.throttled_replicas import NONE_THROTTLED, ThrottledReplicas
+from brokers.bandwidth.throttled_replicas import NONE_THROTTLED, ThrottledReplicas
 
 NO_LIMIT: Final = -1
 _HOUR_MS: Final = 60 * 60 * 1000

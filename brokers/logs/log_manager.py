@@ -1,6 +1,6 @@
 """The logs of one broker: where each is, made and found again, moved, deleted, written down.
 
-It chooses no directory (brokers/log_dirs.py does), touches no file (its store does), has no timer
+It chooses no directory (log_dirs.py does), touches no file (its store does), has no timer
 and no thread: the broker calls what is due. Mirrors kafka.log.LogManager, without the cleaner.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from brokers.log_dirs import LogDirs
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.errors import LogStorageError, ReplicaLogError
 from brokers.logs.log_config import LogConfig
+from brokers.logs.log_dirs import LogDirs
 from brokers.logs.log_store import FoundDir, LogConfigs, LogStore
 from brokers.logs.recovery import Repair
 from brokers.logs.replica_log import Deleted, ReplicaLog

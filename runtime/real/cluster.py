@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from brokers.log_journal import LogJournal
+from brokers.logs.log_journal import LogJournal
 from cluster.errors import UsageError
 from cluster.protocols import Journal
 from cluster.requests import Address

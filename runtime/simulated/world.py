@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
-from brokers.log_journal import LogJournal
+from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_store import MemoryLogStore
 from brokers.logs.replica_log import ReplicaLog
 from cluster.errors import UsageError

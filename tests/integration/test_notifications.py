@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from admin.topics import TopicAdmin
-from brokers.zk_isr_manager import ZkIsrManager
+from brokers.leaders.zk_isr_manager import ZkIsrManager
 from cluster.journal import Kind
 from cluster.types import LeaderAndIsr, TopicPartition
 from placement.draws import JavaRandom

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from brokers import growth
+from brokers.partitions import growth
 from cluster.constant_rate import LAW_MARGIN_MS
 from cluster.requests import Message
 from cluster.types import TopicPartition

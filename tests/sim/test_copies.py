@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokers.copying import ReplicaCopy
+from brokers.bandwidth.copying import ReplicaCopy
 from cluster.data_requests import FetchResponse, ProduceRequest
 from cluster.records import CountedBatch
 from cluster.requests import Address, DescribeLogDirsRequest, DescribeLogDirsResponse, Message

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from brokers.zk_isr_manager import ZkIsrManager
+from brokers.leaders.zk_isr_manager import ZkIsrManager
 from cluster.quirks import Quirks
 from cluster.requests import AlterIsrRequest, Message
 from cluster.types import TopicPartition

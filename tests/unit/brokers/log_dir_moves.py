@@ -7,19 +7,19 @@ from typing import Any
 
 import msgspec
 
+from brokers.bandwidth.copying import UnlimitedCopying
 from brokers.config import BrokerConfig
-from brokers.copying import UnlimitedCopying
-from brokers.log_dirs import LogDirs
+from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.file_log_store import FileLogStore
 from brokers.logs.log_config import LogConfig
+from brokers.logs.log_dirs import LogDirs
 from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import Draw, LogStore, MemoryLogStore
 from brokers.logs.record_batch import walk
 from brokers.logs.replica_log import ReplicaLog
 from brokers.logs.segment_log import SegmentLog
-from brokers.partition import Partition
-from brokers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
+from brokers.partitions.partition import Partition
 from cluster.quirks import NO_QUIRKS
 from cluster.records import Produced
 from cluster.types import TopicPartition

@@ -13,10 +13,10 @@ from enum import Enum
 
 import pytest
 
-from brokers import fetchers, follower
-from brokers.follower import NextFetch
+from brokers.followers import fetchers, follower
+from brokers.followers.follower import NextFetch
 from brokers.logs.replica_log import ReplicaLog
-from brokers.partition import Partition
+from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchedPartition, FetchPartition
 from cluster.records import EpochEndOffset

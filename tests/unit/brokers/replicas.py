@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brokers.config import BrokerConfig
-from brokers.partition import Partition
+from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
 from cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
 from cluster.records import CountedBatch, Interval

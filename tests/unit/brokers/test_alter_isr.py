@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.partition import Partition
+from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
 from cluster.requests import (
     Address,

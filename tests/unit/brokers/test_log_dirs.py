@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from brokers.log_dirs import LogDirs
 from brokers.logs.interval_log import IntervalLog
+from brokers.logs.log_dirs import LogDirs
 from brokers.logs.log_store import DirLogs
 from cluster.types import TopicPartition
 

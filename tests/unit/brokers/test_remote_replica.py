@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brokers.remote_replica import NEVER_MS, RemoteReplica
+from brokers.partitions.remote_replica import NEVER_MS, RemoteReplica
 from cluster.data_requests import FetchPartition
 
 

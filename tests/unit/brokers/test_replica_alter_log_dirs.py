@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from brokers.bandwidth.copying import UnlimitedCopying
 from brokers.config import BrokerConfig, broker_config
-from brokers.copying import UnlimitedCopying
-from brokers.log_dirs import LogDirs
+from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.logs.checkpoints import MetaProperties
+from brokers.logs.log_dirs import LogDirs
 from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import MemoryLogStore
-from brokers.partition import Partition
-from brokers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
+from brokers.partitions.partition import Partition
 from cluster.errors import InvalidConfig
 from cluster.quirks import NO_QUIRKS
 from cluster.records import CountedBatch

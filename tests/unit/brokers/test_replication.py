@@ -10,7 +10,7 @@ import pytest
 from brokers.config import BrokerConfig
 from brokers.logs.interval_log import IntervalLog
 from brokers.logs.log_config import LogConfig
-from brokers.remote_replica import RemoteReplica, fold, unfold
+from brokers.partitions.remote_replica import RemoteReplica, fold, unfold
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchRequest, FetchResponse, ProducedPartition
 from cluster.requests import Message

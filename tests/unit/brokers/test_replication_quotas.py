@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.bandwidth import UNLIMITED, Completed, FluidModel, Resource, ResourceKind, rates
-from brokers.replication_quotas import (
+from brokers.bandwidth.model import UNLIMITED, Completed, FluidModel, Resource, ResourceKind, rates
+from brokers.bandwidth.replication_quotas import (
     Place,
     directory_move_flow,
     replication_flow,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.log_configs import topic_log_config
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG
-from brokers.throttled_replicas import (
+from brokers.bandwidth.throttled_replicas import (
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_REPLICAS,
     NONE_THROTTLED,
     ThrottledReplicas,
 )
+from brokers.log_configs import topic_log_config
+from brokers.logs.log_config import DEFAULT_LOG_CONFIG
 from cluster.errors import InvalidConfig
 
 

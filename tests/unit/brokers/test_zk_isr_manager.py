@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.zk_isr_manager import ZkIsrManager
+from brokers.leaders.zk_isr_manager import ZkIsrManager
 from cluster.api_errors import Errors
 from cluster.types import LeaderAndIsr, TopicPartition
 from tests.unit.brokers.network import T0, ManualClock

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from brokers.log_dirs import LogDirs
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.errors import LogStorageError
 from brokers.logs.file_log_store import FileLogStore
 from brokers.logs.log_config import LogConfig
+from brokers.logs.log_dirs import LogDirs
 from brokers.logs.log_manager import LogManager
 from cluster.errors import EnvironmentProblem
 from cluster.types import TopicPartition

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from brokers.growth import bytes_to_come
 from brokers.logs.errors import OnLogError, ReplicaLogError
-from brokers.partition import Partition
+from brokers.partitions.growth import bytes_to_come
+from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
 from cluster.client_requests import (
     EARLIEST_TIMESTAMP,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from brokers.alter_isr_manager import AlterIsrManager, AlterIsrResult
+from brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
 from cluster.api_errors import Errors
 from cluster.errors import SessionExpired
 from cluster.requests import AlterIsrResponse

@@ -1,6 +1,6 @@
 """A follower's log: where it is to be fetched from, and what becomes of what the leader sends.
 
-Acts on one partition; when to fetch, and from whom, is brokers/fetchers.py's business. Truncation
+Acts on one partition; when to fetch, and from whom, is fetchers.py's business. Truncation
 comes with the fetch, as in 2.8 among brokers of one version (isTruncationOnFetchSupported): a
 leader that finds that the follower's log is no beginning of its own says where the follower's last
 epoch ended. Mirrors processFetchRequest, getOffsetTruncationState and fetchOffsetAndTruncate of
@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from brokers.growth import FollowerGrowth
 from brokers.logs.errors import UnexpectedAppendOffset
 from brokers.logs.record_parts import pieces
 from brokers.logs.replica_log import ReplicaLog
-from brokers.partition import Partition
+from brokers.partitions.growth import FollowerGrowth
+from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchedPartition, FetchPartition
 from cluster.records import EpochEndOffset, Records

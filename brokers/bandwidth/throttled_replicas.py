@@ -1,7 +1,7 @@
 """Which replicas of a topic are throttled: what leader.replication.throttled.replicas and
 follower.replication.throttled.replicas say.
 
-A value and its parsing; what a throttle does is brokers/replication_quotas.py's business. Mirrors
+A value and its parsing; what a throttle does is replication_quotas.py's business. Mirrors
 kafka.server.ThrottledReplicaListValidator and parseThrottledPartitions of
 kafka.server.ConfigHandler.
 """

@@ -7,8 +7,8 @@ count can be filled. Kafka has no such file.
 from __future__ import annotations
 
 from brokers.logs.interval_log import IntervalLog
-from brokers.partition import Partition
-from brokers.remote_replica import RemoteReplica
+from brokers.partitions.partition import Partition
+from brokers.partitions.remote_replica import RemoteReplica
 from cluster.errors import UsageError
 from cluster.records import Interval, IntervalRecords
 

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Container
 
 from brokers.config import BrokerConfig
-from brokers.follower import NextFetch, fetch_position, take_fetched
-from brokers.growing_followers import GrowingFollowers
-from brokers.log_journal import LogJournal, Truncation
+from brokers.followers.follower import NextFetch, fetch_position, take_fetched
+from brokers.followers.growing_followers import GrowingFollowers
 from brokers.logs.errors import CorruptRecord, InvalidRecord, OnLogError, ReplicaLogError
-from brokers.partition import Partition
+from brokers.logs.log_journal import LogJournal, Truncation
+from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from cluster.requests import Address

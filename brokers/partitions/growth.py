@@ -2,8 +2,8 @@
 
 A leader's growth and a follower's, as values, and ``settle``, which whoever looks at a growing
 partition calls first. Sends nothing, reads no clock, and agrees on nothing: that is the business of
-brokers/growing_leaders.py and brokers/growing_followers.py. What makes it safe is said in
-cluster/constant_rate.py. Kafka has nothing like it.
+brokers/leaders/growing_leaders.py and brokers/followers/growing_followers.py. What makes it safe
+is said in cluster/constant_rate.py. Kafka has nothing like it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from brokers.logs.interval_log import IntervalLog
-from brokers.remote_replica import NEVER_MS
+from brokers.partitions.remote_replica import NEVER_MS
 from cluster.constant_rate import LAW_MARGIN_MS, Law, Offer
 from cluster.records import Interval
 from cluster.requests import Address
 
 if TYPE_CHECKING:
-    from brokers.partition import Partition
+    from brokers.partitions.partition import Partition
 
 
 class LeaderGrowth(msgspec.Struct, gc=False):

@@ -1,8 +1,8 @@
 """The copies that one broker has to do with: what it sends as a leader, what comes to it.
 
 It says what each copy passes: disks, networks, and the throttles that its topic and the ISR make it
-pass. When they arrive is brokers/copying.py's business, what becomes of the records that of
-brokers/{leader_replicas,replica_manager}.py. Mirrors shouldLeaderThrottle of
+pass. When they arrive is brokers/bandwidth/'s business, what becomes of the records that of
+leader_replicas.py and brokers/replica_manager.py. Mirrors shouldLeaderThrottle of
 kafka.server.ReplicaManager, shouldFollowerThrottle of kafka.server.ReplicaFetcherThread, and
 BrokerConfigHandler of kafka.server.ConfigHandler.
 """
@@ -12,13 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from brokers.bandwidth import Flow
+from brokers.bandwidth.copying import CopyId, Copying, PathOf, ReplicaCopy
+from brokers.bandwidth.model import Flow
+from brokers.bandwidth.replication_quotas import capacities, replication_flow, throttles
 from brokers.config import BrokerConfig
-from brokers.copying import CopyId, Copying, PathOf, ReplicaCopy
-from brokers.growth import LeaderGrowth
 from brokers.logs.record_parts import end_of
-from brokers.partition import Partition
-from brokers.replication_quotas import capacities, replication_flow, throttles
+from brokers.partitions.growth import LeaderGrowth
+from brokers.partitions.partition import Partition
 from cluster.data_requests import FetchedPartition
 from cluster.errors import InvalidConfig
 from cluster.records import size_of

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from brokers.growth import LeaderGrowth, settle
 from brokers.logs.interval_log import IntervalLog
-from brokers.partition import Partition
+from brokers.partitions.growth import LeaderGrowth, settle
+from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
 from cluster.constant_rate import (
     ConstantRate,

@@ -1,6 +1,6 @@
 """The ISRs that this broker's leaders propose: who may join, who is too far behind.
 
-What a partition proposes is decided by its numbers (brokers/partition.py); who carries a proposal
+What a partition proposes is decided by its numbers (brokers/partitions/); who carries a proposal
 is an IsrManager. No clock is read and nothing is sent. Mirrors the callers of
 Partition.{maybeExpandIsr, maybeShrinkIsr} and Partition.handleAlterIsrResponse.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from brokers.alter_isr_manager import AlterIsrResult
 from brokers.config import BrokerConfig
+from brokers.leaders.alter_isr_manager import AlterIsrResult
+from brokers.leaders.zk_isr_manager import IsrManager
 from brokers.metadata_cache import MetadataCache
-from brokers.partition import Partition
-from brokers.zk_isr_manager import IsrManager
+from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
 from cluster.types import LeaderAndIsr, TopicPartition
 

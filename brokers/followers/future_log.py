@@ -1,7 +1,7 @@
 """A future log: how it comes to hold what the current log of the same replica holds.
 
 Acts on two logs and knows neither their directories nor their broker; when, and what becomes of
-errors, is brokers/replica_alter_log_dirs.py's business. The current log may be truncated, begin
+errors, is replica_alter_log_dirs.py's business. The current log may be truncated, begin
 later, or be emptied between any two chunks, so before each one the future log is cut to what both
 have in common: what has the same offset and leader epoch in both is the same. (2.8.2 marks the
 future log for truncation when the current one is cut, and compares epochs when a move begins.)
@@ -11,7 +11,7 @@ kafka.server.ReplicaAlterLogDirsThread has them.
 
 from __future__ import annotations
 
-from brokers.follower import append_fetched
+from brokers.followers.follower import append_fetched
 from brokers.logs.replica_log import ReplicaLog
 from cluster.records import Records
 

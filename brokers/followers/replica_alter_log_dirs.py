@@ -3,7 +3,7 @@
 There is no thread: the broker calls ``on_timer`` for as long as something is due, and every call
 copies one chunk for each of Kafka's threads, so that messages are handled in between. When both
 logs end at the same offset the future one takes the current one's place. Nothing comes from another
-broker, whoever leads. What happens to the two logs is in brokers/future_log.py. Mirrors
+broker, whoever leads. What happens to the two logs is in brokers/followers/future_log.py. Mirrors
 kafka.server.{ReplicaAlterLogDirsManager, ReplicaAlterLogDirsThread} and
 kafka.cluster.Partition.maybeReplaceCurrentWithFutureReplica.
 """
@@ -15,16 +15,16 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
+from brokers.bandwidth.copying import CopyId, Copying, DirectoryMove
+from brokers.bandwidth.replication_quotas import Place, directory_move_flow
 from brokers.config import BrokerConfig
-from brokers.copying import CopyId, Copying, DirectoryMove
-from brokers.future_log import append_chunk, take_over_epoch, truncate_to_common
+from brokers.followers.future_log import append_chunk, take_over_epoch, truncate_to_common
 from brokers.logs.errors import CorruptRecord, InvalidRecord, LogStorageError, ReplicaLogError
 from brokers.logs.interval_log import IntervalLog
 from brokers.logs.log_manager import LogManager
 from brokers.logs.record_parts import first_part
 from brokers.logs.replica_log import ReplicaLog
-from brokers.partition import Partition
-from brokers.replication_quotas import Place, directory_move_flow
+from brokers.partitions.partition import Partition
 from cluster.java_hash import string_hash
 from cluster.quirks import Quirks
 from cluster.records import Records, size_of

@@ -1,7 +1,7 @@
 """What a broker does as the leader of partitions: answers fetches, appends what is produced.
 
 Requests come in as values, answers go out as values; what followers and producers are told later is
-kept until the broker takes it. What consumers are told is in brokers/consumer_reads.py. Mirrors the
+kept until the broker takes it. What consumers are told is in consumer_reads.py. Mirrors the
 leader's side of kafka.server.ReplicaManager: fetchMessages, appendRecords, delayed operations.
 """
 
@@ -11,21 +11,21 @@ import math
 from collections.abc import Callable, Container, Mapping, Set
 from typing import Final
 
-from brokers.alter_isr_manager import AlterIsrResult
+from brokers.bandwidth.copying import ReplicaCopy
 from brokers.config import BrokerConfig
-from brokers.consumer_reads import ConsumerReads
-from brokers.copies import Copies
-from brokers.copying import ReplicaCopy
-from brokers.delayed_produce import DelayedProduces
-from brokers.growing_leaders import GrowingLeaders
-from brokers.growth import LeaderGrowth
-from brokers.isr_changes import IsrChanges
+from brokers.leaders.alter_isr_manager import AlterIsrResult
+from brokers.leaders.consumer_reads import ConsumerReads
+from brokers.leaders.copies import Copies
+from brokers.leaders.delayed_produce import DelayedProduces
+from brokers.leaders.growing_leaders import GrowingLeaders
+from brokers.leaders.isr_changes import IsrChanges
+from brokers.leaders.standing_fetches import StandingFetches
+from brokers.leaders.zk_isr_manager import IsrManager
 from brokers.logs.errors import OnLogError, ReplicaLogError
 from brokers.logs.replica_log import Appended
 from brokers.metadata_cache import MetadataCache
-from brokers.partition import Partition
-from brokers.standing_fetches import StandingFetches
-from brokers.zk_isr_manager import IsrManager
+from brokers.partitions.growth import LeaderGrowth
+from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
 from cluster.constant_rate import ConstantRateRequest
 from cluster.data_requests import (

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from brokers.bandwidth import Flow, Resource
-from brokers.replication_quotas import Place
+from brokers.bandwidth.model import Flow, Resource
+from brokers.bandwidth.replication_quotas import Place
 from cluster.data_requests import FetchedPartition
 from cluster.types import TopicPartition
 

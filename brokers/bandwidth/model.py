@@ -21,7 +21,7 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from brokers.progressive_filling import max_min_fair
+from brokers.bandwidth.progressive_filling import max_min_fair
 
 UNLIMITED: Final = 2**63 - 1
 """Bytes a second: Kafka's figure for a throttle that is not set, and what no flow here exceeds."""

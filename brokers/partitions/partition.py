@@ -2,7 +2,7 @@
 
 Small on purpose: a broker holds tens of thousands. It keeps the request's own state object instead
 of a copy, sends nothing and knows no other partition. How a follower takes what it fetched is in
-brokers/follower.py. Mirrors kafka.cluster.Partition.
+brokers/followers/follower.py. Mirrors kafka.cluster.Partition.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from brokers.growth import FollowerGrowth, LeaderGrowth
 from brokers.logs.interval_log import IntervalLog
 from brokers.logs.record_batch import first_epoch
 from brokers.logs.replica_log import Appended, ReplicaLog
-from brokers.remote_replica import NEVER_MS, RemoteReplica, RemoteReplicas, fold, unfold
+from brokers.partitions.growth import FollowerGrowth, LeaderGrowth
+from brokers.partitions.remote_replica import NEVER_MS, RemoteReplica, RemoteReplicas, fold, unfold
 from cluster.api_errors import Errors
 from cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition, FetchPartition
 from cluster.records import UNDEFINED_EPOCH_END, Produced, Records
@@ -47,7 +47,7 @@ class Partition(msgspec.Struct, gc=False):
     the ISR of which nothing is known costs nothing while there is nothing to send it.
 
     ``growth``: the law by which the log grows; then its records, and what is known of followers,
-    are those of when it was settled last (brokers/growth.py).
+    are those of when it was settled last (brokers/partitions/growth.py).
     """
 
     state: LeaderAndIsrPartitionState | None = None
@@ -156,7 +156,7 @@ class Partition(msgspec.Struct, gc=False):
         log.start_epoch(state.leader_epoch)
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> None:
-        """Follow; the log is cut when the leader has said where (brokers/follower.py)."""
+        """Follow; the log is cut when the leader has said where (brokers/followers/follower.py)."""
         self._apply(state)
         self.epoch_start_offset = UNKNOWN_OFFSET
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from brokers.bandwidth import UNLIMITED, Flow, Id, Resource, ResourceKind
+from brokers.bandwidth.model import UNLIMITED, Flow, Id, Resource, ResourceKind
 from cluster.errors import InvalidConfig
 
 _RATES: Final = {

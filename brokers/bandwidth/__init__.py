@@ -1,0 +1,1 @@
+"""How fast records travel: links and disks shared fairly, and the limits that operators set."""

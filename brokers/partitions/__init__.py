@@ -1,0 +1,1 @@
+"""One replica as its broker knows it: its log, what the controller said, how its log grows."""
