@@ -52,7 +52,7 @@ class ClientApis:
         consumers = self._leaders.consumers
         match message.body:
             case ProduceRequest() as body:
-                answer = self._leaders.produce(message, body, now_ms, wall_ms)
+                answer = self._leaders.produces.produce(message, body, now_ms, wall_ms)
             case FetchRequest() as body:
                 answer = consumers.fetch(message, body, now_ms)
             case MetadataRequest() as body:

@@ -1,13 +1,13 @@
-"""What a broker does as the leader of partitions: answers fetches, appends what is produced.
+"""What a broker does as the leader of partitions: followers, the high watermark, the ISR.
 
-Requests come in as values, answers go out as values; what followers and producers are told later is
-kept until the broker takes it. What consumers are told is in consumer_reads.py. Mirrors the
-leader's side of kafka.server.ReplicaManager: fetchMessages, appendRecords, delayed operations.
+Requests come in as values, answers go out as values; what followers are told later is kept until
+the broker takes it. What producers are told is in produces.py, what consumers are told in
+consumer_reads.py. Mirrors the leader's side of kafka.server.ReplicaManager: fetchMessages, delayed
+operations.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Mapping, Set
 from typing import Final
 
@@ -16,9 +16,9 @@ from brokers.config import BrokerConfig
 from brokers.leaders.alter_isr_manager import AlterIsrResult
 from brokers.leaders.consumer_reads import ConsumerReads
 from brokers.leaders.copies import Copies
-from brokers.leaders.delayed_produce import DelayedProduces
 from brokers.leaders.growing_leaders import GrowingLeaders
 from brokers.leaders.isr_changes import IsrChanges
+from brokers.leaders.produces import Produces
 from brokers.leaders.standing_fetches import StandingFetches
 from brokers.leaders.zk_isr_manager import IsrManager
 from brokers.logs.errors import OnLogError, ReplicaLogError
@@ -34,25 +34,15 @@ from cluster.data_requests import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    ProducedPartition,
-    ProduceRequest,
-    ProduceResponse,
 )
 from cluster.protocols import Connections
 from cluster.quirks import Quirks
 from cluster.records import Produced
-from cluster.requests import Address, LeaderAndIsrPartitionState, Message
+from cluster.requests import Address, LeaderAndIsrPartitionState
 from cluster.types import TopicPartition
 
-_ACKS: Final = (0, 1, -1)
 _RARELY: Final = 5
 """How many times later who cannot be connected to is told again of a log that grows by a law."""
-
-
-class _Refused(Exception):
-    def __init__(self, code: Errors) -> None:
-        super().__init__(code.name)
-        self.code = code
 
 
 class LeaderReplicas:
@@ -78,19 +68,21 @@ class LeaderReplicas:
         self._metadata_cache = metadata_cache
         self._partitions = partitions
         self._offline_partitions = offline_partitions
+        self.produces = Produces(
+            broker_id, partitions, self._not_hosted, self._append, on_log_error
+        )
         self.growing = GrowingLeaders(
             broker_id,
             partitions,
             connections,
             now_ms,
-            self._check_rate,
+            self.produces.check_rate,
             self._increment_high_watermark,
             config.replica_lag_time_max_ms,
         )
         self.isr_changes = IsrChanges(
             broker_id, config, metadata_cache, self.growing.look_up, alter_isr_manager
         )
-        self.produces = DelayedProduces()
         self.consumers = ConsumerReads(self.find, on_log_error)
         self._fetches = StandingFetches(config.replica_fetch_wait_max_ms)
         self._on_log_error = on_log_error
@@ -124,81 +116,30 @@ class LeaderReplicas:
         """A partition is not led from here any more, if it was; clients that wait are told."""
         self.isr_changes.forget(tp, partition)
         self.growing.stop(tp, partition, error)
-        self.produces.complete(tp, math.inf, error)
+        self.produces.end(tp, error)
         self.consumers.end(tp, error)
 
-    # -- produce
-
-    def produce(
-        self, request: Message, body: ProduceRequest, now_ms: float, wall_ms: int
-    ) -> ProduceResponse | None:
-        """Append what is produced; the answer, or None if there is none or it comes later.
-
-        ``now_ms`` is monotonic, ``wall_ms`` since the epoch.
-        """
-        if body.acks not in _ACKS:
-            refused = ProducedPartition(Errors.INVALID_REQUIRED_ACKS)
-            return ProduceResponse(dict.fromkeys(body.partitions, refused))
-        answers: dict[TopicPartition, ProducedPartition] = {}
-        required: dict[TopicPartition, int] = {}
-        for tp, produced in body.partitions.items():
-            try:
-                appended = self._append(tp, produced, body.acks, now_ms, wall_ms)
-            except _Refused as error:
-                answers[tp] = ProducedPartition(error.code)
-            except ReplicaLogError as error:
-                answers[tp] = ProducedPartition(self._on_log_error(tp, error))
-            else:
-                epoch = self._partitions[tp].epoch_of(appended)
-                answers[tp] = ProducedPartition(Errors.NONE, appended.first_offset, epoch)
-                required[tp] = appended.last_offset + 1
-        if body.acks == 0:
-            return None
-        if body.acks == 1 or not required:
-            return ProduceResponse(answers)
-        self.produces.add(request, answers, required, now_ms)
-        for tp in list(required):
-            self._complete_produces(tp, self._partitions[tp])
-        return None
+    # -- what is appended
 
     def _append(
-        self, tp: TopicPartition, produced: Produced, acks: int, now_ms: float, wall_ms: int
+        self,
+        tp: TopicPartition,
+        partition: Partition,
+        produced: Produced,
+        now_ms: float,
+        wall_ms: int,
     ) -> Appended:
-        error = self._check_produce(tp, acks)
-        if error:
-            raise _Refused(error)
-        partition = self._partitions[tp]
         self.growing.stop(tp, partition, Errors.NONE)
         appended = partition.append_as_leader(produced, wall_ms)
         self._tell_followers(tp, partition, now_ms)
         self._increment_high_watermark(tp, partition, now_ms)
         return appended
 
-    def _check_rate(self, tp: TopicPartition) -> Errors:
-        return self._check_produce(tp, acks=-1)
-
-    def _check_produce(self, tp: TopicPartition, acks: int) -> Errors:
-        partition = self._partitions.get(tp)
-        if partition is None:
-            return self._not_hosted(tp)
-        if not partition.is_leader(self._broker_id):
-            return Errors.NOT_LEADER_OR_FOLLOWER
-        if acks == -1 and len(partition.isr) < partition.min_insync_replicas:
-            return Errors.NOT_ENOUGH_REPLICAS
-        return Errors.NONE
-
     def _tell_followers(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
         followers = [r for r in partition.replicas if r != self._broker_id]
         if followers:
             self._fetches.add_news(tp, followers)
             self.isr_changes.watch(tp, now_ms)
-
-    def _complete_produces(self, tp: TopicPartition, partition: Partition) -> None:
-        if not self.produces.waits_for(tp):
-            return
-        enough = partition.min_insync_replicas <= len(partition.maximal_isr)
-        error = Errors.NONE if enough else Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        self.produces.complete(tp, partition.high_watermark, error)
 
     # -- laws
 
@@ -355,7 +296,7 @@ class LeaderReplicas:
             by_law = growth.followers if isinstance(growth, LeaderGrowth) and is_law else ()
             remotes = (remote.replica_id for remote in partition.remotes)
             self._fetches.add_news(tp, (r for r in remotes if r not in by_law))
-            self._complete_produces(tp, partition)
+            self.produces.complete(tp, partition)
             self.consumers.on_high_watermark(tp, now_ms)
 
     def on_alter_isr_result(self, result: AlterIsrResult, now_ms: float) -> None:

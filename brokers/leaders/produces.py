@@ -1,0 +1,118 @@
+"""Produce requests at a leader: who is refused, what is appended, when the answer is due.
+
+How a record gets into a log, and whom that concerns, is leader_replicas.py's business; who waits
+for the ISR is kept in delayed_produce.py. Mirrors appendRecords of kafka.server.ReplicaManager and the checks of
+kafka.cluster.Partition.appendRecordsToLeader.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from brokers.leaders.delayed_produce import DelayedProduces
+from brokers.logs.errors import OnLogError, ReplicaLogError
+from brokers.logs.replica_log import Appended
+from brokers.partitions.partition import Partition
+from cluster.api_errors import Errors
+from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
+from cluster.records import Produced
+from cluster.requests import Message
+from cluster.types import TopicPartition
+
+Append = Callable[[TopicPartition, Partition, Produced, float, int], Appended]
+"""Appends to a log that is led here, at monotonic and at wall milliseconds."""
+
+_ACKS: Final = (0, 1, -1)
+
+
+class Produces:
+    """Produce requests of one broker. ``not_hosted`` says why a partition is not here."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        partitions: Mapping[TopicPartition, Partition],
+        not_hosted: Callable[[TopicPartition], Errors],
+        append: Append,
+        on_log_error: OnLogError,
+    ) -> None:
+        self._broker_id = broker_id
+        self._partitions = partitions
+        self._not_hosted = not_hosted
+        self._append = append
+        self._on_log_error = on_log_error
+        self._delayed = DelayedProduces()
+
+    def produce(
+        self, request: Message, body: ProduceRequest, now_ms: float, wall_ms: int
+    ) -> ProduceResponse | None:
+        """Append what is produced; the answer, or None if there is none or it comes later.
+
+        ``now_ms`` is monotonic, ``wall_ms`` since the epoch.
+        """
+        if body.acks not in _ACKS:
+            refused = ProducedPartition(Errors.INVALID_REQUIRED_ACKS)
+            return ProduceResponse(dict.fromkeys(body.partitions, refused))
+        answers: dict[TopicPartition, ProducedPartition] = {}
+        required: dict[TopicPartition, int] = {}
+        for tp, produced in body.partitions.items():
+            if error := self._check(tp, body.acks):
+                answers[tp] = ProducedPartition(error)
+                continue
+            partition = self._partitions[tp]
+            try:
+                appended = self._append(tp, partition, produced, now_ms, wall_ms)
+            except ReplicaLogError as log_error:
+                answers[tp] = ProducedPartition(self._on_log_error(tp, log_error))
+            else:
+                epoch = partition.epoch_of(appended)
+                answers[tp] = ProducedPartition(Errors.NONE, appended.first_offset, epoch)
+                required[tp] = appended.last_offset + 1
+        if body.acks == 0:
+            return None
+        if body.acks == 1 or not required:
+            return ProduceResponse(answers)
+        self._delayed.add(request, answers, required, now_ms)
+        for tp in list(required):
+            self.complete(tp, self._partitions[tp])
+        return None
+
+    def check_rate(self, tp: TopicPartition) -> Errors:
+        """Why a partition may not grow at a constant rate, all of whose records have acks -1."""
+        return self._check(tp, acks=-1)
+
+    def _check(self, tp: TopicPartition, acks: int) -> Errors:
+        partition = self._partitions.get(tp)
+        if partition is None:
+            return self._not_hosted(tp)
+        if not partition.is_leader(self._broker_id):
+            return Errors.NOT_LEADER_OR_FOLLOWER
+        if acks == -1 and len(partition.isr) < partition.min_insync_replicas:
+            return Errors.NOT_ENOUGH_REPLICAS
+        return Errors.NONE
+
+    def complete(self, tp: TopicPartition, partition: Partition) -> None:
+        """Answer who waited for the high watermark to come so far."""
+        if not self._delayed.waits_for(tp):
+            return
+        enough = partition.min_insync_replicas <= len(partition.maximal_isr)
+        error = Errors.NONE if enough else Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        self._delayed.complete(tp, partition.high_watermark, error)
+
+    def end(self, tp: TopicPartition, error: Errors) -> None:
+        """Answer all who wait: the partition is not led from here any more."""
+        self._delayed.complete(tp, math.inf, error)
+
+    def take_answers(self) -> list[tuple[Message, ProduceResponse]]:
+        """Requests that wait no more, and what they are to be answered; from now on none."""
+        return self._delayed.take_answers()
+
+    def next_due_ms(self) -> float | None:
+        """When ``on_timer`` is to be called next, in monotonic milliseconds."""
+        return self._delayed.next_due_ms()
+
+    def on_timer(self, now_ms: float) -> None:
+        """Answer who has waited too long."""
+        self._delayed.on_timer(now_ms)
