@@ -1,8 +1,8 @@
 """Produce requests at a leader: who is refused, what is appended, when the answer is due.
 
 How a record gets into a log, and whom that concerns, is leader_replicas.py's business; who waits
-for the ISR is kept in delayed_produce.py. Mirrors appendRecords of kafka.server.ReplicaManager and the checks of
-kafka.cluster.Partition.appendRecordsToLeader.
+for the ISR is kept in delayed_produce.py. Mirrors appendRecords of kafka.server.ReplicaManager, and
+the checks of kafka.cluster.Partition.appendRecordsToLeader.
 """
 
 from __future__ import annotations
