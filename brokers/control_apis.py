@@ -60,7 +60,8 @@ class ControlApis:
         if now_alive != alive.keys():
             leaders = self._manager.leaders
             leaders.isr_changes.propose_waiting()
-            leaders.on_brokers_alive(now_alive - alive.keys(), self._clock.monotonic_ms())
+            if returned := now_alive - alive.keys():
+                leaders.on_brokers_alive(returned, self._clock.monotonic_ms())
         return response
 
 

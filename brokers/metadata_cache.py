@@ -50,10 +50,11 @@ class MetadataCache:
                 deleted.append(partition)
                 self._remove(partition)
                 continue
-            if partition not in states:
+            known = len(states)
+            states[partition] = state
+            if len(states) != known:
                 topic = partition.topic
                 counts[topic] = counts.get(topic, 0) + 1
-            states[partition] = state
         return deleted
 
     def _remove(self, partition: TopicPartition) -> None:

@@ -53,7 +53,9 @@ class Law(NamedTuple):
     def end_at(self, at_ms: float) -> int:
         """The end of the log (exclusive) at a monotonic time."""
         start, records_per_s, _, since_ms, _ = self
-        return start + max(0, floor((at_ms - since_ms) * (records_per_s / 1000)))
+        if at_ms <= since_ms:
+            return start
+        return start + floor((at_ms - since_ms) * (records_per_s / 1000))
 
     def timestamp_at(self, at_ms: float) -> int:
         """A monotonic time as a timestamp."""
@@ -65,7 +67,7 @@ def record_count(records_per_s: float, since_ms: float, at_ms: float) -> int:
     return max(0, floor((at_ms - since_ms) * (records_per_s / 1000)))
 
 
-class Offer(NamedTuple):
+class Offer(msgspec.Struct, frozen=True, gc=False):
     """A law that a leader offers to a follower that is at its end, over a connection of theirs."""
 
     law: Law

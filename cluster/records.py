@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import msgspec
+
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -18,7 +20,7 @@ NO_SEQUENCE: Final = -1
 SEQUENCE_MAX: Final = 2**31 - 1
 
 
-class Interval(NamedTuple):
+class Interval(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Records of one leader epoch at offsets ``start`` to ``end`` (exclusive), of equal size."""
 
     leader_epoch: int

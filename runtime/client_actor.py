@@ -48,8 +48,10 @@ class ClientActor(Actor):
 
     def has_events(self) -> bool:
         """True if a message waits or a timer is due."""
+        if self.inbox:
+            return True
         due_ms = self.next_due_ms()
-        return bool(self.inbox) or (due_ms is not None and due_ms <= self._clock.monotonic_ms())
+        return due_ms is not None and due_ms <= self._clock.monotonic_ms()
 
     def next_due_ms(self) -> float | None:
         """When the client is due."""

@@ -119,8 +119,10 @@ class BrokerActor(Actor):
 
     def has_events(self) -> bool:
         """True if a message waits or a timer is due."""
+        if self.inbox:
+            return True
         due_ms = self.next_due_ms()
-        return bool(self.inbox) or (due_ms is not None and due_ms <= self._clock.monotonic_ms())
+        return due_ms is not None and due_ms <= self._clock.monotonic_ms()
 
     def next_due_ms(self) -> float | None:
         """When the broker's next timer is due."""

@@ -196,12 +196,12 @@ class GrowingLeaders:
         """Note whether a follower that has fetched goes by the law; False if it goes by one that
         is over, and must be told."""
         growth, offer = partition.growth, asked.offer
-        follower = Address("broker", replica_id)
         holds = (
             isinstance(growth, LeaderGrowth)
             and offer is not None
             and offer.law == growth.law
-            and offer.connection == self._connections.connect(self._address, follower)
+            and offer.connection
+            == self._connections.connect(self._address, Address("broker", replica_id))
         )
         if isinstance(growth, LeaderGrowth):
             others = tuple(r for r in growth.followers if r != replica_id)
@@ -232,9 +232,9 @@ class GrowingLeaders:
             if error:
                 self.stop(tp, partition, error)
                 continue
-            is_acknowledged = all(
-                replica_id in growth.followers
-                for replica_id in partition.counted(self._broker_id, now_ms, self._lag_time_max_ms)
+            counted = partition.counted(self._broker_id, now_ms, self._lag_time_max_ms)
+            is_acknowledged = counted is not None and all(
+                remote.replica_id in growth.followers for remote in counted
             )
             was_acknowledged, growth.is_acknowledged = growth.is_acknowledged, is_acknowledged
             if is_acknowledged != was_acknowledged:

@@ -59,7 +59,9 @@ class IsrChanges:
 
     def maybe_expand(self, tp: TopicPartition, partition: Partition, replica_id: int) -> None:
         """Propose a follower that has just fetched, if it may join and nothing is under way."""
-        if partition.pending is None and replica_id in partition.caught_up():
+        if replica_id in partition.isr or partition.pending is not None:
+            return
+        if replica_id in partition.caught_up():
             self._waiting.pop(tp, None)
             self._submit(tp, partition, (*partition.isr, replica_id))
 

@@ -18,6 +18,7 @@ from brokers.leaders.consumer_reads import ConsumerReads
 from brokers.leaders.copies import Copies
 from brokers.leaders.growing_leaders import GrowingLeaders
 from brokers.leaders.isr_changes import IsrChanges
+from brokers.leaders.news import news_for
 from brokers.leaders.produces import Produces
 from brokers.leaders.standing_fetches import StandingFetches
 from brokers.leaders.zk_isr_manager import IsrManager
@@ -233,7 +234,7 @@ class LeaderReplicas:
     def _news(
         self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
     ) -> FetchedPartition | None:
-        answer = partition.news_for(replica_id, self._config.replica_fetch_max_bytes)
+        answer = news_for(partition, replica_id, self._config.replica_fetch_max_bytes)
         if answer is not None and self._copies.begin(tp, partition, replica_id, answer):
             return None
         if isinstance(partition.growth, LeaderGrowth):
@@ -279,7 +280,7 @@ class LeaderReplicas:
     def on_brokers_alive(self, returned: Set[int], now_ms: float) -> None:
         """Some brokers live again: their followers may have missed what they were sent."""
         for tp, partition in self._partitions.items():
-            if not returned.isdisjoint(partition.replicas) and partition.is_leader(self._broker_id):
+            if partition.is_leader(self._broker_id) and not returned.isdisjoint(partition.replicas):
                 for remote in partition.remotes:
                     if remote.replica_id in returned and partition.expects(remote.replica_id):
                         self._fetches.add_owing(tp, remote.replica_id, now_ms)

@@ -26,7 +26,7 @@ from brokers.logs.errors import (
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
-from brokers.logs.intervals import NOTHING_HELD, Held, are_alike, fold, joined_intervals, unfold
+from brokers.logs.intervals import NOTHING_HELD, Held, can_be_joined, fold, joined, unfold
 from brokers.logs.leader_epoch_cache import EpochEntries
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from brokers.logs.producer_state import ProducerStates, last_sequence
@@ -174,13 +174,15 @@ class IntervalLog(msgspec.Struct, gc=False):
             limit = min(limit, end_offset)
         if offset >= limit:
             return _NO_RECORDS
-        end = self._end_of_read(held, offset, limit, max_bytes)
-        return self._records(held, offset, end)
+        found = held.between(offset, limit)
+        end = self._end_of_read(found, offset, limit, max_bytes)
+        return self._records(found if end == limit else held.between(offset, end), offset, end)
 
     def read_all(self, offset: int) -> IntervalRecords:
         """All records from ``offset`` on, of this segment and the next ones, else as ``read``."""
         self._check_may_read(offset)
-        return self._records(self.held, offset, self.log_end_offset)
+        end = self.log_end_offset
+        return self._records(self.held.between(offset, end), offset, end)
 
     def start_epoch(self, leader_epoch: int) -> None:
         """Note that a new leader epoch begins at the log's end."""
@@ -201,10 +203,13 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     def intervals(self) -> tuple[Interval, ...]:
         """All that may be read, one interval for each stretch of one leader epoch."""
-        joined: list[Interval] = []
+        found: list[Interval] = []
         for interval in self.held.between(self.log_start_offset, self.log_end_offset):
-            joined += joined_intervals(joined.pop(), interval) if joined else (interval,)
-        return tuple(joined)
+            if found and found[-1].leader_epoch == interval.leader_epoch:
+                found[-1] = joined(found[-1], interval)
+            else:
+                found.append(interval)
+        return tuple(found)
 
     def truncate_to(self, offset: int) -> int:
         """Cut records at ``offset`` and after it, as ReplicaLog says."""
@@ -324,10 +329,10 @@ class IntervalLog(msgspec.Struct, gc=False):
         held = self.held
         before, rolled = held.intervals, held.rolled
         is_first = not before or (rolled and rolled[-1] == interval.start)
-        if is_first or not are_alike(before[-1], interval):
+        if is_first or not can_be_joined(before[-1], interval):
             intervals = (*before, interval)
         else:
-            intervals = (*before[:-1], *joined_intervals(before[-1], interval))
+            intervals = (*before[:-1], joined(before[-1], interval))
         self.kept = Held(intervals, rolled, held.segment_start_ms)
         self.log_end_offset = interval.end
 
@@ -343,17 +348,19 @@ class IntervalLog(msgspec.Struct, gc=False):
                 f"range {self.log_start_offset} to {self.log_end_offset}."
             )
 
-    def _records(self, held: Held, offset: int, end: int) -> IntervalRecords:
-        batches = (batch for batch in self.producers or () if offset <= batch.last_offset < end)
-        return IntervalRecords(
-            held.between(offset, end), tuple(sorted(batches, key=attrgetter("last_offset")))
-        )
+    def _records(self, intervals: tuple[Interval, ...], offset: int, end: int) -> IntervalRecords:
+        if self.producers is None:
+            return IntervalRecords(intervals)
+        batches = (batch for batch in self.producers if offset <= batch.last_offset < end)
+        return IntervalRecords(intervals, tuple(sorted(batches, key=attrgetter("last_offset"))))
 
-    def _end_of_read(self, held: Held, offset: int, limit: int, max_bytes: int) -> int:
+    def _end_of_read(
+        self, found: tuple[Interval, ...], offset: int, limit: int, max_bytes: int
+    ) -> int:
         """Where a read ends: at ``limit``, or where ``max_bytes`` are full."""
         left_bytes = max_bytes
         end = offset
-        for interval in held.between(offset, limit):
+        for interval in found:
             if interval.size_bytes <= left_bytes:
                 left_bytes -= interval.size_bytes
                 end = interval.end

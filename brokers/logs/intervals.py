@@ -29,9 +29,12 @@ class Held(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     def between(self, start: int, end: int) -> tuple[Interval, ...]:
         """What is held from ``start`` to ``end`` (exclusive), cut at both."""
-        first = bisect_right(self.intervals, start, key=_end_of)
+        intervals = self.intervals
+        if intervals and start <= intervals[0].start and intervals[-1].end <= end:
+            return intervals
+        first = bisect_right(intervals, start, key=_end_of)
         found = []
-        for interval in self.intervals[first:]:
+        for interval in intervals[first:]:
             if interval.start >= end:
                 break
             found.append(cut(interval, max(start, interval.start), min(end, interval.end)))
@@ -56,24 +59,24 @@ def cut(interval: Interval, start: int, end: int) -> Interval:
     count = interval.end - interval.start
     before = interval.size_bytes * (start - interval.start) // count
     until = interval.size_bytes * (end - interval.start) // count
-    return interval._replace(start=start, end=end, size_bytes=until - before)
+    return Interval(interval.leader_epoch, start, end, until - before, interval.max_timestamp_ms)
 
 
-def are_alike(last: Interval, interval: Interval) -> bool:
-    """True if the records of two intervals are equally large: joined, they are cut as before."""
+def can_be_joined(last: Interval, interval: Interval) -> bool:
+    """True if the records of two adjacent intervals are of one epoch and equally large: joined,
+    they are cut as before."""
+    if last.leader_epoch != interval.leader_epoch:
+        return False
     of_last = last.size_bytes * (interval.end - interval.start)
     return of_last == interval.size_bytes * (last.end - last.start)
 
 
-def joined_intervals(last: Interval, interval: Interval) -> tuple[Interval, ...]:
-    """Two adjacent intervals, as one if they are of the same epoch."""
-    if last.leader_epoch != interval.leader_epoch:
-        return last, interval
-    both = Interval(
+def joined(last: Interval, interval: Interval) -> Interval:
+    """Two adjacent intervals of one epoch as one."""
+    return Interval(
         last.leader_epoch,
         last.start,
         interval.end,
         last.size_bytes + interval.size_bytes,
         max(last.max_timestamp_ms, interval.max_timestamp_ms),
     )
-    return (both,)

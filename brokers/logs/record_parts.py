@@ -55,7 +55,11 @@ def pieces(records: IntervalRecords, size_bytes: int) -> Iterator[IntervalRecord
         while batch is not None and batch.last_offset < interval.end:
             own.append(batch)
             batch = next(batches, None)
-        rest: Records | None = IntervalRecords((interval,), tuple(own))
+        whole = IntervalRecords((interval,), tuple(own))
+        if interval.size_bytes <= size_bytes:
+            yield whole
+            continue
+        rest: Records | None = whole
         while rest is not None:
             assert isinstance(rest, IntervalRecords)
             piece = first_part(rest, size_bytes) or rest

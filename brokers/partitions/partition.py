@@ -18,7 +18,7 @@ from brokers.partitions.growth import FollowerGrowth, LeaderGrowth
 from brokers.partitions.remote_replica import NEVER_MS, RemoteReplica, RemoteReplicas, fold, unfold
 from cluster.api_errors import Errors
 from cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition, FetchPartition
-from cluster.records import UNDEFINED_EPOCH_END, Produced, Records
+from cluster.records import UNDEFINED_EPOCH_END, Produced
 from cluster.requests import LeaderAndIsrPartitionState
 from cluster.types import NO_EPOCH, LeaderAndIsr
 
@@ -230,47 +230,6 @@ class Partition(msgspec.Struct, gc=False):
                 return remote
         return None
 
-    def news_for(self, replica_id: int, max_bytes: int) -> FetchedPartition | None:
-        """What a follower that may fetch does not know yet: records, the high watermark, the log's
-        start; None if it knows everything or has not acknowledged what it was sent.
-
-        One that has not fetched at this epoch is asked to.
-        """
-        log, epoch = self.log, self.leader_epoch
-        assert log is not None
-        remote = self.remote(replica_id)
-        if remote is None:
-            return FetchedPartition(Errors.NONE, epoch, UNKNOWN_OFFSET)
-        offset, start = remote.log_end_offset, log.log_start_offset
-        has_records = offset < log.log_end_offset
-        if remote.owes_fetch or not (
-            has_records
-            or remote.told_high_watermark < self.high_watermark
-            or remote.told_log_start_offset < start
-        ):
-            return None
-        records = self._read(offset, max_bytes, replica_id) if has_records else None
-        remote.owes_fetch = has_records
-        remote.told_high_watermark = self.high_watermark
-        remote.told_log_start_offset = start
-        return FetchedPartition(
-            Errors.NONE,
-            epoch,
-            offset,
-            remote.last_fetched_epoch,
-            records,
-            self.high_watermark,
-            start,
-        )
-
-    def _read(self, offset: int, max_bytes: int, replica_id: int) -> Records:
-        """What a follower is sent: one outside the ISR, from a log that only counts, all at once,
-        which stands for the many fetches of ``max_bytes`` that others need."""
-        assert self.log is not None
-        if isinstance(self.log, IntervalLog) and replica_id not in self.isr:
-            return self.log.read_all(offset)
-        return self.log.read(offset, max_bytes)
-
     # -- the leader's log, the high watermark and the ISR
 
     def append_as_leader(self, produced: Produced, now_ms: int) -> Appended:
@@ -299,23 +258,32 @@ class Partition(msgspec.Struct, gc=False):
         new = self.log.log_end_offset
         if new <= self.high_watermark:
             return False
-        for replica_id in self.counted(broker_id, now_ms, lag_time_max_ms):
-            remote = self.remote(replica_id)
-            new = min(new, UNKNOWN_OFFSET if remote is None else remote.log_end_offset)
+        counted = self.counted(broker_id, now_ms, lag_time_max_ms)
+        if counted is None:
+            return False
+        for remote in counted:
+            if remote.log_end_offset < new:
+                new = remote.log_end_offset
         if new <= self.high_watermark:
             return False
         self.set_high_watermark(new, now_ms)
         return True
 
-    def counted(self, broker_id: int, now_ms: float, lag_time_max_ms: float) -> list[int]:
-        """The followers that the high watermark waits for."""
+    def counted(
+        self, broker_id: int, now_ms: float, lag_time_max_ms: float
+    ) -> list[RemoteReplica] | None:
+        """The followers that the high watermark waits for; None if one of them has not fetched at
+        this epoch."""
         maximal_isr = self.maximal_isr
-        found = [replica_id for replica_id in maximal_isr if replica_id != broker_id]
+        unknown = len(maximal_isr) - (broker_id in maximal_isr)
+        found = []
         for remote in self.remotes:
-            is_near = now_ms - remote.caught_up_ms <= lag_time_max_ms
-            if is_near and remote.replica_id not in maximal_isr:
-                found.append(remote.replica_id)
-        return found
+            if remote.replica_id in maximal_isr:
+                unknown -= 1
+                found.append(remote)
+            elif now_ms - remote.caught_up_ms <= lag_time_max_ms:
+                found.append(remote)
+        return None if unknown else found
 
     def set_high_watermark(self, offset: int, now_ms: float) -> None:
         """Note a high watermark, and the one before for a disk that has not heard of it yet."""

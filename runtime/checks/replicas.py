@@ -120,12 +120,12 @@ class ReplicationChecker:
 
 def _begin_alike(ones: Sequence[Interval], others: Sequence[Interval]) -> bool:
     """True if two logs plainly differ at most in where they end: the usual case, seen quickly."""
-    return (
-        bool(ones)
-        and len(ones) == len(others)
-        and ones[-1][:2] == others[-1][:2]
-        and all(one[:3] == other[:3] for one, other in zip(ones[:-1], others[:-1], strict=True))
-    )
+    if not ones or len(ones) != len(others):
+        return False
+    for one, other in zip(ones, others, strict=True):
+        if one.leader_epoch != other.leader_epoch or one.start != other.start:
+            return False
+    return all(one.end == other.end for one, other in zip(ones[:-1], others[:-1], strict=True))
 
 
 def _count(batch: bytes) -> int:

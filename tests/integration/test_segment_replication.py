@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from msgspec.structs import astuple
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
 from tests.sim.replication import IDS, Cluster, replica_views
@@ -46,7 +47,7 @@ def batches(folders: list[Path]) -> list[list[tuple[int, int, int]]]:
 def test_kafka_reads_what_replicas_hold_after_a_failover(tmp_path: Path) -> None:
     cluster = Cluster(segments=tmp_path, config=CONFIG)
     fail_over(cluster)
-    expected = [interval[:3] for interval in replica_views(cluster.world)[0].intervals]
+    expected = [astuple(interval)[:3] for interval in replica_views(cluster.world)[0].intervals]
     cluster.close()
     found = batches([tmp_path / str(broker_id) / "d0" / "t-0" for broker_id in IDS])
     assert found[1:] == found[:1] * 2

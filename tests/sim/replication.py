@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+from msgspec.structs import astuple
+
 from brokers.logs.errors import LogStorageError
 from brokers.logs.records import Record, encode_batch
 from cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
@@ -75,7 +77,7 @@ class Cluster:
             self.checker.check_has_all(T0, view)
         self.check()
         # Sizes and times of what was cut in two are shares, which need not be equal.
-        assert len({tuple(i[:3] for i in view.intervals) for view in views}) == 1
+        assert len({tuple(astuple(i)[:3] for i in view.intervals) for view in views}) == 1
 
     def close(self) -> None:
         """Stop every broker that runs, which lets go of its files."""

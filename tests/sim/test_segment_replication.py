@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import astuple
 
 from admin.config_changes import ConfigChanges
 from admin.reassign_admin import ConfigResource
@@ -61,7 +62,10 @@ def fail_over(cluster: Cluster) -> None:
 
 def epochs(cluster: Cluster) -> list[list[tuple[int, int, int]]]:
     """(leader epoch, start, end) of the log of each broker."""
-    return [[interval[:3] for interval in view.intervals] for view in replica_views(cluster.world)]
+    return [
+        [astuple(interval)[:3] for interval in view.intervals]
+        for view in replica_views(cluster.world)
+    ]
 
 
 def test_what_only_the_old_leader_has_is_cut(cluster: Cluster) -> None:
