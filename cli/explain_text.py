@@ -34,7 +34,7 @@ def explained_lines(explained: Explained) -> Iterator[str]:
         yield f"  {wait}"
     if explained.logs:
         yield ""
-        yield "What brokers cut or repaired of its logs"
+        yield "What befell its logs"
     for row in explained.logs[-LOGS_SHOWN:]:
         yield f"    {_clock(row.t_ms)}  {_row_text(row)}"
     if len(explained.logs) > LOGS_SHOWN:

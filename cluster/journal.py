@@ -49,6 +49,7 @@ class Kind(StrEnum):
     LOG_TRUNCATED = "log_truncated"
     LOG_REPAIRED = "log_repaired"
     LOG_DIR_FAILED = "log_dir_failed"
+    BATCH_SPOILT = "batch_spoilt"
 
 
 class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):

@@ -98,6 +98,7 @@ KINDS: Final = (
     Kind.LOG_TRUNCATED,
     Kind.LOG_REPAIRED,
     Kind.LOG_DIR_FAILED,
+    Kind.BATCH_SPOILT,
 )
 ELECTIONS: Final = tuple(
     str(strategy)

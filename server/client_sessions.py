@@ -184,7 +184,13 @@ class ClientSessions:
         """Begin to consume. Raises UnknownTopicOrPartition, InvalidTopic."""
         partitions = self._partitions(wanted.topic, wanted.partition)
         config = ConsumerConfig(auto_offset_reset=_RESETS[wanted.start])
-        consumer = Consumer(new_client_address(), self._bootstrap(), config, keeps_records=True)
+        consumer = Consumer(
+            new_client_address(),
+            self._bootstrap(),
+            config,
+            keeps_records=True,
+            log_journal=self._cluster.log_journal,
+        )
         consumer.assign(partitions)
         for tp in partitions:
             match wanted.start:

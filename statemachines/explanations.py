@@ -267,4 +267,9 @@ KIND_RULES: Final[Mapping[Kind, Rule]] = {
         " controller, which takes the replicas in it offline.",
         "kafka/server/ReplicaManager.scala, handleLogDirFailure",
     ),
+    Kind.BATCH_SPOILT: Rule(
+        "A broker does not check the records that it sends: who read them found a batch that is not"
+        " whole. A follower asks for it again and again, a consumer stands still there.",
+        "kafka/server/AbstractFetcherThread.scala, processFetchRequest",
+    ),
 }

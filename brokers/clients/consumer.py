@@ -23,8 +23,10 @@ from brokers.clients.position import (
     PartitionState,
     Position,
 )
-from brokers.clients.ranges import SpoiltBatch, Stretch, add_stretch, readable_part
+from brokers.clients.ranges import Stretch, add_stretch, readable_part
 from brokers.clients.retriable import INVALID_METADATA
+from brokers.logs.log_journal import LogJournal, Spoilt
+from brokers.logs.spoilt_batch import SpoiltBatch
 from cluster.api_errors import Errors
 from cluster.client_requests import (
     EARLIEST_TIMESTAMP,
@@ -40,6 +42,7 @@ from cluster.client_requests import (
 )
 from cluster.data_requests import (
     CONSUMER_REPLICA_ID,
+    UNKNOWN_OFFSET,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -79,7 +82,7 @@ class Consumer:
     ``read``: what was read, by partition, in the order in which it was. ``errors``: why a partition
     is not read any further, in Kafka's words; ``seek`` begins again. ``is_paused``: no fetch is
     sent. ``keeps_records``: what was fetched waits for ``take_records``, and until then no more is
-    fetched of its partition.
+    fetched of its partition. ``log_journal`` is told of batches that it cannot read.
     """
 
     def __init__(
@@ -89,8 +92,10 @@ class Consumer:
         config: ConsumerConfig | None = None,
         *,
         keeps_records: bool = False,
+        log_journal: LogJournal | None = None,
     ) -> None:
         self.address = address
+        self._log_journal = log_journal
         self.config = config or ConsumerConfig()
         self._keeps_records = keeps_records
         self.network = NetworkClient(address, self.config, bootstrap)
@@ -248,7 +253,7 @@ class Consumer:
             if state is None:
                 continue
             if isinstance(answer, FetchedPartition) and isinstance(state, Fetching):
-                self._on_fetched(tp, state, answer, now_ms)
+                self._on_fetched(tp, state, answer, ended.broker_id, now_ms)
             elif isinstance(answer, ListedOffset) and isinstance(state, AwaitReset):
                 self._on_offset(tp, state, answer, now_ms)
             elif isinstance(answer, LeaderEpochEnd) and isinstance(state, AwaitValidation):
@@ -263,7 +268,12 @@ class Consumer:
         self._retry_ms[tp] = now_ms + self.config.retry_backoff_ms
 
     def _on_fetched(
-        self, tp: TopicPartition, state: Fetching, answer: FetchedPartition, now_ms: float
+        self,
+        tp: TopicPartition,
+        state: Fetching,
+        answer: FetchedPartition,
+        leader: int,
+        now_ms: float,
     ) -> None:
         position = state.position
         if answer.fetch_offset != position.offset:
@@ -274,11 +284,12 @@ class Consumer:
             )
             return
         if answer.error is Errors.CORRUPT_MESSAGE:
-            self._end_at_spoilt(
-                tp,
+            text = (
                 f"Encountered corrupt message when fetching offset {position.offset} "
-                f"for topic-partition {tp}",
+                f"for topic-partition {tp}"
             )
+            batch = SpoiltBatch(position.offset, UNKNOWN_OFFSET, "the leader cannot read it")
+            self._end_at_spoilt(Spoilt(tp, leader, answer.leader_epoch, batch), text)
             return
         if answer.error is not Errors.NONE:
             self._retry(tp, answer.error, now_ms)
@@ -290,7 +301,8 @@ class Consumer:
         records, stretches, spoilt = readable_part(answer.records, position.offset)
         if not stretches:
             if spoilt is not None:
-                self._end_at_spoilt(tp, _invalid(tp, spoilt))
+                found = Spoilt(tp, leader, answer.leader_epoch, spoilt)
+                self._end_at_spoilt(found, _invalid(tp, spoilt))
             return
         for stretch in stretches:
             add_stretch(self.read.setdefault(tp, []), stretch)
@@ -355,10 +367,12 @@ class Consumer:
         if tp in self.errors:
             self.errors[tp] = text
 
-    def _end_at_spoilt(self, tp: TopicPartition, text: str) -> None:
+    def _end_at_spoilt(self, found: Spoilt, text: str) -> None:
         # Brokers do not check what they send: who reads it is the first to see it.
         logger.warning("consumer: %s", text)
-        self.errors[tp] = text
+        self.errors[found.topic_partition] = text
+        if self._log_journal is not None:
+            self._log_journal.spoilt(found, met_by="consumer")
 
 
 def _invalid(tp: TopicPartition, batch: SpoiltBatch) -> str:

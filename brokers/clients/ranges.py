@@ -5,11 +5,11 @@ Values only, which grow by what follows on their end; who reads them decides wha
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple
 
 from brokers.logs.errors import ReplicaLogError
-from brokers.logs.record_batch import checked_batches, parse_header
+from brokers.logs.record_batch import checked_batches
+from brokers.logs.spoilt_batch import SpoiltBatch, spoilt_at
 from cluster.api_errors import Errors
 from cluster.records import Records
 
@@ -67,15 +67,6 @@ def add_acknowledged(known: list[Acknowledged], added: Acknowledged) -> None:
     known.append(added)
 
 
-class SpoiltBatch(NamedTuple):
-    """A batch that was fetched and cannot be read: its first offset, the first after it as far as
-    its header says (-1: that is spoilt, too), and Kafka's words for what is wrong."""
-
-    offset: int
-    next_offset: int
-    reason: str
-
-
 class Readable(NamedTuple):
     """Records up to the first batch that is spoilt, what they hold, and that batch if there is
     one."""
@@ -98,7 +89,7 @@ def readable_part(records: Records, offset: int) -> Readable:
             read_bytes, next_offset = position + header.size_bytes, header.next_offset
             _add_from(found, offset, Stretch(header.leader_epoch, header.base_offset, next_offset))
     except ReplicaLogError as error:
-        spoilt = _spoilt_batch(records, read_bytes, next_offset, str(error))
+        spoilt = spoilt_at(records, read_bytes, next_offset, str(error))
         return Readable(records[:read_bytes], found, spoilt)
     return Readable(records, found)
 
@@ -106,11 +97,3 @@ def readable_part(records: Records, offset: int) -> Readable:
 def _add_from(stretches: list[Stretch], offset: int, added: Stretch) -> None:
     if added.end > offset:
         add_stretch(stretches, added._replace(start=max(added.start, offset)))
-
-
-def _spoilt_batch(records: bytes, position: int, offset: int, reason: str) -> SpoiltBatch:
-    try:
-        header = parse_header(records, position)
-    except (ReplicaLogError, struct.error):
-        return SpoiltBatch(offset, -1, reason)
-    return SpoiltBatch(header.base_offset, header.next_offset, reason)

@@ -15,10 +15,17 @@ from brokers.config import BrokerConfig
 from brokers.followers.follower import NextFetch, fetch_position, take_fetched
 from brokers.followers.growing_followers import GrowingFollowers
 from brokers.logs.errors import CorruptRecord, InvalidRecord, OnLogError, ReplicaLogError
-from brokers.logs.log_journal import LogJournal, Truncation
+from brokers.logs.log_journal import LogJournal, Spoilt, Truncation
+from brokers.logs.spoilt_batch import SpoiltBatch, first_spoilt
 from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
-from cluster.data_requests import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from cluster.data_requests import (
+    UNKNOWN_OFFSET,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
 from cluster.requests import Address
 from cluster.types import TopicPartition
 
@@ -73,6 +80,7 @@ class ReplicaFetcherManager:
         self._leaders: dict[TopicPartition, int] = {}
         self._on_log_error = on_log_error
         self._log_journal = log_journal
+        self._spoilt: dict[TopicPartition, Spoilt] = {}
         self.failed: dict[TopicPartition, None] = {}
         self.held = config.catch_up == "held"
 
@@ -179,9 +187,12 @@ class ReplicaFetcherManager:
                 return NextFetch.STANDING
             if left.diverging is None and left.error is Errors.NONE:
                 return take_fetched(partition, left, now_ms)
+            if left.error is Errors.CORRUPT_MESSAGE:
+                self._tell_of_spoilt(tp, partition, left, "the leader cannot read it")
             return self._take_and_tell_of_cuts(tp, partition, left, now_ms)
         except (CorruptRecord, InvalidRecord) as error:
             logger.error("Found invalid messages during fetch for partition %s: %s", tp, error)
+            self._tell_of_spoilt(tp, partition, answer, str(error))
             return NextFetch.DELAYED
         except ReplicaLogError as error:
             logger.error("Error while processing data for partition %s: %s", tp, error)
@@ -216,6 +227,23 @@ class ReplicaFetcherManager:
             )
             self._log_journal.truncated(self._broker_id, tp, cut)
         return next_fetch
+
+    def _tell_of_spoilt(
+        self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, reason: str
+    ) -> None:
+        """Write down what a follower cannot take, once: it will ask for it again and again."""
+        offset, records = answer.fetch_offset, answer.records
+        batch = first_spoilt(records, offset) if isinstance(records, bytes) else None
+        assert partition.state is not None
+        spoilt = Spoilt(
+            tp,
+            partition.state.leader,
+            partition.leader_epoch,
+            batch or SpoiltBatch(offset, UNKNOWN_OFFSET, reason),
+        )
+        if self._log_journal is not None and self._spoilt.get(tp) != spoilt:
+            self._spoilt[tp] = spoilt
+            self._log_journal.spoilt(spoilt, met_by=f"broker {self._broker_id}")
 
     def _follow_up(
         self, tp: TopicPartition, partition: Partition, next_fetch: NextFetch, now_ms: float

@@ -1,5 +1,5 @@
-"""Journal rows of brokers: what was cut from a log, what was repaired when it was loaded, and which
-log directories failed.
+"""Journal rows of brokers: what was cut from a log, what was repaired when it was loaded, which
+log directories failed, and which batches somebody could not read.
 
 One for all brokers of a cluster, whose rows are numbered together: no controller writes them, so
 they are of controller -1 and epoch 0, as the run's first row is. Decides nothing and reads no log.
@@ -8,11 +8,12 @@ they are of controller -1 and epoch 0, as the run's first row is. Decides nothin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from brokers.logs.recovery import Repair
+from brokers.logs.spoilt_batch import SpoiltBatch
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from cluster.protocols import Clock, Journal
 from cluster.types import TopicPartition
@@ -31,6 +32,15 @@ class Truncation(msgspec.Struct, frozen=True):
     size_bytes: int
     leader: int
     leader_epoch: int
+
+
+class Spoilt(NamedTuple):
+    """A batch of a partition that is not whole, as its ``leader`` sent it at ``leader_epoch``."""
+
+    topic_partition: TopicPartition
+    leader: int
+    leader_epoch: int
+    batch: SpoiltBatch
 
 
 class LogJournal:
@@ -68,6 +78,12 @@ class LogJournal:
         """A log directory went offline."""
         row = self._row(Kind.LOG_DIR_FAILED, broker_id)
         self._write(row, {"log_dir": path, "reason": reason})
+
+    def spoilt(self, found: Spoilt, met_by: str) -> None:
+        """Somebody fetched a batch that is not whole."""
+        row = self._row(Kind.BATCH_SPOILT, found.leader, found.topic_partition)
+        row.leader, row.leader_epoch = found.leader, found.leader_epoch
+        self._write(row, {**found.batch._asdict(), "met_by": met_by})
 
     def _row(self, kind: Kind, broker_id: int, tp: TopicPartition | None = None) -> JournalRow:
         self._count += 1

@@ -32,8 +32,8 @@ Chosen = Callable[[Sequence[Sequence[JournalRow]]], int | None]
 
 class Explained(msgspec.Struct, frozen=True):
     """The answer: for a partition also where it stands after the last of ``changes``, and in
-    ``waits`` what it waits for, a sentence each, in ``logs`` what brokers lost or repaired of its
-    logs until then, a row each."""
+    ``waits`` what it waits for, a sentence each, in ``logs`` what befell its logs until then,
+    a row each."""
 
     subject: str
     standing: Standing | None

@@ -18,6 +18,7 @@ from runtime.explanations.rows import (
     ZNodeWrite,
     event_meaning,
     event_name,
+    failed_dir_text,
     rules_of,
     trigger_of,
     znodes_of,
@@ -41,7 +42,8 @@ _REQUEST_BEHIND: Final[dict[str, str]] = {
     Kind.TOPIC_DELETION_STARTED: "DeleteTopicsReceived",
 }
 _REQUESTS: Final = frozenset(_REQUEST_BEHIND.values())
-_LOGS: Final = frozenset({Kind.LOG_TRUNCATED, Kind.LOG_REPAIRED})
+_LOGS: Final = frozenset({Kind.LOG_TRUNCATED, Kind.LOG_REPAIRED, Kind.BATCH_SPOILT})
+_DIR_NOTICE: Final = "LogDirEventNotification"
 _MESSAGES: Final = frozenset({Kind.REQUEST_SENT, Kind.RESPONSE_RECEIVED})
 
 
@@ -98,9 +100,13 @@ class LinkedEvents:
         self._place: dict[EventKey, int] = {}
         self.with_messages: set[str] = set()
         self._logs: list[JournalRow] = []
+        self._failed_dirs: dict[EventKey, list[JournalRow]] = {}
+        self._untold_dirs: list[JournalRow] = []
         for row in read_rows(lines, wanted):
             if row.kind in _LOGS:
                 self._logs.append(row)
+            elif row.kind == Kind.LOG_DIR_FAILED:
+                self._untold_dirs.append(row)
             else:
                 self._add(row)
         self.caused: dict[EventKey, list[EventKey]] = {}
@@ -122,8 +128,22 @@ class LinkedEvents:
             self.ended.setdefault((row.run_id, _deletion(row.topic)), []).append(key)
         elif row.kind == Kind.REASSIGNMENT_PHASE and row.to == Phase.U1:
             self._begin(key, _work_of(row))
+        self._tell_of_dirs(key, row)
         if row.kind == Kind.REQUEST_SENT:
             self.with_messages.add(row.run_id)
+
+    def _tell_of_dirs(self, key: EventKey, row: JournalRow) -> None:
+        """Link directories that failed with the event in which the controller hears of it: by a
+        notice, or because the broker halted without a directory left."""
+        match row.kind:
+            case Kind.EVENT if event_name(row) == _DIR_NOTICE:
+                told = self._untold_dirs
+            case Kind.BROKER_OFFLINE:
+                told = [one for one in self._untold_dirs if one.replica == row.replica]
+            case _:
+                return
+        self._failed_dirs.setdefault(key, []).extend(told)
+        self._untold_dirs = [one for one in self._untold_dirs if one not in told]
 
     def _begin(self, key: EventKey, work: str) -> None:
         begun = self.begun.setdefault((key.run_id, work), [])
@@ -139,8 +159,19 @@ class LinkedEvents:
         return not begun or bool(ended and self._place[ended[-1]] >= self._place[begun[-1]])
 
     def logs_of(self, partition: TopicPartition) -> list[JournalRow]:
-        """What brokers, and no event, did to a partition's logs."""
-        return [row for row in self._logs if (row.topic, row.partition) == partition]
+        """What befell a partition's logs, which no event did; a directory that failed, if it took
+        a replica offline."""
+        mine = [row for row in self._logs if (row.topic, row.partition) == partition]
+        for key, failed in self._failed_dirs.items():
+            events = (key, *self.caused.get(key, ()))
+            lost = {
+                row.replica
+                for event in events
+                for row in self.by_event[event]
+                if (row.topic, row.partition) == partition and _goes_offline(row)
+            }
+            mine += [row for row in failed if row.replica in lost]
+        return sorted(mine, key=lambda row: row.t_ms)
 
     def groups(self) -> list[list[JournalRow]]:
         """The rows of each event, in the order in which the events began."""
@@ -181,6 +212,8 @@ class LinkedEvents:
                 text = trigger_of(row)
                 if text is not None:
                     yield Cause("because", text, 0, row.t_ms)
+            for row in self._failed_dirs.get(key, ()):
+                yield Cause("because", failed_dir_text(row), 0, row.t_ms)
             before = self._before(key, rows)
             if before is None:
                 return
@@ -261,6 +294,11 @@ def _work_of(row: JournalRow) -> str:
         row.kind == Kind.REPLICA_TRANSITION and str(row.to) in _DELETION_STATES
     )
     return _deletion(row.topic) if is_part else ""
+
+
+def _goes_offline(row: JournalRow) -> bool:
+    is_change = row.kind == Kind.REPLICA_TRANSITION and row.from_ != row.to
+    return is_change and row.to == ReplicaState.OFFLINE.value
 
 
 def _deletion(topic: str | None) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 import controller.events
 from cluster.journal import JournalRow, Kind
 from cluster.types import TopicPartition
@@ -44,6 +46,11 @@ _LEADERSHIPS = frozenset(
         Kind.LEADER_EPOCH_BUMPED,
     }
 )
+
+
+class _FailedDir(msgspec.Struct):
+    log_dir: str = "?"
+    reason: str = "the journal does not say why"
 
 
 class ZNodeWrite(NamedTuple):
@@ -154,6 +161,15 @@ def trigger_of(row: JournalRow) -> str | None:
         case Kind.CONTROLLER_ELECTED:
             return f"broker {row.controller} became the controller, epoch {row.epoch}"
     return None
+
+
+def failed_dir_text(row: JournalRow) -> str:
+    """Which log directory a broker has lost, and why, as far as the row says."""
+    try:
+        detail = msgspec.json.decode(row.detail or "{}", type=_FailedDir)
+    except msgspec.DecodeError:
+        detail = _FailedDir()
+    return f"broker {row.replica} uses its log directory {detail.log_dir} no more: {detail.reason}"
 
 
 def standing(rows: Iterable[JournalRow]) -> Standing:

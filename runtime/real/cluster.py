@@ -75,7 +75,8 @@ class RealCluster:
         self._bandwidth = Bandwidth(self.clock, self.transport, self._hub.give)
         self._pool = SessionPool(connect_string, spec)
         self._incarnations, self._is_closed = 0, False
-        self._log_stores = LogStores(spec.segments, LogJournal(journal, self.clock, spec.run_id))
+        self.log_journal = LogJournal(journal, self.clock, spec.run_id)
+        self._log_stores = LogStores(spec.segments, self.log_journal)
         # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
         timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
         self._session = KazooSession(connect_string, timeout_ms)
@@ -163,7 +164,7 @@ class RealCluster:
                 state_change_log=self._open_logs(broker_id) if self._open_logs else None,
                 incarnation=self._incarnations,
                 log_store=self._log_stores[broker_id],
-                log_journal=self._log_stores.journal,
+                log_journal=self.log_journal,
                 copying=self._bandwidth,
             )
             unless_built.pop_all()

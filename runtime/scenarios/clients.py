@@ -14,6 +14,7 @@ from brokers.clients.batches import Counted
 from brokers.clients.config import ConsumerConfig, ProducerConfig
 from brokers.clients.consumer import Consumer
 from brokers.clients.producer import Producer
+from brokers.logs.log_journal import LogJournal
 from cluster.requests import Address
 from cluster.types import TopicPartition
 from runtime.checks.clients import check_clients
@@ -41,16 +42,17 @@ class ClientHost(Protocol):
 
 
 class ScenarioClients:
-    """The clients of one scenario; ``bootstrap``: brokers to begin with."""
+    """The clients of one scenario; ``bootstrap``: brokers to begin with. ``log_journal`` is told of
+    batches that cannot be read."""
 
-    def __init__(self, host: ClientHost, bootstrap: Iterable[int]) -> None:
+    def __init__(self, host: ClientHost, bootstrap: Iterable[int], log_journal: LogJournal) -> None:
         self._host = host
         config = ProducerConfig(acks=-1, enable_idempotence=True)
         brokers = tuple(bootstrap)
         self._producer = Producer(PRODUCER, brokers, config)
         # Where nothing is written nothing is sent for long, so that a cluster can be at rest.
         reads = ConsumerConfig(auto_offset_reset="earliest", fetch_max_wait_ms=_FETCH_WAIT_MS)
-        self._consumer = Consumer(CONSUMER, brokers, reads)
+        self._consumer = Consumer(CONSUMER, brokers, reads, log_journal=log_journal)
         self._has_begun = False
 
     def produce(self, tp: TopicPartition, count: int) -> None:

@@ -93,7 +93,7 @@ class SimulatedDriver:
         self._tools = ScenarioTools(world.spec.seed)
         self.store: Store = world.open_store()
         self._client = Client(world.transport, self.store)
-        self._clients = ScenarioClients(self, world.spec.broker_ids)
+        self._clients = ScenarioClients(self, world.spec.broker_ids, world.log_stores.journal)
 
     @property
     def rows(self) -> Sequence[JournalRow]:
@@ -214,7 +214,7 @@ class RealDriver:
         self._tools = ScenarioTools(cluster.spec.seed)
         self._began_s = time.monotonic()
         self._client = Client(cluster.transport, self.store)
-        self._clients = ScenarioClients(self, cluster.spec.broker_ids)
+        self._clients = ScenarioClients(self, cluster.spec.broker_ids, cluster.log_journal)
 
     @property
     def store(self) -> Store:

@@ -19,6 +19,7 @@ from statemachines.election import OfflineElection, ReassignElection
 from statemachines.explanations import ELECTION_RULES, KIND_RULES, PARTITION_RULES, PHASE_RULES
 from statemachines.partition_state import PartitionState
 from statemachines.reassignment import Phase
+from tests.sim.log_dirs import fail, on_three_dirs
 from tests.sim.reassignments import ask, brokers_up, reassign, stored, with_topic
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -283,3 +284,26 @@ def test_rows_of_another_version_and_lines_that_are_none(world: SimulatedWorld) 
     assert explained.changes[0].steps[-1].rules == (NOT_IN_THE_JOURNAL,)
     with pytest.raises(UsageError, match="line 1 is no row of a journal"):
         explain_partition(lambda: [b"not a row"], T0)
+
+
+def test_a_log_directory_that_failed_is_why_its_replicas_went_offline() -> None:
+    world = on_three_dirs(1, 0)
+    fail(world, 1, "d0")
+    explained, change = why(world, T0)
+    (row,) = [row for row in world.journal.rows if row.kind == Kind.LOG_DIR_FAILED]
+    assert explained.logs == (row,)
+    lost = ("because", "broker 1 uses its log directory d0 no more: d0 was made to fail")
+    assert causes(change)[-1] == lost
+    assert why(world, T1)[0].logs == (), "it is in another directory"
+    fail(world, 1, "d1", "d2")
+    explained, change = why(world, T1)
+    assert [(log.replica, log.detail) for log in explained.logs] == [
+        (1, '{"log_dir":"d1","reason":"d1 was made to fail"}')
+    ]
+    world.run_for(10_000)
+    explained, change = why(world, TopicPartition("t", 2))
+    assert causes(change)[-2:] == [
+        ("because", "broker 1 is gone from /brokers/ids"),
+        ("because", "broker 1 uses its log directory d2 no more: d2 was made to fail"),
+    ], "a broker without a directory left halts and tells nobody"
+    assert [log.replica for log in explained.logs] == [1]
