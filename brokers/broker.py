@@ -7,7 +7,6 @@ kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -24,12 +23,12 @@ from brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
 from brokers.leaders.copies import Copies
 from brokers.leaders.zk_isr_manager import IsrManager, ZkIsrManager
 from brokers.log_configs import TopicLogConfigs
+from brokers.log_dir_failure_handler import LogDirFailureHandler
 from brokers.log_upkeep import LogUpkeep
 from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.errors import LogStorageError
 from brokers.logs.log_dirs import LogDirs
 from brokers.logs.log_journal import LogJournal
-from brokers.logs.log_manager import LogDirFailure, LogManager
+from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import LogStore, MemoryLogStore
 from brokers.metadata_cache import MetadataCache
 from brokers.producer_id_manager import ProducerIdManager
@@ -37,7 +36,6 @@ from brokers.replica_log_dirs import alter_replica_log_dirs, describe_log_dirs
 from brokers.replica_manager import ReplicaManager
 from brokers.status import broker_status
 from cluster.data_requests import FetchRequest, FetchResponse
-from cluster.errors import SessionExpired
 from cluster.protocols import Clock, Connections, NoConnections, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import (
@@ -67,10 +65,9 @@ class Broker:
     """A broker of the cluster. ``broker_epoch`` is the czxid of its registration, -1 before it.
 
     ``proposed_cluster_id`` becomes the cluster's id if it has none yet; ``cluster_id`` is what it
-    is, None before ``startup``. ``is_halted``: its last log directory failed, and it is to be ended
-    at once. ``log_store``: its disk, with what its predecessor has left there; ``log_journal`` is
-    told what is cut from it. Without ``connections`` it agrees to no laws. ``copying``: how fast
-    records travel.
+    is, None before ``startup``. ``log_store``: its disk, with what its predecessor has left there;
+    ``log_journal`` is told what is cut from it. Without ``connections`` it agrees to no laws.
+    ``copying``: how fast records travel.
 
     Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
     """
@@ -94,7 +91,6 @@ class Broker:
         self.address = Address("broker", info.id)
         self.broker_epoch = NO_BROKER_EPOCH
         self.cluster_id: str | None = None
-        self.is_halted = False
         self.metadata_cache = MetadataCache()
         self._zk = KafkaZkClient(store)
         self.dynamic_config_manager = DynamicConfigManager(
@@ -121,12 +117,14 @@ class Broker:
             self.copies,
             quirks,
         )
-        self._log_journal = log_journal
         self._moves = self.replica_manager.replica_alter_log_dirs_manager
         self.log_upkeep = LogUpkeep(
             config, self.log_manager, self.replica_manager.partitions, clock, log_journal
         )
         self.laws = Laws(self.replica_manager, growing)
+        self._log_dir_failures = LogDirFailureHandler(
+            info.id, config, self.log_manager, self.replica_manager, self._zk, log_journal
+        )
         self._store = store
         self._control_apis = ControlApis(self.replica_manager, self._topic_logs, clock)
         self._client_apis = ClientApis(
@@ -145,6 +143,11 @@ class Broker:
         if self.config.is_alter_isr_enabled:
             return AlterIsrManager(self.info.id, self.config, self.metadata_cache, self._send)
         return ZkIsrManager(self._zk, clock.monotonic_ms())
+
+    @property
+    def is_halted(self) -> bool:
+        """True once its last log directory has failed: it is to be ended at once."""
+        return self._log_dir_failures.is_halted
 
     # -- registration
 
@@ -169,7 +172,7 @@ class Broker:
             with self._topic_logs.read_ahead(self._zk.get_all_topics_in_cluster()):
                 self.log_upkeep.startup(owner)
             # Nobody is told of directories that failed already: no replica of theirs is online yet.
-            self._take_failed_dirs_offline()
+            self._log_dir_failures.take_offline()
         self._register()
         self.dynamic_config_manager.process_notifications()
         return self.broker_epoch
@@ -257,28 +260,7 @@ class Broker:
         """Lose a log directory: its replicas go offline, and the controller is told to ask for
         them. Nothing if it failed before; without an online directory the broker ``is_halted``.
         """
-        self.log_manager.handle_log_dir_failure(path, LogStorageError(f"{path} was made to fail"))
-        self._handle_log_dir_failures()
-
-    def _take_failed_dirs_offline(self) -> list[LogDirFailure]:
-        failures = self.replica_manager.handle_log_dir_failures()
-        if self._log_journal is not None:
-            for failure in failures:
-                self._log_journal.dir_failed(self.info.id, failure.path, failure.reason)
-        return failures
-
-    def _handle_log_dir_failures(self) -> None:
-        failures = self._take_failed_dirs_offline()
-        if not failures:
-            return
-        dirs = self.log_manager.dirs
-        if self.config.halts_on_log_dir_failure or len(dirs.offline) == len(dirs.paths):
-            self.is_halted = True
-            return
-        # A broker that registers again is asked for all of its replicas anyway.
-        with contextlib.suppress(SessionExpired):
-            for _ in failures:
-                self._zk.propagate_log_dir_event(self.info.id)
+        self._log_dir_failures.fail(path)
 
     def on_arrived(self, arrived: Arrived) -> None:
         """A copy of this broker has arrived, or was ended by another."""
@@ -355,7 +337,7 @@ class Broker:
     # -- sending
 
     def _send_what_is_due(self) -> None:
-        self._handle_log_dir_failures()
+        self._log_dir_failures.handle_failures()
         now_ms = self._clock.monotonic_ms()
         self.fetchers.maybe_fetch(self.metadata_cache.alive_brokers, now_ms)
         while results := self.alter_isr_manager.maybe_propagate(self.broker_epoch, now_ms):

@@ -1,0 +1,68 @@
+"""What a broker does once log directories have failed: replicas go offline, the controller is told.
+
+Which replicas that are is brokers/replica_manager.py's business; a failure is found by the logs.
+Mirrors LogDirFailureHandler and handleLogDirFailure of kafka.server.ReplicaManager.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from brokers.config import BrokerConfig
+from brokers.logs.errors import LogStorageError
+from brokers.logs.log_journal import LogJournal
+from brokers.logs.log_manager import LogDirFailure, LogManager
+from brokers.replica_manager import ReplicaManager
+from cluster.errors import SessionExpired
+from zk.kafka_zk_client import KafkaZkClient
+
+
+class LogDirFailureHandler:
+    """The failures of one broker's directories. ``is_halted``: the last one failed, and the broker
+    is to be ended at once."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        log_manager: LogManager,
+        replica_manager: ReplicaManager,
+        zk: KafkaZkClient,
+        log_journal: LogJournal | None,
+    ) -> None:
+        self.is_halted = False
+        self._broker_id = broker_id
+        self._config = config
+        self._log_manager = log_manager
+        self._replica_manager = replica_manager
+        self._zk = zk
+        self._log_journal = log_journal
+
+    def fail(self, path: str) -> None:
+        """Lose a directory as if its disk had failed. Nothing if it failed before."""
+        error = LogStorageError(f"{path} was made to fail")
+        self._log_manager.handle_log_dir_failure(path, error)
+        self.handle_failures()
+
+    def take_offline(self) -> list[LogDirFailure]:
+        """Take the replicas of directories that failed meanwhile offline; which those are."""
+        failures = self._replica_manager.handle_log_dir_failures()
+        if self._log_journal is not None:
+            for failure in failures:
+                self._log_journal.dir_failed(self._broker_id, failure.path, failure.reason)
+        return failures
+
+    def handle_failures(self) -> None:
+        """The same, and let the controller ask for these replicas; without an online directory the
+        broker ``is_halted``."""
+        if not self._log_manager.has_failures:
+            return
+        failures = self.take_offline()
+        dirs = self._log_manager.dirs
+        if self._config.halts_on_log_dir_failure or len(dirs.offline) == len(dirs.paths):
+            self.is_halted = True
+            return
+        # A broker that registers again is asked for all of its replicas anyway.
+        with contextlib.suppress(SessionExpired):
+            for _ in failures:
+                self._zk.propagate_log_dir_event(self._broker_id)
