@@ -278,12 +278,18 @@ class LeaderReplicas:
         return partition if partition and partition.is_leader(self._broker_id) else None
 
     def on_brokers_alive(self, returned: Set[int], now_ms: float) -> None:
-        """Some brokers live again: their followers may have missed what they were sent."""
+        """Some brokers live again, and may have missed what they were told, or never have been: a
+        follower in the ISR that holds nothing waits until it is."""
         for tp, partition in self._partitions.items():
-            if partition.is_leader(self._broker_id) and not returned.isdisjoint(partition.replicas):
-                for remote in partition.remotes:
-                    if remote.replica_id in returned and partition.expects(remote.replica_id):
-                        self._fetches.add_owing(tp, remote.replica_id, now_ms)
+            if returned.isdisjoint(partition.replicas) or not partition.is_leader(self._broker_id):
+                continue
+            for replica_id in partition.replicas:
+                if replica_id == self._broker_id or replica_id not in returned:
+                    continue
+                if partition.expects(replica_id):
+                    self._fetches.add_owing(tp, replica_id, now_ms)
+                elif partition.remote(replica_id) is not None:
+                    self._fetches.add_news(tp, (replica_id,))
 
     # -- the high watermark and the ISR
 

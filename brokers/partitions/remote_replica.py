@@ -36,11 +36,13 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
 
     def record_fetch(self, asked: FetchPartition, leader_end_offset: int, now_ms: float) -> None:
         """Note a fetch. A follower that asks for what the leader's end was at its fetch before was
-        caught up then."""
+        caught up then; one that asks again may have missed the answer, and all that was in it."""
         if asked.fetch_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif asked.fetch_offset >= self.leader_end_at_fetch:
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        if asked.fetch_offset == self.log_end_offset:
+            self.told_high_watermark = self.told_log_start_offset = 0
         self.leader_end_at_fetch = leader_end_offset
         self.fetched_ms = now_ms
         self.log_end_offset = asked.fetch_offset

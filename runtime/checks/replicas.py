@@ -39,6 +39,7 @@ class ReplicationChecker:
         self.acknowledged: dict[TopicPartition, list[Stretch]] = {}
         self._requests: dict[tuple[Address, int], ProduceRequest] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._latest_epochs: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[tuple[TopicPartition, int], int] = {}
 
     def on_message(self, message: Message, views: Sequence[ReplicaView]) -> None:
@@ -81,8 +82,10 @@ class ReplicationChecker:
             leaders = [view for view in replicas if view.leading_epoch != NO_EPOCH]
             for view in leaders:
                 self._check_leader(tp, view)
-            if leaders:
-                self.check_has_all(tp, max(leaders, key=lambda view: view.leading_epoch))
+            # While the latest leader is away, one that was deposed may not know it yet.
+            for view in leaders:
+                if view.leading_epoch == self._latest_epochs[tp]:
+                    self.check_has_all(tp, view)
 
     def _check_agreement(self, tp: TopicPartition, one: ReplicaView, other: ReplicaView) -> None:
         if _begin_alike(one.intervals, other.intervals):
@@ -97,6 +100,7 @@ class ReplicationChecker:
 
     def _check_leader(self, tp: TopicPartition, view: ReplicaView) -> None:
         key = (tp, view.leading_epoch)
+        self._latest_epochs[tp] = max(view.leading_epoch, self._latest_epochs.get(tp, NO_EPOCH))
         leader = self._leaders.setdefault(key, view.broker_id)
         if leader != view.broker_id:
             self._tell(f"{tp}: {leader} and {view.broker_id} lead epoch {view.leading_epoch}")

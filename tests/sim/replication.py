@@ -64,6 +64,8 @@ class Cluster:
         """Start every broker and mend the network, until all replicas are in sync and equal."""
         world = self.world
         world.transport.heal()
+        # A broker that was paused while it registered may halt when it goes on.
+        world.run_for(1_000)
         for broker_id in IDS:
             if broker_id not in world.nodes:
                 world.start(broker_id)

@@ -43,14 +43,15 @@ def install(monkeypatch: pytest.MonkeyPatch, truncation: Truncation) -> None:
         _forget_epochs(monkeypatch, lambda _: True)
         _wrap_make_follower(monkeypatch, _truncate_to_high_watermark)
         return
-    is_done: dict[int, int] = {}
-    _forget_epochs(monkeypatch, lambda p: is_done.get(id(p)) == p.leader_epoch)
+    # It keeps the partitions: the id of one that is gone would be another's.
+    done: dict[int, tuple[Partition, int]] = {}
+    _forget_epochs(monkeypatch, lambda p: done.get(id(p)) == (p, p.leader_epoch))
     take = follower.take_fetched
 
     def take_fetched(p: Partition, fetched: FetchedPartition, now_ms: float) -> NextFetch:
         next_fetch = take(p, fetched, now_ms)
         if fetched.error is Errors.NONE and fetched.diverging is None:
-            is_done[id(p)] = p.leader_epoch
+            done[id(p)] = p, p.leader_epoch
         return next_fetch
 
     monkeypatch.setattr(fetchers, "take_fetched", take_fetched)

@@ -12,7 +12,12 @@ from brokers.logs.interval_log import IntervalLog
 from brokers.logs.log_config import LogConfig
 from brokers.partitions.remote_replica import RemoteReplica, fold, unfold
 from cluster.api_errors import Errors
-from cluster.data_requests import FetchRequest, FetchResponse, ProducedPartition
+from cluster.data_requests import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ProducedPartition,
+)
 from cluster.requests import Message
 from tests.unit.brokers.network import T0, update_metadata
 from tests.unit.brokers.replicas import IDS, Replicas
@@ -295,6 +300,40 @@ def test_a_leader_whose_follower_was_dead_tells_it_when_it_lives_again(replicas:
     replicas.request(1, update_metadata())
     replicas.pass_time(500)
     assert replicas.produced(number) == ProducedPartition(Errors.NONE, 10, 3)
+
+
+def test_a_follower_that_holds_nothing_is_told_once_it_is_known_to_live(replicas: Replicas) -> None:
+    replicas.request(1, update_metadata(live=(0, 1, 2)))
+    number = replicas.produce(1, 10)
+    replicas.pass_time(5_000)
+    assert replicas.ends() == [(10, 0), (10, 0), (0, 0)]
+    replicas.request(1, update_metadata())
+    replicas.pass_time(1_000)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3)
+
+
+def test_a_high_watermark_that_moved_while_a_follower_was_dead_is_told_later(
+    replicas: Replicas,
+) -> None:
+    replicas.withholds = lambda m: isinstance(m.body, FetchRequest) and m.source.id == 2
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.request(1, update_metadata(live=(0, 1, 2)))
+    replicas.withholds = None
+    replicas.pass_time(5_000)
+    assert replicas.ends() == [(10, 10), (10, 10), (10, 0)]
+    replicas.request(1, update_metadata())
+    replicas.settle()
+    assert replicas.ends() == [(10, 10)] * 3
+
+
+def test_a_follower_that_asks_again_hears_what_the_lost_answer_said() -> None:
+    remote = RemoteReplica(2, 0.0, log_end_offset=5, told_high_watermark=5)
+    asked = FetchPartition(10, 3, 3)
+    remote.record_fetch(asked, 10, 1.0)
+    assert remote.told_high_watermark == 5
+    remote.record_fetch(asked, 10, 2.0)
+    assert remote.told_high_watermark == 0
 
 
 def test_a_log_that_begins_later_is_begun_there(replicas: Replicas) -> None:
