@@ -40,7 +40,7 @@ from cluster.protocols import Connections
 from cluster.quirks import Quirks
 from cluster.records import Produced
 from cluster.requests import Address, LeaderAndIsrPartitionState
-from cluster.types import TopicPartition
+from cluster.types import PartitionAndReplica, TopicPartition
 
 _RARELY: Final = 5
 """How many times later who cannot be connected to is told again of a log that grows by a law."""
@@ -90,6 +90,7 @@ class LeaderReplicas:
         self._stalls_after_shrinking = quirks.kafka_13091 and config.is_alter_isr_enabled
         self._unconnected = StandingFetches(_RARELY * config.replica_fetch_wait_max_ms)
         self._copies = copies
+        self._questioned: dict[PartitionAndReplica, None] = {}
 
     # -- leaders come and go
 
@@ -263,7 +264,9 @@ class LeaderReplicas:
                 partition = self._led(tp)
                 if partition is not None and replica_id in partition.replicas:
                     try:
-                        answer = self._news(tp, partition, replica_id, now_ms)
+                        answer = self._question(tp, partition, replica_id) or self._news(
+                            tp, partition, replica_id, now_ms
+                        )
                     except ReplicaLogError as error:
                         self._on_log_error(tp, error)
                         continue
@@ -272,6 +275,29 @@ class LeaderReplicas:
             if answers:
                 told.append((replica_id, FetchResponse(answers, is_standing=True)))
         return told
+
+    def _remind(
+        self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
+    ) -> None:
+        """A follower has not fetched what follows on what it was sent: send that again. Where it
+        would take bandwidth again, the follower is asked first where it is."""
+        remote = partition.remote(replica_id)
+        if remote is not None and remote.owes_fetch and self._copies.copying.is_limited:
+            self._questioned[PartitionAndReplica(tp, replica_id)] = None
+            self.expect_fetch(tp, replica_id, now_ms)
+        elif remote is not None and replica_id in self._metadata_cache.alive_brokers:
+            remote.owes_fetch = False
+        self._fetches.add_news(tp, (replica_id,))
+
+    def _question(
+        self, tp: TopicPartition, partition: Partition, replica_id: int
+    ) -> FetchedPartition | None:
+        """The answer that lets a follower fetch, if it is to be asked where it is."""
+        key = PartitionAndReplica(tp, replica_id)
+        if not self._questioned or key not in self._questioned:
+            return None
+        del self._questioned[key]
+        return FetchedPartition(Errors.NONE, partition.leader_epoch, UNKNOWN_OFFSET)
 
     def _led(self, tp: TopicPartition) -> Partition | None:
         partition = self.growing.look_up(tp)
@@ -338,10 +364,7 @@ class LeaderReplicas:
                 self.isr_changes.maybe_expand(tp, partition, replica_id)
             if not partition.expects(replica_id):
                 continue
-            remote = partition.remote(replica_id)
-            if remote is not None and replica_id in self._metadata_cache.alive_brokers:
-                remote.owes_fetch = False
-            self._fetches.add_news(tp, (replica_id,))
+            self._remind(tp, partition, replica_id, now_ms)
         self.isr_changes.on_timer(now_ms)
         self.produces.on_timer(now_ms)
         self.consumers.on_timer(now_ms)

@@ -9,7 +9,7 @@ import pytest
 
 from brokers.bandwidth.copying import ReplicaCopy
 from cluster.data_requests import FetchResponse, ProduceRequest
-from cluster.records import CountedBatch
+from cluster.records import CountedBatch, size_of
 from cluster.requests import Address, DescribeLogDirsRequest, DescribeLogDirsResponse, Message
 from cluster.types import TopicPartition
 from runtime.preloading import preload_replicas
@@ -266,3 +266,46 @@ def test_a_restored_world_goes_on_with_its_copies() -> None:
         copy.run_for(1_000)
         ends.append(copy.fingerprint())
     assert len(set(ends)) == 1
+
+
+def sent_bytes(world: SimulatedWorld) -> list[int]:
+    """The bytes that copies bring from now on, as its only entry."""
+    sent = [0]
+
+    def look_on(message: Message) -> None:
+        if isinstance(message.body, FetchResponse):
+            found = [one.records for one in message.body.partitions.values()]
+            sent[0] += sum(size_of(records) for records in found if records is not None)
+
+    world.transport.add_tap(look_on)
+    return sent
+
+
+def test_a_link_that_is_cut_again_and_again_sends_nothing_twice() -> None:
+    world = limited((0, 1))
+    reassign(world, {T0: (0, 1, 2)})
+    for _ in range(3):
+        world.run_for(20_000)
+        world.transport.isolated = (2,)
+        world.run_for(3_000)
+        world.transport.heal()
+    # Asked for where it is within 2.5 s of each mending, it goes on from there.
+    rest_ms = 100_000 - 3 * 20_000
+    assert joined_ms(world, T0, 2) <= rest_ms + 3 * 2_500
+    assert log_end(world, 2) == 10_000_000
+
+
+def test_a_follower_that_takes_nothing_is_not_sent_the_same_again_and_again() -> None:
+    world = limited((0, 1), size_bytes=0)
+    world.nodes[1].node.broker.hold_catch_up()
+    sent = sent_bytes(world)
+    batch = ProduceRequest(1, 30_000, {T0: CountedBatch(1_000, MB)})
+    for _ in range(100):
+        world.transport.send(Message(CLIENT, Address("broker", 0), 1, batch))
+        world.run_for(100)
+    world.run_for(100_000)
+    assert sent[0] == MB, "of a hundred"
+    world.nodes[1].node.broker.release_catch_up()
+    assert joined_ms(world, T0, 1) < 5_000
+    assert sent[0] == 101 * MB
+    assert log_end(world, 1) == 100_000
