@@ -1,4 +1,4 @@
-"""What a ZooKeeper transaction, or a snapshot's znode, says about a Kafka cluster.
+"""What a ZooKeeper transaction says about a Kafka cluster.
 
 One transaction at a time, in one process, without Spark and without memory: what follows from
 several of them (who held a session, which epoch a fence stands for) is found in
@@ -7,9 +7,7 @@ replay/sources/zookeeper_events.py. Mirrors the writes of kafka.zk.KafkaZkClient
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from cluster.journal import Kind
@@ -21,8 +19,18 @@ from replay.event_schema import (
     LEADERSHIP_WRITTEN,
     WRITE_REFUSED,
 )
+from replay.sources.zookeeper_paths import (
+    BROKER,
+    CONTROLLER,
+    EPOCH,
+    PREFERRED,
+    REASSIGN,
+    STATE,
+    TOPIC,
+    ZNode,
+    znode_of,
+)
 from statemachines.reassignment import reassignment_id
-from zk.snapshot_file import SnapshotEntry
 from zk.txn_log import Txn, TxnOp, TxnType
 from zk.znodes import (
     ControllerEpochZNode,
@@ -41,7 +49,6 @@ CONTROLLER_CREATED: Final = "controller_created"
 """/controller was created by itself."""
 SESSION_CLOSED: Final = "session_closed"
 SESSION_CLOSED_DETAIL: Final = "session closed"
-SNAPSHOT_DETAIL: Final = "snapshot"
 _ERRORS: Final = {
     -1: "SYSTEMERROR",
     -4: "CONNECTIONLOSS",
@@ -84,49 +91,6 @@ class Change(NamedTuple):
     detail: str | None = None
 
 
-class _ZNode(NamedTuple):
-    chroot: str
-    what: str
-    topic: str | None = None
-    number: int = -1
-
-
-_BROKER, _TOPIC, _STATE, _DELETE = "broker", "topic", "state", "delete_topics"
-_CONTROLLER, _EPOCH = "controller", "controller_epoch"
-_REASSIGN, _PREFERRED = "reassign_partitions", "preferred_replica_election"
-_IDENTIFYING: Final = re.compile(
-    r"""(?P<chroot>(?:/[^/]+)*?)/(?:
-        brokers/ids/(?P<broker>[0-9]{1,9})
-      | brokers/topics/(?P<topic>[^/]+)
-        (?P<below>/partitions(?:/(?P<partition>[0-9]{1,9})(?P<state>/state)?)?)?
-      | (?P<root>controller|controller_epoch)
-      | admin/delete_topics/(?P<deleted>[^/]+)
-      | admin/(?P<request>reassign_partitions|preferred_replica_election)
-      | (?P<other>(?:config/(?:topics|clients|users|brokers|ips|changes)|consumers/[^/]+)
-        /(?:.+/)?controller(?:_epoch)?)
-    )""",
-    re.VERBOSE,
-)
-
-
-@lru_cache(maxsize=65536)
-def _znode_of(path: str) -> _ZNode | None:
-    """Which of the znodes that matter here a path is; the chroot is what stands before."""
-    match = _IDENTIFYING.fullmatch(path)
-    if match is None or match["other"]:
-        return None
-    chroot = match["chroot"]
-    if match["topic"]:
-        if match["state"]:
-            return _ZNode(chroot, _STATE, match["topic"], int(match["partition"]))
-        return None if match["below"] else _ZNode(chroot, _TOPIC, match["topic"])
-    if match["broker"]:
-        return _ZNode(chroot, _BROKER, None, int(match["broker"]))
-    if match["deleted"]:
-        return _ZNode(chroot, _DELETE, match["deleted"])
-    return _ZNode(chroot, match["root"] or match["request"])
-
-
 def changes_of(txn: Txn) -> list[Change]:
     """What a transaction changed in Kafka's clusters, in its order; often nothing."""
     if not txn.is_multi:
@@ -146,8 +110,8 @@ def changes_of(txn: Txn) -> list[Change]:
 def _fence(ops: Iterable[TxnOp]) -> int | None:
     for op in ops:
         if op.type is TxnType.CHECK:
-            znode = _znode_of(op.path)
-            if znode is not None and znode.what == _EPOCH:
+            znode = znode_of(op.path)
+            if znode is not None and znode.what == EPOCH:
                 # The log has the version after the check.
                 return op.version - 1
     return None
@@ -172,7 +136,7 @@ def _refused(txn: Txn) -> Change:
     outcome = _ERRORS.get(number, str(number))
     # Of the operations before the one that failed the log keeps what they were.
     for op in txn.ops:
-        znode = _znode_of(op.path) if op.path else None
+        znode = znode_of(op.path) if op.path else None
         if znode is not None:
             fence = _fence(txn.ops)
             return Change(WRITE_REFUSED, chroot=znode.chroot, fence=fence, outcome=outcome)
@@ -183,9 +147,9 @@ def _changes_of_op(op: TxnOp, index: int, fence: int | None) -> Iterator[Change]
     if op.type is TxnType.CLOSE_SESSION:
         yield Change(SESSION_CLOSED)
         for path in op.paths or ():
-            yield from _deleted(_znode_of(path), 0, None, SESSION_CLOSED_DETAIL)
+            yield from _deleted(znode_of(path), 0, None, SESSION_CLOSED_DETAIL)
         return
-    znode = _znode_of(op.path)
+    znode = znode_of(op.path)
     if znode is None:
         return
     if op.type is TxnType.DELETE:
@@ -194,20 +158,21 @@ def _changes_of_op(op: TxnOp, index: int, fence: int | None) -> Iterator[Change]
         is_new = op.type is TxnType.CREATE
         version = 0 if is_new else op.version
         try:
-            yield from _written(znode, op.data, version, is_new, index, fence)
+            yield from written(znode, op.data, version, is_new, index, fence)
         except (MalformedZNode, UnparsableJson) as error:
-            yield _malformed(znode, op.path, str(error), version, index, fence)
+            yield malformed(znode, op.path, str(error), version, index, fence)
 
 
-def _malformed(
-    znode: _ZNode, path: str, reason: str, version: int, index: int, fence: int | None
+def malformed(
+    znode: ZNode, path: str, reason: str, version: int, index: int, fence: int | None
 ) -> Change:
+    """What there is to say of a znode that cannot be read, for this reason."""
     return Change(
         Kind.ZNODE_MALFORMED.value,
         index,
         znode.chroot,
         znode.topic,
-        znode.number if znode.what == _STATE else -1,
+        znode.number if znode.what == STATE else -1,
         zk_version=version,
         fence=fence,
         outcome=reason,
@@ -216,7 +181,7 @@ def _malformed(
 
 
 def _deleted(
-    znode: _ZNode | None, index: int, fence: int | None, detail: str | None
+    znode: ZNode | None, index: int, fence: int | None, detail: str | None
 ) -> Iterator[Change]:
     if znode is None:
         return
@@ -224,9 +189,9 @@ def _deleted(
     if kind is None:
         return
     broker, partition = -1, -1
-    if znode.what == _BROKER:
+    if znode.what == BROKER:
         broker = znode.number
-    elif znode.what == _STATE:
+    elif znode.what == STATE:
         partition = znode.number
     yield Change(
         kind, index, znode.chroot, znode.topic, partition, broker, fence=fence, detail=detail
@@ -234,21 +199,22 @@ def _deleted(
 
 
 _DELETIONS: Final = {
-    _BROKER: Kind.BROKER_OFFLINE.value,
-    _CONTROLLER: Kind.CONTROLLER_RESIGNED.value,
-    _TOPIC: Kind.TOPIC_DELETED.value,
-    _STATE: LEADERSHIP_DELETED,
+    BROKER: Kind.BROKER_OFFLINE.value,
+    CONTROLLER: Kind.CONTROLLER_RESIGNED.value,
+    TOPIC: Kind.TOPIC_DELETED.value,
+    STATE: LEADERSHIP_DELETED,
 }
 
 
-def _written(
-    znode: _ZNode,
+def written(
+    znode: ZNode,
     data: bytes | None,
     version: int,
     is_new: bool,
     index: int,
     fence: int | None,
 ) -> Iterator[Change]:
+    """What a znode's data says. Raises MalformedZNode or UnparsableJson, after what could be read."""
     chroot = znode.chroot
     match znode.what:
         case "state":
@@ -271,7 +237,7 @@ def _written(
 
 
 def _leadership(
-    znode: _ZNode, data: bytes | None, version: int, index: int, fence: int | None
+    znode: ZNode, data: bytes | None, version: int, index: int, fence: int | None
 ) -> Change:
     found = TopicPartitionStateZNode.decode(data, version)
     if found is None:
@@ -294,7 +260,7 @@ def _leadership(
 
 
 def _topic(
-    znode: _ZNode, data: bytes | None, version: int, is_new: bool, index: int, fence: int | None
+    znode: ZNode, data: bytes | None, version: int, is_new: bool, index: int, fence: int | None
 ) -> Iterator[Change]:
     topic = znode.topic or ""
     assignment = TopicZNode.decode(topic, data).assignment
@@ -318,81 +284,14 @@ def _topic(
         )
 
 
-def _requests(znode: _ZNode, data: bytes | None, index: int) -> Iterator[Change]:
+def _requests(znode: ZNode, data: bytes | None, index: int) -> Iterator[Change]:
     asked: Iterable[tuple[TopicPartition, str]] = ()
-    if znode.what == _REASSIGN:
+    if znode.what == REASSIGN:
         targets = ReassignPartitionsZNode.decode(data)
-        asked = [(tp, f"{_REASSIGN} {','.join(map(str, to))}") for tp, to in targets.items()]
-    elif znode.what == _PREFERRED:
-        asked = [(tp, _PREFERRED) for tp in PreferredReplicaElectionZNode.decode(data)]
+        asked = [(tp, f"{REASSIGN} {','.join(map(str, to))}") for tp, to in targets.items()]
+    elif znode.what == PREFERRED:
+        asked = [(tp, PREFERRED) for tp in PreferredReplicaElectionZNode.decode(data)]
     else:
         yield Change(ADMIN_REQUEST, index, znode.chroot, znode.topic, detail=znode.what)
     for tp, detail in asked:
         yield Change(ADMIN_REQUEST, index, znode.chroot, tp.topic, tp.partition, detail=detail)
-
-
-class Standing(NamedTuple):
-    """A change that a snapshot shows: what was written last, when and by which session.
-
-    ``session_id`` is that of an ephemeral, else 0.
-    """
-
-    offset: int
-    zxid: int
-    t_ms: int
-    session_id: int
-    change: Change
-
-
-def changes_in_snapshot(entries: Iterable[SnapshotEntry]) -> Iterator[Standing]:
-    """The last write of each znode that is in a snapshot. Who wrote it is not in there."""
-    controllers: dict[str, list[Standing]] = {}
-    for entry in entries:
-        znode = _znode_of(entry.path)
-        if znode is None:
-            continue
-        node = entry.node
-        for change in _standing(znode, entry):
-            at = (node.czxid, node.ctime_ms) if _is_at_creation(change) else _last_write(entry)
-            row = Standing(entry.offset, *at, node.ephemeral_owner, change)
-            if znode.what in (_CONTROLLER, _EPOCH):
-                controllers.setdefault(znode.chroot, []).append(row)
-            else:
-                yield row
-    for rows in controllers.values():
-        yield from _election_in_snapshot(rows)
-
-
-def _standing(znode: _ZNode, entry: SnapshotEntry) -> Iterator[Change]:
-    node = entry.node
-    # The data at its creation is gone if it was written again.
-    is_new = node.czxid == node.mzxid
-    try:
-        for change in _written(
-            znode, node.data, node.version, is_new or znode.what == _BROKER, 0, None
-        ):
-            yield change._replace(detail=change.detail or SNAPSHOT_DETAIL)
-    except (MalformedZNode, UnparsableJson) as error:
-        yield _malformed(znode, entry.path, str(error), node.version, 0, None)
-    if znode.what == _TOPIC and not is_new:
-        yield Change(Kind.TOPIC_CREATED.value, 0, znode.chroot, znode.topic, detail=SNAPSHOT_DETAIL)
-
-
-def _is_at_creation(change: Change) -> bool:
-    return change.kind in (Kind.BROKER_ONLINE, Kind.TOPIC_CREATED, CONTROLLER_CREATED)
-
-
-def _last_write(entry: SnapshotEntry) -> tuple[int, int]:
-    return entry.node.mzxid, entry.node.mtime_ms
-
-
-def _election_in_snapshot(rows: list[Standing]) -> Iterator[Standing]:
-    """One multi wrote both znodes if they have one zxid."""
-    by_kind = {row.change.kind: row for row in rows}
-    created, epoch = by_kind.get(CONTROLLER_CREATED), by_kind.get(EPOCH_WRITTEN)
-    if created is None or epoch is None or created.zxid != epoch.zxid:
-        yield from rows
-        return
-    broker = created.change.broker
-    elected = epoch.change._replace(kind=Kind.CONTROLLER_ELECTED.value, broker=broker)
-    yield created._replace(change=elected)

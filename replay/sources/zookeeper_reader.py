@@ -24,8 +24,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cluster.errors import EnvironmentProblem, UsageError
-from replay.sources.zookeeper_changes import Change, changes_in_snapshot, changes_of
+from replay.sources.zookeeper_changes import Change, changes_of
 from replay.sources.zookeeper_files import find_files
+from replay.sources.zookeeper_standing import changes_in_snapshot
 from zk.snapshot_file import read_entries
 from zk.txn_log import Txn, TxnDamage, TxnType, read_stretches, read_txn_log
 
