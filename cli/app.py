@@ -5,7 +5,6 @@ Knows no command's business: one file a group beside this one.
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
@@ -38,6 +37,7 @@ from cli import (
     watch,
     zk,
 )
+from cluster.version import klamm_version
 
 _EXAMPLES = """
 \b
@@ -88,11 +88,7 @@ app.command("watch", epilog=watch.EXAMPLES)(watch.watch)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        try:
-            number = version("klamm")
-        except PackageNotFoundError:
-            number = "(not installed)"
-        typer.echo(f"klamm {number}")
+        typer.echo(f"klamm {klamm_version()}")
         raise typer.Exit
 
 

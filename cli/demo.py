@@ -21,10 +21,10 @@ from rich.status import Status
 from cli.errors import FAILED
 from cli.options import AsJson, print_json
 from cli.running import ending_signals_raise, own_log, work_folder
+from cluster.version import klamm_version
 from report.page import page_html
 from runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, tell
 from runtime.demo_stage import DemoOptions
-from server.cluster_server import klamm_version
 
 if TYPE_CHECKING:
     from replay.spark import SparkSession

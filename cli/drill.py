@@ -17,13 +17,13 @@ from cli.running import ending_signals_raise, own_log, work_folder
 from cluster.errors import UsageError
 from cluster.quirks import NAMES as QUIRK_NAMES
 from cluster.quirks import Quirks, parse_quirks
+from cluster.version import klamm_version
 from drills import library, text
 from drills.language import read_drill
 from drills.recordings import Recording, compare, is_recording, read_recording
 from drills.run import Outcome, Verdict, play, worst
 from drills.values import Drill
 from drills.worlds import Worlds
-from server.cluster_server import klamm_version
 
 _RUN_EXAMPLES: Final = """
 \b

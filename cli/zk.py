@@ -18,11 +18,12 @@ from admin.guard import MARKER_PATH, RunInfo, marker
 from cli.connect import open_session, open_store
 from cli.errors import INTERRUPTED, print_error
 from cluster.errors import UsageError
-from server.cluster_server import klamm_version
+from cluster.version import klamm_version
 from zk.dump import dump
-from zk.dump_load import LoadPlan, apart, cut_short, load, plan_load, undo
+from zk.dump_load import apart, cut_short, load, undo
 from zk.dump_text import read_dump
 from zk.kazoo_store import KazooStore
+from zk.load_plan import LoadPlan, plan_load
 from zk.store import Create, SessionEvent, SessionState, StoreEvent, WriteOp
 from zk.znodes import BrokerIdsZNode
 

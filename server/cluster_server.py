@@ -12,16 +12,16 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
 
-from admin.guard import MARKER_PATH, RunInfo, check_may_run_in, create_marker, marker
+from admin.guard import RunInfo, check_may_run_in, create_marker
 from admin.topics import new_topic_id
 from cluster.errors import EnvironmentProblem, KlammError, RequestTimedOut, UsageError
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from cluster.quirks import NAMES
+from cluster.version import klamm_version
 from placement.draws import JavaRandom
 from runtime.clock import WallClock
 from runtime.journal import FileJournal
@@ -33,47 +33,21 @@ from server.closing import Closing
 from server.cluster_admin import RunningClusterAdmin
 from server.config import ServerConfig
 from server.data_dir import DataDir, ServerAddress
-from server.dumped_cluster import DumpedCluster
+from server.dump_loading import Say, load_dump
 from server.status import cluster_status
 from server.zookeeper_guard import ZooKeeperGuard
-from zk.dump_load import NotEmpty, apart, check_no_load_is_open, cut_short, load
+from zk.dump_load import check_no_load_is_open
 from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
-from zk.store import Create, Exists, SessionEvent, SessionState, StoreEvent
+from zk.store import Exists
 from zk.znodes import BrokerIdZNode, ControllerEpochZNode, MalformedZNode
 
 ELECTION_TIMEOUT_S = 30.0
 EXPIRY_MARGIN_S = 5.0
 ZNODES_A_SECOND = 1_000
 _NO_CONTROLLER = -1
-
-Say = Callable[[str], None]
-
-
-def klamm_version() -> str:
-    """The version that is installed; "unknown" if klamm is run from its sources alone."""
-    try:
-        return version("klamm")
-    except PackageNotFoundError:
-        return "unknown"
-
-
-class LoadProgress:
-    """Says how far a load is, some ten times where there is much to do."""
-
-    def __init__(self, say: Say) -> None:
-        self.done = 0
-        self._say = say
-        self._told = 0
-
-    def __call__(self, done: int, total: int) -> None:
-        """So many znodes are written."""
-        self.done = done
-        if done - self._told >= max(total // 10, 10_000):
-            self._told = done
-            self._say(f"Znodes loaded: {done}/{total}")
 
 
 class ClusterServer:
@@ -147,9 +121,8 @@ class ClusterServer:
         started_ms = WallClock().now_ms()
         run_id = _new_run_id(started_ms)
         if self.config.dump is not None:
-            self._load(
-                self.config.dump, connect_string, RunInfo(run_id, started_ms, klamm_version())
-            )
+            run = RunInfo(run_id, started_ms, klamm_version())
+            load_dump(self.config.dump, connect_string, self.config, run, self._say)
         cluster_id = self._claim(connect_string, run_id, started_ms)
         journal = FileJournal(self.data_dir.journal)
         self._stack.callback(journal.close)
@@ -200,47 +173,6 @@ class ClusterServer:
     def _fail(self, error: KlammError) -> None:
         self.failure = error
         self._on_failure()
-
-    def _load(self, dump: DumpedCluster, connect_string: str, run: RunInfo) -> None:
-        """Write the dump into ZooKeeper, which must be empty, and mark it as klamm's."""
-        for note in dump.notes:
-            self._say(f"Dump: {note}")
-        session = KazooSession(
-            connect_string, self.config.session_timeout_ms, self.config.connection_timeout_ms
-        )
-        session.add_listener(self._say_connection_is_lost)
-        progress = LoadProgress(self._say)
-        try:
-            apart(
-                lambda: load(
-                    KazooStore(session),
-                    dump.plan,
-                    last=[Create(MARKER_PATH, marker(run))],
-                    prepare=session.create_chroot,
-                    on_progress=progress,
-                ),
-                session.close,
-            )
-        except NotEmpty as error:
-            raise NotEmpty(
-                f"a dump is loaded into an empty ZooKeeper only: {error.message}",
-                hint="choose another --data-dir" if self.is_embedded else error.hint,
-            ) from None
-        except KlammError:
-            raise
-        except BaseException:
-            left = cut_short("Interrupted", progress.done, len(dump.plan.creates))
-            self._say(f"{left.message}; {left.hint}")
-            raise
-        finally:
-            session.close()
-        self._say(f"Dump loaded: {len(dump.plan.creates)} znodes of {dump.source}")
-        if dump.dead:
-            self._say(f"Dead in the dump, not started: brokers {_joined(dump.dead)}")
-
-    def _say_connection_is_lost(self, event: StoreEvent) -> None:
-        if event == SessionEvent(SessionState.DISCONNECTED):
-            self._say("The connection is lost: waiting for ZooKeeper")
 
     def _claim(self, connect_string: str, run_id: str, started_ms: int) -> str:
         """Make the chroot klamm's, if it may be, and give the cluster's id."""

@@ -14,9 +14,9 @@ from admin.guard import MARKER_PATH
 from cluster.errors import UsageError
 from cluster.types import EndPoint, ReplicaAssignment, TopicPartition
 from zk.dump import ZNode
-from zk.dump_load import LoadPlan, plan_load
 from zk.dump_store import DumpStore
 from zk.kafka_zk_client import KafkaZkClient
+from zk.load_plan import LoadPlan, plan_load
 from zk.znode_client import parent_path
 from zk.znodes import (
     BrokerIdsZNode,

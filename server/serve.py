@@ -19,8 +19,9 @@ import uvicorn
 
 from cluster.errors import EnvironmentProblem
 from server.api import create_app
-from server.cluster_server import ClusterServer, Say
+from server.cluster_server import ClusterServer
 from server.config import ServerConfig
+from server.dump_loading import Say
 
 INTERRUPTED: Final = 130
 TERMINATED: Final = 0

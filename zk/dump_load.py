@@ -1,15 +1,14 @@
 """Writes what `klamm zk dump` printed into an empty place of a ZooKeeper.
 
-Parents first, in waves of transactions. While it writes, ``/klamm-loading`` says so; it goes with
-the last transaction, so a load that was cut short is seen, can go on where it ended, and can be
-taken away again. It keeps neither versions, zxids, times nor access lists, and no ephemerals. It
-must not know what a znode holds. Kafka has nothing like it.
+What is written is said by a plan of load_plan.py: parents first, in waves of transactions. While it
+writes, ``/klamm-loading`` says so; it goes with the last transaction, so a load that was cut short
+is seen, can go on where it ended, and can be taken away again. Neither versions, zxids, times,
+access lists nor ephemerals are kept. It must not know what a znode holds. Kafka has nothing like
+it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -17,10 +16,9 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from cluster.errors import KlammError, StoreError, UsageError
-from zk.dump import ZNode
-from zk.dump_text import data_of, is_ephemeral, is_unreadable
-from zk.request_size import GROUP_BYTES, MAX_TRANSACTION_BYTES, op_size
+from cluster.errors import KlammError, StoreError
+from zk.load_plan import LOADING_PATH, ZOOKEEPERS_OWN, LoadPlan
+from zk.request_size import GROUP_BYTES, op_size
 from zk.store import (
     Create,
     Delete,
@@ -32,14 +30,10 @@ from zk.store import (
     Store,
     WriteOp,
 )
-from zk.znode_client import parent_path, store_error
+from zk.znode_client import store_error
 
-LOADING_PATH: Final = "/klamm-loading"
 ZNODES_A_WAVE: Final = 5_000
 OPS_A_TRANSACTION: Final = 100
-_ZOOKEEPERS_OWN: Final = "/zookeeper"
-ADVANCE_AT_MOST: Final = 100_000
-_NUMBERED: Final = re.compile(r"(?<=[^/\d])(\d{10})$", re.ASCII)
 _TO_BE_SETTLED: Final = (ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS)
 
 T = TypeVar("T")
@@ -58,24 +52,6 @@ class Interrupted(KlammError):
     definite = False
 
 
-class LoadPlan(NamedTuple):
-    """What a load will write, and what it leaves out.
-
-    ``creates``: parents before their children. ``root``: what the chroot itself held; UNSET where
-    the dump is of a part. ``added``: znodes that are above one of the dump and not in it.
-    ``counters``: how many more children than it has a znode must have had, so that the next
-    numbered one comes after those that are there.
-    """
-
-    creates: tuple[Create, ...]
-    root: bytes | msgspec.UnsetType | None
-    ephemeral: tuple[str, ...]
-    unreadable: tuple[str, ...]
-    added: tuple[str, ...]
-    counters: tuple[tuple[str, int], ...]
-    digest: str
-
-
 class LoadResult(NamedTuple):
     """How many znodes the dump put there, and how many of them an earlier, unended load had."""
 
@@ -87,51 +63,6 @@ class _Loading(msgspec.Struct, frozen=True):
     digest: str
     znodes: int
     version: int = 1
-
-
-def plan_load(znodes: Sequence[ZNode], without: frozenset[str] = frozenset()) -> LoadPlan:
-    """What a load of these znodes will do; ZooKeeper's own and those of ``without`` are left out.
-
-    Raises UsageError for a znode that no request can hold, and for one below an ephemeral znode.
-    """
-    root: bytes | msgspec.UnsetType | None = msgspec.UNSET
-    creates: dict[str, Create] = {}
-    ephemeral, unreadable, added = [], [], []
-    for znode in sorted(znodes, key=lambda znode: znode.path.split("/")):
-        path = znode.path
-        if path == "/":
-            root = msgspec.UNSET if is_unreadable(znode) else data_of(znode)
-        elif f"{path}/".startswith(f"{_ZOOKEEPERS_OWN}/") or path in without:
-            continue
-        elif path == LOADING_PATH:
-            raise UsageError(f"the dump holds {path}: it is of a load that had not ended")
-        elif is_ephemeral(znode):
-            ephemeral.append(path)
-        elif is_unreadable(znode):
-            unreadable.append(path)
-        else:
-            for missing in _missing_above(path, creates):
-                added.append(missing)
-                creates[missing] = Create(missing, None)
-            creates[path] = _create(path, data_of(znode))
-    for path in ephemeral:
-        below = next((other for other in added if other == path), None)
-        if below is not None:
-            raise UsageError(f"the dump has znodes below {path}, which is ephemeral")
-    ordered = tuple(creates.values())
-    digest = hashlib.sha256()
-    for op in ordered:
-        size = -1 if op.data is None else len(op.data)
-        digest.update(b"%b\0%d\0%b" % (op.path.encode(), size, op.data or b""))
-    return LoadPlan(
-        ordered,
-        root,
-        tuple(ephemeral),
-        tuple(unreadable),
-        tuple(added),
-        _counters(ordered),
-        digest.hexdigest(),
-    )
 
 
 def load(
@@ -237,36 +168,6 @@ def check_no_load_is_open(store: Store) -> None:
         )
 
 
-def _missing_above(path: str, creates: dict[str, Create]) -> list[str]:
-    missing = []
-    above = parent_path(path)
-    while above != "/" and above not in creates:
-        missing.append(above)
-        above = parent_path(above)
-    return missing[::-1]
-
-
-def _create(path: str, data: bytes | None) -> Create:
-    op = Create(path, data)
-    if op_size(op) > MAX_TRANSACTION_BYTES:
-        raise UsageError(
-            f"{path} holds {len(data or b'')} bytes, more than ZooKeeper takes in a request"
-        )
-    return op
-
-
-def _counters(creates: Sequence[Create]) -> tuple[tuple[str, int], ...]:
-    children: dict[str, int] = {}
-    numbers: dict[str, int] = {}
-    for op in creates:
-        above = parent_path(op.path)
-        children[above] = children.get(above, 0) + 1
-        if (found := _NUMBERED.search(op.path)) is not None:
-            numbers[above] = max(numbers.get(above, 0), int(found[1]))
-    ahead = {path: number + 1 - children[path] for path, number in numbers.items()}
-    return tuple((path, count) for path, count in ahead.items() if 0 < count <= ADVANCE_AT_MOST)
-
-
 def _advance(store: Store, path: str, count: int) -> None:
     """Raise the number of the next sequential child by ``count``; more, if a reply is lost."""
     child = f"{'' if path == '/' else path}{LOADING_PATH}"
@@ -299,7 +200,7 @@ def _require_empty(store: Store, plan: LoadPlan) -> str | None:
     if result.code not in (ResultCode.OK, ResultCode.NONODE):
         raise store_error(result.code, "/")
     names = [f"/{name}" for name in sorted(result.children or ())]
-    names = [name for name in names if name != _ZOOKEEPERS_OWN]
+    names = [name for name in names if name != ZOOKEEPERS_OWN]
     if not names:
         return None
     digest = _loading(store)

@@ -214,7 +214,7 @@ def written(
     index: int,
     fence: int | None,
 ) -> Iterator[Change]:
-    """What a znode's data says. Raises MalformedZNode or UnparsableJson, after what could be read."""
+    """What a znode's data says. Raises MalformedZNode, UnparsableJson after what can be read."""
     chroot = znode.chroot
     match znode.what:
         case "state":

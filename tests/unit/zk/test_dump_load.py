@@ -1,4 +1,4 @@
-"""zk/dump_load.py in memory: what is written, what is not, and what is left when it fails."""
+"""A load of a dump, in memory: what is written, what is not, and what is left when it fails."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from runtime.clock import VirtualClock
 from zk import dump_load
 from zk.dump import ZNode, dump
 from zk.dump_load import (
-    LOADING_PATH,
     Interrupted,
-    LoadPlan,
     NotEmpty,
     check_no_load_is_open,
     load,
-    plan_load,
     undo,
 )
 from zk.dump_text import data_of
+from zk.load_plan import LOADING_PATH, LoadPlan, plan_load
 from zk.memory_store import LostReply, MemoryServer, MemoryStore
 from zk.request_size import MAX_TRANSACTION_BYTES
 from zk.store import Create, SetData
