@@ -54,13 +54,10 @@ class Laws:
                     self._leaders.stop_law(tp, partition, now_ms)
                 case LeaderGrowth() if address.role == "broker":
                     self._leaders.leave_law(tp, partition, address.id, now_ms)
-                case FollowerGrowth() if address == self._leader_of(tp):
-                    settle(partition, now_ms)
-                    partition.growth = None
-
-    def _leader_of(self, tp: TopicPartition) -> Address | None:
-        state = self._replicas.partitions[tp].state
-        return None if state is None else Address("broker", state.leader)
+                case FollowerGrowth() if address.role == "broker":
+                    if partition.is_leader(address.id):
+                        settle(partition, now_ms)
+                        partition.growth = None
 
     def end_all(self, now_ms: float) -> None:
         """This broker is about to stand still, cut off from all others."""

@@ -50,11 +50,10 @@ class MetadataCache:
                 deleted.append(partition)
                 self._remove(partition)
                 continue
-            known = len(states)
-            states[partition] = state
-            if len(states) != known:
+            if partition not in states:
                 topic = partition.topic
                 counts[topic] = counts.get(topic, 0) + 1
+            states[partition] = state
         return deleted
 
     def _remove(self, partition: TopicPartition) -> None:

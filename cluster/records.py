@@ -43,7 +43,7 @@ class ProducerBatch(NamedTuple):
     timestamp_ms: int = NO_TIMESTAMP
 
 
-class IntervalRecords(NamedTuple):
+class IntervalRecords(msgspec.Struct, frozen=True, gc=False):
     """Records that are only counted: contiguous intervals and what is known of their batches."""
 
     intervals: tuple[Interval, ...]

@@ -73,10 +73,11 @@ class Progress(msgspec.Struct, gc=False):
         self.decided += stretch.end - start
         self.offset = stretch.end
         last = before[-1] if before else None
-        if last is not None and (last.leader_epoch, last.end) == (stretch.leader_epoch, start):
-            self.acknowledged = (*before[:-1], last._replace(end=stretch.end))
+        leader_epoch, _, end = stretch
+        if last is not None and last.end == start and last.leader_epoch == leader_epoch:
+            self.acknowledged = (*before[:-1], Stretch(leader_epoch, last.start, end))
         else:
-            self.acknowledged = (*before, stretch._replace(start=start))
+            self.acknowledged = (*before, Stretch(leader_epoch, start, end))
 
     def settle(self, now_ms: float) -> None:
         """Note what the law has acknowledged by now."""
@@ -172,10 +173,14 @@ class ConstantRateProducer:
     def _on_metadata(self, source: Address, answer: MetadataResponse, now_ms: float) -> None:
         """Hand leaders the rates that nobody has."""
         asked: dict[int, dict[TopicPartition, ConstantRate]] = {}
+        wanted: dict[str, dict[int, TopicPartition]] = {}
+        for tp in self._without_leader:
+            wanted.setdefault(tp.topic, {})[tp.partition] = tp
         for topic in answer.topics:
+            of_topic = wanted.get(topic.name, {})
             for found in topic.partitions:
-                tp = TopicPartition(topic.name, found.partition)
-                if tp in self._without_leader and found.leader != NO_LEADER:
+                if found.partition in of_topic and found.leader != NO_LEADER:
+                    tp = of_topic[found.partition]
                     asked.setdefault(found.leader, {})[tp] = self._rest(tp, now_ms)
         has_helped = False
         for leader, rates in asked.items():

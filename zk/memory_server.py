@@ -47,7 +47,6 @@ AfterOp = Callable[[int, ReadOp | Transaction, ReadResult | TxnResult], None]
 class _Session:
     timeout_ms: float
     notify: Callable[[StoreEvent], None]
-    disconnected_at_ms: float | None = None
     watches: SavedWatches | None = None
     expired: bool = False
     told: bool = False
@@ -68,6 +67,7 @@ class MemoryServer:
         self.after_op: AfterOp | None = None
         self._clock = clock
         self._sessions: dict[int, _Session] = {}
+        self._expire_at_ms: dict[int, float] = {}
         self._last_session_id = 0
 
     # Sessions
@@ -82,6 +82,7 @@ class MemoryServer:
     def close_session(self, session_id: int) -> None:
         """End a session on its client's wish, or forget one that has ended."""
         session = self._sessions.pop(session_id)
+        self._expire_at_ms.pop(session_id, None)
         if not session.expired:
             self._end(session_id)
 
@@ -94,6 +95,7 @@ class MemoryServer:
         if session.expired:
             return
         session.expired = True
+        self._expire_at_ms.pop(session_id, None)
         self._end(session_id)
         if notify:
             self.tell_expired(session_id)
@@ -108,9 +110,9 @@ class MemoryServer:
     def disconnect(self, session_id: int, notify: bool = True) -> None:
         """Cut a session's connection; it expires after its timeout unless it is reconnected."""
         session = self._sessions[session_id]
-        if session.expired or session.disconnected_at_ms is not None:
+        if session.expired or session_id in self._expire_at_ms:
             return
-        session.disconnected_at_ms = self._clock.monotonic_ms()
+        self._expire_at_ms[session_id] = self._clock.monotonic_ms() + session.timeout_ms
         session.watches = self.watches.disarm(session_id, self.tree, self.zxid)
         if notify:
             session.notify(SessionEvent(SessionState.DISCONNECTED))
@@ -121,9 +123,8 @@ class MemoryServer:
         if session.expired:
             self.tell_expired(session_id)
             return
-        if session.disconnected_at_ms is None:
+        if self._expire_at_ms.pop(session_id, None) is None:
             return
-        session.disconnected_at_ms = None
         saved, session.watches = session.watches, None
         assert saved is not None
         session.notify(SessionEvent(SessionState.CONNECTED))
@@ -136,33 +137,19 @@ class MemoryServer:
 
     def next_expiry_ms(self) -> float | None:
         """When the first session without a connection expires, in the clock's monotonic time."""
-        return min(
-            (
-                session.disconnected_at_ms + session.timeout_ms
-                for session in self._sessions.values()
-                if session.disconnected_at_ms is not None and not session.expired
-            ),
-            default=None,
-        )
+        return min(self._expire_at_ms.values(), default=None)
 
     def expire_due(self) -> list[int]:
         """Expire the sessions whose time is up; returns them. Their clients hear of it later."""
         now_ms = self._clock.monotonic_ms()
-        due = [
-            session_id
-            for session_id, session in self._sessions.items()
-            if session.disconnected_at_ms is not None
-            and not session.expired
-            and session.disconnected_at_ms + session.timeout_ms <= now_ms
-        ]
+        due = sorted(session_id for session_id, at in self._expire_at_ms.items() if at <= now_ms)
         for session_id in due:
             self.expire_session(session_id, notify=False)
         return due
 
     def is_connected(self, session_id: int) -> bool:
         """True if the session is alive and has a connection."""
-        session = self._sessions.get(session_id)
-        return session is not None and not session.expired and session.disconnected_at_ms is None
+        return self.is_alive(session_id) and session_id not in self._expire_at_ms
 
     def is_alive(self, session_id: int) -> bool:
         """True if the session has not ended, with or without a connection."""
@@ -211,8 +198,9 @@ class MemoryServer:
         for path, node in self.tree.items():
             digest.update(repr((path, node.data, node.stat(), node.creations)).encode())
         sessions = [
-            (session_id, s.timeout_ms, s.disconnected_at_ms, s.watches, s.expired, s.told)
+            (session_id, s.timeout_ms, s.watches, s.expired, s.told)
             for session_id, s in self._sessions.items()
         ]
-        digest.update(repr((self.zxid, self.watches.armed(), sessions)).encode())
+        expiries = sorted(self._expire_at_ms.items())
+        digest.update(repr((self.zxid, self.watches.armed(), sessions, expiries)).encode())
         return digest.hexdigest()

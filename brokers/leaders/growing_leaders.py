@@ -161,7 +161,6 @@ class GrowingLeaders:
         growth, log = partition.growth, partition.log
         remote = partition.remote(replica_id)
         assert isinstance(growth, LeaderGrowth) and log is not None
-        follower = Address("broker", replica_id)
         is_follower = replica_id in growth.followers
         if remote is None or (answer is None and remote.owes_fetch and not is_follower):
             return answer
@@ -171,7 +170,7 @@ class GrowingLeaders:
             offset = records.intervals[-1].end
         if not is_follower and offset != log.log_end_offset:
             return answer
-        connection = self._connections.connect(self._address, follower)
+        connection = self._connection_to(replica_id)
         if not connection:
             return answer
         remote.owes_fetch = not is_follower
@@ -190,7 +189,10 @@ class GrowingLeaders:
 
     def is_connected(self, replica_id: int) -> bool:
         """True if a follower could be offered a law now."""
-        return self._connections.connect(self._address, Address("broker", replica_id)) > 0
+        return self._connection_to(replica_id) > 0
+
+    def _connection_to(self, replica_id: int) -> int:
+        return self._connections.connect(self._address, Address("broker", replica_id))
 
     def on_fetch(self, partition: Partition, replica_id: int, asked: FetchPartition) -> bool:
         """Note whether a follower that has fetched goes by the law; False if it goes by one that
@@ -200,8 +202,7 @@ class GrowingLeaders:
             isinstance(growth, LeaderGrowth)
             and offer is not None
             and offer.law == growth.law
-            and offer.connection
-            == self._connections.connect(self._address, Address("broker", replica_id))
+            and offer.connection == self._connection_to(replica_id)
         )
         if isinstance(growth, LeaderGrowth):
             others = tuple(r for r in growth.followers if r != replica_id)

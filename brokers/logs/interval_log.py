@@ -126,8 +126,8 @@ class IntervalLog(msgspec.Struct, gc=False):
             if known is not None:
                 return Appended(known.first_offset, known.last_offset, is_duplicate=True)
             self._remember(batch)
-        self._roll_for(produced.size_bytes, timestamp_ms)
-        self._append(Interval(leader_epoch, first, end, produced.size_bytes, timestamp_ms))
+        held = self._rolled_for(produced.size_bytes, timestamp_ms)
+        self._append(held, Interval(leader_epoch, first, end, produced.size_bytes, timestamp_ms))
         return Appended(first, end - 1)
 
     def append_as_follower(self, records: Records) -> None:
@@ -147,9 +147,9 @@ class IntervalLog(msgspec.Struct, gc=False):
             raise OffsetsOutOfOrder(f"Out of order offsets found in append: {intervals}")
         size_bytes = sum(interval.size_bytes for interval in intervals)
         self._check_fits_segment(size_bytes)
-        self._roll_for(size_bytes, max(interval.max_timestamp_ms for interval in intervals))
+        held = self._rolled_for(size_bytes, max(one.max_timestamp_ms for one in intervals))
         for interval in intervals:
-            self._append(interval)
+            held = self._append(held, interval)
         for batch in records.producer_batches:
             self._remember(batch)
 
@@ -158,8 +158,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         as ``append_as_follower`` does, and quicker."""
         assert grown.start == self.log_end_offset, f"{grown} at {self.log_end_offset}"
         self._check_fits_segment(grown.size_bytes)
-        self._roll_for(grown.size_bytes, grown.max_timestamp_ms)
-        self._append(grown)
+        self._append(self._rolled_for(grown.size_bytes, grown.max_timestamp_ms), grown)
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
         """Records from ``offset`` on, as ReplicaLog says.
@@ -308,33 +307,36 @@ class IntervalLog(msgspec.Struct, gc=False):
                 f"configured segment size of {self.config.segment_bytes}."
             )
 
-    def _roll_for(self, size_bytes: int, max_timestamp_ms: int) -> None:
-        """Begin a new segment if the last one has no room or is too old; Kafka flushes it then."""
+    def _rolled_for(self, size_bytes: int, max_timestamp_ms: int) -> Held:
+        """What is held, with a new segment if the last one has no room or is too old; Kafka flushes
+        it then."""
         held = self.held
         active = held.active(self.log_end_offset)
         if not active:
-            self.kept = Held(held.intervals, held.rolled, max_timestamp_ms)
-            return
-        used = sum(interval.size_bytes for interval in active)
+            return Held(held.intervals, held.rolled, max_timestamp_ms)
+        for interval in active:
+            size_bytes += interval.size_bytes
         age_ms = max_timestamp_ms - held.segment_start_ms
-        if used + size_bytes > self.config.segment_bytes or (
+        if size_bytes > self.config.segment_bytes or (
             held.segment_start_ms >= 0 and age_ms > self.config.segment_ms
         ):
-            rolled = (*held.rolled, self.log_end_offset)
-            self.kept = Held(held.intervals, rolled, max_timestamp_ms)
             self.recovery_point = self.log_end_offset
+            rolled = (*held.rolled, self.log_end_offset)
+            return Held(held.intervals, rolled, max_timestamp_ms)
+        return held
 
-    def _append(self, interval: Interval) -> None:
+    def _append(self, held: Held, interval: Interval) -> Held:
+        """Add to what is held, in the last segment."""
         self.epochs = leader_epoch_cache.assign(self.epochs, interval.leader_epoch, interval.start)
-        held = self.held
         before, rolled = held.intervals, held.rolled
         is_first = not before or (rolled and rolled[-1] == interval.start)
         if is_first or not can_be_joined(before[-1], interval):
             intervals = (*before, interval)
         else:
             intervals = (*before[:-1], joined(before[-1], interval))
-        self.kept = Held(intervals, rolled, held.segment_start_ms)
+        self.kept = held = Held(intervals, rolled, held.segment_start_ms)
         self.log_end_offset = interval.end
+        return held
 
     def _remember(self, batch: ProducerBatch) -> None:
         if self.producers is None:

@@ -57,20 +57,22 @@ def settle(partition: Partition, now_ms: float) -> None:
     if growth is None:
         return
     assert isinstance(log, IntervalLog), "only counted records grow by a law"
+    leader_epoch = partition.leader_epoch
     if isinstance(growth, LeaderGrowth):
-        _grow(log, partition.leader_epoch, growth.law, now_ms)
-        if not growth.followers:
+        law, followers = growth.law, growth.followers
+        _grow(log, leader_epoch, law, now_ms)
+        if not followers:
             return
-        known = growth.law.end_at(now_ms - 2 * LAW_MARGIN_MS)
+        known = law.end_at(now_ms - 2 * LAW_MARGIN_MS)
         for remote in partition.remotes:
-            if remote.replica_id in growth.followers:
+            if remote.replica_id in followers:
                 if known > remote.log_end_offset:
                     remote.log_end_offset = known
-                remote.last_fetched_epoch = partition.leader_epoch
+                remote.last_fetched_epoch = leader_epoch
                 remote.caught_up_ms = now_ms
         return
     law = growth.offer.law
-    _grow(log, partition.leader_epoch, law, now_ms - LAW_MARGIN_MS)
+    _grow(log, leader_epoch, law, now_ms - LAW_MARGIN_MS)
     if growth.is_acknowledged:
         known = min(law.end_at(now_ms - 3 * LAW_MARGIN_MS), log.log_end_offset)
         if known > partition.high_watermark:

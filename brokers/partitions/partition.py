@@ -7,7 +7,7 @@ brokers/followers/follower.py. Mirrors kafka.cluster.Partition.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -26,7 +26,7 @@ HIGH_WATERMARK_CHECKPOINT_MS: Final = 5_000.0
 """replica.high.watermark.checkpoint.interval.ms"""
 
 
-class _Checkpoint(NamedTuple):
+class _Checkpoint(msgspec.Struct, frozen=True, gc=False):
     """A checkpoint of high watermarks, and the one that it holds. Checkpoints are counted instead
     of made: see ``Partition.stored_high_watermark``."""
 
