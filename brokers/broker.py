@@ -163,7 +163,7 @@ class Broker:
             self.cluster_id = self._zk.create_or_get_cluster_id(self._proposed_cluster_id)
         else:
             self.cluster_id = self._zk.get_cluster_id()
-        self.copies.startup(self.log_manager.dirs.path_of)
+        self.copies.startup(self.log_manager.dirs.path_of, self.replica_manager.partitions)
         self.dynamic_config_manager.on_own_config = self.copies.on_config
         self.dynamic_config_manager.on_topic_config = self._on_topic_config
         self.dynamic_config_manager.initialize()

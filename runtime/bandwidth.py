@@ -57,7 +57,10 @@ class Bandwidth(Actor):
         self._give = give
         self._model = FluidModel[CopyId](now_ms=clock.monotonic_ms())
         self._capacities: dict[Resource, int] = {}
+        self._traffic: dict[tuple[int, TopicPartition], Mapping[Resource, int]] = {}
+        self._taken: dict[Resource, int] = {}
         self._paths: dict[int, PathOf] = {}
+        self._tell_traffic: dict[int, Callable[[], None]] = {}
         self._paused: dict[int, None] = {}
         self._copies: dict[CopyId, _UnderWay] = {}
 
@@ -86,9 +89,10 @@ class Bandwidth(Actor):
         """False if nothing in the cluster limits any copy."""
         return bool(self._capacities or self._copies)
 
-    def join(self, broker_id: int, path_of: PathOf) -> None:
+    def join(self, broker_id: int, path_of: PathOf, tell_traffic: Callable[[], None]) -> None:
         """A broker starts, whose replicas are in these directories."""
         self._paths[broker_id] = path_of
+        self._tell_traffic[broker_id] = tell_traffic
 
     def place_of(self, partition: TopicPartition, broker_id: int) -> Place:
         """Where a broker has a replica; the directory is "" if it has none."""
@@ -98,18 +102,43 @@ class Bandwidth(Actor):
     def set_capacities(self, capacities: Mapping[Resource, int]) -> None:
         """Bytes a second of these resources from now on; UNLIMITED: it does not limit."""
         self._advance()
+        was_limited = self.is_limited
         for resource, bytes_per_s in capacities.items():
             if bytes_per_s < UNLIMITED:
                 self._capacities[resource] = bytes_per_s
             elif self._capacities.pop(resource, None) is None:
                 continue
             self._set_capacity(resource)
+        if self.is_limited and not was_limited:
+            self._traffic.clear()
+            self._taken.clear()
+            for tell in self._tell_traffic.values():
+                tell()
         self.woken()
 
     def _set_capacity(self, resource: Resource) -> None:
         stands = resource.broker_id in self._paused and resource.kind in _STOPPED_BY_A_PAUSE
         bytes_per_s = 0 if stands else self._capacities.get(resource, UNLIMITED)
+        if bytes_per_s < UNLIMITED:
+            bytes_per_s = max(0, bytes_per_s - self._taken.get(resource, 0))
         self._model.set_capacity(resource, bytes_per_s)
+
+    def set_constant_traffic(
+        self, partition: TopicPartition, leader: int, traffic: Mapping[Resource, int]
+    ) -> None:
+        """Let what comes at a constant rate take so much, before any copy does."""
+        before = self._traffic.pop((leader, partition), {})
+        if traffic:
+            self._traffic[leader, partition] = traffic
+        if traffic == before:
+            return
+        self._advance()
+        for resource in {**before, **traffic}:
+            added = traffic.get(resource, 0) - before.get(resource, 0)
+            self._taken[resource] = self._taken.get(resource, 0) + added
+            if resource in self._capacities:
+                self._set_capacity(resource)
+        self.woken()
 
     def set_paused(self, broker_id: int, paused: bool) -> None:
         """Let all copies of a broker stand still, as connections of a paused process do, or let
@@ -216,6 +245,9 @@ class Bandwidth(Actor):
                 found.append(self.end(copy_id))
         found += [self.end(copy_id) for copy_id in self._to(broker_id)]
         self._paths.pop(broker_id, None)
+        self._tell_traffic.pop(broker_id, None)
+        for leader, partition in [key for key in self._traffic if key[0] == broker_id]:
+            self.set_constant_traffic(partition, leader, {})
         return [arrived for arrived in found if arrived is not None]
 
     def on_links_cut(self) -> None:

@@ -62,12 +62,21 @@ class Copying(Protocol):
         """False if nothing in the cluster limits any copy; then none ever begins."""
         ...
 
-    def join(self, broker_id: int, path_of: PathOf) -> None:
-        """A broker starts, whose replicas are in these directories."""
+    def join(self, broker_id: int, path_of: PathOf, tell_traffic: Callable[[], None]) -> None:
+        """A broker starts, whose replicas are in these directories. ``tell_traffic`` sets the
+        constant traffic of all that it leads: it is asked to when something becomes limited, and
+        before need not say anything."""
         ...
 
     def set_capacities(self, capacities: Mapping[Resource, int]) -> None:
         """Bytes a second of these resources from now on; UNLIMITED: it does not limit."""
+        ...
+
+    def set_constant_traffic(
+        self, partition: TopicPartition, leader: int, traffic: Mapping[Resource, int]
+    ) -> None:
+        """What the records of a partition that come at a constant rate take from now on, bytes a
+        second; copies share what is left. None of any resource: no more come."""
         ...
 
     def place_of(self, partition: TopicPartition, broker_id: int) -> Place:
@@ -120,11 +129,16 @@ class UnlimitedCopying:
 
     is_limited = False
 
-    def join(self, broker_id: int, path_of: PathOf) -> None:
+    def join(self, broker_id: int, path_of: PathOf, tell_traffic: Callable[[], None]) -> None:
         """Nobody asks where replicas are."""
 
     def set_capacities(self, capacities: Mapping[Resource, int]) -> None:
         """No capacity limits."""
+
+    def set_constant_traffic(
+        self, partition: TopicPartition, leader: int, traffic: Mapping[Resource, int]
+    ) -> None:
+        """There is room for all."""
 
     def place_of(self, partition: TopicPartition, broker_id: int) -> Place:
         """Nowhere in particular."""

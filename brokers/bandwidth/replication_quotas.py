@@ -12,6 +12,7 @@ those who ask it: kafka.server.{ReplicaManager, ReplicaFetcherThread, ConfigHand
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -111,6 +112,30 @@ def replication_flow(
         growth_bytes_per_s,
         tuple(counted),
     )
+
+
+def constant_traffic(
+    bytes_per_s: int,
+    leader: Place,
+    followers: Iterable[tuple[Place, bool]],
+    *,
+    leader_throttled: bool = False,
+) -> dict[Resource, int]:
+    """What records that come at a constant rate take of each resource, bytes a second: from the
+    producer to the leader, and from its page cache to ``followers``, each with whether it is among
+    the ThrottledReplicas. They are in sync, so that throttles count them."""
+    passed = [Resource(ResourceKind.NETWORK_IN, leader.broker_id), leader.disk]
+    for follower, is_throttled in followers:
+        passed += [
+            Resource(ResourceKind.NETWORK_OUT, leader.broker_id),
+            Resource(ResourceKind.NETWORK_IN, follower.broker_id),
+            follower.disk,
+        ]
+        if leader_throttled:
+            passed.append(Resource(ResourceKind.LEADER_THROTTLE, leader.broker_id))
+        if is_throttled:
+            passed.append(Resource(ResourceKind.FOLLOWER_THROTTLE, follower.broker_id))
+    return {resource: times * bytes_per_s for resource, times in Counter(passed).items()}
 
 
 def directory_move_flow(

@@ -28,6 +28,8 @@ from cluster.records import IntervalRecords
 from cluster.requests import Address
 from cluster.types import TopicPartition
 
+OnGrowth = Callable[[TopicPartition, Partition], None]
+"""Counts the traffic of a law, whose followers are others now, or which is over."""
 OnGrown = Callable[[TopicPartition, Partition, float], None]
 """Moves the high watermark of a leader whose log or followers have grown."""
 
@@ -43,6 +45,7 @@ class GrowingLeaders:
         now_ms: Callable[[], float],
         check: Callable[[TopicPartition], Errors],
         on_grown: OnGrown,
+        on_growth: OnGrowth,
         lag_time_max_ms: float,
     ) -> None:
         self._broker_id = broker_id
@@ -52,6 +55,7 @@ class GrowingLeaders:
         self._now_ms = now_ms
         self._check = check
         self._on_grown = on_grown
+        self._on_growth = on_growth
         self._lag_time_max_ms = lag_time_max_ms
         self._looked_at: dict[TopicPartition, None] = {}
         self._answers: dict[Address, dict[TopicPartition, GrowingPartition]] = {}
@@ -125,6 +129,7 @@ class GrowingLeaders:
         answer = GrowingPartition(error, growth.number, partition.leader_epoch, None, stretches)
         self._tell(growth.producer, tp, answer)
         partition.growth = None
+        self._on_growth(tp, partition)
 
     def go_on(self, tp: TopicPartition, partition: Partition, growth: LeaderGrowth) -> None:
         """This broker leads at another epoch now, with the same producer: the log grows on, and
@@ -233,6 +238,9 @@ class GrowingLeaders:
             if error:
                 self.stop(tp, partition, error)
                 continue
+            if growth.fed != growth.followers:
+                growth.fed = growth.followers
+                self._on_growth(tp, partition)
             counted = partition.counted(self._broker_id, now_ms, self._lag_time_max_ms)
             is_acknowledged = counted is not None and all(
                 remote.replica_id in growth.followers for remote in counted

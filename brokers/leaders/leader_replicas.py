@@ -79,6 +79,7 @@ class LeaderReplicas:
             now_ms,
             self.produces.check_rate,
             self._increment_high_watermark,
+            copies.on_growth,
             config.replica_lag_time_max_ms,
         )
         self.isr_changes = IsrChanges(

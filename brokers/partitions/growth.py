@@ -29,6 +29,7 @@ class LeaderGrowth(msgspec.Struct, gc=False):
     count for the high watermark do, and the followers and the producer were told so.
     ``told_offset``: below it the producer knows what was acknowledged. ``number``: of its wish.
     ``settled_ms``: up to when what has grown is in the log.
+    ``fed``: the followers whose traffic is counted; None before any is.
     """
 
     law: Law
@@ -38,6 +39,7 @@ class LeaderGrowth(msgspec.Struct, gc=False):
     followers: tuple[int, ...] = ()
     is_acknowledged: bool = False
     settled_ms: float = NEVER_MS
+    fed: tuple[int, ...] | None = None
 
 
 class FollowerGrowth(msgspec.Struct, gc=False):

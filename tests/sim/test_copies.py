@@ -14,6 +14,8 @@ from cluster.requests import Address, DescribeLogDirsRequest, DescribeLogDirsRes
 from cluster.types import TopicPartition
 from runtime.preloading import preload_replicas
 from runtime.simulated.world import SimulatedWorld
+from runtime.simulated_workload import begin_workload
+from runtime.workloads import Rate
 from tests.sim.reassignments import brokers_up, reassign, stored, with_topic
 from tests.sim.test_config_changes import alter
 
@@ -309,3 +311,45 @@ def test_a_follower_that_takes_nothing_is_not_sent_the_same_again_and_again() ->
     assert joined_ms(world, T0, 1) < 5_000
     assert sent[0] == 101 * MB
     assert log_end(world, 1) == 100_000
+
+
+def growing(world: SimulatedWorld, *tps: TopicPartition, bytes_per_s: int) -> None:
+    """Let partitions grow at a constant rate, until everybody goes by it."""
+    begin_workload(world, dict.fromkeys(tps, Rate(bytes_per_s / 1_000, 1_000)))
+    world.run_for(5_000)
+
+
+def test_copies_share_what_constant_rates_leave() -> None:
+    world = limited((0, 1), (0, 1))
+    growing(world, T1, bytes_per_s=40 * MB)
+    reassign(world, {T0: (0, 1, 2)})
+    # Broker 0 sends 40 MB/s to broker 1 all the time; a fetch that comes before the leader has
+    # heard of the epoch is sent again after a second.
+    assert joined_ms(world, T0, 2) == pytest.approx(10_000 / 60 * 1_000, abs=3 * MESSAGES_MS)
+
+
+def test_a_constant_rate_comes_to_its_leader_and_takes_room_there() -> None:
+    world = limited((1, 2), (0, 3))
+    growing(world, T1, bytes_per_s=40 * MB)
+    reassign(world, {T0: (1, 2, 0)})
+    assert joined_ms(world, T0, 0) == pytest.approx(10_000 / 60 * 1_000, abs=MESSAGES_MS)
+
+
+def test_a_rate_that_leaves_nothing_lets_copies_stand_still_until_it_is_over() -> None:
+    world = limited((0, 1), (0, 1))
+    growing(world, T1, bytes_per_s=100 * MB)
+    reassign(world, {T0: (0, 1, 2)})
+    world.run_for(100_000)
+    [(copy_id, carried_bytes)] = world.bandwidth.under_way()
+    assert (copy_id, carried_bytes) == (ReplicaCopy(T0, 0, 2), 0)
+    world.kill(1)
+    assert joined_ms(world, T0, 2) == pytest.approx(100_000, abs=2_000)
+
+
+def test_limits_that_come_later_know_of_rates_that_were_there() -> None:
+    world = cluster((0, 1), (0, 1))
+    growing(world, T1, bytes_per_s=40 * MB)
+    for broker_id in range(4):
+        alter(world, "brokers", str(broker_id), {NETWORK_OUT: str(100 * MB)})
+    reassign(world, {T0: (0, 1, 2)})
+    assert joined_ms(world, T0, 2) == pytest.approx(10_000 / 60 * 1_000, abs=3 * MESSAGES_MS)

@@ -7,6 +7,7 @@ import pytest
 from brokers.bandwidth.model import UNLIMITED, Completed, FluidModel, Resource, ResourceKind, rates
 from brokers.bandwidth.replication_quotas import (
     Place,
+    constant_traffic,
     directory_move_flow,
     replication_flow,
     throttles,
@@ -121,3 +122,24 @@ def test_rates_that_a_broker_has_not_set_itself_do_not_limit() -> None:
 def test_a_rate_that_is_no_rate(value: str) -> None:
     with pytest.raises(InvalidConfig, match=f"for configuration {LEADER}: it is bytes a second"):
         throttles(1, {LEADER: value})
+
+
+def test_a_constant_rate_comes_once_and_goes_to_each_follower() -> None:
+    traffic = constant_traffic(5, ONE, [(TWO, True), (THREE, False)], leader_throttled=True)
+    assert traffic == {
+        Resource(ResourceKind.NETWORK_IN, 1): 5,
+        ONE.disk: 5,
+        Resource(ResourceKind.NETWORK_OUT, 1): 10,
+        Resource(ResourceKind.LEADER_THROTTLE, 1): 10,
+        Resource(ResourceKind.NETWORK_IN, 2): 5,
+        TWO.disk: 5,
+        Resource(ResourceKind.FOLLOWER_THROTTLE, 2): 5,
+        Resource(ResourceKind.NETWORK_IN, 3): 5,
+        THREE.disk: 5,
+    }
+    plain = constant_traffic(5, ONE, [(THREE, False)])
+    assert {resource.kind for resource in plain} == {
+        ResourceKind.NETWORK_IN,
+        ResourceKind.NETWORK_OUT,
+        ResourceKind.DISK,
+    }
