@@ -207,8 +207,8 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         _produce,
         "produce: {t-0: 500}",
         "Give the drill's producer records (idempotent, acks=all). It goes on with them while the "
-        "drill does, and a consumer reads from the beginning what it wrote. At the end of the "
-        "drill every acknowledged record must have been read, once and in its order.",
+        "drill does, and a consumer reads from the first of them on. At the end of the drill every "
+        "acknowledged record must have been read, once and in its order.",
     ),
     "create_znode": ActionKind(
         _znodes(steps.CreateZnode),
@@ -232,7 +232,7 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         _preload,
         "preload: {t-0: 500GB}",
         "Let all replicas of partitions hold so much more, as if it had been produced long ago, in "
-        "records of 1000 bytes.",
+        "records of 1000 bytes; not once the drill has produced to them.",
     ),
     "wait": ActionKind(_wait, "wait: 5s", "Let time pass, in ms, s or min."),
 }

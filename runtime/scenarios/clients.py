@@ -1,8 +1,8 @@
 """A producer and a consumer for scenarios: records go on while brokers fail, and none may be lost.
 
 Both begin with the first records. The producer is idempotent and waits for the whole ISR; the
-consumer reads from the beginning whatever the producer writes to. What they find is judged by
-runtime/checks/clients.py.
+consumer reads all that is in a partition from the producer's first record on. What they find is
+judged by runtime/checks/clients.py.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TypeVar
 
+from brokers.broker import Broker
 from brokers.clients.batches import Counted
 from brokers.clients.config import ConsumerConfig, ProducerConfig
 from brokers.clients.consumer import Consumer
@@ -34,6 +35,10 @@ class ClientHost(Protocol):
 
     def add_client(self, client: Client) -> None:
         """Let a client live."""
+        ...
+
+    def brokers(self) -> Iterable[Broker]:
+        """Those that run; to be looked at only inside ``call_client``."""
         ...
 
     def call_client(self, function: Callable[[float], T]) -> T:
@@ -63,12 +68,21 @@ class ScenarioClients:
                 self._host.add_client(client)
 
         def give(now_ms: float) -> None:
-            self._consumer.assign((*self._consumer.partitions, tp))
+            if tp not in self._consumer.partitions:
+                self._consumer.assign((*self._consumer.partitions, tp))
+                if before := self._end_of(tp):
+                    self._consumer.seek(tp, before)
             for sent in range(0, count, BATCH_RECORDS):
                 records = min(BATCH_RECORDS, count - sent)
                 self._producer.send(tp, Counted(records, records * RECORD_BYTES), now_ms)
 
         self._host.call_client(give)
+
+    def _end_of(self, tp: TopicPartition) -> int:
+        """Where logs end that were filled before: what is there is none of the producer's."""
+        found = (broker.replica_manager.partitions.get(tp) for broker in self._host.brokers())
+        ends = (one.log.log_end_offset for one in found if one is not None and one.log is not None)
+        return max(ends, default=0)
 
     def acknowledged(self, tp: TopicPartition) -> int:
         """How many records of a partition the whole ISR has."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from brokers.broker import Broker
 from cluster.errors import KlammError, ZooKeeperUnavailable
 from cluster.journal import JournalRow
 from cluster.requests import Address, Message, Request, Response
@@ -139,8 +140,7 @@ class SimulatedDriver:
 
     def preload(self, partition: TopicPartition, size_bytes: int) -> None:
         """Let the replicas of a partition hold so many bytes more."""
-        brokers = [running.node.broker for running in self._world.nodes.values()]
-        preload_replicas(brokers, partition, size_bytes, self._world.clock)
+        preload_replicas(self.brokers(), partition, size_bytes, self._world.clock)
 
     def move_controller(self) -> None:
         """Delete /controller."""
@@ -169,6 +169,10 @@ class SimulatedDriver:
     def add_client(self, client: ProducerOrConsumer) -> None:
         """Let a producer or consumer live."""
         self._world.add_client(client)
+
+    def brokers(self) -> list[Broker]:
+        """Those that run."""
+        return [running.node.broker for running in self._world.nodes.values()]
 
     def call_client(self, function: Callable[[float], T]) -> T:
         """Run ``function`` at once: nobody else runs."""
@@ -265,9 +269,8 @@ class RealDriver:
 
     def preload(self, partition: TopicPartition, size_bytes: int) -> None:
         """Let the replicas of a partition hold so many bytes more."""
-        brokers = [running.node.broker for running in tuple(self._cluster.nodes.values())]
         with self._cluster.broker_thread_paused():
-            preload_replicas(brokers, partition, size_bytes, self._cluster.clock)
+            preload_replicas(self.brokers(), partition, size_bytes, self._cluster.clock)
 
     def move_controller(self) -> None:
         """Delete /controller."""
@@ -296,6 +299,10 @@ class RealDriver:
     def add_client(self, client: ProducerOrConsumer) -> None:
         """Let a producer or consumer live."""
         self._cluster.clients.add(client)
+
+    def brokers(self) -> list[Broker]:
+        """Those that run."""
+        return [running.node.broker for running in tuple(self._cluster.nodes.values())]
 
     def call_client(self, function: Callable[[float], T]) -> T:
         """Run ``function`` on the thread of brokers and clients."""

@@ -55,6 +55,7 @@ class ScenarioRunner:
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
         self._view = ClusterView(driver)
+        self._produced: dict[TopicPartition, None] = {}
         self._dead: set[int] = set()
         self._paused: set[int] = set()
 
@@ -101,8 +102,10 @@ class ScenarioRunner:
                 self._driver.run_for(duration_ms)
             case steps.Produce(records):
                 for tp, count in records.items():
-                    self._driver.produce(tp, count)
+                    self._produce(tp, count)
             case steps.Preload(partition, size_bytes):
+                if partition in self._produced:
+                    raise KlammError(f"{partition} was produced to: what is preloaded comes first")
                 self._driver.preload(partition, size_bytes)
             case steps.MoveController():
                 self._driver.move_controller()
@@ -116,6 +119,13 @@ class ScenarioRunner:
             case _:
                 self._act_on_brokers(action)
         return None
+
+    def _produce(self, tp: TopicPartition, count: int) -> None:
+        node = self._view.read_json(f"/brokers/topics/{tp.topic}")
+        if node is None or str(tp.partition) not in node["partitions"]:
+            raise KlammError(f"{tp} is not there, so nothing can be produced to it")
+        self._produced[tp] = None
+        self._driver.produce(tp, count)
 
     def _act_on_znode(self, action: steps.ZnodeAction) -> None:
         match action:

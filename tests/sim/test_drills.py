@@ -168,6 +168,8 @@ def test_a_tool_that_fails_fails_the_drill_with_its_words() -> None:
         ("create_znode: {/brokers: null}", "/brokers cannot be written: NODEEXISTS"),
         ("set_znode: {/nowhere: null}", "/nowhere cannot be written: NONODE"),
         ("fail_log_dir: {broker: 0, dir: d}", "broker 0 has no log directory d"),
+        ("produce: {u-0: 5}", "u-0 is not there, so nothing can be produced to it"),
+        ("produce: {t-9: 5}", "t-9 is not there, so nothing can be produced to it"),
         ("set_topic_partitions: {u-0: [0]}", "there is no /brokers/topics/u to put"),
     ],
 )
@@ -236,6 +238,15 @@ def test_a_recording_that_klamm_does_not_repeat_fails() -> None:
     assert isinstance(verdict, Verdict)
     assert verdict.outcome is Outcome.FAILED
     assert all(failure.expected == "what Kafka 2.8.2 did" for failure in verdict.failures)
+
+
+def test_what_was_there_before_a_drill_produces_is_none_of_its_records() -> None:
+    filled = "  - preload: {t-0: 10GB}\n"
+    produced = "  - {produce: {t-0: 30}, until: {consumed: {t-0: 30}}}\n"
+    assert run_text(filled + produced).outcome is Outcome.PASSED
+    verdict = run_text(produced + filled)
+    assert verdict.outcome is Outcome.FAILED
+    assert verdict.failures[0].seen == "t-0 was produced to: what is preloaded comes first"
 
 
 def test_an_acknowledged_record_that_is_lost_ends_a_drill_as_unsafe() -> None:
