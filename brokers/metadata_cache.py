@@ -26,7 +26,7 @@ class MetadataCache:
     )
 
     def __init__(self) -> None:
-        self._states: dict[TopicPartition, UpdateMetadataPartitionState] = {}
+        self._states: dict[tuple[str, int], UpdateMetadataPartitionState] = {}
         self._partition_counts: dict[str, int] = {}
         self._topic_ids: dict[str, str] = {}
         self.alive_brokers: dict[int, Broker] = {}
@@ -86,7 +86,7 @@ class MetadataCache:
         partition = 0
         # Ids without gaps are the rule, so that no list of them is kept.
         while len(found) < count:
-            state = self._states.get(TopicPartition(topic, partition))
+            state = self._states.get((topic, partition))
             if state is not None:
                 found.append(state)
             partition += 1

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from greenlet import getcurrent, greenlet
 
 from cluster.requests import Address, Message
+
+AT_ONCE: Final = float("-inf")
 
 
 class Completion(Protocol):
@@ -41,12 +43,19 @@ class Actor:
         self.waiting = False
         self.on_given: Callable[[Actor], None] | None = None
 
-    @property
-    def is_runnable(self) -> bool:
-        """True if it can go on with its event or begin the next one."""
+    def ready_ms(self) -> float | None:
+        """From when on it can go on with its event or begin the next one, in the clock's monotonic
+        milliseconds: ``AT_ONCE``, or when a timer is due. None: time alone does not bring it."""
         if self.paused or self.stopped or self.waiting:
-            return False
-        return self.task is not None or self.has_events()
+            return None
+        if self.task is not None or self.has_events():
+            return AT_ONCE
+        return self.next_due_ms()
+
+    def is_ready(self, now_ms: float) -> bool:
+        """True if it can go on now."""
+        ready_ms = self.ready_ms()
+        return ready_ms is not None and ready_ms <= now_ms
 
     def receive(self, message: Message) -> None:
         """Take a message; it is handled later."""
@@ -63,7 +72,7 @@ class Actor:
             self.on_given(self)
 
     def has_events(self) -> bool:
-        """True if an event is waiting to begin."""
+        """True if an event other than a timer is waiting to begin."""
         return bool(self.inbox)
 
     def run_event(self) -> None:
@@ -108,9 +117,9 @@ class Scheduler:
         if actor is not None:
             actor.stopped = True
 
-    def runnable(self) -> list[Actor]:
+    def runnable(self, now_ms: float) -> list[Actor]:
         """The actors that can go on, in the order they were added."""
-        return [actor for actor in self.actors.values() if actor.is_runnable]
+        return [actor for actor in self.actors.values() if actor.is_ready(now_ms)]
 
     @property
     def inside_an_event(self) -> list[Address]:

@@ -66,11 +66,6 @@ class Bandwidth(Actor):
 
     # -- as an actor
 
-    def has_events(self) -> bool:
-        """True if a copy has arrived."""
-        due_ms = self.next_due_ms()
-        return due_ms is not None and due_ms <= self._clock.monotonic_ms()
-
     def next_due_ms(self) -> float | None:
         """When the next copy arrives, in the clock's monotonic milliseconds."""
         return self._model.next_completion_ms() if self._copies else None

@@ -46,13 +46,6 @@ class ClientActor(Actor):
         self._transport = transport
         self._clock = clock
 
-    def has_events(self) -> bool:
-        """True if a message waits or a timer is due."""
-        if self.inbox:
-            return True
-        due_ms = self.next_due_ms()
-        return due_ms is not None and due_ms <= self._clock.monotonic_ms()
-
     def next_due_ms(self) -> float | None:
         """When the client is due."""
         return self._client.next_due_ms()

@@ -117,13 +117,6 @@ class BrokerActor(Actor):
             self._is_expired = False
             self.give(ConfigChanges())
 
-    def has_events(self) -> bool:
-        """True if a message waits or a timer is due."""
-        if self.inbox:
-            return True
-        due_ms = self.next_due_ms()
-        return due_ms is not None and due_ms <= self._clock.monotonic_ms()
-
     def next_due_ms(self) -> float | None:
         """When the broker's next timer is due."""
         due = (self._node.broker.next_due_ms(), self._retry[0] if self._retry else None)
@@ -218,8 +211,8 @@ class ControllerActor(Actor):
         self._controller.receive(message)
 
     def has_events(self) -> bool:
-        """True if an event or a timer is due."""
-        return self._controller.events.has_work()
+        """True if an event other than a timer is waiting to begin."""
+        return self._controller.events.event_queue_size > 0
 
     def next_due_ms(self) -> float | None:
         """When the controller's next timer is due."""

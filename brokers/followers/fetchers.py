@@ -263,11 +263,11 @@ class ReplicaFetcherManager:
             return None
         due = []
         for leader, fetcher in self._fetchers.items():
-            if leader not in alive:
+            if not (fetcher.in_flight or fetcher.delayed) or leader not in alive:
                 continue
             if fetcher.in_flight:
                 due.append(fetcher.due_ms)
-            elif fetcher.delayed:
+            else:
                 # All delays are alike, so the oldest entry is the first one due.
                 due.append(next(iter(fetcher.delayed.values())))
         return min(due, default=None)

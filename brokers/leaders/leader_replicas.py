@@ -325,11 +325,11 @@ class LeaderReplicas:
     ) -> None:
         lag_time_max_ms = self._config.replica_lag_time_max_ms
         if partition.maybe_increment_high_watermark(self._broker_id, now_ms, lag_time_max_ms):
-            growth = partition.growth
-            is_law = isinstance(growth, LeaderGrowth) and growth.is_acknowledged
-            by_law = growth.followers if isinstance(growth, LeaderGrowth) and is_law else ()
-            remotes = (remote.replica_id for remote in partition.remotes)
-            self._fetches.add_news(tp, (r for r in remotes if r not in by_law))
+            by_law: tuple[int, ...] = ()
+            if isinstance(partition.growth, LeaderGrowth) and partition.growth.is_acknowledged:
+                by_law = partition.growth.followers
+            followers = [remote.replica_id for remote in partition.remotes]
+            self._fetches.add_news(tp, [r for r in followers if r not in by_law])
             self.produces.complete(tp, partition)
             self.consumers.on_high_watermark(tp, now_ms)
 

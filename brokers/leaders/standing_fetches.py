@@ -24,7 +24,10 @@ class StandingFetches:
     def add_news(self, partition: TopicPartition, replica_ids: Iterable[int]) -> None:
         """There may be something to tell these followers."""
         for replica_id in replica_ids:
-            self._news.setdefault(replica_id, {})[partition] = None
+            news = self._news.get(replica_id)
+            if news is None:
+                news = self._news[replica_id] = {}
+            news[partition] = None
 
     def take_news(self) -> dict[int, dict[TopicPartition, None]]:
         """The partitions of which followers are to be told, by follower; from now on none."""

@@ -125,7 +125,7 @@ class BrokerHub:
     def _run(self) -> None:
         while not self._closing:
             self._drain(self._wait_s())
-            for actor in self._scheduler.runnable():
+            for actor in self._scheduler.runnable(self._clock.monotonic_ms()):
                 self._scheduler.resume(actor)
 
     def _drain(self, wait_s: float) -> None:
@@ -137,15 +137,14 @@ class BrokerHub:
             return
 
     def _wait_s(self) -> float:
-        if self._scheduler.runnable():
-            return 0.0
-        now = self._clock.monotonic_ms()
-        due = [
-            due_ms
+        ready = [
+            ready_ms
             for actor in self._scheduler.actors.values()
-            if not (actor.paused or actor.waiting) and (due_ms := actor.next_due_ms()) is not None
+            if (ready_ms := actor.ready_ms()) is not None
         ]
-        return max(0.0, (min(due) - now) / 1000) if due else _IDLE_WAIT_S
+        if not ready:
+            return _IDLE_WAIT_S
+        return max(0.0, (min(ready) - self._clock.monotonic_ms()) / 1000)
 
     def _failed(self, actor: Actor, error: BaseException) -> None:
         logger.error("%s failed in an event", actor.address, exc_info=error)

@@ -36,16 +36,18 @@ class Agenda:
 
     def runnable(self) -> list[Actor]:
         """The actors that can go on, in the order they were added to the scheduler."""
-        self._take_due()
+        now_ms = self._clock.monotonic_ms()
+        self._take_due(now_ms)
         if not self._to_ask:
             return []
         found = []
         for actor in list(self._to_ask):
-            if actor.is_runnable:
+            ready_ms = actor.ready_ms()
+            if ready_ms is not None and ready_ms <= now_ms:
                 found.append(actor)
             else:
                 del self._to_ask[actor]
-                self._expect(actor)
+                self._expect(actor, ready_ms)
         found.sort(key=self._scheduler.order_of)
         return found
 
@@ -57,8 +59,7 @@ class Agenda:
             heapq.heappop(due)
         return due[0][0] if due else None
 
-    def _take_due(self) -> None:
-        now_ms = self._clock.monotonic_ms()
+    def _take_due(self, now_ms: float) -> None:
         due = self._due
         while due and due[0][0] <= now_ms:
             entry = heapq.heappop(due)
@@ -66,8 +67,7 @@ class Agenda:
                 del self._due_ms[entry[2]]
                 self._to_ask[entry[2]] = None
 
-    def _expect(self, actor: Actor) -> None:
-        due_ms = None if actor.paused or actor.stopped else actor.next_due_ms()
+    def _expect(self, actor: Actor, due_ms: float | None) -> None:
         if due_ms is None:
             self._due_ms.pop(actor, None)
         elif self._due_ms.get(actor) != due_ms:
