@@ -27,9 +27,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``is_alter_isr_enabled`` False: leaders write ISRs themselves, as before the inter-broker
     protocol 2.7-IV2. ``halts_on_log_dir_failure``: the first failed log directory ends the broker,
     as before 1.0. ``num_replica_alter_log_dirs_threads`` None: one for each log directory.
-    ``catch_up`` "held" keeps
-    followers from fetching until ``Broker.release_catch_up``. ``log``: what all logs are told
-    whose topic does not say otherwise. ``bandwidth``: what is said of BANDWIDTH_CONFIGS.
+    ``log_flush_scheduler_interval_ms``: how often logs are looked at that flush.ms wants flushed;
+    None: never. ``catch_up`` "held" keeps followers from fetching until
+    ``Broker.release_catch_up``. ``log``: what all logs are told whose topic does not say otherwise.
+    ``bandwidth``: what is said of BANDWIDTH_CONFIGS.
     """
 
     log_dirs: tuple[str, ...] = ("kafka-logs",)
@@ -49,6 +50,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     unclean_leader_election_enable: bool = False
     log: LogConfig = DEFAULT_LOG_CONFIG
     log_retention_check_interval_ms: int = 5 * 60 * 1000
+    log_flush_scheduler_interval_ms: int | None = None
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
@@ -64,6 +66,7 @@ _TIMES: Final = (
     "request_timeout_ms",
     "controlled_shutdown_retry_backoff_ms",
     "log_retention_check_interval_ms",
+    "log_flush_scheduler_interval_ms",
     "log_flush_offset_checkpoint_interval_ms",
     "log_flush_start_offset_checkpoint_interval_ms",
     "replica_high_watermark_checkpoint_interval_ms",

@@ -27,6 +27,7 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _CLEANUP_POLICY: Final = "cleanup.policy"
+_TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
 
@@ -52,6 +53,11 @@ _OPTIONS: Final = {
     "retention.ms": _Option("retention_ms", "log.retention.ms", -1),
     "retention.bytes": _Option("retention_bytes", "log.retention.bytes", -1),
     "file.delete.delay.ms": _Option("file_delete_delay_ms", "log.segment.delete.delay.ms", 0),
+    "flush.messages": _Option("flush_messages", "log.flush.interval.messages", 0),
+    "flush.ms": _Option("flush_ms", "log.flush.interval.ms", 0),
+    "message.timestamp.difference.max.ms": _Option(
+        "timestamp_difference_max_ms", "log.message.timestamp.difference.max.ms", 0
+    ),
     MIN_INSYNC_REPLICAS: _Option("min_insync_replicas", MIN_INSYNC_REPLICAS, 1),
 }
 _THROTTLED: Final = {
@@ -62,6 +68,7 @@ _COARSER: Final = (
     ("log.roll.ms", "log.roll.hours", _HOUR_MS),
     ("log.retention.ms", "log.retention.minutes", _MINUTE_MS),
     ("log.retention.ms", "log.retention.hours", _HOUR_MS),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms", 1),
 )
 _PRODUCER_EXPIRATION: Final = "transactional.id.expiration.ms"
 
@@ -77,8 +84,10 @@ def broker_log_config(properties: Mapping[str, str]) -> LogConfig:
     if _PRODUCER_EXPIRATION in properties:
         word = properties[_PRODUCER_EXPIRATION]
         values["producer_id_expiration_ms"] = _parse(_PRODUCER_EXPIRATION, word, 1)
-    if "log.cleanup.policy" in properties:
-        values["delete"] = _deletes(properties["log.cleanup.policy"])
+    if (name := f"log.{_CLEANUP_POLICY}") in properties:
+        values["delete"] = _deletes(properties[name])
+    if (name := f"log.{_TIMESTAMP_TYPE}") in properties:
+        values["is_log_append_time"] = _is_log_append_time(name, properties[name])
     return msgspec.structs.replace(DEFAULT_LOG_CONFIG, **values)
 
 
@@ -91,6 +100,8 @@ def topic_log_config(topic: str, overrides: Mapping[str, str], defaults: LogConf
         try:
             if name == _CLEANUP_POLICY:
                 values["delete"] = _deletes(word)
+            elif name == _TIMESTAMP_TYPE:
+                values["is_log_append_time"] = _is_log_append_time(name, word)
             elif name in _THROTTLED:
                 values[_THROTTLED[name]] = ThrottledReplicas.parse(name, word)
             elif option is not None:
@@ -143,6 +154,15 @@ def _from_coarser(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _deletes(policy: str) -> bool:
     return "delete" in (word.strip() for word in policy.split(","))
+
+
+def _is_log_append_time(name: str, word: str) -> bool:
+    if word not in ("CreateTime", "LogAppendTime"):
+        raise InvalidConfig(
+            f"Invalid value {word} for configuration {name}: String must be one of: CreateTime, "
+            "LogAppendTime"
+        )
+    return word == "LogAppendTime"
 
 
 def _parse(name: str, word: str, least: int) -> int:

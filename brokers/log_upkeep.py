@@ -1,9 +1,9 @@
-"""What a broker does to its logs once in a while: writes down, deletes, removes.
+"""What a broker does to its logs once in a while: flushes, writes down, deletes, removes.
 
 Nothing is due while nothing has changed, so an idle replica costs nothing: messages that may have
 changed something say so, and what then comes by time alone (a record becomes too old, a deleted log
 may be removed) is looked for when it is due. Logs that need no checkpoints get none. Mirrors the
-tasks that kafka.log.LogManager and kafka.server.ReplicaManager schedule:
+tasks that kafka.log.LogManager and kafka.server.ReplicaManager schedule: flushDirtyLogs,
 checkpointLogRecoveryOffsets, checkpointLogStartOffsets, checkpointHighWatermarks, cleanupLogs,
 deleteLogs.
 """
@@ -20,6 +20,7 @@ from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import Draw
+from brokers.partitions.growth import settle
 from brokers.partitions.partition import Partition
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
 from cluster.protocols import Clock
@@ -59,6 +60,7 @@ class LogUpkeep:
         self._partitions = partitions
         self._clock = clock
         self._log_journal = log_journal
+        self._flush_due_ms: float | None = None
         self._high_watermarks_due_ms: float | None = None
         self._checkpoint_due_ms: float | None = None
         self._retention_due_ms: float | None = None
@@ -91,6 +93,8 @@ class LogUpkeep:
         if isinstance(body, _CHANGES_LOGS):
             self.note_changes()
         now_ms = self._clock.monotonic_ms()
+        if self._flush_due_ms is None:
+            self._flush_due_ms = self._next_flush_ms(now_ms)
         if not self._is_retention_near(now_ms) and _may_move_records(body):
             self.note(now_ms)
 
@@ -127,6 +131,7 @@ class LogUpkeep:
     def next_due_ms(self) -> float | None:
         """When ``on_timer`` is to be called next, in monotonic milliseconds."""
         due = (
+            self._flush_due_ms,
             self._high_watermarks_due_ms,
             self._checkpoint_due_ms,
             self._retention_due_ms,
@@ -137,6 +142,8 @@ class LogUpkeep:
     def on_timer(self) -> None:
         """Do what is due. A directory that refuses goes offline, which the LogManager tells."""
         now_ms = self._clock.monotonic_ms()
+        if _is_due(self._flush_due_ms, now_ms):
+            self._flush_due_ms = self._next_flush_ms(now_ms) if self._flush_dirty(now_ms) else None
         if _is_due(self._high_watermarks_due_ms, now_ms):
             self._high_watermarks_due_ms = None
             self._log_manager.checkpoint_high_watermarks(self._high_watermarks())
@@ -148,6 +155,19 @@ class LogUpkeep:
         if _is_due(self._deletion_due_ms, now_ms):
             self._log_manager.delete_marked(self._clock.now_ms())
             self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
+
+    def _next_flush_ms(self, now_ms: float) -> float | None:
+        interval_ms = self._config.log_flush_scheduler_interval_ms
+        return None if interval_ms is None else now_ms + interval_ms
+
+    def _flush_dirty(self, now_ms: float) -> bool:
+        """Flush what flush.ms wants flushed; False if nothing will be unless messages come."""
+        is_growing = False
+        for partition in self._partitions.values():
+            if partition.growth is not None:
+                settle(partition, now_ms)
+                is_growing = True
+        return self._log_manager.flush_dirty(self._clock.now_ms()) or is_growing
 
     def _delete_old(self) -> float | None:
         now_ms = self._clock.monotonic_ms()

@@ -8,6 +8,7 @@
        |- CorruptRecord            a batch whose length, CRC or form is wrong
        |- UnsupportedMessageFormat messages of formats 0 and 1
        |- InvalidRecord            a batch that is whole but says what it may not say
+       |- InvalidTimestamp         a time too far from the broker's, or one that it gives itself
        |- RecordTooLarge           more than max.message.bytes
        |- RecordBatchTooLarge      more than segment.bytes
        |- OutOfOrderSequence       an idempotent producer left something out
@@ -58,6 +59,13 @@ class InvalidRecord(ReplicaLogError):
     """A batch that is whole, but that no producer may send."""
 
     code = Errors.INVALID_RECORD
+
+
+class InvalidTimestamp(ReplicaLogError):
+    """A record whose time is farther from the broker's than message.timestamp.difference.max.ms, or
+    a batch that says that the broker gave it its time."""
+
+    code = Errors.INVALID_TIMESTAMP
 
 
 class RecordTooLarge(ReplicaLogError):

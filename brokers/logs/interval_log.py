@@ -32,7 +32,7 @@ from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from brokers.logs.producer_state import ProducerStates, last_sequence
 from brokers.logs.replica_log import Appended, Deleted
 from brokers.logs.retention import count_deletable, next_expiry_ms
-from brokers.logs.validation import counted_batch_of
+from brokers.logs.validation import check_timestamp, counted_batch_of
 from cluster.records import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -110,8 +110,9 @@ class IntervalLog(msgspec.Struct, gc=False):
         first = self.log_end_offset
         end = first + produced.record_count
         timestamp_ms = produced.max_timestamp_ms
-        if timestamp_ms == NO_TIMESTAMP:
+        if timestamp_ms == NO_TIMESTAMP or self.config.is_log_append_time:
             timestamp_ms = now_ms
+        check_timestamp(timestamp_ms, self.config, now_ms)
         if produced.producer_id != NO_PRODUCER_ID:
             batch = ProducerBatch(
                 produced.producer_id,
@@ -336,6 +337,8 @@ class IntervalLog(msgspec.Struct, gc=False):
             intervals = (*before[:-1], joined(before[-1], interval))
         self.kept = held = Held(intervals, rolled, held.segment_start_ms)
         self.log_end_offset = interval.end
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
         return held
 
     def _remember(self, batch: ProducerBatch) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.errors import LogStorageError, ReplicaLogError
-from brokers.logs.log_config import LogConfig
+from brokers.logs.log_config import NEVER, LogConfig
 from brokers.logs.log_dirs import LogDirs
 from brokers.logs.log_store import FoundDir, LogConfigs, LogStore
 from brokers.logs.recovery import Repair
@@ -52,6 +52,7 @@ class LogManager:
         self.store = store
         self._config_of = config_of
         self._high_watermarks: dict[TopicPartition, int] = {}
+        self._flushed_ms: dict[tuple[str, TopicPartition], int] = {}
         self._failures: list[LogDirFailure] = []
         self._open: list[str] = []
 
@@ -250,6 +251,28 @@ class LogManager:
                     high_watermark = high_watermarks.get(partition, 0)
                     deleted[partition] = log.delete_old(now_ms, high_watermark)
         return deleted
+
+    def flush_dirty(self, now_ms: int) -> bool:
+        """Flush every log that flush.ms says has waited long enough; False if none of the others
+        has anything to wait for. A directory that refuses goes offline.
+
+        The time runs from the last flush by time; before the first it is over.
+        """
+        before, self._flushed_ms = self._flushed_ms, {}
+        is_left = False
+        for path in list(self._open):
+            with suppress(LogStorageError), self.in_dir(path):
+                for partition, log in self.dirs.logs(path).items():
+                    flushed_ms = before.get((path, partition))
+                    if log.recovery_point < log.log_end_offset:
+                        if now_ms - (flushed_ms or 0) >= log.config.flush_ms:
+                            log.flush()
+                            flushed_ms = now_ms
+                        else:
+                            is_left |= log.config.flush_ms < NEVER
+                    if flushed_ms is not None:
+                        self._flushed_ms[path, partition] = flushed_ms
+        return is_left
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
         """Let all logs of a topic go by another config from now on."""

@@ -32,10 +32,14 @@ COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _PLACE: Final = struct.Struct(">qii")
 _PLACE_END: Final = 16
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_TIMESTAMP: Final = struct.Struct(">q")
 _CRC_END: Final = 21
 _SMALLEST_LENGTH: Final = 14
 _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
+_MAX_TIMESTAMP_AT: Final = 35
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 
@@ -199,3 +203,16 @@ def place(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
     """The same batch at ``base_offset`` and of ``leader_epoch``; the CRC covers neither."""
     length = int.from_bytes(batch[8:12], "big", signed=True)
     return _PLACE.pack(base_offset, length, leader_epoch) + batch[_PLACE_END:]
+
+
+def stamped(batch: bytes, header: BatchHeader, now_ms: int) -> tuple[bytes, BatchHeader]:
+    """The same batch, every record of which has the time of the append, and its header."""
+    attributes = header.attributes | _LOG_APPEND_TIME
+    covered = bytearray(batch[_CRC_END:])
+    _ATTRIBUTES.pack_into(covered, 0, attributes)
+    _TIMESTAMP.pack_into(covered, _MAX_TIMESTAMP_AT - _CRC_END, now_ms)
+    crc = google_crc32c.value(bytes(covered))
+    return (
+        batch[: _CRC_END - _CRC.size] + _CRC.pack(crc) + bytes(covered),
+        header._replace(crc=crc, attributes=attributes, max_timestamp_ms=now_ms),
+    )

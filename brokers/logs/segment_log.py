@@ -132,17 +132,15 @@ class SegmentLog:
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
         """As ReplicaLog says; ``produced`` is bytes here."""
-        produced = batch_of(produced)
         self._now_ms = now_ms
         first = self.log_end_offset
-        header = check_produced(produced, self.name, self.config)._replace(
-            base_offset=first, leader_epoch=leader_epoch
-        )
+        batch, header = check_produced(batch_of(produced), self.name, self.config, now_ms)
+        header = header._replace(base_offset=first, leader_epoch=leader_epoch)
         if header.has_producer_id:
             duplicate = self._producers.check(header.producer_batch)
             if duplicate is not None:
                 return Appended(duplicate.first_offset, duplicate.last_offset, is_duplicate=True)
-        self._append(place(produced, first, leader_epoch), [header])
+        self._append(place(batch, first, leader_epoch), [header])
         return Appended(first, header.last_offset)
 
     def append_as_follower(self, records: Records) -> None:
@@ -329,6 +327,8 @@ class SegmentLog:
         for header in headers:
             if header.has_producer_id:
                 self._producers.update(header.producer_batch)
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
 
     def _should_roll(self, size_bytes: int, headers: Sequence[BatchHeader]) -> bool:
         segment, config = self._active, self.config

@@ -1,8 +1,8 @@
 """What a leader asks of a batch from a producer, and a follower of batches from its leader.
 
-Batches are judged by their bytes, CRC and header. Records are not decoded, so that a header may say
-one thing and the records another, which a broker of Kafka would notice. Mirrors
-kafka.log.Log.analyzeAndValidateRecords and kafka.log.LogValidator.
+Batches are judged by their bytes, CRC and header. Records are decoded only where their times are
+limited, so that a header may say one thing and the records another, which a broker of Kafka would
+notice. Mirrors kafka.log.Log.analyzeAndValidateRecords and kafka.log.LogValidator.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from itertools import pairwise
 from brokers.logs.errors import (
     CorruptRecord,
     InvalidRecord,
+    InvalidTimestamp,
     OffsetsOutOfOrder,
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
-from brokers.logs.log_config import LogConfig
+from brokers.logs.log_config import NEVER, LogConfig
 from brokers.logs.record_batch import (
     COMPRESSIONS,
     HEADER_SIZE_BYTES,
@@ -24,8 +25,9 @@ from brokers.logs.record_batch import (
     check_batches,
     check_crc,
     parse_header,
+    stamped,
 )
-from cluster.records import CountedBatch, Produced
+from cluster.records import NO_TIMESTAMP, CountedBatch, Produced
 
 
 def batch_of(produced: Produced) -> bytes:
@@ -42,10 +44,13 @@ def counted_batch_of(produced: Produced) -> CountedBatch:
     return produced
 
 
-def check_produced(batch: bytes, name: str, config: LogConfig) -> BatchHeader:
-    """The header of a producer's one batch for the partition ``name``.
+def check_produced(
+    batch: bytes, name: str, config: LogConfig, now_ms: int
+) -> tuple[bytes, BatchHeader]:
+    """A producer's one batch for the partition ``name``, with the time of the append if records are
+    to have that, and its header.
 
-    Raises CorruptRecord, UnsupportedMessageFormat, RecordTooLarge and InvalidRecord.
+    Raises CorruptRecord, UnsupportedMessageFormat, RecordTooLarge, InvalidRecord, InvalidTimestamp.
     """
     if not batch:
         raise InvalidRecord("Record batch has no batches at all")
@@ -70,7 +75,29 @@ def check_produced(batch: bytes, name: str, config: LogConfig) -> BatchHeader:
     problem = _problem(header)
     if problem:
         raise InvalidRecord(f"{problem} in topic partition {name}.")
-    return header
+    if header.is_log_append_time:
+        raise InvalidTimestamp(
+            f"Producer should not set timestamp type to LogAppendTime in topic partition {name}."
+        )
+    if config.is_log_append_time:
+        return stamped(batch, header, now_ms)
+    if config.timestamp_difference_max_ms < NEVER:
+        # Decoding takes a library that most brokers never need.
+        from brokers.logs.records import decode_batch
+
+        for _, record in decode_batch(batch, header):
+            check_timestamp(record.timestamp_ms, config, now_ms)
+    return batch, header
+
+
+def check_timestamp(timestamp_ms: int, config: LogConfig, now_ms: int) -> None:
+    """Raise InvalidTimestamp if a record's own time is too far from the leader's."""
+    difference_max_ms = config.timestamp_difference_max_ms
+    if timestamp_ms != NO_TIMESTAMP and abs(timestamp_ms - now_ms) > difference_max_ms:
+        raise InvalidTimestamp(
+            f"Timestamp {timestamp_ms} of a message is out of range. The timestamp should be "
+            f"within [{now_ms - difference_max_ms}, {now_ms + difference_max_ms}]"
+        )
 
 
 def check_fetched(

@@ -8,6 +8,7 @@ from cluster.api_errors import Errors
 from cluster.data_requests import ProducedPartition
 from runtime.transport import NetworkFaults
 from tests.sim.replication import IDS, Cluster, replica_views
+from zk.kafka_zk_client import KafkaZkClient
 
 
 def ends(cluster: Cluster) -> dict[int, int]:
@@ -53,6 +54,44 @@ def test_a_machine_that_stops_loses_what_was_not_flushed(cluster: Cluster) -> No
     assert cluster.checker.acknowledged
     cluster.checker.check(replica_views(cluster.world))
     assert cluster.checker.violations, "every member of the ISR has lost acknowledged records"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"log.flush.interval.messages": "1"},
+        {"log.flush.interval.ms": "200", "log.flush.scheduler.interval.ms": "100"},
+    ],
+    ids=["by count", "by time"],
+)
+def test_a_machine_that_stops_has_what_was_flushed(config: dict[str, str]) -> None:
+    cluster = Cluster(config=config)
+    cluster.produce(0, 1_000)
+    cluster.world.run_for(2_000)
+    for broker_id in IDS:
+        cluster.world.kill(broker_id, loses_unflushed=True)
+    for broker_id in IDS:
+        cluster.world.start(broker_id)
+    cluster.world.run_for(20_000)
+    assert ends(cluster) == dict.fromkeys(IDS, 1_000)
+    cluster.heal()
+
+
+def test_flush_messages_of_a_topic_may_be_changed_meanwhile(cluster: Cluster) -> None:
+    store = cluster.world.open_store()
+    client = KafkaZkClient(store)
+    client.set_or_create_entity_configs("topics", "t", {"flush.messages": "1"})
+    client.create_config_change_notification("topics/t")
+    store.close()
+    cluster.world.run_for(100)
+    cluster.produce(0, 1_000)
+    cluster.world.run_for(500)
+    for broker_id in IDS:
+        cluster.world.kill(broker_id, loses_unflushed=True)
+    for broker_id in IDS:
+        cluster.world.start(broker_id)
+    cluster.world.run_for(20_000)
+    assert ends(cluster) == dict.fromkeys(IDS, 1_010)
 
 
 def test_what_one_machine_loses_it_gets_again(cluster: Cluster) -> None:

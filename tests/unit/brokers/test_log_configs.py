@@ -61,3 +61,25 @@ def test_topics_that_are_read_ahead_are_read_once() -> None:
         assert [configs(topic).retention_ms for topic in "aab"] == [7, 7, 7]
     assert configs("a").retention_ms == 7
     assert asked == [["a", "b"], ["a"]]
+
+
+def test_when_to_flush_and_whose_time_counts() -> None:
+    broker = broker_log_config(
+        {
+            "log.flush.interval.messages": "100",
+            "log.flush.scheduler.interval.ms": "2000",
+            "log.message.timestamp.type": "LogAppendTime",
+        }
+    )
+    assert (broker.flush_messages, broker.flush_ms, broker.is_log_append_time) == (100, 2000, True)
+    overrides = {
+        "flush.messages": "1",
+        "flush.ms": "5",
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.difference.max.ms": "9",
+    }
+    topic = topic_log_config("t", overrides, broker)
+    assert (topic.flush_messages, topic.flush_ms, topic.is_log_append_time) == (1, 5, False)
+    assert topic.timestamp_difference_max_ms == 9
+    with pytest.raises(InvalidConfig, match="must be one of: CreateTime, LogAppendTime"):
+        broker_log_config({"log.message.timestamp.type": "createtime"})

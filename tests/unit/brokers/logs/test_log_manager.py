@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from brokers.logs.checkpoints import MetaProperties
@@ -184,3 +185,21 @@ def test_retention_is_for_all_logs(broker: Broker) -> None:
     deleted = broker.manager.delete_old(late_ms, {T0: 5, T1: 4})
     assert {tp: went.segments for tp, went in deleted.items()} == {T0: 1, T1: 0}
     assert broker.log(T0).log_start_offset == 5
+
+
+def test_logs_are_flushed_when_flush_ms_is_over(broker: Broker) -> None:
+    log, other = broker.lead(T0, 1), broker.lead(T1, 1)
+    broker.manager.update_topic_config("t", msgspec.structs.replace(SMALL, flush_ms=1_000))
+    assert broker.manager.flush_dirty(NOW_MS) is False
+    assert (log.recovery_point, other.recovery_point) == (5, 5)
+    broker.lead(T0, 1)
+    assert broker.manager.flush_dirty(NOW_MS + 999) is True
+    assert log.recovery_point == 5
+    assert broker.manager.flush_dirty(NOW_MS + 1_000) is False
+    assert (log.recovery_point, other.recovery_point) == (10, 5)
+
+
+def test_logs_that_no_time_says_to_flush_are_not(broker: Broker) -> None:
+    log = broker.lead(T0, 1)
+    assert broker.manager.flush_dirty(NOW_MS) is False
+    assert log.recovery_point == 0

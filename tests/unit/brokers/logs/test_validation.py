@@ -1,0 +1,37 @@
+"""Times that a producer's batch may not have, as its records and its header say them."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers.logs.errors import InvalidTimestamp
+from brokers.logs.log_config import LogConfig
+from brokers.logs.record_batch import check_batches, parse_header, stamped
+from brokers.logs.records import decode_batches
+from brokers.logs.validation import check_produced
+from tests.unit.brokers.logs.batches import NOW_MS, batch
+
+
+def test_each_record_of_a_batch_has_its_own_time() -> None:
+    three = batch(b"a", b"b", b"c", compression="gzip")
+    limit = LogConfig(timestamp_difference_max_ms=1)
+    with pytest.raises(InvalidTimestamp, match=f"Timestamp {NOW_MS + 2} .* {NOW_MS + 1}]"):
+        check_produced(three, "t-0", limit, NOW_MS)
+    assert check_produced(three, "t-0", limit, NOW_MS + 1)[0] == three
+
+
+def test_a_stamped_batch_is_whole_and_all_its_records_have_that_time() -> None:
+    sent = batch(b"a", b"b", compression="gzip")
+    given, header = stamped(sent, parse_header(sent), NOW_MS + 500)
+    assert check_batches(given) == [header]
+    assert header.is_log_append_time and header.max_timestamp_ms == NOW_MS + 500
+    times = [stored.record.timestamp_ms for stored in decode_batches(given)]
+    assert times == [NOW_MS + 500] * 2
+
+
+@pytest.mark.parametrize("is_log_append_time", [False, True])
+def test_only_a_leader_says_that_it_gave_the_time(is_log_append_time: bool) -> None:
+    sent = batch(b"a")
+    given, _ = stamped(sent, parse_header(sent), NOW_MS)
+    with pytest.raises(InvalidTimestamp, match="Producer should not set timestamp type"):
+        check_produced(given, "t-0", LogConfig(is_log_append_time=is_log_append_time), NOW_MS)
