@@ -85,6 +85,12 @@ from controller.messages import event_of_message
 from controller.metrics import ControllerMetrics
 from controller.partition_reassignments import PartitionReassignments
 from controller.partition_state_changes import PartitionStateChanges
+from controller.pending_requests import (
+    PendingCreation,
+    PendingDeletion,
+    PendingElection,
+    PendingRequests,
+)
 from controller.recorder import Recorder
 from controller.replica_state_changes import ReplicaStateChanges
 from controller.request_sender import RequestSender
@@ -154,9 +160,9 @@ class KafkaController:
         self.reassignments = PartitionReassignments(self)
         self.watches = Watches(quirks)
         self.topic_deletion_manager = TopicDeletionManager(self)
-        self.pending_creations = on_create_topics.PendingCreations()
-        self.pending_deletions = on_delete_topics.PendingDeletions()
-        self.pending_elections = on_elect_leaders.PendingElections()
+        self.pending_creations = PendingRequests[PendingCreation](self.events, CreateTopicsTimeout)
+        self.pending_deletions = PendingRequests[PendingDeletion](self.events, DeleteTopicsTimeout)
+        self.pending_elections = PendingRequests[PendingElection](self.events, ElectLeadersTimeout)
         self.malformed: dict[str, str] = {}
         self.active_controller_id = election.NO_CONTROLLER
         self.previous_session_id = 0

@@ -8,10 +8,8 @@ createTopics of ZkAdminManager.scala and DelayedCreatePartitions.scala, all of k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
-
-import msgspec
 
 from admin.topics import new_topic_id, validate_topic_create
 from cluster.api_errors import Errors
@@ -24,7 +22,7 @@ from cluster.requests import (
     Message,
 )
 from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
-from controller.events import ControllerEvent, CreateTopicsTimeout
+from controller.pending_requests import PendingCreation
 from placement.assign import Assignment
 from placement.broker_metadata import BrokerMetadata
 from placement.pool_rules import assign_in_pool, check_in_pool
@@ -38,31 +36,6 @@ if TYPE_CHECKING:
 UNSET: Final = -1
 UNKNOWN: Final = Errors.UNKNOWN_SERVER_ERROR
 DUPLICATE: Final = "Found multiple entries for this topic."
-
-
-class PendingCreation(msgspec.Struct, frozen=True):
-    """A request whose topics are written and whose answer waits for leaders.
-
-    ``waiting`` are the partitions of the topics without an error, by topic.
-    """
-
-    message: Message
-    results: tuple[CreatableTopicResult, ...]
-    waiting: dict[str, list[TopicPartition]]
-
-
-class PendingCreations:
-    """Requests that wait for an answer, by number. Belongs to the event thread."""
-
-    def __init__(self) -> None:
-        self.by_number: dict[int, PendingCreation] = {}
-        self._last_number = 0
-
-    def add(self, pending: PendingCreation) -> int:
-        """Keep a request and give it a number."""
-        self._last_number += 1
-        self.by_number[self._last_number] = pending
-        return self._last_number
 
 
 def not_controller(request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -104,27 +77,20 @@ def process_create_topics(
     if request.timeout_ms <= 0 or not waiting:
         _answer(controller, pending, set(waiting))
         return
-    number = controller.pending_creations.add(pending)
-    controller.events.schedule(CreateTopicsTimeout(number), request.timeout_ms)
+    controller.pending_creations.add(pending, request.timeout_ms)
 
 
 def complete_creations(controller: KafkaController) -> None:
     """This broker's metadata changed: answer the requests all of whose partitions have leaders."""
-    by_number = controller.pending_creations.by_number
-    for number, pending in list(by_number.items()):
-        if not any(_is_leaderless(controller, tps) for tps in pending.waiting.values()):
-            del by_number[number]
-            controller.events.cancel(_is(CreateTopicsTimeout(number)))
-            _answer(controller, pending, set())
-
-
-def _is(timeout: CreateTopicsTimeout) -> Callable[[ControllerEvent], bool]:
-    return lambda event: event == timeout
+    for pending in controller.pending_creations.take_done(
+        lambda pending: not any(_is_leaderless(controller, tps) for tps in pending.waiting.values())
+    ):
+        _answer(controller, pending, set())
 
 
 def process_timeout(controller: KafkaController, number: int) -> None:
     """The client's time is over: topics without all their leaders are answered so."""
-    pending = controller.pending_creations.by_number.pop(number, None)
+    pending = controller.pending_creations.take(number)
     if pending is not None:
         late = {t for t, tps in pending.waiting.items() if _is_leaderless(controller, tps)}
         _answer(controller, pending, late)

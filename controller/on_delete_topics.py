@@ -8,10 +8,8 @@ deleteTopic of kafka/zk/AdminZkClient.scala.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from cluster.api_errors import Errors
 from cluster.errors import ControllerMoved
@@ -21,7 +19,7 @@ from cluster.requests import (
     DeleteTopicsResponse,
     Message,
 )
-from controller.events import ControllerEvent, DeleteTopicsTimeout
+from controller.pending_requests import PendingDeletion
 from zk.store import Create, ResultCode
 from zk.znode_client import reason
 from zk.znodes import DeleteTopicsTopicZNode, TopicZNode
@@ -30,27 +28,6 @@ if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
 
 _Results = Mapping[str, Errors]
-
-
-class PendingDeletion(msgspec.Struct, frozen=True):
-    """A request whose topics are marked and whose answer waits until the metadata lacks them."""
-
-    message: Message
-    results: _Results
-
-
-class PendingDeletions:
-    """Requests that wait for an answer, by number. Belongs to the event thread."""
-
-    def __init__(self) -> None:
-        self.by_number: dict[int, PendingDeletion] = {}
-        self._last_number = 0
-
-    def add(self, pending: PendingDeletion) -> int:
-        """Keep a request and give it a number."""
-        self._last_number += 1
-        self.by_number[self._last_number] = pending
-        return self._last_number
 
 
 def not_controller(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -91,28 +68,21 @@ def process_delete_topics(
         }
         controller.reply(message, _response(timed_out))
         return
-    number = controller.pending_deletions.add(PendingDeletion(message, results))
-    controller.events.schedule(DeleteTopicsTimeout(number), request.timeout_ms)
+    controller.pending_deletions.add(PendingDeletion(message, results), request.timeout_ms)
     complete_deletions(controller)
 
 
 def complete_deletions(controller: KafkaController) -> None:
     """This broker's metadata changed: answer the requests none of whose topics it still shows."""
-    by_number = controller.pending_deletions.by_number
-    for number, pending in list(by_number.items()):
-        if not _remaining(controller, pending):
-            del by_number[number]
-            controller.events.cancel(_is(DeleteTopicsTimeout(number)))
-            controller.reply(pending.message, _response(pending.results))
-
-
-def _is(timeout: DeleteTopicsTimeout) -> Callable[[ControllerEvent], bool]:
-    return lambda event: event == timeout
+    for pending in controller.pending_deletions.take_done(
+        lambda pending: not _remaining(controller, pending)
+    ):
+        controller.reply(pending.message, _response(pending.results))
 
 
 def process_timeout(controller: KafkaController, number: int) -> None:
     """The client's time is over: topics that the metadata still shows are answered so."""
-    pending = controller.pending_deletions.by_number.pop(number, None)
+    pending = controller.pending_deletions.take(number)
     if pending is not None:
         late = dict.fromkeys(_remaining(controller, pending), Errors.REQUEST_TIMED_OUT)
         controller.reply(pending.message, _response({**pending.results, **late}))

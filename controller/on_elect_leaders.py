@@ -6,17 +6,15 @@ clients, and electLeaders of ReplicaManager.scala and DelayedElectLeader.scala o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
-
-import msgspec
 
 from cluster.api_errors import Errors
 from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.requests import ApiError, ElectLeadersRequest, ElectLeadersResponse, Message
 from cluster.types import ElectionType, TopicPartition
-from controller.events import ControllerEvent, ElectLeadersTimeout
 from controller.on_leader_election import ElectionTrigger, elect, leader_of
+from controller.pending_requests import PendingElection
 from statemachines.election import ElectionStrategy, OfflineElection, PreferredReplicaElection
 
 if TYPE_CHECKING:
@@ -39,28 +37,6 @@ _NOT_AVAILABLE: Final = {
     ElectionType.PREFERRED: Errors.PREFERRED_LEADER_NOT_AVAILABLE,
     ElectionType.UNCLEAN: Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE,
 }
-
-
-class PendingElection(msgspec.Struct, frozen=True):
-    """A request whose elections took place and whose answer waits until the metadata shows them."""
-
-    message: Message
-    results: _Results
-    leaders: Mapping[TopicPartition, int]
-
-
-class PendingElections:
-    """Requests that wait for an answer, by number. Belongs to the event thread."""
-
-    def __init__(self) -> None:
-        self.by_number: dict[int, PendingElection] = {}
-        self._last_number = 0
-
-    def add(self, pending: PendingElection) -> int:
-        """Keep a request and give it a number."""
-        self._last_number += 1
-        self.by_number[self._last_number] = pending
-        return self._last_number
 
 
 def not_controller(request: ElectLeadersRequest) -> ElectLeadersResponse:
@@ -94,33 +70,26 @@ def process_elect_leaders(
     if not leaders:
         controller.reply(message, ElectLeadersResponse(Errors.NONE, results))
         return
-    number = controller.pending_elections.add(PendingElection(message, results, leaders))
-    controller.events.schedule(ElectLeadersTimeout(number), max(0, request.timeout_ms))
+    pending = PendingElection(message, results, leaders)
+    controller.pending_elections.add(pending, max(0, request.timeout_ms))
     complete_elections(controller)
 
 
 def complete_elections(controller: KafkaController) -> None:
     """This broker's metadata changed: answer the requests all of whose leaders it shows."""
-    by_number = controller.pending_elections.by_number
-    for number, pending in list(by_number.items()):
-        if not _waiting(controller, pending):
-            del by_number[number]
-            controller.events.cancel(_is(ElectLeadersTimeout(number)))
-            response = ElectLeadersResponse(Errors.NONE, pending.results)
-            controller.reply(pending.message, response)
+    for pending in controller.pending_elections.take_done(
+        lambda pending: not _waiting(controller, pending)
+    ):
+        controller.reply(pending.message, ElectLeadersResponse(Errors.NONE, pending.results))
 
 
 def process_timeout(controller: KafkaController, number: int) -> None:
     """The client's time is over: leaders that the metadata do not show are answered so."""
-    pending = controller.pending_elections.by_number.pop(number, None)
+    pending = controller.pending_elections.take(number)
     if pending is not None:
         late = dict.fromkeys(_waiting(controller, pending), _TIMED_OUT)
         response = ElectLeadersResponse(Errors.NONE, {**pending.results, **late})
         controller.reply(pending.message, response)
-
-
-def _is(timeout: ElectLeadersTimeout) -> Callable[[ControllerEvent], bool]:
-    return lambda event: event == timeout
 
 
 def _waiting(controller: KafkaController, pending: PendingElection) -> list[TopicPartition]:
