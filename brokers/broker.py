@@ -8,7 +8,7 @@ kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from brokers.bandwidth.copying import Arrived, Copying, ReplicaCopy, UnlimitedCopying
 from brokers.client_apis import ClientApis
@@ -34,7 +34,6 @@ from brokers.metadata_cache import MetadataCache
 from brokers.producer_id_manager import ProducerIdManager
 from brokers.replica_log_dirs import alter_replica_log_dirs, describe_log_dirs
 from brokers.replica_manager import ReplicaManager
-from brokers.status import broker_status
 from cluster.data_requests import FetchRequest, FetchResponse
 from cluster.protocols import Clock, Connections, NoConnections, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
@@ -301,10 +300,9 @@ class Broker:
         self.fetchers.held = False
         self._send_what_is_due()
 
-    def status(self) -> dict[str, Any]:
-        """What ``klamm status`` shows of this broker: plain values."""
+    def settle(self) -> None:
+        """Bring all that grows by laws up to now: for who looks at everything."""
         self.laws.settle_all(self._clock.monotonic_ms())
-        return broker_status(self)
 
     def _on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.log_upkeep.on_topic_config(topic, overrides)

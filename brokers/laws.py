@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from brokers.followers.growing_followers import GrowingFollowers
 from brokers.leaders.leader_replicas import LeaderReplicas
-from brokers.partitions.growth import FollowerGrowth, LeaderGrowth, settle
+from brokers.partitions.growth import FollowerGrowth, LeaderGrowth
 from brokers.partitions.partition import Partition
+from brokers.partitions.settling import settle
 from brokers.replica_manager import ReplicaManager
 from cluster.constant_rate import ConstantRateRequest, ConstantRateResponse, EndOfLaw
 from cluster.data_requests import FetchResponse

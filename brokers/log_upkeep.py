@@ -20,8 +20,8 @@ from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import Draw
-from brokers.partitions.growth import settle
 from brokers.partitions.partition import Partition
+from brokers.partitions.settling import settle
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
 from cluster.protocols import Clock
 from cluster.requests import AlterReplicaLogDirsRequest, LeaderAndIsrRequest, StopReplicaRequest

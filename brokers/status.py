@@ -1,20 +1,20 @@
 """What a broker shows of itself: plain dicts for the command line and the HTTP API.
 
-It only reads, and counts when asked, so that nothing has to be kept up to date in between.
+It counts when asked, so that nothing has to be kept up to date in between; nothing is changed but
+that what grows by laws is brought up to now.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from brokers.broker import Broker
 from cluster.types import TopicPartition
-
-if TYPE_CHECKING:
-    from brokers.broker import Broker
 
 
 def broker_status(broker: Broker) -> dict[str, Any]:
     """A broker's registration, its counts of replicas, and the size of its metadata cache."""
+    broker.settle()
     manager = broker.replica_manager
     cache = broker.metadata_cache
     broker_id = broker.info.id

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import typer
 
+from cli.interrupted import INTERRUPTED
 from cluster.errors import KlammError
 
 FAILED = 1
-INTERRUPTED = 130
 READER_GONE = 141
 """128 + SIGPIPE: what a shell shows for any command whose reader had enough, as with head."""
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-INTERRUPTED = 130
-NOTHING_STARTED = "Interrupted: nothing was started"
+from cli.interrupted import INTERRUPTED, NOTHING_STARTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,6 +19,7 @@ import typer
 
 from cli.client import ServerClient, ServerUnavailable, find_server
 from cli.client_text import Progress, not_acknowledged_lines, offsets_lines
+from cli.interrupted import INTERRUPTED
 from cli.options import AsJson, DataDirectory, Server, print_json
 from cluster.errors import UsageError
 
@@ -30,7 +31,6 @@ Examples:
   printf 'a:1\\nb:2\\n' | klamm produce --topic t --key-separator :
 """
 FAILED: Final = 1
-INTERRUPTED: Final = 130
 _ACKS: Final = {"0": 0, "1": 1, "-1": -1, "all": -1}
 _CHUNK_BYTES: Final = 1 << 16
 _CHUNK_RECORDS: Final = 10_000

@@ -17,7 +17,7 @@ from rich.status import Status
 from admin.pools import read_pools
 from brokers.dynamic_config import FOR_ALL
 from cli.client import TOKEN_VARIABLE
-from cli.main import NOTHING_STARTED
+from cli.interrupted import NOTHING_STARTED
 from cluster.errors import KlammError, UsageError
 from cluster.quirks import parse_quirks
 from server.cluster_server import ClusterServer

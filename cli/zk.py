@@ -16,7 +16,8 @@ import typer
 
 from admin.guard import MARKER_PATH, RunInfo, marker
 from cli.connect import open_session, open_store
-from cli.errors import INTERRUPTED, print_error
+from cli.errors import print_error
+from cli.interrupted import INTERRUPTED
 from cluster.errors import UsageError
 from cluster.version import klamm_version
 from zk.dump import dump

@@ -7,7 +7,7 @@ triggerControllerMove of kafka/controller/KafkaController.scala.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.errors import ControllerMoved
 from cluster.journal import Kind
@@ -17,18 +17,16 @@ from controller.notices import delete_notices, names_of
 from controller.on_leader_election import resume_preferred_replica_elections
 from controller.on_reassignment import initialize_partition_reassignments
 from controller.on_topic_deletion import load_topic_deletions
+from controller.parts import Controller
 from zk.store import Create, ResultCode, SetData
 from zk.znode_client import store_error
 from zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus, MalformedZNode
-
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
 NO_CONTROLLER: Final = -1
 FIRST_REBALANCE_MS: Final = 5_000
 
 
-def elect(controller: KafkaController) -> None:
+def elect(controller: Controller) -> None:
     """Become the controller if nobody is, and fail over to this broker."""
     log, broker_id = controller.log, controller.config.broker_id
     read_controller_id(controller)
@@ -65,7 +63,7 @@ def elect(controller: KafkaController) -> None:
         trigger_controller_move(controller)
 
 
-def _register(controller: KafkaController) -> None:
+def _register(controller: Controller) -> None:
     context, broker_id = controller.context, controller.config.broker_id
     epoch, epoch_zk_version = controller.controller_zk.register_controller_and_increment_epoch(
         broker_id, controller.clock.now_ms()
@@ -82,7 +80,7 @@ def _register(controller: KafkaController) -> None:
     )
 
 
-def fail_over(controller: KafkaController) -> None:
+def fail_over(controller: Controller) -> None:
     """Load the cluster and bring it to what its brokers' liveness allows."""
     context, log = controller.context, controller.log
     set_up_feature_versioning(controller)
@@ -112,7 +110,7 @@ def fail_over(controller: KafkaController) -> None:
     controller.recorder.occurrence(Kind.CONTROLLER_READY)
 
 
-def set_up_feature_versioning(controller: KafkaController) -> None:
+def set_up_feature_versioning(controller: Controller) -> None:
     """Create /feature, or enable it; before the inter-broker protocol 2.7 disable it."""
     is_enabled = controller.config.is_feature_versioning_supported
     found = controller.zk.get_data_and_stat(FeatureZNode.path)
@@ -155,7 +153,7 @@ def _features_text(node: FeatureZNode) -> str:
     return f"Features{{{features}}}"
 
 
-def read_controller_id(controller: KafkaController) -> None:
+def read_controller_id(controller: Controller) -> None:
     """Set ``active_controller_id`` from /controller, and watch it.
 
     A /controller that this session owns though this broker has resigned (KAFKA-13461) is deleted,
@@ -178,7 +176,7 @@ def read_controller_id(controller: KafkaController) -> None:
         read_controller_id(controller)
 
 
-def maybe_resign(controller: KafkaController) -> None:
+def maybe_resign(controller: Controller) -> None:
     """Look who is the controller, and resign if it is another now."""
     was_active = controller.is_active
     read_controller_id(controller)
@@ -186,7 +184,7 @@ def maybe_resign(controller: KafkaController) -> None:
         resign(controller)
 
 
-def resign(controller: KafkaController) -> None:
+def resign(controller: Controller) -> None:
     """Forget the cluster, its watches and channels. Nothing is written."""
     log = controller.log
     log.debug("Resigning")
@@ -209,7 +207,7 @@ def resign(controller: KafkaController) -> None:
     log.info("Resigned")
 
 
-def trigger_controller_move(controller: KafkaController) -> None:
+def trigger_controller_move(controller: Controller) -> None:
     """Resign and give up /controller, so that another election follows."""
     read_controller_id(controller)
     moved = "Controller has already moved when trying to trigger controller movement"

@@ -1,9 +1,8 @@
 """The controller of one broker: a candidate until it is elected, then the one that decides.
 
-A table of contents: it wires the parts, takes one event at a time, and says in which order an
-election, a failover and a resignation go; what an event means is in on_*.py. Everything that comes
-from outside (messages, watches, session events) is only put on the queue. Mirrors
-kafka/controller/KafkaController.scala.
+A table of contents: it wires the parts, takes one event at a time, and says which is whose; what an
+event means is in on_*.py. Everything that comes from outside (messages, watches, session events) is
+only put on the queue. Mirrors kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
@@ -16,14 +15,11 @@ from cluster.errors import ControllerMoved
 from cluster.journal import Kind
 from cluster.protocols import Clock, DynamicConfigView, Journal, MetadataView, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.requests import (
-    AlterIsrResponse,
-    Message,
-    Response,
-)
+from cluster.requests import AlterIsrResponse, Message, Response
 from cluster.types import Broker, TopicPartition
 from controller import (
     election,
+    events,
     on_alter_isr,
     on_broker_change,
     on_config_change,
@@ -46,45 +42,17 @@ from controller import (
 from controller.channel_manager import ChannelManager
 from controller.config import ControllerConfig
 from controller.event_manager import EventManager, QueuedEvent
-from controller.events import (
-    AlterIsrReceived,
-    ApiPartitionReassignment,
-    AutoPreferredReplicaLeaderElection,
-    BrokerChange,
-    BrokerModifications,
-    ControlledShutdown,
-    ControllerChange,
-    ControllerEvent,
-    CreateTopicsReceived,
-    CreateTopicsTimeout,
-    DeleteTopicsReceived,
-    DeleteTopicsTimeout,
-    ElectLeadersReceived,
-    ElectLeadersTimeout,
-    Expire,
-    IsrChangeNotification,
-    ListPartitionReassignments,
-    LogDirEventNotification,
-    PartitionModifications,
-    PartitionReassignmentIsrChange,
-    PartitionStateModifications,
-    Reelect,
-    RegisterBrokerAndReelect,
-    ReplicaLeaderElection,
-    RequestTimeout,
-    ResponseReceived,
-    ShutdownEventThread,
-    Startup,
-    TopicChange,
-    TopicDeletion,
-    TopicUncleanLeaderElectionEnable,
-    UncleanLeaderElectionEnable,
-    ZkPartitionReassignment,
-)
+from controller.events import ControllerEvent
 from controller.messages import event_of_message
 from controller.metrics import ControllerMetrics
 from controller.partition_reassignments import PartitionReassignments
 from controller.partition_state_changes import PartitionStateChanges
+from controller.parts import (
+    PartitionStateMachine,
+    Reassignments,
+    ReplicaStateMachine,
+    TopicDeletions,
+)
 from controller.pending_requests import (
     PendingCreation,
     PendingDeletion,
@@ -139,7 +107,7 @@ class KafkaController:
         self.random = random
         self.quirks = quirks
         self.on_registered = on_registered
-        self.dynamic_config = dynamic_config or config
+        self.dynamic_config: DynamicConfigView = dynamic_config or config
         self.log = state_change_log or StateChangeLog(config.broker_id, clock)
         self.recorder = Recorder(config, clock, journal)
         self.context = ControllerContext(quirks, config.broker_id)
@@ -155,14 +123,20 @@ class KafkaController:
         )
         self.sender = RequestSender(config, self.channels, self.recorder, self.log)
         self.batch = ControllerBrokerRequestBatch(self.context, config.broker_id)
-        self.partition_state_machine = PartitionStateChanges(self)
-        self.replica_state_machine = ReplicaStateChanges(self)
-        self.reassignments = PartitionReassignments(self)
+        self.partition_state_machine: PartitionStateMachine = PartitionStateChanges(self)
+        self.replica_state_machine: ReplicaStateMachine = ReplicaStateChanges(self)
+        self.reassignments: Reassignments = PartitionReassignments(self)
         self.watches = Watches(quirks)
-        self.topic_deletion_manager = TopicDeletionManager(self)
-        self.pending_creations = PendingRequests[PendingCreation](self.events, CreateTopicsTimeout)
-        self.pending_deletions = PendingRequests[PendingDeletion](self.events, DeleteTopicsTimeout)
-        self.pending_elections = PendingRequests[PendingElection](self.events, ElectLeadersTimeout)
+        self.topic_deletion_manager: TopicDeletions = TopicDeletionManager(self)
+        self.pending_creations = PendingRequests[PendingCreation](
+            self.events, events.CreateTopicsTimeout
+        )
+        self.pending_deletions = PendingRequests[PendingDeletion](
+            self.events, events.DeleteTopicsTimeout
+        )
+        self.pending_elections = PendingRequests[PendingElection](
+            self.events, events.ElectLeadersTimeout
+        )
         self.malformed: dict[str, str] = {}
         self.active_controller_id = election.NO_CONTROLLER
         self.previous_session_id = 0
@@ -177,12 +151,12 @@ class KafkaController:
         if cluster_id is not None:
             self.recorder.cluster_id = cluster_id
         self.store.add_listener(self.on_store_event)
-        self.events.put(Startup())
+        self.events.put(events.Startup())
 
     def shutdown(self) -> None:
         """Resign once the event being processed has ended, and process nothing after that."""
         self.store.remove_listener(self.on_store_event)
-        self.events.clear_and_put(ShutdownEventThread())
+        self.events.clear_and_put(events.ShutdownEventThread())
 
     def receive(self, message: Message) -> None:
         """Take a request for the controller, or a broker's answer to one of the controller's."""
@@ -202,9 +176,9 @@ class KafkaController:
     def enable_unclean_leader_election(self, topic: str | None) -> None:
         """A topic's config, or with None the broker's own, now allows leaders out of sync."""
         if topic is None:
-            self.events.put(UncleanLeaderElectionEnable())
+            self.events.put(events.UncleanLeaderElectionEnable())
         elif self.is_active:
-            self.events.put(TopicUncleanLeaderElectionEnable(topic))
+            self.events.put(events.TopicUncleanLeaderElectionEnable(topic))
 
     # The event thread
 
@@ -229,7 +203,9 @@ class KafkaController:
         if self.is_shut_down:
             return
         self.recorder.event_id, self.recorder.cause_id = queued.event_id, queued.cause_id
-        if self.is_elected and not isinstance(event, ResponseReceived | RequestTimeout):
+        if self.is_elected and not isinstance(
+            event, events.ResponseReceived | events.RequestTimeout
+        ):
             self.recorder.occurrence(Kind.EVENT, detail=str(event))
         try:
             self._dispatch(event)
@@ -246,86 +222,92 @@ class KafkaController:
     def preempt(self, event: ControllerEvent) -> None:
         """Answer an event that was thrown away; called by whoever threw it away."""
         match event:
-            case AlterIsrReceived(message):
+            case events.AlterIsrReceived(message):
                 self.reply(message, AlterIsrResponse(Errors.NOT_CONTROLLER, {}))
-            case CreateTopicsReceived(message, request):
+            case events.CreateTopicsReceived(message, request):
                 self.reply(message, on_create_topics.not_controller(request))
-            case ApiPartitionReassignment(message, _) | ListPartitionReassignments(message, _):
+            case events.ApiPartitionReassignment(message, _) | events.ListPartitionReassignments(
+                message, _
+            ):
                 self.reply(message, on_reassignment.not_controller(event))
-            case DeleteTopicsReceived(message, request):
+            case events.DeleteTopicsReceived(message, request):
                 self.reply(message, on_delete_topics.not_controller(request))
-            case ControlledShutdown(message, _):
+            case events.ControlledShutdown(message, _):
                 self.reply(message, on_controlled_shutdown.NOT_CONTROLLER)
-            case ElectLeadersReceived(message, request):
+            case events.ElectLeadersReceived(message, request):
                 self.reply(message, on_elect_leaders.not_controller(request))
-            case CreateTopicsTimeout() | DeleteTopicsTimeout() | ElectLeadersTimeout():
+            case (
+                events.CreateTopicsTimeout()
+                | events.DeleteTopicsTimeout()
+                | events.ElectLeadersTimeout()
+            ):
                 self.events.put(event)
 
     def _dispatch(self, event: ControllerEvent) -> None:  # noqa: C901 - a table of contents
         match event:
-            case BrokerChange():
+            case events.BrokerChange():
                 on_broker_change.process_broker_change(self)
-            case BrokerModifications(broker_id):
+            case events.BrokerModifications(broker_id):
                 on_broker_change.process_broker_modification(self, broker_id)
-            case TopicChange():
+            case events.TopicChange():
                 on_topic_change.process_topic_change(self)
-            case PartitionModifications(topic):
+            case events.PartitionModifications(topic):
                 on_partition_modifications.process_partition_modifications(self, topic)
-            case AlterIsrReceived(message, request):
+            case events.AlterIsrReceived(message, request):
                 on_alter_isr.process_alter_isr(self, message, request)
-            case IsrChangeNotification():
+            case events.IsrChangeNotification():
                 on_isr_change.process_isr_change_notification(self)
-            case LogDirEventNotification():
+            case events.LogDirEventNotification():
                 on_log_dir_event.process_log_dir_event_notification(self)
-            case PartitionStateModifications(tp):
+            case events.PartitionStateModifications(tp):
                 on_malformed_state.process_partition_state_modifications(self, tp)
-            case UncleanLeaderElectionEnable():
+            case events.UncleanLeaderElectionEnable():
                 on_config_change.process_unclean_leader_election_enable(self)
-            case TopicUncleanLeaderElectionEnable(topic):
+            case events.TopicUncleanLeaderElectionEnable(topic):
                 on_config_change.process_topic_unclean_leader_election_enable(self, topic)
-            case CreateTopicsReceived(message, request):
+            case events.CreateTopicsReceived(message, request):
                 on_create_topics.process_create_topics(self, message, request)
-            case CreateTopicsTimeout(creation):
+            case events.CreateTopicsTimeout(creation):
                 on_create_topics.process_timeout(self, creation)
-            case TopicDeletion():
+            case events.TopicDeletion():
                 on_topic_deletion.process_topic_deletion(self)
-            case DeleteTopicsReceived(message, request):
+            case events.DeleteTopicsReceived(message, request):
                 on_delete_topics.process_delete_topics(self, message, request)
-            case DeleteTopicsTimeout(deletion):
+            case events.DeleteTopicsTimeout(deletion):
                 on_delete_topics.process_timeout(self, deletion)
-            case ZkPartitionReassignment():
+            case events.ZkPartitionReassignment():
                 on_reassignment.process_zk_partition_reassignment(self)
-            case PartitionReassignmentIsrChange(tp):
+            case events.PartitionReassignmentIsrChange(tp):
                 on_reassignment.process_partition_reassignment_isr_change(self, tp)
-            case ApiPartitionReassignment(message, request):
+            case events.ApiPartitionReassignment(message, request):
                 on_reassignment.process_api_partition_reassignment(self, message, request)
-            case ListPartitionReassignments(message, request):
+            case events.ListPartitionReassignments(message, request):
                 on_reassignment.process_list_partition_reassignments(self, message, request)
-            case ElectLeadersReceived(message, request):
+            case events.ElectLeadersReceived(message, request):
                 on_elect_leaders.process_elect_leaders(self, message, request)
-            case ElectLeadersTimeout(election_number):
+            case events.ElectLeadersTimeout(election_number):
                 on_elect_leaders.process_timeout(self, election_number)
-            case AutoPreferredReplicaLeaderElection():
+            case events.AutoPreferredReplicaLeaderElection():
                 on_leader_election.process_auto_preferred_replica_leader_election(self)
-            case ControlledShutdown(message, request):
+            case events.ControlledShutdown(message, request):
                 on_controlled_shutdown.process_controlled_shutdown(self, message, request)
-            case ReplicaLeaderElection():
+            case events.ReplicaLeaderElection():
                 on_leader_election.process_zk_replica_leader_election(self)
-            case ResponseReceived():
+            case events.ResponseReceived():
                 on_responses.process_response(self, event)
-            case RequestTimeout(broker_id):
+            case events.RequestTimeout(broker_id):
                 on_responses.process_request_timeout(self, broker_id)
-            case ControllerChange():
+            case events.ControllerChange():
                 on_controller_change.process_controller_change(self)
-            case Reelect():
+            case events.Reelect():
                 on_controller_change.process_reelect(self)
-            case RegisterBrokerAndReelect():
+            case events.RegisterBrokerAndReelect():
                 on_session.process_register_broker_and_reelect(self)
-            case Expire(reopen):
+            case events.Expire(reopen):
                 on_session.process_expire(self, reopen)
-            case Startup():
+            case events.Startup():
                 on_controller_change.process_startup(self)
-            case ShutdownEventThread():
+            case events.ShutdownEventThread():
                 on_session.process_shutdown(self)
             case _:
                 raise AssertionError(f"no handler for {event}")

@@ -7,23 +7,20 @@ and processTopicIds of kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from admin.topics import new_topic_id
 from cluster.errors import OperationTooBig, StateChangeFailed
 from cluster.types import Broker, TopicIdReplicaAssignment
 from controller.events import BrokerChange
+from controller.parts import Controller
 from controller.state_change_log import scala_set
 from statemachines.partition_state_machine import initialize_partition_states
 from zk.decoding_client import Decoded
 from zk.kafka_zk_client import RegisteredBroker
 from zk.znodes import BrokerIdsZNode, BrokerIdZNode, MalformedZNode, TopicZNode
 
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
-
-def initialize_controller_context(controller: KafkaController) -> None:
+def initialize_controller_context(controller: Controller) -> None:
     """Fill an empty context from ZooKeeper and open a channel to every live broker.
 
     A malformed znode is set apart; with hazard C2 it ends the failover.
@@ -55,7 +52,7 @@ def initialize_controller_context(controller: KafkaController) -> None:
     log.info(f"Current list of topics in the cluster: {scala_set(topics)}")
 
 
-def read_live_brokers(controller: KafkaController) -> Decoded[int, RegisteredBroker]:
+def read_live_brokers(controller: Controller) -> Decoded[int, RegisteredBroker]:
     """The registered brokers, by ascending id; arms the child watch of /brokers/ids.
 
     Of those that cannot be read the data are watched, so that they are served once mended.
@@ -71,7 +68,7 @@ def read_live_brokers(controller: KafkaController) -> Decoded[int, RegisteredBro
     return found
 
 
-def _watch_malformed_brokers(controller: KafkaController) -> None:
+def _watch_malformed_brokers(controller: Controller) -> None:
     ids = [id_ for path in controller.malformed if (id_ := BrokerIdZNode.id_of(path)) is not None]
     controller.watches.register_brokers(ids)
     for broker_id in ids:
@@ -93,14 +90,14 @@ def broker_epochs_text(epochs: Mapping[int, int]) -> str:
     return f"HashMap({', '.join(f'{id_} -> {epoch}' for id_, epoch in sorted(epochs.items()))})"
 
 
-def watch_brokers(controller: KafkaController, broker_ids: list[int]) -> None:
+def watch_brokers(controller: Controller, broker_ids: list[int]) -> None:
     """Watch the registrations of these brokers for other end points."""
     controller.log.debug(f"Register BrokerModifications handler for {scala_set(broker_ids)}")
     controller.watches.register_brokers(broker_ids)
     controller.zk.paths_exist([BrokerIdZNode.path(id_) for id_ in broker_ids], watch=True)
 
 
-def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdReplicaAssignment]:
+def load_topics(controller: Controller, topics: list[str]) -> list[TopicIdReplicaAssignment]:
     """Read and watch topics of the context, and give an id to those that have none.
 
     A topic that cannot be read leaves the context's topics; its data stays watched, so that it is
@@ -119,7 +116,7 @@ def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdR
 
 
 def read_topics(
-    controller: KafkaController, topics: list[str]
+    controller: Controller, topics: list[str]
 ) -> Decoded[str, TopicIdReplicaAssignment]:
     """Read topics and watch their data; sets apart what cannot be read or cannot be served.
 
@@ -150,7 +147,7 @@ def _why_not_served(topic: TopicIdReplicaAssignment) -> str | None:
 
 
 def _with_topic_ids(
-    controller: KafkaController, topics: list[TopicIdReplicaAssignment]
+    controller: Controller, topics: list[TopicIdReplicaAssignment]
 ) -> list[TopicIdReplicaAssignment]:
     """The topics, each with an id; new ids are in their znodes when this returns."""
     without = [topic for topic in topics if topic.topic_id is None]
@@ -172,7 +169,7 @@ def _with_topic_ids(
 
 
 def set_topic_assignments(
-    controller: KafkaController, topics: list[TopicIdReplicaAssignment]
+    controller: Controller, topics: list[TopicIdReplicaAssignment]
 ) -> dict[str, StateChangeFailed]:
     """Rewrite topic znodes; gives those that failed. One that is too big fails alone."""
     try:

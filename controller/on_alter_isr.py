@@ -6,24 +6,18 @@ later versions do: KAFKA-14140, KAFKA-14154, and a fence that fails (hazard C5).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cluster.api_errors import Errors
 from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.requests import AlterIsrRequest, AlterIsrResponse, Message
 from cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from controller.on_reassignment import maybe_complete_reassignments
+from controller.parts import Controller
 from controller.recorder import IsrChange
-
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
 _Answers = dict[TopicPartition, LeaderAndIsr | Errors]
 
 
-def process_alter_isr(
-    controller: KafkaController, message: Message, request: AlterIsrRequest
-) -> None:
+def process_alter_isr(controller: Controller, message: Message, request: AlterIsrRequest) -> None:
     """Store what is acceptable of a proposal, answer it, and tell every broker.
 
     Raises ControllerMoved, after the answer, if the fence fails.
@@ -50,7 +44,7 @@ def process_alter_isr(
     )
 
 
-def _refuse_request(controller: KafkaController, request: AlterIsrRequest) -> Errors | None:
+def _refuse_request(controller: Controller, request: AlterIsrRequest) -> Errors | None:
     if not controller.is_active:
         return Errors.NOT_CONTROLLER
     broker_id = request.broker_id
@@ -67,7 +61,7 @@ def _refuse_request(controller: KafkaController, request: AlterIsrRequest) -> Er
     return None
 
 
-def _alter(controller: KafkaController, request: AlterIsrRequest) -> _Answers:
+def _alter(controller: Controller, request: AlterIsrRequest) -> _Answers:
     """Write the proposals that are acceptable; an answer for every partition of the request."""
     context, log = controller.context, controller.log
     answers: _Answers = {}
@@ -106,7 +100,7 @@ def _alter(controller: KafkaController, request: AlterIsrRequest) -> _Answers:
 
 
 def _answer_without_writing(
-    controller: KafkaController, tp: TopicPartition, proposed: LeaderAndIsr
+    controller: Controller, tp: TopicPartition, proposed: LeaderAndIsr
 ) -> LeaderAndIsr | Errors | None:
     """The answer to one proposal that is not to be written; None if it is."""
     context, quirks = controller.context, controller.quirks
@@ -128,7 +122,7 @@ def _answer_without_writing(
     return None
 
 
-def _remember(controller: KafkaController, tp: TopicPartition, stored: LeaderAndIsr) -> IsrChange:
+def _remember(controller: Controller, tp: TopicPartition, stored: LeaderAndIsr) -> IsrChange:
     context = controller.context
     previous = context.partition_leadership_info(tp)
     leadership = LeaderIsrAndControllerEpoch(stored, context.epoch)

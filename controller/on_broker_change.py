@@ -7,7 +7,6 @@ processBrokerModification of kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from cluster.errors import StateChangeFailed
 from cluster.journal import Kind
@@ -19,6 +18,7 @@ from controller.loader import (
     watch_brokers,
 )
 from controller.on_reassignment import maybe_resume_reassignments
+from controller.parts import Controller
 from controller.state_change_log import id_list
 from controller.topic_deletion_manager import replicas_text
 from statemachines.context import ReplicasByBroker
@@ -28,11 +28,8 @@ from statemachines.topic_deletion import queued_replicas
 from zk.kafka_zk_client import RegisteredBroker
 from zk.znodes import BrokerIdZNode, MalformedZNode
 
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
-
-def process_broker_change(controller: KafkaController) -> None:
+def process_broker_change(controller: Controller) -> None:
     """Compare /brokers/ids with the context by id and czxid, and act on every difference.
 
     A live broker whose registration cannot be read any more stays as it is known.
@@ -76,7 +73,7 @@ def process_broker_change(controller: KafkaController) -> None:
         controller.log.info(f"Updated broker epochs cache: {epochs}")
 
 
-def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredBroker]) -> None:
+def on_broker_startup(controller: Controller, brokers: Sequence[RegisteredBroker]) -> None:
     """Tell the others of the new brokers and the new ones of everything; then bring online what
     waited for them."""
     context = controller.context
@@ -100,7 +97,7 @@ def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredB
     watch_brokers(controller, new)
 
 
-def on_broker_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
+def on_broker_failure(controller: Controller, broker_ids: Sequence[int]) -> None:
     """Take leaderships and ISR memberships from brokers that are gone."""
     context, log = controller.context, controller.log
     log.info(f"Broker failure callback for {id_list(broker_ids)}")
@@ -115,7 +112,7 @@ def on_broker_failure(controller: KafkaController, broker_ids: Sequence[int]) ->
     controller.watches.unregister_brokers(list(broker_ids))
 
 
-def on_replicas_become_offline(controller: KafkaController, replicas: ReplicasByBroker) -> None:
+def on_replicas_become_offline(controller: Controller, replicas: ReplicasByBroker) -> None:
     """Elect leaders for what the replicas led, then take the replicas offline.
 
     Who lives is told to the brokers even if no partition is concerned. Kafka 2.8.2 leaves that
@@ -140,7 +137,7 @@ def on_replicas_become_offline(controller: KafkaController, replicas: ReplicasBy
 
 
 def _resume_deletions(
-    controller: KafkaController, replicas: ReplicasByBroker, broker_ids: Sequence[int]
+    controller: Controller, replicas: ReplicasByBroker, broker_ids: Sequence[int]
 ) -> None:
     """Replicas of topics to be deleted are on brokers that came back: they can be deleted now."""
     found = queued_replicas(controller.context, replicas)
@@ -155,7 +152,7 @@ def _resume_deletions(
         controller.topic_deletion_manager.resume_deletion_for_topics(topics)
 
 
-def process_broker_modification(controller: KafkaController, broker_id: int) -> None:
+def process_broker_modification(controller: Controller, broker_id: int) -> None:
     """A live broker's registration changed: tell all brokers if its end points did."""
     if not controller.is_active:
         return

@@ -7,13 +7,10 @@ kafka/controller/KafkaController.scala.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+from controller.parts import Controller
 
 
-def process_unclean_leader_election_enable(controller: KafkaController) -> None:
+def process_unclean_leader_election_enable(controller: Controller) -> None:
     """Unclean elections are the default now: try all partitions that wait for a leader."""
     if not controller.is_active:
         return
@@ -21,7 +18,7 @@ def process_unclean_leader_election_enable(controller: KafkaController) -> None:
     controller.partition_state_machine.trigger_online_partition_state_change()
 
 
-def process_topic_unclean_leader_election_enable(controller: KafkaController, topic: str) -> None:
+def process_topic_unclean_leader_election_enable(controller: Controller, topic: str) -> None:
     """A topic allows unclean elections now: try its partitions that wait for a leader."""
     if not controller.is_active:
         return

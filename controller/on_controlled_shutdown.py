@@ -7,26 +7,24 @@ kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.api_errors import Errors
 from cluster.errors import ControllerMoved
 from cluster.requests import ControlledShutdownRequest, ControlledShutdownResponse, Message
 from cluster.types import NO_BROKER_EPOCH, TopicPartition
+from controller.parts import Controller
 from controller.state_change_log import id_list
 from statemachines.election import ControlledShutdownElection
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
-
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
 NOT_CONTROLLER: Final = ControlledShutdownResponse(Errors.STALE_CONTROLLER_EPOCH)
 _ELECTION: Final = ControlledShutdownElection()
 
 
 def process_controlled_shutdown(
-    controller: KafkaController, message: Message, request: ControlledShutdownRequest
+    controller: Controller, message: Message, request: ControlledShutdownRequest
 ) -> None:
     """Relieve a broker, and answer with the partitions that it leads still.
 
@@ -49,7 +47,7 @@ def process_controlled_shutdown(
     controller.reply(message, ControlledShutdownResponse(Errors.NONE, tuple(remaining)))
 
 
-def _refuse(controller: KafkaController, request: ControlledShutdownRequest) -> Errors | None:
+def _refuse(controller: Controller, request: ControlledShutdownRequest) -> Errors | None:
     if not controller.is_active:
         return Errors.STALE_CONTROLLER_EPOCH
     broker_id, broker_epoch = request.broker_id, request.broker_epoch
@@ -66,7 +64,7 @@ def _refuse(controller: KafkaController, request: ControlledShutdownRequest) -> 
     return None
 
 
-def _relieve(controller: KafkaController, broker_id: int) -> list[TopicPartition]:
+def _relieve(controller: Controller, broker_id: int) -> list[TopicPartition]:
     """Move what the broker leads, stop what it follows; gives what it leads still.
 
     A partition of one replica, or that never had a leader, is left as it is.
@@ -100,7 +98,7 @@ def _relieve(controller: KafkaController, broker_id: int) -> list[TopicPartition
 
 
 def _stop_following(
-    controller: KafkaController, broker_id: int, partitions: Sequence[TopicPartition]
+    controller: Controller, broker_id: int, partitions: Sequence[TopicPartition]
 ) -> None:
     controller.begin_batch()
     for tp in partitions:

@@ -4,20 +4,16 @@ processReelect of kafka/controller/KafkaController.scala.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from controller.election import NO_CONTROLLER, elect, maybe_resign
-
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+from controller.parts import Controller
 
 
-def process_startup(controller: KafkaController) -> None:
+def process_startup(controller: Controller) -> None:
     """The process came up: watch /controller and try to be elected."""
     elect(controller)
 
 
-def process_controller_change(controller: KafkaController) -> None:
+def process_controller_change(controller: Controller) -> None:
     """/controller was created or changed: resign if it is another's.
 
     It may be gone again, deleted before this broker watched it: then no other event tells, and
@@ -28,7 +24,7 @@ def process_controller_change(controller: KafkaController) -> None:
         elect(controller)
 
 
-def process_reelect(controller: KafkaController) -> None:
+def process_reelect(controller: Controller) -> None:
     """/controller is gone: resign if it was ours, then try to be elected."""
     maybe_resign(controller)
     elect(controller)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from admin.topics import new_topic_id, validate_topic_create
 from cluster.api_errors import Errors
@@ -22,6 +22,7 @@ from cluster.requests import (
     Message,
 )
 from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
+from controller.parts import Controller
 from controller.pending_requests import PendingCreation
 from placement.assign import Assignment
 from placement.broker_metadata import BrokerMetadata
@@ -29,9 +30,6 @@ from placement.pool_rules import assign_in_pool, check_in_pool
 from zk.store import Create, ResultCode, SetData, WriteOp
 from zk.znode_client import reason
 from zk.znodes import ConfigEntityZNode, TopicZNode
-
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
 UNSET: Final = -1
 UNKNOWN: Final = Errors.UNKNOWN_SERVER_ERROR
@@ -46,7 +44,7 @@ def not_controller(request: CreateTopicsRequest) -> CreateTopicsResponse:
 
 
 def process_create_topics(
-    controller: KafkaController, message: Message, request: CreateTopicsRequest
+    controller: Controller, message: Message, request: CreateTopicsRequest
 ) -> None:
     """Make what can be made of a request.
 
@@ -80,7 +78,7 @@ def process_create_topics(
     controller.pending_creations.add(pending, request.timeout_ms)
 
 
-def complete_creations(controller: KafkaController) -> None:
+def complete_creations(controller: Controller) -> None:
     """This broker's metadata changed: answer the requests all of whose partitions have leaders."""
     for pending in controller.pending_creations.take_done(
         lambda pending: not any(_is_leaderless(controller, tps) for tps in pending.waiting.values())
@@ -88,7 +86,7 @@ def complete_creations(controller: KafkaController) -> None:
         _answer(controller, pending, set())
 
 
-def process_timeout(controller: KafkaController, number: int) -> None:
+def process_timeout(controller: Controller, number: int) -> None:
     """The client's time is over: topics without all their leaders are answered so."""
     pending = controller.pending_creations.take(number)
     if pending is not None:
@@ -96,12 +94,12 @@ def process_timeout(controller: KafkaController, number: int) -> None:
         _answer(controller, pending, late)
 
 
-def _is_leaderless(controller: KafkaController, partitions: list[TopicPartition]) -> bool:
+def _is_leaderless(controller: Controller, partitions: list[TopicPartition]) -> bool:
     leader_of = controller.metadata.leader_of
     return any(leader_of(tp) in (None, NO_LEADER) for tp in partitions)
 
 
-def _answer(controller: KafkaController, pending: PendingCreation, late: set[str]) -> None:
+def _answer(controller: Controller, pending: PendingCreation, late: set[str]) -> None:
     results = tuple(
         CreatableTopicResult(r.name, Errors.REQUEST_TIMED_OUT, None, r.topic_id)
         if r.name in late
@@ -112,7 +110,7 @@ def _answer(controller: KafkaController, pending: PendingCreation, late: set[str
 
 
 def _validate(
-    controller: KafkaController, request: CreateTopicsRequest
+    controller: Controller, request: CreateTopicsRequest
 ) -> tuple[list[CreatableTopicResult], dict[str, Assignment]]:
     """A result for every topic of the request, and the assignments of those that are sound."""
     entries = Counter(topic.name for topic in request.topics)
@@ -152,7 +150,7 @@ class RequestRefused(AdminError):
     kafka_class = "org.apache.kafka.common.errors.InvalidRequestException"
 
 
-def _assign(controller: KafkaController, topic: CreatableTopic) -> Assignment:
+def _assign(controller: Controller, topic: CreatableTopic) -> Assignment:
     """The replicas of every partition, as asked or as placed. Raises AdminError."""
     is_counted = topic.num_partitions != UNSET or topic.replication_factor != UNSET
     if topic.assignments:
@@ -177,7 +175,7 @@ def _assign(controller: KafkaController, topic: CreatableTopic) -> Assignment:
 
 
 def _write(
-    controller: KafkaController,
+    controller: Controller,
     request: CreateTopicsRequest,
     results: list[CreatableTopicResult],
     assignments: dict[str, Assignment],
@@ -226,13 +224,13 @@ def _topic_data(name: str, topic_id: str | None, assignment: Assignment) -> byte
     )
 
 
-def _is_ours(controller: KafkaController, create: Create) -> bool:
+def _is_ours(controller: Controller, create: Create) -> bool:
     """True if the znode is what was to be created: the id in it was drawn at random."""
     found = controller.zk.get_data_and_stat(create.path)
     return found is not None and found[0] == create.data
 
 
-def _fenced(controller: KafkaController, ops: Sequence[WriteOp]) -> list[ResultCode]:
+def _fenced(controller: Controller, ops: Sequence[WriteOp]) -> list[ResultCode]:
     """Write in one wave; what lost its reply is written again. One that ZooKeeper would not take
     for its size is not sent, and keeps no other from being written."""
     fence = controller.context.epoch_zk_version

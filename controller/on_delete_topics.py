@@ -9,7 +9,6 @@ deleteTopic of kafka/zk/AdminZkClient.scala.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from cluster.api_errors import Errors
 from cluster.errors import ControllerMoved
@@ -19,13 +18,11 @@ from cluster.requests import (
     DeleteTopicsResponse,
     Message,
 )
+from controller.parts import Controller
 from controller.pending_requests import PendingDeletion
 from zk.store import Create, ResultCode
 from zk.znode_client import reason
 from zk.znodes import DeleteTopicsTopicZNode, TopicZNode
-
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
 _Results = Mapping[str, Errors]
 
@@ -36,7 +33,7 @@ def not_controller(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
 
 
 def process_delete_topics(
-    controller: KafkaController, message: Message, request: DeleteTopicsRequest
+    controller: Controller, message: Message, request: DeleteTopicsRequest
 ) -> None:
     """Mark what can be deleted.
 
@@ -72,7 +69,7 @@ def process_delete_topics(
     complete_deletions(controller)
 
 
-def complete_deletions(controller: KafkaController) -> None:
+def complete_deletions(controller: Controller) -> None:
     """This broker's metadata changed: answer the requests none of whose topics it still shows."""
     for pending in controller.pending_deletions.take_done(
         lambda pending: not _remaining(controller, pending)
@@ -80,7 +77,7 @@ def complete_deletions(controller: KafkaController) -> None:
         controller.reply(pending.message, _response(pending.results))
 
 
-def process_timeout(controller: KafkaController, number: int) -> None:
+def process_timeout(controller: Controller, number: int) -> None:
     """The client's time is over: topics that the metadata still shows are answered so."""
     pending = controller.pending_deletions.take(number)
     if pending is not None:
@@ -88,7 +85,7 @@ def process_timeout(controller: KafkaController, number: int) -> None:
         controller.reply(pending.message, _response({**pending.results, **late}))
 
 
-def _remaining(controller: KafkaController, pending: PendingDeletion) -> list[str]:
+def _remaining(controller: Controller, pending: PendingDeletion) -> list[str]:
     return [
         topic
         for topic, error in pending.results.items()
@@ -102,7 +99,7 @@ def _response(results: _Results) -> DeleteTopicsResponse:
     )
 
 
-def _mark(controller: KafkaController, request: DeleteTopicsRequest) -> dict[str, Errors]:
+def _mark(controller: Controller, request: DeleteTopicsRequest) -> dict[str, Errors]:
     """Write the requests for the deletion in one wave; an error or NONE for each topic."""
     results = {
         topic: Errors.NONE

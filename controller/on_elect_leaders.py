@@ -7,18 +7,16 @@ clients, and electLeaders of ReplicaManager.scala and DelayedElectLeader.scala o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.api_errors import Errors
 from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.requests import ApiError, ElectLeadersRequest, ElectLeadersResponse, Message
 from cluster.types import ElectionType, TopicPartition
 from controller.on_leader_election import ElectionTrigger, elect, leader_of
+from controller.parts import Controller
 from controller.pending_requests import PendingElection
 from statemachines.election import ElectionStrategy, OfflineElection, PreferredReplicaElection
-
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
 _Results = dict[TopicPartition, ApiError]
 _NONE: Final = ApiError()
@@ -46,7 +44,7 @@ def not_controller(request: ElectLeadersRequest) -> ElectLeadersResponse:
 
 
 def process_elect_leaders(
-    controller: KafkaController, message: Message, request: ElectLeadersRequest
+    controller: Controller, message: Message, request: ElectLeadersRequest
 ) -> None:
     """Elect what can be.
 
@@ -75,7 +73,7 @@ def process_elect_leaders(
     complete_elections(controller)
 
 
-def complete_elections(controller: KafkaController) -> None:
+def complete_elections(controller: Controller) -> None:
     """This broker's metadata changed: answer the requests all of whose leaders it shows."""
     for pending in controller.pending_elections.take_done(
         lambda pending: not _waiting(controller, pending)
@@ -83,7 +81,7 @@ def complete_elections(controller: KafkaController) -> None:
         controller.reply(pending.message, ElectLeadersResponse(Errors.NONE, pending.results))
 
 
-def process_timeout(controller: KafkaController, number: int) -> None:
+def process_timeout(controller: Controller, number: int) -> None:
     """The client's time is over: leaders that the metadata do not show are answered so."""
     pending = controller.pending_elections.take(number)
     if pending is not None:
@@ -92,14 +90,14 @@ def process_timeout(controller: KafkaController, number: int) -> None:
         controller.reply(pending.message, response)
 
 
-def _waiting(controller: KafkaController, pending: PendingElection) -> list[TopicPartition]:
+def _waiting(controller: Controller, pending: PendingElection) -> list[TopicPartition]:
     return [
         tp for tp, leader in pending.leaders.items() if controller.metadata.leader_of(tp) != leader
     ]
 
 
 def _elect(
-    controller: KafkaController, request: ElectLeadersRequest
+    controller: Controller, request: ElectLeadersRequest
 ) -> tuple[_Results, dict[TopicPartition, int]]:
     """An answer for every partition, and who was elected."""
     context, election_type = controller.context, request.election_type
@@ -125,7 +123,7 @@ def _elect(
 
 
 def _refuse(
-    controller: KafkaController, tp: TopicPartition, election_type: ElectionType
+    controller: Controller, tp: TopicPartition, election_type: ElectionType
 ) -> ApiError | None:
     context = controller.context
     replicas = context.partition_replica_assignment(tp)

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cluster.errors import StateChangeFailed
 from cluster.types import TopicPartition
 from controller.events import AutoPreferredReplicaLeaderElection, ReplicaLeaderElection
-from controller.partition_state_changes import Results
+from controller.parts import Controller, ElectionResults
 from statemachines.election import (
     ElectionStrategy,
     PreferredReplicaElection,
@@ -29,9 +29,6 @@ from zk.store import Delete, ResultCode
 from zk.znode_client import store_error
 from zk.znodes import MalformedZNode, PreferredReplicaElectionZNode, UnparsableJson
 from zk.znodes.json_values import parse_bytes
-
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
 _PATH: Final = PreferredReplicaElectionZNode.path
 _PREFERRED: Final = PreferredReplicaElection()
@@ -55,7 +52,7 @@ class _Asked(NamedTuple):
 # By znode
 
 
-def process_zk_replica_leader_election(controller: KafkaController) -> None:
+def process_zk_replica_leader_election(controller: Controller) -> None:
     """Elect the preferred leaders that /admin/preferred_replica_election asks for, and delete it.
 
     Partitions that are unknown, being deleted or led well already are passed over.
@@ -69,7 +66,7 @@ def process_zk_replica_leader_election(controller: KafkaController) -> None:
     _elect_and_delete(controller, asked, _electable(controller, asked.partitions))
 
 
-def resume_preferred_replica_elections(controller: KafkaController) -> None:
+def resume_preferred_replica_elections(controller: Controller) -> None:
     """At a failover: do what the znode still asks for. From then on its creation is watched."""
     asked = _read(controller)
     if asked is None:
@@ -96,7 +93,7 @@ def resume_preferred_replica_elections(controller: KafkaController) -> None:
 
 
 def _elect_and_delete(
-    controller: KafkaController, asked: _Asked, partitions: Sequence[TopicPartition]
+    controller: Controller, asked: _Asked, partitions: Sequence[TopicPartition]
 ) -> None:
     try:
         _elect_preferred(controller, partitions, ElectionTrigger.ZK)
@@ -106,7 +103,7 @@ def _elect_and_delete(
     _delete(controller, asked.version)
 
 
-def _read(controller: KafkaController) -> _Asked | None:
+def _read(controller: Controller) -> _Asked | None:
     """What the znode asks for: nothing if it cannot be read, None if it is gone.
 
     With hazard C2 raises MalformedZNode where Kafka throws.
@@ -128,7 +125,7 @@ def _read(controller: KafkaController) -> _Asked | None:
     return _Asked((), stat.version)
 
 
-def _delete(controller: KafkaController, version: int) -> None:
+def _delete(controller: Controller, version: int) -> None:
     """Take the request away, unless it was changed since it was read, and look again."""
     epoch_zk_version = controller.context.epoch_zk_version
     result = controller.controller_zk.fenced_write([Delete(_PATH, version)], epoch_zk_version)[0]
@@ -147,7 +144,7 @@ def _delete(controller: KafkaController, version: int) -> None:
 # By the clock
 
 
-def process_auto_preferred_replica_leader_election(controller: KafkaController) -> None:
+def process_auto_preferred_replica_leader_election(controller: Controller) -> None:
     """Give brokers back what they are preferred for, where too much of it is led by others, and do
     so again after the interval."""
     if not controller.is_active:
@@ -160,7 +157,7 @@ def process_auto_preferred_replica_leader_election(controller: KafkaController) 
         controller.events.schedule(AutoPreferredReplicaLeaderElection(), interval_s * 1000)
 
 
-def _rebalance(controller: KafkaController) -> None:
+def _rebalance(controller: Controller) -> None:
     context, quirks = controller.context, controller.quirks
     preferred: Counter[int] = Counter()
     led_by_others: dict[int, list[TopicPartition]] = {}
@@ -186,7 +183,7 @@ def _rebalance(controller: KafkaController) -> None:
         _elect_preferred(controller, candidates, ElectionTrigger.AUTO)
 
 
-def _can_preferred_replica_be_leader(controller: KafkaController, tp: TopicPartition) -> bool:
+def _can_preferred_replica_be_leader(controller: Controller, tp: TopicPartition) -> bool:
     context = controller.context
     assignment = context.partition_replica_assignment(tp)
     leadership = context.leaderships[tp]
@@ -200,7 +197,7 @@ def _can_preferred_replica_be_leader(controller: KafkaController, tp: TopicParti
 
 
 def _electable(
-    controller: KafkaController, partitions: Iterable[TopicPartition]
+    controller: Controller, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
     """Those that exist, are not being deleted, and are led by another than the preferred one."""
     context, log = controller.context, controller.log
@@ -229,7 +226,7 @@ def _electable(
 
 
 def _with_leadership(
-    controller: KafkaController, partitions: Iterable[TopicPartition]
+    controller: Controller, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
     """Those that have ever had a leader: no other has anything to choose from."""
     found: list[TopicPartition] = []
@@ -243,7 +240,7 @@ def _with_leadership(
     return found
 
 
-def leader_of(controller: KafkaController, tp: TopicPartition) -> int | None:
+def leader_of(controller: Controller, tp: TopicPartition) -> int | None:
     """Who leads, None without a state. With hazard C1 raises LookupError for that."""
     leadership = controller.context.partition_leadership_info(tp)
     if leadership is not None:
@@ -254,7 +251,7 @@ def leader_of(controller: KafkaController, tp: TopicPartition) -> int | None:
 
 
 def _elect_preferred(
-    controller: KafkaController, partitions: Sequence[TopicPartition], trigger: ElectionTrigger
+    controller: Controller, partitions: Sequence[TopicPartition], trigger: ElectionTrigger
 ) -> None:
     results = elect(controller, partitions, "PREFERRED", _PREFERRED, trigger)
     for tp, result in results.items():
@@ -279,12 +276,12 @@ def _elect_preferred(
 
 
 def elect(
-    controller: KafkaController,
+    controller: Controller,
     partitions: Sequence[TopicPartition],
     election_type: str,
     strategy: ElectionStrategy,
     trigger: ElectionTrigger,
-) -> Results:
+) -> ElectionResults:
     """Elect leaders by ``strategy``; gives for each partition what was elected, or why not."""
     controller.log.info(
         f"Starting replica leader election ({election_type}) for partitions {_names(partitions)} "

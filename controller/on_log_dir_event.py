@@ -9,22 +9,20 @@ onBrokerLogDirFailure of kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from controller.notices import Notices, delete_notices, names_of, numbers_of
+from controller.parts import Controller
 from controller.state_change_log import id_list
 from statemachines.replica_state import ReplicaState
 from zk.znodes import LogDirEventNotificationSequenceZNode, LogDirEventNotificationZNode
-
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
 NOTICES: Final = Notices(
     LogDirEventNotificationZNode.path, LogDirEventNotificationSequenceZNode.sequence_number_prefix
 )
 
 
-def process_log_dir_event_notification(controller: KafkaController) -> None:
+def process_log_dir_event_notification(controller: Controller) -> None:
     """Ask the brokers that notices name for their replicas, and delete the notices.
 
     A notice that cannot be read is set apart and deleted like the others. With hazard C2 it fails
@@ -39,14 +37,14 @@ def process_log_dir_event_notification(controller: KafkaController) -> None:
         delete_notices(controller, NOTICES, names)
 
 
-def _broker_ids(controller: KafkaController, names: Sequence[str]) -> list[int]:
+def _broker_ids(controller: Controller, names: Sequence[str]) -> list[int]:
     """The brokers that notices name, in their order."""
     found = controller.zk.get_broker_ids_from_log_dir_events(numbers_of(controller, NOTICES, names))
     controller.set_malformed_apart(found.malformed)
     return list(found.values.values())
 
 
-def on_broker_log_dir_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
+def on_broker_log_dir_failure(controller: Controller, broker_ids: Sequence[int]) -> None:
     """Send the brokers their replicas, to learn which are on a failed directory.
 
     Those known to be offline are left out. Kafka 2.8.2 puts them online all the same (hazard C10).

@@ -6,7 +6,6 @@ Mirrors processPartitionModifications of kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from cluster.journal import Kind
 from cluster.types import TopicIdReplicaAssignment, TopicPartition
@@ -14,15 +13,13 @@ from controller.event_manager import QueuedEvent
 from controller.events import PartitionModifications
 from controller.loader import load_topics, read_topics
 from controller.on_topic_change import create_partitions, on_new_partition_creation
+from controller.parts import Controller
 from zk.store import ResultCode, SetData
 from zk.znode_client import store_error
 from zk.znodes import MalformedZNode, TopicZNode
 
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
-
-def process_partition_modifications(controller: KafkaController, topic: str) -> None:
+def process_partition_modifications(controller: Controller, topic: str) -> None:
     """Read a topic znode and bring online the partitions that are new in it.
 
     Changes of other topics that wait right behind share the read: a reassignment writes many topic
@@ -56,7 +53,7 @@ def process_partition_modifications(controller: KafkaController, topic: str) -> 
 
 
 def _take_over(
-    controller: KafkaController, topic: str, read: TopicIdReplicaAssignment | None, is_mended: bool
+    controller: Controller, topic: str, read: TopicIdReplicaAssignment | None, is_mended: bool
 ) -> None:
     """Act on what one topic znode holds."""
     context = controller.context
@@ -88,7 +85,7 @@ def _take_over(
 
 
 def _is_to_be_restored(
-    controller: KafkaController,
+    controller: Controller,
     read: TopicIdReplicaAssignment,
     changed: Sequence[TopicPartition],
 ) -> bool:
@@ -107,7 +104,7 @@ def _is_to_be_restored(
 
 
 def _refuse_partitions(
-    controller: KafkaController, read: TopicIdReplicaAssignment, added: Sequence[TopicPartition]
+    controller: Controller, read: TopicIdReplicaAssignment, added: Sequence[TopicPartition]
 ) -> None:
     """A topic to be deleted gets no partitions: its znode is written as it was, id included."""
     log = controller.log
@@ -121,7 +118,7 @@ def _refuse_partitions(
     _restore_assignment(controller, read)
 
 
-def _restore_assignment(controller: KafkaController, read: TopicIdReplicaAssignment) -> None:
+def _restore_assignment(controller: Controller, read: TopicIdReplicaAssignment) -> None:
     """Write a topic's znode as the context has it, id included.
 
     Not if it has changed since it was read: that is an event of its own, and what a tool has added
@@ -146,7 +143,7 @@ def _restore_assignment(controller: KafkaController, read: TopicIdReplicaAssignm
         log.warn(f"The assignment of topic {topic} could not be restored: {failure}")
 
 
-def _version_of(controller: KafkaController, read: TopicIdReplicaAssignment) -> int | None:
+def _version_of(controller: Controller, read: TopicIdReplicaAssignment) -> int | None:
     """The version of a topic znode that holds still what was read."""
     found = controller.zk.get_data_and_stat(TopicZNode.path(read.topic))
     if found is None:
@@ -158,6 +155,6 @@ def _version_of(controller: KafkaController, read: TopicIdReplicaAssignment) -> 
     return found[1].version if is_same else None
 
 
-def _serve_mended_topic(controller: KafkaController, topic: str) -> None:
+def _serve_mended_topic(controller: Controller, topic: str) -> None:
     controller.context.set_all_topics(controller.context.all_topics | {topic})
     create_partitions(controller, load_topics(controller, [topic]))

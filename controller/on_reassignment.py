@@ -9,7 +9,7 @@ maybeRemoveFromZkReassignment of kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.api_errors import Errors
 from cluster.errors import ControllerMoved
@@ -28,6 +28,7 @@ from controller.events import (
     ListPartitionReassignments,
     PartitionReassignmentIsrChange,
 )
+from controller.parts import Controller
 from controller.reassign_partitions_znode import (
     maybe_remove_from_zk_reassignment,
     read_reassignment,
@@ -46,9 +47,6 @@ from statemachines.reassignment import (
 from statemachines.replica_state import ReplicaState
 from zk.znodes import ReassignPartitionsZNode
 
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
-
 _Results = dict[TopicPartition, ApiError]
 _PATH: Final = ReassignPartitionsZNode.path
 _NONE: Final = ApiError()
@@ -63,7 +61,7 @@ _NOT_CONTROLLER: Final = ApiError(Errors.NOT_CONTROLLER)
 # What is asked for
 
 
-def process_zk_partition_reassignment(controller: KafkaController) -> set[TopicPartition]:
+def process_zk_partition_reassignment(controller: Controller) -> set[TopicPartition]:
     """Act on the entries of /admin/reassign_partitions that were not acted on before, and take away
     those that cannot be; gives the partitions that are moved."""
     if not controller.is_active or not controller.zk.path_exists(_PATH, watch=True):
@@ -85,7 +83,7 @@ def process_zk_partition_reassignment(controller: KafkaController) -> set[TopicP
 
 
 def process_api_partition_reassignment(
-    controller: KafkaController, message: Message, request: AlterPartitionReassignmentsRequest
+    controller: Controller, message: Message, request: AlterPartitionReassignmentsRequest
 ) -> None:
     """Begin, replace or cancel reassignments, and answer with what became of each.
 
@@ -116,7 +114,7 @@ def not_controller(
 
 
 def _alter(
-    controller: KafkaController, asked: Mapping[TopicPartition, tuple[int, ...] | None]
+    controller: Controller, asked: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> _Results:
     wanted, results = _build_reassignments(controller, asked, validate_replicas)
     maybe_remove_from_zk_reassignment(controller, lambda tp, _: tp in wanted)
@@ -125,7 +123,7 @@ def _alter(
 
 
 def _build_reassignments(
-    controller: KafkaController,
+    controller: Controller,
     asked: Mapping[TopicPartition, tuple[int, ...] | None],
     refuse: Callable[[ControllerContext, TopicPartition, tuple[int, ...]], ApiError | None],
 ) -> tuple[Assignments, _Results]:
@@ -157,7 +155,7 @@ def _refuse_no_brokers(
 
 
 def _refuse_outside_pool(
-    controller: KafkaController, tp: TopicPartition, target: Sequence[int]
+    controller: Controller, tp: TopicPartition, target: Sequence[int]
 ) -> ApiError | None:
     """Why a partition may not gain the replicas that ``target`` adds; None if it may."""
     pools, current = controller.config.pools, controller.context.assignments.get(tp)
@@ -168,7 +166,7 @@ def _refuse_outside_pool(
 
 
 def process_list_partition_reassignments(
-    controller: KafkaController, message: Message, request: ListPartitionReassignmentsRequest
+    controller: Controller, message: Message, request: ListPartitionReassignmentsRequest
 ) -> None:
     """Answer which partitions are being reassigned, and how."""
     if not controller.is_active:
@@ -184,7 +182,7 @@ def process_list_partition_reassignments(
 
 
 def _maybe_trigger_partition_reassignment(
-    controller: KafkaController, reassignments: Assignments
+    controller: Controller, reassignments: Assignments
 ) -> _Results:
     """Begin reassignments of partitions that exist and are not being deleted."""
     results: _Results = {}
@@ -201,7 +199,7 @@ def _maybe_trigger_partition_reassignment(
 
 
 def _refuse_to_begin(
-    controller: KafkaController, tp: TopicPartition, reassignment: ReplicaAssignment
+    controller: Controller, tp: TopicPartition, reassignment: ReplicaAssignment
 ) -> ApiError | None:
     context = controller.context
     if tp.topic in context.topics_to_be_deleted:
@@ -217,7 +215,7 @@ def _refuse_to_begin(
 # What may go on
 
 
-def initialize_partition_reassignments(controller: KafkaController) -> None:
+def initialize_partition_reassignments(controller: Controller) -> None:
     """After an election: what the znode asks for, then what the topic znodes say is under way.
 
     Replicas that a cancel cut short has left behind are taken out first.
@@ -228,7 +226,7 @@ def initialize_partition_reassignments(controller: KafkaController) -> None:
     maybe_resume_reassignments(controller, lambda tp, _: tp not in resumed)
 
 
-def _stop_stray_replicas(controller: KafkaController) -> None:
+def _stop_stray_replicas(controller: Controller) -> None:
     context = controller.context
     strays = stray_replicas(context)
     for tp, replicas in strays.items():
@@ -243,7 +241,7 @@ def _stop_stray_replicas(controller: KafkaController) -> None:
 
 
 def maybe_resume_reassignments(
-    controller: KafkaController,
+    controller: Controller,
     should_resume: Callable[[TopicPartition, ReplicaAssignment], bool],
 ) -> None:
     """Go on with those reassignments under way that ``should_resume`` picks."""
@@ -257,7 +255,7 @@ def maybe_resume_reassignments(
 
 
 def maybe_complete_reassignments(
-    controller: KafkaController, partitions: Iterable[TopicPartition]
+    controller: Controller, partitions: Iterable[TopicPartition]
 ) -> None:
     """Complete the reassignments of ``partitions`` whose target replicas are now in sync."""
     context = controller.context
@@ -276,7 +274,7 @@ def maybe_complete_reassignments(
     _go_on(controller, completed)
 
 
-def _go_on(controller: KafkaController, assignments: Assignments) -> Collection[TopicPartition]:
+def _go_on(controller: Controller, assignments: Assignments) -> Collection[TopicPartition]:
     """Take reassignments as far as they can go; gives those that failed."""
     if not assignments:
         return ()
@@ -288,7 +286,7 @@ def _go_on(controller: KafkaController, assignments: Assignments) -> Collection[
 
 
 def _journal_failed(
-    controller: KafkaController, tp: TopicPartition, reassignment: ReplicaAssignment, reason: str
+    controller: Controller, tp: TopicPartition, reassignment: ReplicaAssignment, reason: str
 ) -> None:
     controller.recorder.occurrence(
         Kind.REASSIGNMENT_FAILED,
@@ -299,9 +297,7 @@ def _journal_failed(
     )
 
 
-def process_partition_reassignment_isr_change(
-    controller: KafkaController, tp: TopicPartition
-) -> None:
+def process_partition_reassignment_isr_change(controller: Controller, tp: TopicPartition) -> None:
     """The ISR of a partition was changed by its leader: its reassignment may be complete now.
 
     Changes of other partitions that wait right behind share the waves.

@@ -7,8 +7,6 @@ RequestSendThread of ControllerChannelManager.scala.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cluster.api_errors import Errors
 from cluster.journal import Kind
 from controller.channel_manager import InFlight
@@ -23,14 +21,12 @@ from controller.on_create_topics import complete_creations
 from controller.on_delete_topics import complete_deletions
 from controller.on_elect_leaders import complete_elections
 from controller.on_topic_deletion import process_deleted_replicas
+from controller.parts import Controller
 from controller.request_sender import request_name
 from controller.state_change_log import Source
 
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
 
-
-def process_response(controller: KafkaController, event: ResponseReceived) -> None:
+def process_response(controller: Controller, event: ResponseReceived) -> None:
     """A broker answered."""
     match event:
         case LeaderAndIsrResponseReceived():
@@ -44,7 +40,7 @@ def process_response(controller: KafkaController, event: ResponseReceived) -> No
 
 
 def process_leader_and_isr_response(
-    controller: KafkaController, event: LeaderAndIsrResponseReceived
+    controller: Controller, event: LeaderAndIsrResponseReceived
 ) -> None:
     """Replicas answered with KAFKA_STORAGE_ERROR are on a failed directory: take them offline."""
     if _answered(controller, event) is None or not controller.is_active:
@@ -73,7 +69,7 @@ def process_leader_and_isr_response(
 
 
 def process_update_metadata_response(
-    controller: KafkaController, event: UpdateMetadataResponseReceived
+    controller: Controller, event: UpdateMetadataResponseReceived
 ) -> None:
     """This broker's own metadata may now show the leaders that somebody waits for, or no longer
     the topics that somebody wants gone."""
@@ -88,7 +84,7 @@ def process_update_metadata_response(
 
 
 def process_stop_replica_response(
-    controller: KafkaController, event: StopReplicaResponseReceived
+    controller: Controller, event: StopReplicaResponseReceived
 ) -> None:
     """A broker stopped replicas, or deleted them; a topic may be gone with its last one."""
     answered = _answered(controller, event)
@@ -96,7 +92,7 @@ def process_stop_replica_response(
         process_deleted_replicas(controller, event.broker_id, answered.request, event.response)
 
 
-def process_request_timeout(controller: KafkaController, broker_id: int) -> None:
+def process_request_timeout(controller: Controller, broker_id: int) -> None:
     """Ask again a broker that owes an answer for too long."""
     overdue = controller.channels.on_timeout(broker_id)
     if overdue is not None:
@@ -108,7 +104,7 @@ def process_request_timeout(controller: KafkaController, broker_id: int) -> None
         )
 
 
-def _answered(controller: KafkaController, event: ResponseReceived) -> InFlight | None:
+def _answered(controller: Controller, event: ResponseReceived) -> InFlight | None:
     """The request that was answered, None if the answer comes too late to matter."""
     answered = controller.channels.on_response(event.broker_id, event.correlation_id)
     if answered is None:
@@ -139,9 +135,7 @@ def _error_of(event: ResponseReceived) -> Errors:
     return event.response.error
 
 
-def _log_error(
-    controller: KafkaController, event: ResponseReceived, kind: str, error: Errors
-) -> None:
+def _log_error(controller: Controller, event: ResponseReceived, kind: str, error: Errors) -> None:
     controller.log.state_change(
         "ERROR",
         [

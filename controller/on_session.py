@@ -7,22 +7,20 @@ processExpire and processRegisterBrokerAndReelect.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from controller.election import NO_CONTROLLER, resign
 from controller.events import Expire, RegisterBrokerAndReelect
 from controller.on_controller_change import process_reelect
+from controller.parts import Controller
 from zk.store import SessionEvent, SessionState
 from zk.znode_client import NodeExists
 from zk.znodes import BrokerIdZNode, BrokerInfo
 
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
-
 REGISTRATION_RETRY_MS: Final = 1_000
 
 
-def on_session_event(controller: KafkaController, event: SessionEvent) -> None:
+def on_session_event(controller: Controller, event: SessionEvent) -> None:
     """What became of the session; called from the store's thread, so it only enqueues.
 
     Kafka 2.8.2 begins a session anew after an authentication failure even if it is alive
@@ -34,7 +32,7 @@ def on_session_event(controller: KafkaController, event: SessionEvent) -> None:
         controller.events.clear_and_put(Expire(reopen=False))
 
 
-def process_expire(controller: KafkaController, reopen: bool) -> None:
+def process_expire(controller: Controller, reopen: bool) -> None:
     """Resign, and begin a new session."""
     controller.active_controller_id = NO_CONTROLLER
     controller.previous_session_id = controller.store.session_id
@@ -44,7 +42,7 @@ def process_expire(controller: KafkaController, reopen: bool) -> None:
     controller.events.put_caused(RegisterBrokerAndReelect())
 
 
-def process_register_broker_and_reelect(controller: KafkaController) -> None:
+def process_register_broker_and_reelect(controller: Controller) -> None:
     """Register the broker in the new session, then try to be elected."""
     try:
         broker_epoch = _register_broker(controller)
@@ -57,7 +55,7 @@ def process_register_broker_and_reelect(controller: KafkaController) -> None:
     process_reelect(controller)
 
 
-def process_shutdown(controller: KafkaController) -> None:
+def process_shutdown(controller: Controller) -> None:
     """Resign in memory; /controller goes with the session."""
     if controller.is_active:
         controller.active_controller_id = NO_CONTROLLER
@@ -65,7 +63,7 @@ def process_shutdown(controller: KafkaController) -> None:
     controller.is_shut_down = True
 
 
-def _register_broker(controller: KafkaController) -> int:
+def _register_broker(controller: Controller) -> int:
     """Register, replacing what the expired session of this very broker may have left behind."""
     info, path = BrokerInfo(controller.broker_info), BrokerIdZNode.path(controller.config.broker_id)
     try:

@@ -8,11 +8,12 @@ electLeaderForPartitions of kafka/controller/PartitionStateMachine.scala.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.outcome import WriteOutcome
-from cluster.types import LeaderAndIsr, TopicPartition
+from cluster.types import TopicPartition
+from controller.parts import Controller, ElectionResults
 from controller.request_sender import is_swallowed
 from controller.state_change_log import (
     Source,
@@ -33,10 +34,6 @@ from statemachines.partition_state_machine import (
 from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 from zk.znodes import ConfigEntityZNode
 
-if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
-
-Results = dict[TopicPartition, LeaderAndIsr | StateChangeFailed]
 OFFLINE_ELECTION: Final = OfflineElection()
 UNCLEAN_CONFIG: Final = "unclean.leader.election.enable"
 
@@ -44,7 +41,7 @@ UNCLEAN_CONFIG: Final = "unclean.leader.election.enable"
 class PartitionStateChanges:
     """The partition state machine of one controller."""
 
-    def __init__(self, controller: KafkaController) -> None:
+    def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self.batch = ControllerBrokerRequestBatch(controller.context, controller.config.broker_id)
 
@@ -59,7 +56,7 @@ class PartitionStateChanges:
         """The controller resigned."""
         self._controller.log.info("Stopped partition state machine", Source.PARTITION_STATE_MACHINE)
 
-    def trigger_online_partition_state_change(self, topic: str | None = None) -> Results:
+    def trigger_online_partition_state_change(self, topic: str | None = None) -> ElectionResults:
         """Try to elect leaders for all New and Offline partitions, of one topic or of all."""
         waiting = partitions_to_bring_online(self._controller.context, topic)
         return self.handle_state_changes(waiting, PartitionState.ONLINE, OFFLINE_ELECTION)
@@ -69,7 +66,7 @@ class PartitionStateChanges:
         partitions: Sequence[TopicPartition],
         target: PartitionState,
         election: ElectionStrategy | None = None,
-    ) -> Results:
+    ) -> ElectionResults:
         """Move partitions to ``target`` and tell the brokers.
 
         For Online, ``election`` is needed, and the result has what was elected, or why not, for
@@ -109,9 +106,9 @@ class PartitionStateChanges:
         partitions: Sequence[TopicPartition],
         target: PartitionState,
         election: ElectionStrategy | None,
-    ) -> Results:
+    ) -> ElectionResults:
         context = self._controller.context
-        results: Results = {}
+        results: ElectionResults = {}
         remaining = partitions
         while remaining:
             unclean = self._unclean_topics(remaining, target, election)
@@ -167,7 +164,7 @@ class PartitionStateChanges:
         partitions: Sequence[TopicPartition],
         target: PartitionState,
         election: ElectionStrategy | None,
-        results: Results,
+        results: ElectionResults,
     ) -> list[TopicPartition]:
         """Read states that others wrote into the context; gives the partitions to plan again."""
         lost = self._controller.refresh_leaderships(partitions)

@@ -59,6 +59,9 @@ class PendingRequests(Generic[T]):
         self._by_number: dict[int, T] = {}
         self._last_number = 0
 
+    def __len__(self) -> int:
+        return len(self._by_number)
+
     def add(self, pending: T, timeout_ms: float) -> None:
         """Keep a request until it is done, or for so long."""
         self._last_number += 1

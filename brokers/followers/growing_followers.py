@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import msgspec
 
-from brokers.partitions.growth import FollowerGrowth, settle
+from brokers.partitions.growth import FollowerGrowth
 from brokers.partitions.partition import Partition
+from brokers.partitions.settling import settle
 from cluster.api_errors import Errors
 from cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition
 from cluster.protocols import Connections

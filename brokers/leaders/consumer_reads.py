@@ -14,8 +14,8 @@ from collections.abc import Callable
 import msgspec
 
 from brokers.logs.errors import OnLogError, ReplicaLogError
-from brokers.partitions.growth import bytes_to_come
 from brokers.partitions.partition import Partition
+from brokers.partitions.settling import bytes_to_come
 from cluster.api_errors import Errors
 from cluster.client_requests import (
     EARLIEST_TIMESTAMP,

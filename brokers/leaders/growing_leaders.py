@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from brokers.logs.interval_log import IntervalLog
-from brokers.partitions.growth import LeaderGrowth, settle
+from brokers.partitions.growth import LeaderGrowth
 from brokers.partitions.partition import Partition
+from brokers.partitions.settling import settle
 from cluster.api_errors import Errors
 from cluster.constant_rate import (
     ConstantRate,

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from brokers.logs.log_journal import LogJournal
+from brokers.status import broker_status
 from cluster.errors import UsageError
 from cluster.protocols import Journal
 from cluster.requests import Address
@@ -344,7 +345,7 @@ class RealCluster:
         """Brokers and controllers as plain values."""
         nodes = sorted(self.nodes.copy().items())
         with self._hub.held():
-            brokers = [{**r.node.broker.status(), "paused": r.is_paused} for _, r in nodes]
+            brokers = [{**broker_status(r.node.broker), "paused": r.is_paused} for _, r in nodes]
         return {
             "zookeeper": self.connect_string,
             "active_controller": self.active_controller,

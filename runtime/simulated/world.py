@@ -39,7 +39,6 @@ from runtime.node_actors import (
 )
 from runtime.simulated.agenda import Agenda
 from runtime.simulated.run_loop import Chooser, RunLoop
-from runtime.simulated.snapshot import Snapshot
 from runtime.transport import SimulatedTransport
 from zk.memory_store import Crashed, MemoryServer, MemoryStore
 from zk.store import Delete
@@ -354,3 +353,19 @@ class SimulatedWorld:
             for replica in self.replicas_of(broker_id)
             if replica[1].log_end_offset
         ]
+
+
+class Snapshot:
+    """A world that stands still; ``restore`` may be called any number of times.
+
+    A state inside an event is reached by restoring and taking the recorded ``choices`` again.
+    """
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world = world
+
+    def restore(self, *, choose: Chooser | None = None) -> SimulatedWorld:
+        """A world that goes on from here, by ``choose`` or by the draws that would have come."""
+        world = copy.deepcopy(self._world)
+        world.choose_by(choose)
+        return world

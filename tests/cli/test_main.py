@@ -11,7 +11,8 @@ import pytest
 import typer
 
 from cli import errors
-from cli.main import NOTHING_STARTED, main
+from cli.interrupted import NOTHING_STARTED
+from cli.main import main
 from cluster.errors import KlammError, NotKlamm
 
 ROOT = Path(__file__).parents[2]

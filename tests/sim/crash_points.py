@@ -17,8 +17,7 @@ from typing import Final, NamedTuple
 from cluster.requests import Address
 from cluster.types import LeaderAndIsr, TopicPartition
 from runtime.checks.agreement import check_simulated_world
-from runtime.simulated.snapshot import Snapshot
-from runtime.simulated.world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld, Snapshot
 from tests.sim.worlds import active_controller
 from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import Crashed, LostReply

@@ -10,8 +10,7 @@ import pytest
 
 from cluster.api_errors import Errors
 from cluster.types import LeaderAndIsr, TopicPartition
-from runtime.simulated.snapshot import Snapshot
-from runtime.simulated.world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld, Snapshot
 from tests.sim.bad_input import (
     DELETE,
     LEFT,

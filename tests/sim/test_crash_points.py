@@ -8,8 +8,7 @@ import pytest
 
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.types import TopicPartition
-from runtime.simulated.snapshot import Snapshot
-from runtime.simulated.world import SimulatedWorld
+from runtime.simulated.world import SimulatedWorld, Snapshot
 from statemachines.partition_state import PartitionState
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 from zk.memory_store import Crashed, LostReply

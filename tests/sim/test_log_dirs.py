@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from brokers.status import broker_status
 from cluster.api_errors import Errors
 from cluster.journal import Kind
 from cluster.quirks import Quirks
@@ -61,7 +62,7 @@ def test_where_the_leader_is_lost_another_replica_in_sync_leads() -> None:
     assert leader_and_isr(world, T1) == (0, (0, 2), 1)
     assert leader_and_isr(world, T2) == (1, (0, 1, 2), 0)
     assert offline_replicas(world, 1) == [T1]
-    assert world.nodes[1].node.broker.status()["offline"] == 1
+    assert broker_status(world.nodes[1].node.broker)["offline"] == 1
     assert_at_rest(world)
 
 

@@ -11,7 +11,7 @@ import pytest
 from brokers.broker import Broker
 from brokers.config import BrokerConfig, broker_config
 from brokers.logs.log_store import MemoryLogStore
-from brokers.status import replica_status
+from brokers.status import broker_status, replica_status
 from cluster.errors import InvalidConfig, KlammError
 from cluster.requests import Address, AlterIsrRequest
 from tests.unit.brokers.network import (
@@ -155,7 +155,7 @@ def leading_one_following_one() -> Network:
 
 
 def test_status_is_plain_values() -> None:
-    status = leading_one_following_one().brokers[1].status()
+    status = broker_status(leading_one_following_one().brokers[1])
     assert json.loads(json.dumps(status)) == {
         "id": 1,
         "rack": None,
@@ -197,7 +197,7 @@ def test_status_of_one_replica() -> None:
     broker.fail_log_dir("kafka-logs")
     offline = replica_status(broker, T0)
     assert offline is not None and offline["role"] == "offline"
-    assert broker.status()["offline"] == 2
+    assert broker_status(broker)["offline"] == 2
 
 
 def test_a_copy_of_a_cluster_goes_its_own_way() -> None:
