@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -92,6 +93,8 @@ def run(
         raise UsageError("--zookeeper is for --real", hint="add --real, or leave it out")
     parsed = parse_quirks([] if quirks is None else [q.strip() for q in quirks.split(",")])
     found = [_find(word) for word in drills]
+    if real:
+        _refuse_simulated_only(found)
     with (
         ending_signals_raise(),
         work_folder(data_dir, "klamm-drill-") as folder,
@@ -142,6 +145,15 @@ def check(
 def _find(word: str) -> Drill | Recording:
     path = Path(word)
     return read_recording(path) if is_recording(path) else library.find_drill(word)
+
+
+def _refuse_simulated_only(drills: Iterable[Drill | Recording]) -> None:
+    for drill in drills:
+        if isinstance(drill, Drill) and drill.simulated_only is not None:
+            raise UsageError(
+                f"{drill.name}: the step '{drill.simulated_only}' is for the simulated world",
+                hint="run it without --real",
+            )
 
 
 class _Runs:

@@ -11,7 +11,7 @@ from drills.actions import ACTIONS
 from drills.conditions import CONDITIONS
 from drills.library import NAMES, named_drill, named_text
 from drills.run import Verdict, play
-from runtime.scenarios.drivers import SimulatedDriver
+from runtime.scenarios.simulated_driver import SimulatedDriver
 from runtime.simulated.world import SimulatedWorld
 
 EXAMPLE = "leader-loss"

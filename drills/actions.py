@@ -42,6 +42,25 @@ def _on_brokers(make: Callable[[BrokerRef], Action]) -> Read:
     return read
 
 
+def _isolate(reader: DrillReader, node: yaml.Node) -> Actions:
+    refs = tuple(reader.broker_ref(item) for item in reader.one_or_more(node))
+    if not refs:
+        raise reader.error(node, "no broker is named", "heal_network ends an isolation")
+    return (steps.Isolate(refs),)
+
+
+def _degrade_network(reader: DrillReader, node: yaml.Node) -> Actions:
+    fields = reader.fields(node, "a network", steps.DegradeNetwork.__struct_fields__)
+    shares = {name: reader.number(entry.value, name, 1.0) for name, entry in fields.items()}
+    return (steps.DegradeNetwork(**shares),)
+
+
+def _heal_network(reader: DrillReader, node: yaml.Node) -> Actions:
+    if not is_null(node):
+        raise reader.error(node, "heal_network takes no value")
+    return (steps.HealNetwork(),)
+
+
 def _move_controller(reader: DrillReader, node: yaml.Node) -> Actions:
     if not is_null(node):
         raise reader.error(node, "move_controller takes no value")
@@ -128,6 +147,13 @@ def _produce(reader: DrillReader, node: yaml.Node) -> Actions:
     return (steps.Produce(reader.by_partition(node, count)),)
 
 
+def _produce_constantly(reader: DrillReader, node: yaml.Node) -> Actions:
+    def rate(item: yaml.Node) -> float:
+        return reader.number(item, "records a second", 1_000_000.0)
+
+    return (steps.ProduceConstantly(reader.by_partition(node, rate)),)
+
+
 def _wait(reader: DrillReader, node: yaml.Node) -> Actions:
     return (steps.Wait(reader.duration_ms(node, "a wait")),)
 
@@ -153,6 +179,12 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         "stop: leader of t-0",
         "Shut brokers down in a controlled way: the controller moves their leaderships first.",
     ),
+    "power_off": ActionKind(
+        _on_brokers(steps.PowerOff),
+        "power_off: leader of t-0",
+        "Kill brokers together with their machines: what their logs had not flushed is lost, from "
+        "a place on that is drawn.",
+    ),
     "pause": ActionKind(
         _on_brokers(steps.Pause),
         "pause: controller",
@@ -173,6 +205,21 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         "fail_log_dir: {broker: 1, dir: d1}",
         "Let a log directory of a broker fail; the directories are those of log.dirs in the "
         "cluster's config.",
+    ),
+    "isolate": ActionKind(
+        _isolate,
+        "isolate: [2]",
+        "Cut brokers off: from now on records travel among these and among the others, not between "
+        "them. ZooKeeper, the controller and clients reach all.",
+    ),
+    "degrade_network": ActionKind(
+        _degrade_network,
+        "degrade_network: {loss: 0.1, repetition: 0.1, reordering: 0.3}",
+        "Of messages that carry records lose this share, let this share come twice, and this share "
+        "be overtaken, until it is said otherwise. Simulated only.",
+    ),
+    "heal_network": ActionKind(
+        _heal_network, "heal_network", "End every isolation, loss, repetition and reordering."
     ),
     "move_controller": ActionKind(
         _move_controller, "move_controller", "Delete /controller, so that another is elected."
@@ -209,6 +256,13 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         "Give the drill's producer records (idempotent, acks=all). It goes on with them while the "
         "drill does, and a consumer reads from the first of them on. At the end of the drill every "
         "acknowledged record must have been read, once and in its order.",
+    ),
+    "produce_constantly": ActionKind(
+        _produce_constantly,
+        "produce_constantly: {t-0: 100}",
+        "Let a producer (acks=all) give partitions so many records a second, from now on to the "
+        "end. No message is needed for that while nothing changes, so that hours cost little. At "
+        "the end no acknowledged record may be lost. Simulated only.",
     ),
     "create_znode": ActionKind(
         _znodes(steps.CreateZnode),

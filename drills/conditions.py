@@ -166,6 +166,11 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "acknowledged: {t-0: 500}",
         "So many records of the drill's producer are acknowledged by the whole ISR.",
     ),
+    "acknowledged_at_least": ConditionKind(
+        _records,
+        "acknowledged_at_least: {t-0: 500}",
+        "So many records, or more: of producers at constant rates the count goes on.",
+    ),
     "consumed": ConditionKind(
         _records, "consumed: {t-0: 500}", "So many records the drill's consumer has read."
     ),

@@ -170,6 +170,15 @@ class Reader:
             raise self.error(node, f"{what} must be from {least} to {most}, not {number}")
         return number
 
+    def number(self, node: yaml.Node, what: str, most: float) -> float:
+        """A decimal number from 0 on."""
+        text = self.text(node, what)
+        if not _NUMBER.fullmatch(text):
+            raise self.error(node, f"{what} must be a number, not '{text}'", "as in 0.1, or 20")
+        if not 0 <= (number := float(text)) <= most:
+            raise self.error(node, f"{what} must be from 0 to {most:g}, not {text}")
+        return number
+
     def boolean(self, node: yaml.Node, what: str) -> bool:
         """true or false."""
         text = self.text(node, what)

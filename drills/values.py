@@ -14,10 +14,13 @@ import msgspec
 
 from cluster.quirks import Quirks
 from runtime.cluster_spec import ClusterSpec, rack_map
-from runtime.scenarios.steps import Step
+from runtime.scenarios.steps import Action, DegradeNetwork, ProduceConstantly, Step
 
 SESSION_TIMEOUT_MS: Final = 3_000
 AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
+
+
+_SIMULATED_ONLY: Final = (DegradeNetwork, ProduceConstantly)
 
 
 class DrillCluster(msgspec.Struct, frozen=True):
@@ -42,6 +45,13 @@ class Drill(msgspec.Struct, frozen=True):
     is_checked: bool
     source: str
 
+    @property
+    def simulated_only(self) -> str | None:
+        """The name of the first step that only the simulated world can do; None without one."""
+        return next(
+            (step.name for step in self.steps if any(map(_is_simulated_only, step.actions))), None
+        )
+
     def spec(self, quirks: Quirks, seed: int) -> ClusterSpec:
         """The cluster to run it on.
 
@@ -58,3 +68,7 @@ class Drill(msgspec.Struct, frozen=True):
             run_id=self.name,
             seed=seed,
         )
+
+
+def _is_simulated_only(action: Action) -> bool:
+    return isinstance(action, _SIMULATED_ONLY)

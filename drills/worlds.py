@@ -18,7 +18,8 @@ from runtime.cluster_spec import ClusterSpec
 from runtime.journal import FileJournal, MemoryJournal
 from runtime.real.cluster import RealCluster
 from runtime.scenarios.driver import ScenarioDriver
-from runtime.scenarios.drivers import RealDriver, SimulatedDriver
+from runtime.scenarios.real_driver import RealDriver
+from runtime.scenarios.simulated_driver import SimulatedDriver
 from runtime.simulated.world import SimulatedWorld
 from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient

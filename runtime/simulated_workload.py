@@ -45,6 +45,17 @@ class WorkloadChecker:
         """What was broken so far."""
         return self._checker.violations
 
+    @property
+    def partitions(self) -> Collection[TopicPartition]:
+        """What is produced to."""
+        return self._producer.partitions.keys()
+
+    def acknowledged(self, tp: TopicPartition) -> int:
+        """How many records of a partition the whole ISR has by now."""
+        progress = self._producer.partitions[tp]
+        progress.settle(self._world.clock.monotonic_ms())
+        return sum(stretch.end - stretch.start for stretch in progress.acknowledged)
+
     def check(self, of: Collection[TopicPartition] | None = None) -> None:
         """Look at all replicas of these partitions (None: all) and at what was acknowledged, as
         they are now."""

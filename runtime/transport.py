@@ -57,12 +57,18 @@ _LATE = 100
 
 
 class RoutedTransport:
-    """Delivers at once. A message to nobody is lost, as one to a dead process is."""
+    """Delivers at once. A message to nobody is lost, as one to a dead process is.
+
+    ``isolated``, which may be set at any time: brokers whose messages that carry records reach only
+    each other; ``on_links_cut`` is called when they are others.
+    """
 
     def __init__(self) -> None:
         self._receivers: dict[Address, Receiver] = {}
         self._taps: list[Tap] = []
         self._connections: dict[Address, dict[Address, None]] = {}
+        self.on_links_cut: Callable[[], None] | None = None
+        self._isolated: tuple[int, ...] = ()
 
     def register(
         self, address: Address, receiver: Receiver, *, hears_of_connections: bool = False
@@ -108,12 +114,32 @@ class RoutedTransport:
 
     def reaches(self, source: Address, destination: Address) -> bool:
         """False if messages with records from the one to the other are lost."""
-        return True
+        return not self._is_cut(source, destination)
+
+    @property
+    def isolated(self) -> tuple[int, ...]:
+        """Brokers that are cut off from the others."""
+        return self._isolated
+
+    @isolated.setter
+    def isolated(self, broker_ids: tuple[int, ...]) -> None:
+        self._isolated = broker_ids
+        self._links_changed()
+
+    def _links_changed(self) -> None:
+        if self.on_links_cut is not None:
+            self.on_links_cut()
+
+    def _is_cut(self, one: Address, other: Address) -> bool:
+        is_between = (one.id in self._isolated) != (other.id in self._isolated)
+        return is_between and one.role == other.role
 
     def send(self, message: Message) -> None:
         """Deliver a message."""
         for tap in self._taps:
             tap(message)
+        if isinstance(message.body, _DATA) and self._is_cut(message.source, message.destination):
+            return
         self._connect(message)
         receiver = self._receivers.get(message.destination)
         if receiver is not None:
@@ -125,17 +151,14 @@ class RoutedTransport:
 class SimulatedTransport(RoutedTransport):
     """Delivers after a delay drawn from ``rng``, in milliseconds up to ``max_delay_ms``.
 
-    ``faults`` may be set at any time. ``isolated``: brokers whose messages that carry records reach
-    only each other; ``on_links_cut`` is called when they are others.
+    ``faults`` may be set at any time.
     """
 
     def __init__(self, clock: Clock, rng: random.Random, max_delay_ms: float = 5.0) -> None:
         super().__init__()
         self.certain = CertainConnections(self._is_certain, self._tell_at_once)
-        self.on_links_cut: Callable[[], None] | None = None
         self._faults = NO_FAULTS
         self._is_faulty = False
-        self._isolated: tuple[int, ...] = ()
         self._clock = clock
         self._rng = rng
         self._max_delay_ms = max_delay_ms
@@ -155,21 +178,9 @@ class SimulatedTransport(RoutedTransport):
         self._is_faulty = faults != NO_FAULTS
         self.certain.review()
 
-    @property
-    def isolated(self) -> tuple[int, ...]:
-        """Brokers that are cut off from the others."""
-        return self._isolated
-
-    @isolated.setter
-    def isolated(self, broker_ids: tuple[int, ...]) -> None:
-        self._isolated = broker_ids
+    def _links_changed(self) -> None:
         self.certain.review()
-        if self.on_links_cut is not None:
-            self.on_links_cut()
-
-    def reaches(self, source: Address, destination: Address) -> bool:
-        """False if messages with records from the one to the other are lost."""
-        return not self._is_cut(source, destination)
+        super()._links_changed()
 
     def unregister(self, address: Address) -> None:
         """Lose messages to ``address`` from now on; who was connected to it is told."""
@@ -186,10 +197,6 @@ class SimulatedTransport(RoutedTransport):
             and one in self._receivers
             and other in self._receivers
         )
-
-    def _is_cut(self, one: Address, other: Address) -> bool:
-        is_between = (one.id in self._isolated) != (other.id in self._isolated)
-        return is_between and one.role == other.role
 
     def _tell_at_once(self, gone: Address, told: Address) -> None:
         receiver = self._receivers.get(told)

@@ -12,9 +12,10 @@ from cluster.quirks import Quirks
 from runtime.journal import MemoryJournal
 from runtime.real.cluster import RealCluster
 from runtime.scenarios.diff import compare_scenario
-from runtime.scenarios.drivers import RealDriver, SimulatedDriver
+from runtime.scenarios.real_driver import RealDriver
 from runtime.scenarios.recorded import load_scenario, recorded_spec, run_recorded
 from runtime.scenarios.rows import Json
+from runtime.scenarios.simulated_driver import SimulatedDriver
 from runtime.simulated.world import SimulatedWorld
 
 _DATA = Path(__file__).parent / "data" / "scenarios"

@@ -8,8 +8,9 @@ in the simulated world is runtime/simulated/world.py.
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -74,6 +75,8 @@ class RealCluster:
         self._hub = BrokerHub(self.clock)
         self.clients = HubClients(self._hub, self.transport, self.clock)
         self._bandwidth = Bandwidth(self.clock, self.transport, self._hub.give)
+        self.transport.on_links_cut = lambda: self._hub.call(self._bandwidth.on_links_cut).result()
+        self._random = random.Random(spec.seed)
         self._pool = SessionPool(connect_string, spec)
         self._incarnations, self._is_closed = 0, False
         self.log_journal = LogJournal(journal, self.clock, spec.run_id)
@@ -200,9 +203,13 @@ class RealCluster:
         running.kill_controller()
         running.node.broker.log_upkeep.shutdown()
 
-    def kill(self, broker_id: int) -> None:
+    def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
         """Kill a broker: no session is closed, ZooKeeper expires it after its timeout; one of a
-        session pool loses its ephemeral at once. What it wrote it finds when it starts again."""
+        session pool loses its ephemeral at once. What it wrote it finds when it starts again.
+
+        With ``loses_unflushed`` the machine stopped, too: each log loses what it had not flushed,
+        from a place on that is drawn.
+        """
         running = self.nodes.take(broker_id)
         running.silence()
         self._detach(broker_id, running)
@@ -211,7 +218,7 @@ class RealCluster:
         else:
             running.session.abandon()
         running.kill_controller()
-        running.node.broker.log_upkeep.abandon(None)
+        running.node.broker.log_upkeep.abandon(self._random.randint if loses_unflushed else None)
 
     def relieve(self, broker_id: int) -> None:
         """Let the controller move away what a broker leads, as before its end; returns when it has
@@ -278,6 +285,11 @@ class RealCluster:
     def _set_paused(self, broker_id: int, paused: bool) -> None:
         self._hub.set_paused(Address("broker", broker_id), paused)
         self._hub.call(lambda: self._bandwidth.set_paused(broker_id, paused)).result()
+
+    def isolate(self, broker_ids: Iterable[int]) -> None:
+        """From now on records travel among these brokers and among the others, not between them;
+        none: among all."""
+        self.transport.isolated = tuple(broker_ids)
 
     def move_controller(self) -> bool:
         """Delete /controller, so that another election is held; False if there was none."""

@@ -156,6 +156,14 @@ def _same_isrs(seen: Mapping[str, list[int]], wanted: Mapping[str, Sequence[int]
     return all(seen[tp] == sorted(isr) for tp, isr in wanted.items())
 
 
+def _acknowledged(view: ClusterView, topic_partition: str) -> int:
+    return view.driver.acknowledged(partition_of(topic_partition))
+
+
+def _are_at_least(seen: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
+    return all(seen[tp] >= least for tp, least in wanted.items())
+
+
 def _partition_state(view: ClusterView, topic_partition: str) -> str | None:
     context = view.driver.controller_context()
     topic, _, partition = topic_partition.rpartition("-")
@@ -255,7 +263,8 @@ CONDITIONS: Final[Mapping[str, Kind]] = {
     "leader": Kind(_for_each(lambda view, tp: view.state(tp).get("leader"))),
     "isr": Kind(_for_each(_isr), _same_isrs),
     "leader_epoch": Kind(_for_each(lambda view, tp: view.state(tp).get("leader_epoch"))),
-    "acknowledged": Kind(_for_each(lambda view, tp: view.driver.acknowledged(partition_of(tp)))),
+    "acknowledged": Kind(_for_each(_acknowledged)),
+    "acknowledged_at_least": Kind(_for_each(_acknowledged), _are_at_least),
     "consumed": Kind(_for_each(lambda view, tp: view.driver.consumed(partition_of(tp)))),
     "replicas": Kind(_for_each(ClusterView.replicas)),
     "partition_state": Kind(_for_each(_partition_state)),

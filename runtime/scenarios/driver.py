@@ -1,11 +1,11 @@
-"""How a scenario acts on a cluster: the protocol that runtime/scenarios/drivers.py implements.
+"""How a scenario acts on a cluster: a protocol with one implementation for each world.
 
-One implementation for each world; it decides nothing.
+These are simulated_driver.py and real_driver.py; they decide nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from cluster.journal import JournalRow
 from cluster.requests import Message, Request, Response
 from cluster.types import TopicPartition
+from runtime.transport import NetworkFaults
 from statemachines.context import ControllerContext
 from zk.store import Store
 
@@ -55,6 +56,10 @@ class ScenarioDriver(Protocol):
         """Kill a broker: its session goes when it times out."""
         ...
 
+    def power_off(self, broker_id: int) -> None:
+        """Kill a broker together with its machine: what its logs had not flushed may be lost."""
+        ...
+
     def stop(self, broker_id: int) -> None:
         """Begin a controlled shutdown of a broker."""
         ...
@@ -75,6 +80,16 @@ class ScenarioDriver(Protocol):
         """Let a log directory of a broker fail."""
         ...
 
+    def isolate(self, broker_ids: Sequence[int]) -> None:
+        """From now on records travel among these brokers and among the others, not between them;
+        none: among all."""
+        ...
+
+    def degrade_network(self, faults: NetworkFaults) -> None:
+        """Lose, repeat and reorder messages that carry records. Raises UsageError where that cannot
+        be done."""
+        ...
+
     def preload(self, partition: TopicPartition, size_bytes: int) -> None:
         """Let the replicas of a partition hold so many bytes more. Raises UsageError."""
         ...
@@ -93,6 +108,11 @@ class ScenarioDriver(Protocol):
 
     def produce(self, partition: TopicPartition, count: int) -> None:
         """Give the scenario's producer records, which it goes on to send."""
+        ...
+
+    def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
+        """Let a producer give partitions records at constant rates from now on. Raises UsageError
+        where that cannot be done."""
         ...
 
     def acknowledged(self, partition: TopicPartition) -> int:

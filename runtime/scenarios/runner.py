@@ -27,6 +27,7 @@ from runtime.scenarios import steps
 from runtime.scenarios.conditions import ClusterView, look_at
 from runtime.scenarios.driver import ScenarioDriver, ToolResult
 from runtime.scenarios.steps import STEP_TIMEOUT_MS, Action, BrokerRef, Check, Condition, Step
+from runtime.transport import NO_FAULTS, NetworkFaults
 from zk.store import ANY_VERSION, Create, Delete, ResultCode, SetData, WriteOp
 
 
@@ -55,7 +56,7 @@ class ScenarioRunner:
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
         self._view = ClusterView(driver)
-        self._produced: dict[TopicPartition, None] = {}
+        self._produced: dict[TopicPartition, bool] = {}
         self._dead: set[int] = set()
         self._paused: set[int] = set()
 
@@ -100,13 +101,8 @@ class ScenarioRunner:
                 self._bring_up(broker_ids)
             case steps.Wait(duration_ms):
                 self._driver.run_for(duration_ms)
-            case steps.Produce(records):
-                for tp, count in records.items():
-                    self._produce(tp, count)
-            case steps.Preload(partition, size_bytes):
-                if partition in self._produced:
-                    raise KlammError(f"{partition} was produced to: what is preloaded comes first")
-                self._driver.preload(partition, size_bytes)
+            case steps.Produce() | steps.ProduceConstantly() | steps.Preload():
+                self._write_records(action)
             case steps.MoveController():
                 self._driver.move_controller()
             case (
@@ -116,16 +112,49 @@ class ScenarioRunner:
                 | steps.SetTopicPartitions()
             ):
                 self._act_on_znode(action)
+            case steps.Isolate() | steps.DegradeNetwork() | steps.HealNetwork():
+                self._act_on_network(action)
             case _:
                 self._act_on_brokers(action)
         return None
 
-    def _produce(self, tp: TopicPartition, count: int) -> None:
+    def _act_on_network(self, action: steps.NetworkAction) -> None:
+        driver = self._driver
+        match action:
+            case steps.Isolate(brokers):
+                driver.isolate(sorted({id_ for ref in brokers for id_ in self._broker_ids(ref)}))
+            case steps.DegradeNetwork(loss, repetition, reordering):
+                driver.degrade_network(
+                    NetworkFaults(loss=loss, repetition=repetition, reordering=reordering)
+                )
+            case steps.HealNetwork():
+                driver.isolate(())
+                driver.degrade_network(NO_FAULTS)
+
+    def _write_records(self, action: steps.RecordAction) -> None:
+        match action:
+            case steps.Produce(records):
+                for tp, count in records.items():
+                    self._check_may_produce(tp, constantly=False)
+                    self._driver.produce(tp, count)
+            case steps.ProduceConstantly(records_per_s):
+                for tp in records_per_s:
+                    self._check_may_produce(tp, constantly=True)
+                self._driver.produce_constantly(records_per_s)
+            case steps.Preload(partition, size_bytes):
+                if partition in self._produced:
+                    raise KlammError(f"{partition} was produced to: what is preloaded comes first")
+                self._driver.preload(partition, size_bytes)
+
+    def _check_may_produce(self, tp: TopicPartition, *, constantly: bool) -> None:
+        """Raise KlammError if a partition is not there, or is produced to at a constant rate."""
         node = self._view.read_json(f"/brokers/topics/{tp.topic}")
         if node is None or str(tp.partition) not in node["partitions"]:
             raise KlammError(f"{tp} is not there, so nothing can be produced to it")
-        self._produced[tp] = None
-        self._driver.produce(tp, count)
+        before = self._produced.get(tp)
+        if before is not None and (constantly or before):
+            raise KlammError(f"{tp} is produced to already: at a constant rate by one step alone")
+        self._produced[tp] = constantly
 
     def _act_on_znode(self, action: steps.ZnodeAction) -> None:
         match action:
@@ -150,12 +179,13 @@ class ScenarioRunner:
                 self._dead.discard(broker_id)
             case steps.Kill():
                 driver.kill(broker_id)
-                self._dead.add(broker_id)
-                self._paused.discard(broker_id)
+                self._is_gone(broker_id)
+            case steps.PowerOff():
+                driver.power_off(broker_id)
+                self._is_gone(broker_id)
             case steps.Stop():
                 driver.stop(broker_id)
-                self._dead.add(broker_id)
-                self._paused.discard(broker_id)
+                self._is_gone(broker_id)
             case steps.Pause():
                 driver.pause(broker_id)
                 self._paused.add(broker_id)
@@ -166,6 +196,10 @@ class ScenarioRunner:
                 driver.bounce_registration(broker_id)
             case steps.FailLogDir():
                 driver.fail_log_dir(broker_id, action.path)
+
+    def _is_gone(self, broker_id: int) -> None:
+        self._dead.add(broker_id)
+        self._paused.discard(broker_id)
 
     def _broker_ids(self, broker: BrokerRef) -> list[int]:
         """The brokers that are meant. Raises KlammError if there is none."""

@@ -77,6 +77,12 @@ class Kill(msgspec.Struct, frozen=True):
     broker: BrokerRef
 
 
+class PowerOff(msgspec.Struct, frozen=True):
+    """Kill a broker together with its machine: what its logs had not flushed may be lost."""
+
+    broker: BrokerRef
+
+
 class Stop(msgspec.Struct, frozen=True):
     """Shut a broker down in a controlled way."""
 
@@ -108,6 +114,24 @@ class FailLogDir(msgspec.Struct, frozen=True):
     path: str
 
 
+class Isolate(msgspec.Struct, frozen=True):
+    """Let records travel among these brokers, and among the others, from now on."""
+
+    brokers: tuple[BrokerRef, ...]
+
+
+class DegradeNetwork(msgspec.Struct, frozen=True):
+    """The shares of messages with records that are lost, come twice, and overtake others."""
+
+    loss: float = 0.0
+    repetition: float = 0.0
+    reordering: float = 0.0
+
+
+class HealNetwork(msgspec.Struct, frozen=True):
+    """From now on nothing is lost, and nobody isolated."""
+
+
 class MoveController(msgspec.Struct, frozen=True):
     """Delete /controller."""
 
@@ -131,6 +155,12 @@ class Produce(msgspec.Struct, frozen=True):
     records: Mapping[TopicPartition, int]
 
 
+class ProduceConstantly(msgspec.Struct, frozen=True):
+    """Let a producer give partitions so many records a second from now on."""
+
+    records_per_s: Mapping[TopicPartition, float]
+
+
 class Preload(msgspec.Struct, frozen=True):
     """Let the replicas of a partition hold so many bytes more."""
 
@@ -144,18 +174,20 @@ class Wait(msgspec.Struct, frozen=True):
     duration_ms: float
 
 
-BrokerAction = Start | Kill | Stop | Pause | Resume | BounceRegistration | FailLogDir
+BrokerAction = Start | Kill | PowerOff | Stop | Pause | Resume | BounceRegistration | FailLogDir
+RecordAction = Produce | ProduceConstantly | Preload
+NetworkAction = Isolate | DegradeNetwork | HealNetwork
 ZnodeAction = CreateZnode | SetZnode | DeleteZnode | SetTopicPartitions
 Action = (
     BringUp
     | RunTool
     | ZnodeAction
     | BrokerAction
+    | NetworkAction
     | MoveController
     | Reassign
     | ElectLeaders
-    | Produce
-    | Preload
+    | RecordAction
     | Wait
 )
 

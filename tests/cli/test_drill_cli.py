@@ -152,6 +152,10 @@ def test_the_drills_that_ship_are_listed_shown_and_checked(run: Any, tmp_path: P
         (["run", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
         (["run", "nowhere.json"], "nowhere.json: No such file or directory"),
         (["run", "leader-loss", "--real", "--seed", "1"], "--seed is for the simulated world"),
+        (
+            ["run", "a-day-at-constant-rates", "--real"],
+            "a-day-at-constant-rates: the step 'produce_constantly: {t-0: 500, t-1: 100}' is for",
+        ),
         (["run", "leader-loss", "--zookeeper", "h:1"], "--zookeeper is for --real"),
         (["run", "leader-loss", "--quirks", "x"], "unknown quirk x"),
         (["run"], "Missing argument"),

@@ -14,8 +14,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from cli.main import main
-from drills.library import NAMES
-from runtime.scenarios import drivers as scenario_drivers
+from drills.library import NAMES, named_drill
+from runtime.scenarios import real_driver
 from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
 
@@ -41,7 +41,7 @@ def below(chroot: str, zookeeper_client: KazooClient) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [n for n in NAMES if named_drill(n).simulated_only is None])
 def test_a_drill_that_ships_passes_on_a_real_zookeeper(run: Any, below: Any, name: str) -> None:
     code, out, errors = run(name)
     assert (code, errors) == (0, ""), out
@@ -89,7 +89,7 @@ def test_a_drill_that_fails_leaves_nothing_either(run: Any, below: Any, tmp_path
 def test_a_zookeeper_that_is_lost_leaves_it_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(scenario_drivers, "_ZOOKEEPER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(real_driver, "_ZOOKEEPER_TIMEOUT_S", 1.0)
     path = tmp_path / "mine.yaml"
     path.write_text(HEAD + "  - until: {leader: {t-0: 1}}\n")
     folder = tmp_path / "kept"

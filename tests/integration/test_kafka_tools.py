@@ -20,7 +20,7 @@ from runtime.checks.agreement import check_real_cluster
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
 from runtime.real.cluster import RealCluster
-from runtime.scenarios.drivers import RealDriver
+from runtime.scenarios.real_driver import RealDriver
 from tests.waiting import wait_until
 from zk.kafka_zk_client import KafkaZkClient
 

@@ -12,7 +12,7 @@ from bench.kafka.locate import SKIP_REASON, kafka_libs, run_topic_command
 from runtime.cluster_spec import ClusterSpec, rack_map
 from runtime.journal import MemoryJournal
 from runtime.real.cluster import RealCluster
-from runtime.scenarios.drivers import RealDriver
+from runtime.scenarios.real_driver import RealDriver
 from statemachines.partition_state import PartitionState
 from tests.waiting import wait_until
 

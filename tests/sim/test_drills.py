@@ -17,8 +17,8 @@ from drills.library import NAMES, named_drill
 from drills.recordings import compare, is_recording, read_recording
 from drills.run import Failure, Outcome, Verdict, play, worst
 from drills.values import Drill
-from runtime.scenarios.drivers import SimulatedDriver
 from runtime.scenarios.runner import StepResult
+from runtime.scenarios.simulated_driver import SimulatedDriver
 from runtime.scenarios.steps import Check, Condition, Moment, Step
 from runtime.simulated.world import SimulatedWorld
 from tests.scenarios import SCENARIOS
@@ -84,6 +84,7 @@ _IMPOSSIBLE = {
     "output": ["what no tool prints"],
     "journal": {"kind": "event", "detail": "what no event has"},
     "reassigning": ["nowhere-0"],
+    "acknowledged_at_least": {"t-0": 10**12},
     "exists": ["/nowhere"],
     "absent": ["/brokers"],
 }
@@ -247,6 +248,35 @@ def test_what_was_there_before_a_drill_produces_is_none_of_its_records() -> None
     verdict = run_text(produced + filled)
     assert verdict.outcome is Outcome.FAILED
     assert verdict.failures[0].seen == "t-0 was produced to: what is preloaded comes first"
+
+
+def test_records_of_a_constant_rate_that_are_lost_end_a_drill_as_unsafe() -> None:
+    text = (
+        "drill: d\nabout: x\n"
+        "cluster: {config: {unclean.leader.election.enable: true}, topics: {t: [[0, 1]]}}\n"
+        "steps:\n"
+        "- {stop: 1, until: {isr: {t-0: [0]}}}\n"
+        "- {produce_constantly: {t-0: 10}, until: {acknowledged_at_least: {t-0: 30}}}\n"
+        "- kill: 0\n"
+        "- {start: 1, until: {leader: {t-0: 1}}}\n"
+    )
+    verdict = run(parse_drill(text, "d.yaml"))
+    assert verdict.outcome is Outcome.UNSAFE
+    assert any("acknowledged" in failure.seen for failure in verdict.failures), verdict.failures
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("produce: {t-0: 1}", "produce_constantly: {t-0: 1}"),
+        ("produce_constantly: {t-0: 1}", "produce: {t-0: 1}"),
+        ("produce_constantly: {t-0: 1}", "produce_constantly: {t-0: 2}"),
+    ],
+)
+def test_at_a_constant_rate_one_step_alone_produces_to_a_partition(first: str, second: str) -> None:
+    verdict = run_text(f"  - {first}\n  - {second}\n")
+    assert verdict.outcome is Outcome.FAILED
+    assert verdict.failures[0].seen.startswith("t-0 is produced to already")
 
 
 def test_an_acknowledged_record_that_is_lost_ends_a_drill_as_unsafe() -> None:

@@ -10,8 +10,8 @@ from cluster.types import TopicPartition
 from runtime.cluster_spec import ClusterSpec
 from runtime.scenarios import steps
 from runtime.scenarios.conditions import CONDITIONS
-from runtime.scenarios.drivers import SimulatedDriver
 from runtime.scenarios.runner import ScenarioRunner
+from runtime.scenarios.simulated_driver import SimulatedDriver
 from runtime.scenarios.steps import Action, Check, Condition, Moment, Settle, Step
 from runtime.simulated.world import SimulatedWorld
 
@@ -33,6 +33,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "controller": (0, "none", 0),
     "controller_epoch": (1, 2, 1),
     "acknowledged": ({"t-0": 25, "u-0": 0}, {"t-0": 24}, {"t-0": 25, "u-0": 0}),
+    "acknowledged_at_least": ({"t-0": 24, "u-0": 0}, {"t-0": 26}, {"t-0": 25, "u-0": 0}),
     "consumed": ({"t-0": 25}, {"u-0": 25}, {"t-0": 25}),
     "exists": (["/controller", T], ["/controller", "/nowhere"], ["/controller", T]),
     "absent": (["/nowhere"], ["/nowhere", T], []),
