@@ -20,7 +20,16 @@ from admin.reassign_moves import BROKER_THROTTLES
 from cluster.errors import InvalidConfig, UsageError
 
 _LONG_MAX: Final = 2**63 - 1
-_DYNAMIC_IN_KAFKA: Final = ("min.insync.replicas",)
+_DYNAMIC_IN_KAFKA: Final = (
+    "log.cleanup.policy",
+    "log.index.interval.bytes",
+    "log.index.size.max.bytes",
+    "log.retention.bytes",
+    "log.segment.bytes",
+    "log.segment.delete.delay.ms",
+    "message.max.bytes",
+    "min.insync.replicas",
+)
 _AT_START: Final = frozenset(
     {
         *BROKER_DEFAULTS,

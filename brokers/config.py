@@ -71,6 +71,7 @@ _TIMES: Final = (
     "log_flush_start_offset_checkpoint_interval_ms",
     "replica_high_watermark_checkpoint_interval_ms",
 )
+_FETCH_MAX_BYTES: Final = "replica.fetch.max.bytes"
 _MOVERS: Final = "num.replica.alter.log.dirs.threads"
 _RETRIES: Final = "controlled.shutdown.max.retries"
 _ENABLE: Final = "controlled.shutdown.enable"
@@ -85,12 +86,16 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     for field in _TIMES:
         name = field.replace("_", ".")
         if name in properties:
-            values[field] = _milliseconds(name, properties[name])
+            values[field] = _whole(name, properties[name], hint="a whole number of milliseconds")
     if _RETRIES in properties:
         retries = properties[_RETRIES]
         if not retries.isdecimal():
             raise InvalidConfig(f"Invalid value {retries} for configuration {_RETRIES}")
         values["controlled_shutdown_max_retries"] = int(retries)
+    if _FETCH_MAX_BYTES in properties:
+        values["replica_fetch_max_bytes"] = _whole(
+            _FETCH_MAX_BYTES, properties[_FETCH_MAX_BYTES], hint="bytes, not negative"
+        )
     if _MOVERS in properties:
         values["num_replica_alter_log_dirs_threads"] = _count(_MOVERS, properties[_MOVERS])
     values["controlled_shutdown_enable"] = properties.get(_ENABLE, "true") == "true"
@@ -125,13 +130,11 @@ def _count(name: str, word: str) -> int:
     return int(word)
 
 
-def _milliseconds(name: str, word: str) -> int:
+def _whole(name: str, word: str, hint: str) -> int:
     try:
         value = int(word)
     except ValueError:
         value = -1
     if value < 0:
-        raise InvalidConfig(
-            f"Invalid value {word} for configuration {name}", hint="a whole number of milliseconds"
-        )
+        raise InvalidConfig(f"Invalid value {word} for configuration {name}", hint=hint)
     return value

@@ -75,8 +75,8 @@ class DynamicConfigManager:
     ``on_unclean_election_enabled`` is called with a topic whose config was changed and allows
     unclean elections, or with None once this broker's own config does; ``on_topic_config`` with a
     topic whose config was changed, and its overrides; ``on_own_config`` with this broker's own
-    overrides when they change. ``malformed``: notices and configs that cannot be read, by path, and
-    why.
+    overrides and those of all brokers when one of them changes. ``malformed``: notices and configs
+    that cannot be read, by path, and why.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class DynamicConfigManager:
         self.config = DynamicBrokerConfig(unclean_leader_election_enable)
         self.on_unclean_election_enabled: Callable[[str | None], None] | None = None
         self.on_topic_config: Callable[[str, Config], None] | None = None
-        self.on_own_config: Callable[[Config], None] | None = None
+        self.on_own_config: Callable[[Config, Config], None] | None = None
         self.malformed: dict[str, str] = {}
         self._broker_id = broker_id
         self._zk = zk
@@ -265,8 +265,10 @@ class DynamicConfigManager:
             self.config.defaults = config
         elif parse_int(name.strip()) == self._broker_id:
             self.config.overrides = config
-            if self.on_own_config is not None:
-                self.on_own_config(config)
+        else:
+            return
+        if self.on_own_config is not None:
+            self.on_own_config(self.config.overrides, self.config.defaults)
         if self.config.unclean_leader_election_enable and not was_enabled:
             self._tell(None)
 

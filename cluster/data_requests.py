@@ -62,7 +62,7 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
     follower takes nothing that does not begin where its log ends. A ``fetch_offset`` of -1 asks
     a follower that has not fetched at this epoch to do so. ``diverging``: where the follower is to
     cut its log, instead of records. ``log_end_offset`` goes with OFFSET_OUT_OF_RANGE only, where
-    Kafka's follower asks for it by ListOffsets.
+    Kafka's follower asks for it by ListOffsets; to a consumer it is the high watermark.
 
     ``offer``: a law that the log may grow by from here on; one that it grows by already ends with
     any other answer. ``is_acknowledged``: the high watermark grows by it, too.

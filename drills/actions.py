@@ -159,7 +159,7 @@ def _wait(reader: DrillReader, node: yaml.Node) -> Actions:
 
 
 def _preload(reader: DrillReader, node: yaml.Node) -> Actions:
-    sizes = reader.by_partition(node, lambda item: reader.size_bytes(item, "a size"))
+    sizes = reader.by_partition(node, lambda item: reader.size_bytes(item, "what is preloaded"))
     return tuple(steps.Preload(tp, size_bytes) for tp, size_bytes in sizes.items())
 
 

@@ -30,7 +30,7 @@ def _anything(word: str) -> bool:
     return bool(word.strip())
 
 
-_COUNT: Final = ("a whole number", _whole_number(0))
+_COUNT: Final = ("a whole number, not negative", _whole_number(0))
 _POSITIVE: Final = ("a whole number of at least 1", _whole_number(1))
 _LIMIT: Final = ("a whole number, -1 for no limit", _whole_number(-1))
 
@@ -67,6 +67,7 @@ BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "num.partitions": _POSITIVE,
     "num.replica.alter.log.dirs.threads": _POSITIVE,
     "replica.fetch.backoff.ms": _COUNT,
+    "replica.fetch.max.bytes": _COUNT,
     "replica.fetch.wait.max.ms": _COUNT,
     "replica.high.watermark.checkpoint.interval.ms": _COUNT,
     "replica.lag.time.max.ms": _COUNT,

@@ -280,7 +280,10 @@ class Consumer:
             return
         if answer.error is Errors.OFFSET_OUT_OF_RANGE:
             self._reset_or_fail(
-                tp, f"Fetch position {position.offset} is out of range for partition {tp}"
+                tp,
+                f"Fetch position {position.offset} is out of range for partition {tp}, whose "
+                f"log begins at offset {answer.log_start_offset} and ends before "
+                f"{answer.log_end_offset}",
             )
             return
         if answer.error is Errors.CORRUPT_MESSAGE:

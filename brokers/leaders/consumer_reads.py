@@ -182,7 +182,11 @@ class ConsumerReads:
         try:
             records = log.read(asked.fetch_offset, max_bytes or 0, end)
         except ReplicaLogError as error:
-            return FetchedPartition.refused(self._on_log_error(tp, error), asked)
+            return msgspec.structs.replace(
+                FetchedPartition.refused(self._on_log_error(tp, error), asked),
+                log_start_offset=log.log_start_offset,
+                log_end_offset=partition.high_watermark,
+            )
         return FetchedPartition(
             Errors.NONE,
             partition.leader_epoch,

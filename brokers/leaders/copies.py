@@ -44,15 +44,15 @@ class Copies:
     def startup(self, path_of: PathOf, partitions: Mapping[TopicPartition, Partition]) -> None:
         """Take part in the cluster's copies, before the broker's own dynamic config is known."""
         self.copying.join(self._broker_id, path_of, partial(self._tell_traffic, partitions))
-        self.on_config({})
+        self.on_config({}, {})
 
-    def on_config(self, overrides: Mapping[str, str]) -> None:
-        """Take over what the broker's own dynamic config is now. With a rate that is none
-        everything stays as it is."""
+    def on_config(self, overrides: Mapping[str, str], defaults: Mapping[str, str]) -> None:
+        """Take over what the broker's own dynamic config is now, and that of all brokers, which
+        says nothing of throttles. With a rate that is none everything stays as it is."""
         broker_id = self._broker_id
         try:
-            own = {**self._config.bandwidth, **overrides}
-            found = capacities(broker_id, self._config.log_dirs, own)
+            known = {**self._config.bandwidth, **defaults, **overrides}
+            found = capacities(broker_id, self._config.log_dirs, known)
             found |= throttles(broker_id, overrides)
         except InvalidConfig as error:
             logger.warning("broker %d: %s", broker_id, error.message)

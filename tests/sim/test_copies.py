@@ -108,6 +108,31 @@ def test_two_copies_of_one_leader_share_its_network() -> None:
     assert joined_ms(world, T1, 3) < MESSAGES_MS
 
 
+def test_what_all_brokers_are_told_holds_for_those_that_are_not_told_otherwise() -> None:
+    world = cluster((0, 1), (0, 1))
+    alter(world, "brokers", "<default>", {NETWORK_IN: str(50 * MB)})
+    alter(world, "brokers", "3", {NETWORK_IN: str(100 * MB)})
+    reassign(world, {T0: (0, 2), T1: (0, 3)})
+    assert joined_ms(world, T1, 3) == pytest.approx(100_000, abs=MESSAGES_MS)
+    assert joined_ms(world, T0, 2) == pytest.approx(100_000, abs=MESSAGES_MS)
+    alter(world, "brokers", "<default>", {})
+    world.run_for(1_000)
+    alter(world, "brokers", "3", {})
+    world.run_for(1_000)
+    assert not world.bandwidth.is_limited
+
+
+@pytest.mark.parametrize("most_bytes", [0, 1, 100_000])
+def test_replicas_in_sync_fetch_as_much_at_once_as_they_are_told(most_bytes: int) -> None:
+    world = cluster((0, 1), size_bytes=0, config={"replica.fetch.max.bytes": str(most_bytes)})
+    sizes = fetched_bytes(world)
+    batch = ProduceRequest(1, 30_000, {T0: CountedBatch(300, 300_000)})
+    world.transport.send(Message(CLIENT, Address("broker", 0), 1, batch))
+    world.run_for(20_000)
+    assert set(sizes) == {max(1_000, most_bytes)}
+    assert log_end(world, 1) == 300
+
+
 def test_a_slow_disk_of_one_broker_holds_up_its_own_copies_alone() -> None:
     world = limited((0, 1), (0, 1))
     alter(world, "brokers", "2", {DISK: str(20 * MB)})
@@ -270,14 +295,14 @@ def test_a_restored_world_goes_on_with_its_copies() -> None:
     assert len(set(ends)) == 1
 
 
-def sent_bytes(world: SimulatedWorld) -> list[int]:
-    """The bytes that copies bring from now on, as its only entry."""
-    sent = [0]
+def fetched_bytes(world: SimulatedWorld) -> list[int]:
+    """The sizes of what followers are sent from now on."""
+    sent: list[int] = []
 
     def look_on(message: Message) -> None:
         if isinstance(message.body, FetchResponse):
             found = [one.records for one in message.body.partitions.values()]
-            sent[0] += sum(size_of(records) for records in found if records is not None)
+            sent.extend(size_of(records) for records in found if records is not None)
 
     world.transport.add_tap(look_on)
     return sent
@@ -300,16 +325,16 @@ def test_a_link_that_is_cut_again_and_again_sends_nothing_twice() -> None:
 def test_a_follower_that_takes_nothing_is_not_sent_the_same_again_and_again() -> None:
     world = limited((0, 1), size_bytes=0)
     world.nodes[1].node.broker.hold_catch_up()
-    sent = sent_bytes(world)
+    sent = fetched_bytes(world)
     batch = ProduceRequest(1, 30_000, {T0: CountedBatch(1_000, MB)})
     for _ in range(100):
         world.transport.send(Message(CLIENT, Address("broker", 0), 1, batch))
         world.run_for(100)
     world.run_for(100_000)
-    assert sent[0] == MB, "of a hundred"
+    assert sent == [MB], "of a hundred"
     world.nodes[1].node.broker.release_catch_up()
     assert joined_ms(world, T0, 1) < 5_000
-    assert sent[0] == 101 * MB
+    assert sum(sent) == 101 * MB
     assert log_end(world, 1) == 100_000
 
 

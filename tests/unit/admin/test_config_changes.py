@@ -6,10 +6,12 @@ import pytest
 
 from admin.config_changes import ConfigChanges
 from admin.configs_admin import ConfigEntry, ConfigSource
-from admin.effective_configs import BrokerConfigs, broker_entries, topic_entries
+from admin.effective_configs import BROKER_DEFAULTS, BrokerConfigs, broker_entries, topic_entries
 from admin.failures import InvalidConfiguration, InvalidRequest
 from admin.reassign_admin import BROKERS, TOPICS, ConfigResource
+from brokers.bandwidth.replication_quotas import BANDWIDTH_CONFIGS
 from cluster.errors import AdminError, UnknownTopicOrPartition, UsageError
+from runtime.broker_configs import BROKER_CONFIGS
 from tests.unit.admin.reassign_world import World
 from zk.dump import dump
 from zk.znodes import DEFAULT_ENTITY
@@ -123,3 +125,21 @@ def test_a_brokers_own_value_is_stronger_than_that_of_all() -> None:
     broker = BrokerConfigs({RATE: "7"}, {RATE: "9"})
     [entry] = [entry for entry in broker_entries(broker) if entry.name == RATE]
     assert (entry.value, [one.value for one in entry.synonyms]) == ("7", ["7", "9"])
+
+
+def test_a_broker_shows_every_config_that_it_takes_at_its_start_and_that_has_a_default() -> None:
+    without_default = {
+        "inter.broker.protocol.version",
+        "log.dir",
+        "log.dirs",
+        "log.retention.minutes",
+        "log.retention.ms",
+        "log.roll.ms",
+        "num.replica.alter.log.dirs.threads",
+        "zookeeper.connection.timeout.ms",
+        *BANDWIDTH_CONFIGS,
+    }
+    assert set(BROKER_CONFIGS) - set(BROKER_DEFAULTS) == without_default
+    own = BrokerConfigs(own={"replica.fetch.max.bytes": "7"})
+    shown = {entry.name: entry.value for entry in broker_entries(own)}
+    assert (shown["replica.fetch.max.bytes"], shown["log.segment.bytes"]) == ("7", "1073741824")
