@@ -49,16 +49,17 @@ class Laws:
 
     def on_disconnected(self, address: Address, now_ms: float) -> None:
         """Nothing more comes from there: what was agreed on with it ends as it is now."""
+        is_broker = address.role == "broker"
         for tp, partition in self._replicas.partitions.items():
-            match partition.growth:
-                case LeaderGrowth(producer=producer) if producer == address:
-                    self._leaders.stop_law(tp, partition, now_ms)
-                case LeaderGrowth() if address.role == "broker":
-                    self._leaders.leave_law(tp, partition, address.id, now_ms)
-                case FollowerGrowth() if address.role == "broker":
-                    if partition.is_leader(address.id):
-                        settle(partition, now_ms)
-                        partition.growth = None
+            growth = partition.growth
+            if isinstance(growth, FollowerGrowth):
+                if is_broker and partition.is_leader(address.id):
+                    settle(partition, now_ms)
+                    partition.growth = None
+            elif growth is not None and growth.producer == address:
+                self._leaders.stop_law(tp, partition, now_ms)
+            elif growth is not None and is_broker:
+                self._leaders.leave_law(tp, partition, address.id, now_ms)
 
     def end_all(self, now_ms: float) -> None:
         """This broker is about to stand still, cut off from all others."""

@@ -294,8 +294,10 @@ class LeaderReplicas:
         self, tp: TopicPartition, partition: Partition, replica_id: int
     ) -> FetchedPartition | None:
         """The answer that lets a follower fetch, if it is to be asked where it is."""
+        if not self._questioned:
+            return None
         key = PartitionAndReplica(tp, replica_id)
-        if not self._questioned or key not in self._questioned:
+        if key not in self._questioned:
             return None
         del self._questioned[key]
         return FetchedPartition(Errors.NONE, partition.leader_epoch, UNKNOWN_OFFSET)

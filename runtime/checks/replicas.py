@@ -126,10 +126,12 @@ def _begin_alike(ones: Sequence[Interval], others: Sequence[Interval]) -> bool:
     """True if two logs plainly differ at most in where they end: the usual case, seen quickly."""
     if not ones or len(ones) != len(others):
         return False
+    ends_apart = False
     for one, other in zip(ones, others, strict=True):
-        if one.leader_epoch != other.leader_epoch or one.start != other.start:
+        if ends_apart or one.leader_epoch != other.leader_epoch or one.start != other.start:
             return False
-    return all(one.end == other.end for one, other in zip(ones[:-1], others[:-1], strict=True))
+        ends_apart = one.end != other.end
+    return True
 
 
 def _count(batch: bytes) -> int:
@@ -141,6 +143,8 @@ def _between(intervals: Iterable[Interval], start: int, end: int) -> list[Stretc
     """The part of a log from ``start`` to ``end`` (exclusive), without what sizes say."""
     found: list[Stretch] = []
     for interval in intervals:
+        if interval.end <= start:
+            continue
         first, last = max(start, interval.start), min(end, interval.end)
         if first < last:
             found.append(Stretch(interval.leader_epoch, first, last))
