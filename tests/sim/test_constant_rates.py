@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from brokers.partitions import growth
+from brokers.partitions import settling
 from cluster.constant_rate import LAW_MARGIN_MS
 from cluster.requests import Message
 from cluster.types import TopicPartition
@@ -140,7 +140,7 @@ def test_nothing_is_acknowledged_that_a_dead_member_of_the_isr_lacks() -> None:
 
 
 def test_without_a_margin_the_checker_finds_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "LAW_MARGIN_MS", 0.0)
+    monkeypatch.setattr(settling, "LAW_MARGIN_MS", 0.0)
     monkeypatch.setattr(workloads, "LAW_MARGIN_MS", 0.0)
     cluster = GrowingCluster(records_per_s=20_000.0)
     cluster.world.run_for(2_000)
