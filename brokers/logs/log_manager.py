@@ -118,7 +118,7 @@ class LogManager:
         if other is not None:
             raise LogStorageError(
                 f"Duplicate log directories for {partition} are found in both {path} and {other}",
-                hint="one failed while a replica moved: delete the replica's folder there",
+                hint="it was moving when one failed or the machine stopped: delete one of the two",
             )
 
     def get_or_create(self, partition: TopicPartition, now_ms: int, *, is_new: bool) -> ReplicaLog:
