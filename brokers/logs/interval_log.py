@@ -74,15 +74,19 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     @property
     def held(self) -> Held:
-        """What was appended. Who only looks at it leaves it folded."""
+        """What was appended, to look at: it is left folded."""
         kept = self.kept
         return unfold(kept) if isinstance(kept, bytes) else kept
 
+    def _unfolded(self) -> Held:
+        """What was appended, to change it."""
+        self.kept = held = self.held
+        return held
+
     def fold(self) -> None:
         """Take less memory until the next change."""
-        kept = self.kept
-        if isinstance(kept, Held) and kept is not NOTHING_HELD:
-            self.kept = fold(kept)
+        if isinstance(self.kept, Held):
+            self.kept = fold(self.kept)
 
     @property
     def size_bytes(self) -> int:
@@ -127,8 +131,8 @@ class IntervalLog(msgspec.Struct, gc=False):
             if known is not None:
                 return Appended(known.first_offset, known.last_offset, is_duplicate=True)
             self._remember(batch)
-        held = self._rolled_for(produced.size_bytes, timestamp_ms)
-        self._append(held, Interval(leader_epoch, first, end, produced.size_bytes, timestamp_ms))
+        self._roll_for(produced.size_bytes, timestamp_ms)
+        self._append(Interval(leader_epoch, first, end, produced.size_bytes, timestamp_ms))
         return Appended(first, end - 1)
 
     def append_as_follower(self, records: Records) -> None:
@@ -148,9 +152,9 @@ class IntervalLog(msgspec.Struct, gc=False):
             raise OffsetsOutOfOrder(f"Out of order offsets found in append: {intervals}")
         size_bytes = sum(interval.size_bytes for interval in intervals)
         self._check_fits_segment(size_bytes)
-        held = self._rolled_for(size_bytes, max(one.max_timestamp_ms for one in intervals))
+        self._roll_for(size_bytes, max(one.max_timestamp_ms for one in intervals))
         for interval in intervals:
-            held = self._append(held, interval)
+            self._append(interval)
         for batch in records.producer_batches:
             self._remember(batch)
 
@@ -159,7 +163,8 @@ class IntervalLog(msgspec.Struct, gc=False):
         as ``append_as_follower`` does, and quicker."""
         assert grown.start == self.log_end_offset, f"{grown} at {self.log_end_offset}"
         self._check_fits_segment(grown.size_bytes)
-        self._append(self._rolled_for(grown.size_bytes, grown.max_timestamp_ms), grown)
+        self._roll_for(grown.size_bytes, grown.max_timestamp_ms)
+        self._append(grown)
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
         """Records from ``offset`` on, as ReplicaLog says.
@@ -216,11 +221,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         lost = max(0, self.log_end_offset - offset)
         if lost:
             held = self.held
-            left = held.between(self._base_offset(held), offset)
-            rolled = tuple(base for base in held.rolled if base <= offset)
-            active = Held(left, rolled).active(offset)
-            since_ms = min((part.max_timestamp_ms for part in active), default=NO_TIMESTAMP)
-            self.kept = Held(left, rolled, since_ms)
+            self.kept = held.truncated(min(self._base_offset(held), offset), offset)
             self.log_start_offset = min(self.log_start_offset, offset)
             self.log_end_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
@@ -271,9 +272,10 @@ class IntervalLog(msgspec.Struct, gc=False):
         is_all = count == len(segments)
         base = self.log_end_offset if is_all else segments[count].base_offset
         self.kept = Held(
-            held.between(base, self.log_end_offset),
-            tuple(rolled for rolled in held.rolled if rolled > base),
+            list(held.between(base, self.log_end_offset)),
+            [rolled for rolled in held.rolled if rolled > base],
             NO_TIMESTAMP if is_all else held.segment_start_ms,
+            0 if is_all else held.active_bytes,
         )
         self.increment_log_start_offset(base)
         return Deleted(count, sum(one.size_bytes for one in segments[:count]), again_ms)
@@ -308,38 +310,34 @@ class IntervalLog(msgspec.Struct, gc=False):
                 f"configured segment size of {self.config.segment_bytes}."
             )
 
-    def _rolled_for(self, size_bytes: int, max_timestamp_ms: int) -> Held:
-        """What is held, with a new segment if the last one has no room or is too old; Kafka flushes
-        it then."""
-        held = self.held
-        active = held.active(self.log_end_offset)
-        if not active:
-            return Held(held.intervals, held.rolled, max_timestamp_ms)
-        for interval in active:
-            size_bytes += interval.size_bytes
+    def _roll_for(self, size_bytes: int, max_timestamp_ms: int) -> None:
+        """Begin a new segment if the last one has no room or is too old; Kafka flushes it then."""
+        held, end = self._unfolded(), self.log_end_offset
+        if not held.intervals or held.rolled[-1:] == [end]:
+            held.segment_start_ms = max_timestamp_ms
+            return
         age_ms = max_timestamp_ms - held.segment_start_ms
-        if size_bytes > self.config.segment_bytes or (
+        if held.active_bytes + size_bytes > self.config.segment_bytes or (
             held.segment_start_ms >= 0 and age_ms > self.config.segment_ms
         ):
-            self.recovery_point = self.log_end_offset
-            rolled = (*held.rolled, self.log_end_offset)
-            return Held(held.intervals, rolled, max_timestamp_ms)
-        return held
+            self.recovery_point = end
+            held.rolled.append(end)
+            held.segment_start_ms, held.active_bytes = max_timestamp_ms, 0
 
-    def _append(self, held: Held, interval: Interval) -> Held:
-        """Add to what is held, in the last segment."""
+    def _append(self, interval: Interval) -> None:
+        """Add to the last segment."""
         self.epochs = leader_epoch_cache.assign(self.epochs, interval.leader_epoch, interval.start)
-        before, rolled = held.intervals, held.rolled
-        is_first = not before or (rolled and rolled[-1] == interval.start)
+        held = self._unfolded()
+        before = held.intervals
+        is_first = not before or held.rolled[-1:] == [interval.start]
         if is_first or not can_be_joined(before[-1], interval):
-            intervals = (*before, interval)
+            before.append(interval)
         else:
-            intervals = (*before[:-1], joined(before[-1], interval))
-        self.kept = held = Held(intervals, rolled, held.segment_start_ms)
+            before[-1] = joined(before[-1], interval)
+        held.active_bytes += interval.size_bytes
         self.log_end_offset = interval.end
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
-        return held
 
     def _remember(self, batch: ProducerBatch) -> None:
         if self.producers is None:

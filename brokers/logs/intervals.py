@@ -4,7 +4,7 @@ log is in brokers/logs/interval_log.py, which says what they leave out.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import Final
 
@@ -12,44 +12,52 @@ import msgspec
 
 from cluster.records import NO_TIMESTAMP, Interval
 
+_start_of: Final = attrgetter("start")
 _end_of: Final = attrgetter("end")
 
 
-class Held(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The records of a log.
+class Held(msgspec.Struct, gc=False, array_like=True):
+    """The records of one log, which alone changes them: in place, for there may be many.
 
     ``intervals``: adjacent, one per epoch, segment and size of a record. ``rolled``: where segments
     begin, but the first. ``segment_start_ms``: the timestamp that the last segment's age is counted
-    from, -1 if it is empty.
+    from, -1 if it is empty. ``active_bytes``: of the last segment.
     """
 
-    intervals: tuple[Interval, ...] = ()
-    rolled: tuple[int, ...] = ()
+    intervals: list[Interval]
+    rolled: list[int]
     segment_start_ms: int = NO_TIMESTAMP
+    active_bytes: int = 0
 
     def between(self, start: int, end: int) -> tuple[Interval, ...]:
         """What is held from ``start`` to ``end`` (exclusive), cut at both."""
         intervals = self.intervals
         if intervals and start <= intervals[0].start and intervals[-1].end <= end:
-            return intervals
+            return tuple(intervals)
         first = bisect_right(intervals, start, key=_end_of)
-        found = []
-        for interval in intervals[first:]:
-            if interval.start >= end:
-                break
-            found.append(cut(interval, max(start, interval.start), min(end, interval.end)))
+        found = intervals[first : bisect_left(intervals, end, lo=first, key=_start_of)]
+        for index in (0, -1) if found else ():
+            interval = found[index]
+            found[index] = cut(interval, max(start, interval.start), min(end, interval.end))
         return tuple(found)
 
-    def active(self, end: int) -> tuple[Interval, ...]:
-        """What the last segment of a log that ends at ``end`` holds."""
-        return self.between(self.rolled[-1], end) if self.rolled else self.intervals
+    def truncated(self, start: int, end: int) -> Held:
+        """What is held from ``start``, where a segment begins, to ``end``."""
+        rolled = [base for base in self.rolled if start < base <= end]
+        active = self.between(rolled[-1] if rolled else start, end)
+        return Held(
+            list(self.between(start, end)),
+            rolled,
+            min((part.max_timestamp_ms for part in active), default=NO_TIMESTAMP),
+            sum(part.size_bytes for part in active),
+        )
 
-
-NOTHING_HELD: Final = Held()
 
 fold: Final = msgspec.msgpack.Encoder().encode
 unfold: Final = msgspec.msgpack.Decoder(Held).decode
 """As bytes they take a quarter of the memory: for while nothing changes."""
+
+NOTHING_HELD: Final = fold(Held([], []))
 
 
 def cut(interval: Interval, start: int, end: int) -> Interval:

@@ -128,3 +128,14 @@ def test_an_idle_log_is_small() -> None:
     finally:
         tracemalloc.stop()
     assert (after - before) / len(logs) < IDLE_LOG_BYTES_MAX
+
+
+def test_many_segments_and_batches_of_many_sizes_are_added_in_place() -> None:
+    log = IntervalLog(LogConfig(segment_bytes=1_000))
+    log.append_as_leader(CountedBatch(1, 10), 0, NOW_MS)
+    held = log.held
+    for number in range(1, 1_000):
+        log.append_as_leader(CountedBatch(1, 10 + number % 900), 0, NOW_MS)
+    assert log.held is held
+    assert len(held.rolled) > 400 and log.intervals()[-1].end == 1_000
+    assert held.active_bytes == sum(one.size_bytes for one in held.between(held.rolled[-1], 1_000))
