@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from admin.command_result import CommandResult, describe_error
 from admin.failures import as_futures
 from admin.jopt import (
     VERSION_TEXT,
@@ -21,7 +22,6 @@ from admin.jopt import (
     VersionExit,
 )
 from admin.tool_output import ToolOutput, check_properties_file, uncaught_text
-from admin.topic_command import CommandResult, describe_error
 from cluster.errors import AdminError, KlammError, UsageError
 from cluster.types import TopicPartition
 from zk.znodes.json_values import NUMBER_FORMAT, MalformedZNode, parse_int

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from admin.topics import TopicAdmin
+from admin.topics.topics import TopicAdmin
 from bench.machine import machine
 from brokers.broker import Broker
 from brokers.logs.log_store import MemoryLogStore

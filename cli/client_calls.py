@@ -12,13 +12,14 @@ from typing import TypeVar
 
 import msgspec
 
-from admin.cluster_topics import NewPartitions
-from admin.configs_admin import ConfigEntry
+from admin.configs.config_resource import ConfigResource
+from admin.configs.configs_admin import ConfigEntry
 from admin.failures import Failure, admin_error
 from admin.log_dirs_command import LogDirDescription
-from admin.reassign_admin import ConfigResource, ReplicaLogDirs
-from admin.reassign_json import TopicPartitionReplica
-from admin.topic_text import TopicDescription
+from admin.reassignments.reassign_admin import ReplicaLogDirs
+from admin.reassignments.reassignment_json import TopicPartitionReplica
+from admin.topics.cluster_topics import NewPartitions
+from admin.topics.text import TopicDescription
 from cluster import errors
 from cluster.api_errors import Errors
 from cluster.errors import KlammError

@@ -1,6 +1,6 @@
 """`klamm configs`: kafka-configs of Kafka 2.8.2 for topics and brokers, to the byte.
 
-Passes its arguments on and prints what comes back; all of the tool is admin/configs_command.py.
+Passes its arguments on and prints what comes back; all of the tool is admin/configs/command.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import typer
 
-from admin.configs_command import ConfigServices, run_configs_command
+from admin.configs.command import ConfigServices, run_configs_command
 from cli.connect import open_cluster, open_store
 from cli.kafka_tools import OwnArguments, finish
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import typer
 
+from admin.command_result import CommandResult, describe_error
 from admin.guard import foreign_cluster
-from admin.topic_command import CommandResult, describe_error
 from cluster.errors import KlammError, NotKlamm, UsageError
 from zk.kafka_zk_client import KafkaZkClient
 

@@ -1,6 +1,6 @@
 """`klamm leader-election`: kafka-leader-election of Kafka 2.8.2, to the byte.
 
-Passes its arguments on and prints what comes back; all of the tool is admin/election_command.py.
+Passes its arguments on and prints what comes back; all of the tool is admin/elections/command.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import typer
 
-from admin.election_command import run_election_command
+from admin.elections.command import run_election_command
 from cli.connect import open_cluster
 from cli.kafka_tools import OwnArguments, finish
 

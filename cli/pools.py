@@ -16,7 +16,7 @@ import typer
 
 from admin.pool_cluster import ReadCluster, read_cluster
 from admin.pools import read_pools
-from admin.reassign_json import format_reassignment, parse_execute_arguments
+from admin.reassignments.reassignment_json import format_reassignment, parse_execute_arguments
 from cli.connect import open_store
 from cli.options import AsJson, print_json, table_lines
 from cluster.errors import UnknownTopicOrPartition, UsageError

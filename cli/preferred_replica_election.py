@@ -1,7 +1,7 @@
 """`klamm preferred-replica-election`: kafka-preferred-replica-election of Kafka 2.8.2, to the byte.
 
 Passes its arguments on and prints what comes back; all of the tool is
-admin/preferred_election_command.py.
+admin/elections/preferred_command.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import typer
 
-from admin.preferred_election_command import ElectionServices, run_preferred_election_command
+from admin.elections.preferred_command import ElectionServices, run_preferred_election_command
 from cli.connect import open_cluster, open_store
 from cli.kafka_tools import OwnArguments, finish
 

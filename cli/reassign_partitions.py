@@ -1,6 +1,6 @@
 """`klamm reassign-partitions`: kafka-reassign-partitions of Kafka 2.8.2, to the byte.
 
-Passes its arguments on and prints what comes back; all of the tool is admin/reassign_command.py.
+Passes its arguments on and prints what comes back; all of the tool is admin/reassignments/.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 import typer
 
 from admin.pools import read_pools
-from admin.reassign_command import ReassignServices, run_reassign_command
-from admin.reassign_common import OwnOptions
+from admin.reassignments.command import ReassignServices, run_reassign_command
+from admin.reassignments.common import OwnOptions
 from cli.connect import open_cluster, open_store
 from cli.kafka_tools import OwnArguments, finish
 from cli.topics import SystemSource

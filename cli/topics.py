@@ -1,7 +1,7 @@
 """`klamm topics`: kafka-topics of Kafka 2.8.2, to the byte.
 
-Passes its arguments on and prints what comes back; all of the tool is admin/topic_command.py. Three
-flags are klamm's own: `--pools`, `--yes` and `--json`.
+Passes its arguments on and prints what comes back; all of the tool is admin/topics/. Three flags
+are klamm's own: `--pools`, `--yes` and `--json`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import msgspec
 import typer
 from typer.core import TyperCommand
 
+from admin.command_result import CommandResult, describe_error
 from admin.pools import read_pools
-from admin.topic_command import CommandResult, Services, describe_error, run_topic_command
+from admin.topics.command import Services, run_topic_command
 from cli.connect import open_cluster, open_store
 from cli.kafka_tools import OwnArguments
 from cluster.errors import KlammError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from admin.topics import new_topic_id
+from admin.topics.topics import new_topic_id
 from cluster.errors import OperationTooBig, StateChangeFailed
 from cluster.types import Broker, TopicIdReplicaAssignment
 from controller.events import BrokerChange

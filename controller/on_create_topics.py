@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from admin.topics import new_topic_id, validate_topic_create
+from admin.topics.topics import new_topic_id, validate_topic_create
 from cluster.api_errors import Errors
 from cluster.errors import AdminError, ControllerMoved, OperationTooBig
 from cluster.requests import (

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
-from admin.topic_options import TopicCommandOptions
-from admin.topic_service import Output
-from admin.zookeeper_topics import ZooKeeperTopics
+from admin.topics.options import TopicCommandOptions
+from admin.topics.service import Output
+from admin.topics.zookeeper_topics import ZooKeeperTopics
 from cluster.api_errors import Errors
 from cluster.errors import KlammError
 from cluster.journal import JournalRow, Kind

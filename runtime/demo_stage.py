@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from admin.guard import RunInfo, create_marker
-from admin.topics import new_topic_id
+from admin.topics.topics import new_topic_id
 from cluster.errors import KlammError, SessionExpired
 from cluster.journal import JournalRow
 from controller.kafka_controller import KafkaController

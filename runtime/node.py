@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from admin.topics import new_topic_id
+from admin.topics.topics import new_topic_id
 from brokers.bandwidth.copying import Copying
 from brokers.broker import Broker
 from brokers.config import broker_config

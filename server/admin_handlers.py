@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from starlette.requests import Request
 
-from admin.reassign_admin import ConfigResource
+from admin.configs.config_resource import ConfigResource
 from cluster.errors import UsageError
 from server.bodies import (
     AlterReassignments,

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from admin.topic_command import describe_error
+from admin.command_result import describe_error
 from cluster.errors import (
     AdminError,
     EnvironmentProblem,

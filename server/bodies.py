@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from admin.cluster_topics import NewPartitions
 from admin.failures import Failure
-from admin.topic_text import TopicDescription
+from admin.topics.cluster_topics import NewPartitions
+from admin.topics.text import TopicDescription
 from cluster.api_errors import Errors
 from cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 

@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 
 from aiokafka.partitioner import murmur2
 
-from admin.topic_text import TopicDescription
+from admin.topics.text import TopicDescription
 from brokers.clients.batches import Counted, Payload
 from brokers.clients.config import ConsumerConfig, OffsetReset, ProducerConfig
 from brokers.clients.consumer import Consumer

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from admin.guard import RunInfo, check_may_run_in, create_marker
-from admin.topics import new_topic_id
+from admin.topics.topics import new_topic_id
 from cluster.errors import EnvironmentProblem, KlammError, RequestTimedOut, UsageError
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from cluster.quirks import NAMES

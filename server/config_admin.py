@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from admin.config_changes import ConfigChanges
-from admin.configs_admin import ConfigEntry
-from admin.effective_configs import BrokerConfigs, broker_entries, default_entries, topic_entries
-from admin.entity_configs import ZooKeeperConfigs
+from admin.configs.changes import ConfigChanges
+from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from admin.configs.configs_admin import ConfigEntry
+from admin.configs.effective_configs import (
+    BrokerConfigs,
+    broker_entries,
+    default_entries,
+    topic_entries,
+)
+from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.failures import InvalidRequest
-from admin.reassign_admin import BROKERS, TOPICS, ConfigResource
 from cluster.errors import AdminError, UnknownTopicOrPartition
 from server.cluster_calls import ClusterCalls
 from zk.znodes import DEFAULT_ENTITY

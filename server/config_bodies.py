@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from admin.configs_admin import ConfigEntry
-from admin.reassign_admin import ConfigResource
+from admin.configs.config_resource import ConfigResource
+from admin.configs.configs_admin import ConfigEntry
 
 
 class Entity(msgspec.Struct, frozen=True):

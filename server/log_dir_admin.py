@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from admin.failures import Failure, admin_error
 from admin.log_dirs_command import LogDirDescription, ReplicaInfo
-from admin.reassign_admin import ReplicaLogDirs
-from admin.reassign_json import TopicPartitionReplica
+from admin.reassignments.reassign_admin import ReplicaLogDirs
+from admin.reassignments.reassignment_json import TopicPartitionReplica
 from cluster.api_errors import Errors
 from cluster.requests import (
     AlterReplicaLogDirsRequest,

@@ -11,8 +11,8 @@ import msgspec
 
 from admin.failures import Failure
 from admin.log_dirs_command import LogDirDescription, ReplicaInfo
-from admin.reassign_admin import ReplicaLogDirs
-from admin.reassign_json import TopicPartitionReplica
+from admin.reassignments.reassign_admin import ReplicaLogDirs
+from admin.reassignments.reassignment_json import TopicPartitionReplica
 from cluster.api_errors import Errors
 from server.bodies import Partition
 

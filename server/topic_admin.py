@@ -11,10 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from admin.cluster_topics import NewPartitions
 from admin.failures import Failure
-from admin.topic_text import PartitionDescription, Reassignment, TopicDescription
-from admin.topics import TopicAdmin
+from admin.topics.cluster_topics import NewPartitions
+from admin.topics.text import PartitionDescription, Reassignment, TopicDescription
+from admin.topics.topics import TopicAdmin
 from brokers.metadata_cache import MetadataCache
 from cluster.api_errors import Errors
 from cluster.errors import (
@@ -41,7 +41,7 @@ _MIN_ISR: Final = "min.insync.replicas"
 
 
 class TopicCalls(ClusterCalls):
-    """admin.cluster_topics.ClusterAdmin inside the server's process."""
+    """admin.topics.cluster_topics.ClusterAdmin inside the server's process."""
 
     # -- through the controller
 

@@ -11,18 +11,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from admin.cluster_topics import ClusterAdmin
-from admin.configs_admin import ConfigsAdmin
-from admin.configs_command import ConfigServices, run_configs_command
-from admin.election_command import run_election_command
-from admin.entity_configs import ZooKeeperConfigs
+from admin.command_result import CommandResult
+from admin.configs.command import ConfigServices, run_configs_command
+from admin.configs.config_resource import ConfigResource
+from admin.configs.configs_admin import ConfigsAdmin
+from admin.configs.zookeeper import ZooKeeperConfigs
+from admin.elections.command import run_election_command
+from admin.elections.preferred_command import ElectionServices, run_preferred_election_command
 from admin.failures import Failure
-from admin.preferred_election_command import ElectionServices, run_preferred_election_command
-from admin.reassign_admin import ConfigResource, ReplicaLogDirs
-from admin.reassign_command import ReassignServices, run_reassign_command
-from admin.reassign_json import TopicPartitionReplica
-from admin.topic_command import CommandResult, Services, run_topic_command
-from admin.topic_text import PartitionDescription, TopicDescription
+from admin.reassignments.command import ReassignServices, run_reassign_command
+from admin.reassignments.reassign_admin import ReplicaLogDirs
+from admin.reassignments.reassignment_json import TopicPartitionReplica
+from admin.topics.cluster_topics import ClusterAdmin
+from admin.topics.command import Services, run_topic_command
+from admin.topics.text import PartitionDescription, TopicDescription
 from cluster.api_errors import Errors
 from cluster.errors import RequestTimedOut, UsageError
 from cluster.requests import (

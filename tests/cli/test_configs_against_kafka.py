@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from admin.topic_configs import TOPIC_CONFIGS
+from admin.topics.topic_configs import TOPIC_CONFIGS
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
 from cli.main import main
 from tests.cli.test_reassign_against_kafka import registration, without_frames

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from admin.election_command import run_election_command
+from admin.elections.command import run_election_command
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
 from cli.main import main
 from tests.cli.test_reassign_against_kafka import without_frames

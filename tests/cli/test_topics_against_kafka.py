@@ -8,7 +8,7 @@ import re
 import pytest
 from kazoo.client import KazooClient
 
-from admin.topic_configs import TOPIC_CONFIGS
+from admin.topics.topic_configs import TOPIC_CONFIGS
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_topic_command
 from cli.main import main
 

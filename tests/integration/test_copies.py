@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from admin.topics import TopicAdmin
+from admin.topics.topics import TopicAdmin
 from cluster.requests import Address, AlterPartitionReassignmentsRequest, Message
 from cluster.types import TopicPartition
 from placement.draws import JavaRandom

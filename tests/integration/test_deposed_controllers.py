@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from admin.topics import TopicAdmin
+from admin.topics.topics import TopicAdmin
 from cluster.journal import Kind
 from controller.events import BrokerChange
 from controller.kafka_controller import KafkaController

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from admin.topics import TopicAdmin
+from admin.topics.topics import TopicAdmin
 from cluster.errors import UsageError
 from cluster.types import LeaderAndIsr, TopicPartition
 from placement.draws import JavaRandom

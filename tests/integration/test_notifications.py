@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from admin.topics import TopicAdmin
+from admin.topics.topics import TopicAdmin
 from brokers.leaders.zk_isr_manager import ZkIsrManager
 from cluster.journal import Kind
 from cluster.types import LeaderAndIsr, TopicPartition

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from admin.configs_command import ConfigServices, run_configs_command
-from admin.election_command import run_election_command
+from admin.command_result import CommandResult
+from admin.configs.command import ConfigServices, run_configs_command
+from admin.elections.command import run_election_command
+from admin.elections.preferred_command import ElectionServices, run_preferred_election_command
 from admin.log_dirs_command import run_log_dirs_command
-from admin.preferred_election_command import ElectionServices, run_preferred_election_command
-from admin.reassign_command import ReassignServices, run_reassign_command
-from admin.topic_command import CommandResult, Services, run_topic_command
+from admin.reassignments.command import ReassignServices, run_reassign_command
+from admin.topics.command import Services, run_topic_command
 from placement.draws import JavaRandom
 from server.api import create_app
 from server.cluster_admin import RunningClusterAdmin

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from admin.configs_admin import ConfigsAdmin
-from admin.elections import ElectionAdmin
+from admin.configs.configs_admin import ConfigsAdmin
+from admin.elections.elections import ElectionAdmin
 from admin.log_dirs_command import LogDirsAdmin
-from admin.reassign_admin import ReassignAdmin
+from admin.reassignments.reassign_admin import ReassignAdmin
 from cluster.requests import Message
 from cluster.types import TopicPartition
 from server.api import create_app

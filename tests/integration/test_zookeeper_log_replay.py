@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import Row, SparkSession
 
-from admin.topics import TopicAdmin
+from admin.topics.topics import TopicAdmin
 from cluster.journal import JournalRow
 from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
 from placement.draws import JavaRandom

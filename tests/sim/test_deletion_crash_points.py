@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from admin.topics import TopicAdmin
+from admin.topics.topics import TopicAdmin
 from cluster.api_errors import Errors
 from cluster.requests import DeleteTopicsRequest, DeleteTopicsResponse
 from placement.draws import JavaRandom

@@ -13,7 +13,7 @@ import pytest
 
 from admin.pool_cluster import read_cluster
 from admin.pools import read_pools
-from admin.topics import TopicAdmin
+from admin.topics.topics import TopicAdmin
 from cluster.api_errors import Errors
 from cluster.journal import Kind
 from cluster.requests import (

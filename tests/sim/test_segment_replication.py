@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import astuple
 
-from admin.config_changes import ConfigChanges
-from admin.reassign_admin import ConfigResource
+from admin.configs.changes import ConfigChanges
+from admin.configs.config_resource import ConfigResource
 from brokers.logs.records import Record, encode_batch
 from cli.explain_text import explained_lines
 from cluster.api_errors import Errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from admin.topics import TopicAdmin
+from admin.topics.topics import TopicAdmin
 from cluster.types import LeaderAndIsr, TopicPartition
 from controller.kafka_controller import KafkaController
 from placement.draws import JavaRandom

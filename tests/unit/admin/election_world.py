@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from admin.elections import ElectionType
+from admin.elections.elections import ElectionType
 from admin.failures import Failure
 from cluster.errors import KlammError
 from cluster.types import TopicPartition

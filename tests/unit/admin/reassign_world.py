@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from admin.entity_configs import ZooKeeperConfigs
+from admin.configs.config_resource import ConfigResource
+from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.failures import Failure
-from admin.reassign_admin import ConfigResource, ReplicaLogDirs
-from admin.reassign_command import ReassignServices
-from admin.reassign_json import TopicPartitionReplica
-from admin.topic_text import PartitionDescription, TopicDescription
+from admin.reassignments.command import ReassignServices
+from admin.reassignments.reassign_admin import ReplicaLogDirs
+from admin.reassignments.reassignment_json import TopicPartitionReplica
+from admin.topics.text import PartitionDescription, TopicDescription
 from cluster.api_errors import Errors
 from cluster.errors import UnknownTopicOrPartition
 from cluster.types import ReplicaAssignment, TopicPartition

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from admin.cluster_topics import NewPartitions
+from admin.command_result import CommandResult
 from admin.failures import Failure
-from admin.topic_command import CommandResult, run_topic_command
-from admin.topic_text import PartitionDescription, TopicDescription
+from admin.topics.cluster_topics import NewPartitions
+from admin.topics.command import run_topic_command
+from admin.topics.text import PartitionDescription, TopicDescription
 from cluster.api_errors import Errors
 from cluster.requests import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from tests.unit.admin.vectors import memory_server, services

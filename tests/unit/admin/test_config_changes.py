@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from admin.config_changes import ConfigChanges
-from admin.configs_admin import ConfigEntry, ConfigSource
-from admin.effective_configs import BROKER_DEFAULTS, BrokerConfigs, broker_entries, topic_entries
+from admin.configs.changes import ConfigChanges
+from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from admin.configs.configs_admin import ConfigEntry, ConfigSource
+from admin.configs.effective_configs import (
+    BROKER_DEFAULTS,
+    BrokerConfigs,
+    broker_entries,
+    topic_entries,
+)
 from admin.failures import InvalidConfiguration, InvalidRequest
-from admin.reassign_admin import BROKERS, TOPICS, ConfigResource
 from brokers.bandwidth.replication_quotas import BANDWIDTH_CONFIGS
 from cluster.errors import AdminError, UnknownTopicOrPartition, UsageError
 from runtime.broker_configs import BROKER_CONFIGS

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from admin.configs_admin import ConfigsAdmin
-from admin.configs_command import ConfigServices, run_configs_command
-from admin.configs_options import parse_properties
-from admin.topic_command import CommandResult
+from admin.command_result import CommandResult
+from admin.configs.command import ConfigServices, run_configs_command
+from admin.configs.configs_admin import ConfigsAdmin
+from admin.configs.options import parse_properties
 from cluster.errors import UsageError
 from tests.unit.admin.reassign_world import World
 from zk.dump import dump

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from admin.election_command import run_election_command
-from admin.elections import ElectionType
+from admin.elections.command import run_election_command
+from admin.elections.elections import ElectionType
+from admin.elections.preferred_command import ElectionServices, run_preferred_election_command
 from admin.failures import Failure
-from admin.preferred_election_command import ElectionServices, run_preferred_election_command
 from cluster.api_errors import Errors
 from cluster.errors import BrokerNotAvailable, RequestTimedOut
 from cluster.types import TopicPartition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from admin.java_maps import hash_map_order
-from admin.topic_configs import TOPIC_CONFIGS
+from admin.topics.topic_configs import TOPIC_CONFIGS
 from cluster.java_hash import string_hash
 
 

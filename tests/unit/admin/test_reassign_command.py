@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from admin.command_result import CommandResult
 from admin.failures import Failure
-from admin.reassign_admin import ReplicaLogDirs
-from admin.reassign_command import run_reassign_command
-from admin.reassign_common import OwnOptions
-from admin.reassign_json import TopicPartitionReplica
-from admin.topic_command import CommandResult
+from admin.reassignments.command import run_reassign_command
+from admin.reassignments.common import OwnOptions
+from admin.reassignments.reassign_admin import ReplicaLogDirs
+from admin.reassignments.reassignment_json import TopicPartitionReplica
 from cluster.api_errors import Errors
 from cluster.errors import UsageError
 from cluster.types import TopicPartition

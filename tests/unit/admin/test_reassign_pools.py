@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from admin.reassign_command import run_reassign_command
-from admin.reassign_common import OwnOptions
-from admin.topic_command import CommandResult
+from admin.command_result import CommandResult
+from admin.reassignments.command import run_reassign_command
+from admin.reassignments.common import OwnOptions
 from cluster.errors import UsageError
 from placement.pools import Pool, Pools, TopicRule
 from tests.unit.admin.reassign_world import World

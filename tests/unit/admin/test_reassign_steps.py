@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.reassign_command import run_reassign_command
+from admin.reassignments.command import run_reassign_command
 from tests.unit.admin.reassign_world import World
 from tests.unit.admin.vectors import Case, cases, masked, put
 from zk.store import Create, ReadOp, SetData, Transaction, TxnResult

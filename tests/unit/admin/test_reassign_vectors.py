@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from admin.jopt import UncaughtException, UsageExit
-from admin.reassign_json import (
+from admin.reassignments.moves import (
+    calculate_follower_throttles,
+    calculate_leader_throttles,
+    calculate_proposed_move_map,
+    calculate_reassigning_brokers,
+)
+from admin.reassignments.options import ReassignOptions
+from admin.reassignments.reassignment_json import (
     TopicPartitionReplica,
     format_reassignment,
     parse_execute_arguments,
     parse_generate_arguments,
     parse_reassignment,
 )
-from admin.reassign_moves import (
-    calculate_follower_throttles,
-    calculate_leader_throttles,
-    calculate_proposed_move_map,
-    calculate_reassigning_brokers,
-)
-from admin.reassign_options import ReassignOptions
-from admin.reassign_text import LogDirMoveState, replica_states_text
+from admin.reassignments.text import LogDirMoveState, replica_states_text
 from admin.tool_output import java_class
 from cluster.errors import KlammError
 from cluster.types import ReplicaAssignment, TopicPartition

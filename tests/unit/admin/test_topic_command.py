@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from admin.topic_command import CommandResult, run_topic_command
+from admin.command_result import CommandResult
+from admin.topics.command import run_topic_command
 from cluster.errors import UsageError
 from tests.unit.admin.vectors import memory_server, put, services, topic_id
 from zk.dump import dump

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from admin.topic_command import run_topic_command
+from admin.topics.command import run_topic_command
 from tests.unit.admin.vectors import Case, cases, masked, memory_server, put, services
 from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import MemoryStore

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from admin.jopt import UncaughtException, UsageExit
-from admin.topic_options import PARSER, TopicCommandOptions
-from admin.topic_text import DescribeFilter, PartitionDescription, Reassignment, TopicDescription
-from admin.topics import validate_topic_create
+from admin.topics.options import PARSER, TopicCommandOptions
+from admin.topics.text import DescribeFilter, PartitionDescription, Reassignment, TopicDescription
+from admin.topics.topics import validate_topic_create
 from cluster.errors import AdminError
 from cluster.topic_names import (
     has_collision,

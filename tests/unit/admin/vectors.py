@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from admin.cluster_topics import ClusterAdmin
-from admin.topic_command import Services
+from admin.topics.cluster_topics import ClusterAdmin
+from admin.topics.command import Services
 from cluster.errors import UsageError
 from cluster.types import Broker, EndPoint
 from placement.draws import JavaRandom

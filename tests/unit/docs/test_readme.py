@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from admin import election_command, log_dirs_command
-from admin.configs_options import ConfigOptions
-from admin.reassign_options import ReassignOptions
-from admin.topic_options import TopicCommandOptions
+from admin import log_dirs_command
+from admin.configs.options import ConfigOptions
+from admin.elections import command as election_command
+from admin.reassignments.options import ReassignOptions
+from admin.topics.options import TopicCommandOptions
 from cli.app import app
 
 ROOT = Path(__file__).parents[3]

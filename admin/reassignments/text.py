@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from admin.reassign_json import TopicPartitionReplica, format_reassignment
+from admin.reassignments.reassignment_json import TopicPartitionReplica, format_reassignment
 from cluster.types import ReplicaAssignment, TopicPartition
 
 CANNOT_EXECUTE: Final = (

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
-from admin.reassign_admin import ReassignAdmin
-from admin.reassign_common import TerseFailure
-from admin.reassign_json import TopicPartitionReplica
-from admin.reassign_text import LogDirMoveState, joined, plural
+from admin.reassignments.common import TerseFailure
+from admin.reassignments.reassign_admin import ReassignAdmin
+from admin.reassignments.reassignment_json import TopicPartitionReplica
+from admin.reassignments.text import LogDirMoveState, joined, plural
 from admin.tool_output import ToolOutput
 from cluster.api_errors import Errors
 from cluster.errors import AdminCommandFailed

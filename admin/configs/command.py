@@ -12,25 +12,24 @@ from typing import Any, Final
 
 import msgspec
 
-from admin.broker_configs import validate_broker_configs
-from admin.configs_admin import ConfigsAdmin
-from admin.configs_cluster import ClusterConfigs
-from admin.configs_options import (
+from admin.command_result import CommandResult, describe_error
+from admin.configs.broker_configs import validate_broker_configs
+from admin.configs.cluster import ClusterConfigs
+from admin.configs.config_resource import BROKER_THROTTLES, ConfigResource
+from admin.configs.configs_admin import ConfigsAdmin
+from admin.configs.options import (
     BROKERS,
     PARSER,
     TOPICS,
     ConfigOptions,
     illegal_argument,
 )
-from admin.entity_configs import ZooKeeperConfigs
+from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.failures import InvalidConfiguration
 from admin.java_maps import hash_map_order
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
-from admin.reassign_admin import ConfigResource
-from admin.reassign_moves import BROKER_THROTTLES
 from admin.scala_sets import mutable_order
 from admin.tool_output import ToolOutput, check_properties_file, java_class
-from admin.topic_command import CommandResult, describe_error
 from cluster.errors import (
     EnvironmentProblem,
     KlammError,

@@ -12,17 +12,17 @@ from typing import Any, Final
 
 import msgspec
 
+from admin.command_result import CommandResult, describe_error
 from admin.failures import as_futures
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
-from admin.reassign_admin import ReassignAdmin
-from admin.reassign_cluster import ClusterReassignment
-from admin.reassign_common import DIFFERENT, IN_PROGRESS, OwnOptions, TerseFailure
-from admin.reassign_log_dirs import LogDirMoves
-from admin.reassign_options import PARSER, ReassignOptions
-from admin.reassign_throttles import read_saved
-from admin.reassign_zookeeper import ZooKeeperReassignment
+from admin.reassignments.cluster import ClusterReassignment
+from admin.reassignments.common import DIFFERENT, IN_PROGRESS, OwnOptions, TerseFailure
+from admin.reassignments.log_dirs import LogDirMoves
+from admin.reassignments.options import PARSER, ReassignOptions
+from admin.reassignments.reassign_admin import ReassignAdmin
+from admin.reassignments.throttles import read_saved
+from admin.reassignments.zookeeper import ZooKeeperReassignment
 from admin.tool_output import ToolOutput, check_properties_file, java_class, read_file
-from admin.topic_command import CommandResult, describe_error
 from cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
 from placement.draws import IntSource
 from zk.kafka_zk_client import KafkaZkClient

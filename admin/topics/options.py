@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from admin.jopt import OptionParser, Options, UncaughtException, UsageExit, VersionExit
-from admin.topic_configs import validate_configs, validate_names
+from admin.topics.topic_configs import validate_configs, validate_names
 from cluster.errors import UsageError
 from placement.assign import Assignment
 from placement.broker_metadata import RackAwareMode

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from admin.failures import ExecutionException, Failure, admin_error
-from admin.reassign_admin import ReassignAdmin
-from admin.reassign_common import (
+from admin.reassignments.common import (
     OwnOptions,
     TerseFailure,
     calculate_assignment,
@@ -21,15 +20,16 @@ from admin.reassign_common import (
     show_throttles,
     started_report,
 )
-from admin.reassign_json import (
+from admin.reassignments.log_dirs import LogDirMoves
+from admin.reassignments.moves import calculate_moving_brokers, calculate_proposed_move_map
+from admin.reassignments.reassign_admin import ReassignAdmin
+from admin.reassignments.reassignment_json import (
     Replicas,
     parse_execute_arguments,
     parse_generate_arguments,
     parse_reassignment,
 )
-from admin.reassign_log_dirs import LogDirMoves
-from admin.reassign_moves import calculate_moving_brokers, calculate_proposed_move_map
-from admin.reassign_text import (
+from admin.reassignments.text import (
     CANNOT_EXECUTE,
     YOU_MUST_RUN_VERIFY,
     PartitionReassignmentState,
@@ -41,7 +41,7 @@ from admin.reassign_text import (
     replica_states_text,
     started_text,
 )
-from admin.reassign_throttles import Throttles
+from admin.reassignments.throttles import Throttles
 from admin.scala_sets import immutable_order, int_hash
 from admin.tool_output import ToolOutput
 from cluster.errors import AdminCommandFailed, UnknownTopicOrPartition

@@ -13,21 +13,25 @@ from typing import Any, Protocol
 
 import msgspec
 
-from admin.reassign_admin import BROKERS, TOPICS, ConfigResource
-from admin.reassign_moves import (
+from admin.configs.config_resource import (
     BROKER_FOLLOWER_THROTTLE,
     BROKER_LEADER_THROTTLE,
     BROKER_LOG_DIR_THROTTLE,
     BROKER_THROTTLES,
+    BROKERS,
     TOPIC_FOLLOWER_THROTTLE,
     TOPIC_LEADER_THROTTLE,
     TOPIC_THROTTLES,
+    TOPICS,
+    ConfigResource,
+)
+from admin.reassignments.moves import (
     MoveMap,
     calculate_follower_throttles,
     calculate_leader_throttles,
     calculate_reassigning_brokers,
 )
-from admin.reassign_text import joined, plural
+from admin.reassignments.text import joined, plural
 from admin.scala_sets import immutable_order, int_hash, mutable_order
 from admin.tool_output import ToolOutput
 from cluster.errors import UsageError

@@ -7,23 +7,14 @@ ReassignPartitionsCommand makes.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from admin.configs.config_resource import ConfigResource
 from admin.failures import Failure
-from admin.reassign_json import TopicPartitionReplica
-from admin.topic_text import TopicDescription
+from admin.reassignments.reassignment_json import TopicPartitionReplica
+from admin.topics.text import TopicDescription
 from cluster.types import ReplicaAssignment, TopicPartition
 from placement.broker_metadata import BrokerMetadata
-
-TOPICS: Final = "topics"
-BROKERS: Final = "brokers"
-
-
-class ConfigResource(NamedTuple):
-    """An entity that has configs: of type TOPICS or BROKERS, and its name."""
-
-    entity_type: str
-    name: str
 
 
 class ReplicaLogDirs(NamedTuple):

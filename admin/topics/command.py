@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from admin.cluster_topics import ClusterAdmin, ClusterTopics
-from admin.failures import ExecutionException
+from admin.command_result import CommandResult, describe_error
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
-from admin.topic_options import PARSER, TopicCommandOptions
-from admin.topic_service import Output, TopicService
-from admin.zookeeper_topics import ZooKeeperTopics
-from cluster.errors import AdminError, EnvironmentProblem, KlammError, UsageError
+from admin.topics.cluster_topics import ClusterAdmin, ClusterTopics
+from admin.topics.options import PARSER, TopicCommandOptions
+from admin.topics.service import Output, TopicService
+from admin.topics.zookeeper_topics import ZooKeeperTopics
+from cluster.errors import EnvironmentProblem, KlammError, UsageError
 from placement.draws import IntSource
 from placement.pools import Pools
 from zk.kafka_zk_client import KafkaZkClient
@@ -43,20 +43,6 @@ class Services(msgspec.Struct, frozen=True):
     source: IntSource
     before_write: Callable[[KafkaZkClient], None]
     pools: Pools | None = None
-
-
-class CommandResult(msgspec.Struct, frozen=True):
-    """What a run of the tool said.
-
-    ``exit_code`` is Kafka's. ``hint`` is klamm's own word on an error. ``report`` is the same for
-    machines, with klamm's own exit code in ``report["exit_code"]``.
-    """
-
-    stdout: str
-    stderr: str
-    exit_code: int
-    report: dict[str, Any]
-    hint: str | None = None
 
 
 def run_topic_command(args: Sequence[str], services: Services) -> CommandResult:
@@ -146,21 +132,4 @@ def _report(
         "warnings": output.warnings,
         "error": None if error is None else describe_error(error),
         "exit_code": exit_code,
-    }
-
-
-def describe_error(error: KlammError) -> dict[str, Any]:
-    """An error for machines: what, which, whether it is certain and worth another try.
-
-    Of a Java future's exception, the error that it names.
-    """
-    if isinstance(error, ExecutionException):
-        error = error.cause
-    return {
-        "error": type(error).__name__,
-        "code": error.code.name if isinstance(error, AdminError) else None,
-        "message": error.message,
-        "hint": error.hint,
-        "definite": error.definite,
-        "retriable": error.retriable,
     }

@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
-from admin.election_command import OpenCluster, election_report
-from admin.elections import (
+from admin.command_result import CommandResult
+from admin.elections.command import OpenCluster, election_report
+from admin.elections.elections import (
     ElectionAdmin,
     ElectionTexts,
     ElectionType,
@@ -31,7 +32,6 @@ from admin.jopt import (
 )
 from admin.scala_sets import hash_set_order, immutable_order, topic_partition_hash
 from admin.tool_output import ToolOutput, check_properties_file, read_file, uncaught_text
-from admin.topic_command import CommandResult
 from cluster.errors import (
     AdminCommandFailed,
     AdminError,

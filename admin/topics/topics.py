@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Mapping, Sequence
 
-from admin.topic_configs import validate_configs
+from admin.topics.topic_configs import validate_configs
 from cluster.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
 from cluster.topic_names import has_collision, has_collision_chars, validate_topic_name
 from cluster.types import ReplicaAssignment, TopicPartition

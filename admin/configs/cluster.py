@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from admin.configs_admin import ConfigEntry, ConfigsAdmin, ConfigSource
-from admin.configs_options import BROKERS, TOPICS, ConfigOptions, illegal_argument
+from admin.configs.config_resource import ConfigResource
+from admin.configs.configs_admin import ConfigEntry, ConfigsAdmin, ConfigSource
+from admin.configs.options import BROKERS, TOPICS, ConfigOptions, illegal_argument
 from admin.failures import ExecutionException, InvalidConfiguration, InvalidRequest, as_futures
 from admin.java_maps import hash_map_order
-from admin.reassign_admin import ConfigResource
 from admin.scala_sets import immutable_order, mutable_order
 from admin.tool_output import ToolOutput
 from cluster.errors import AdminError, RequestTimedOut

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from admin.reassign_admin import ConfigResource
+from admin.configs.config_resource import ConfigResource
 
 
 class ConfigSource(Enum):

@@ -10,8 +10,8 @@ from typing import Final
 
 from admin.java_maps import hash_map_order
 from admin.jopt import UncaughtException
-from admin.topic_options import TopicCommandOptions
-from admin.topic_service import (
+from admin.topics.options import TopicCommandOptions
+from admin.topics.service import (
     Output,
     TopicArguments,
     ensure_topics_exist,
@@ -20,8 +20,8 @@ from admin.topic_service import (
     select_topics,
     show,
 )
-from admin.topic_text import DescribeFilter, PartitionDescription, TopicDescription
-from admin.topics import TopicAdmin
+from admin.topics.text import DescribeFilter, PartitionDescription, TopicDescription
+from admin.topics.topics import TopicAdmin
 from cluster.errors import (
     AdminOperationError,
     InvalidTopic,

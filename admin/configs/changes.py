@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from admin.broker_configs import validate_broker_configs
-from admin.entity_configs import ZooKeeperConfigs
+from admin.configs.broker_configs import validate_broker_configs
+from admin.configs.config_resource import TOPICS, ConfigResource
+from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.failures import InvalidConfiguration, InvalidRequest
-from admin.reassign_admin import TOPICS, ConfigResource
-from admin.topic_configs import validate_configs
+from admin.topics.topic_configs import validate_configs
 from cluster.errors import InvalidConfig, UnknownTopicOrPartition
 from zk.kafka_zk_client import KafkaZkClient
 from zk.znodes import DEFAULT_ENTITY

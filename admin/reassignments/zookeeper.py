@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from admin.entity_configs import ZooKeeperConfigs
-from admin.reassign_common import (
+from admin.configs.zookeeper import ZooKeeperConfigs
+from admin.reassignments.common import (
     OwnOptions,
     TerseFailure,
     calculate_assignment,
@@ -21,14 +21,14 @@ from admin.reassign_common import (
     show_throttles,
     started_report,
 )
-from admin.reassign_json import (
+from admin.reassignments.moves import calculate_proposed_move_map
+from admin.reassignments.reassignment_json import (
     Replicas,
     parse_execute_arguments,
     parse_generate_arguments,
     parse_reassignment,
 )
-from admin.reassign_moves import calculate_proposed_move_map
-from admin.reassign_text import (
+from admin.reassignments.text import (
     CANNOT_EXECUTE,
     NEEDS_BOOTSTRAP_SERVER,
     YOU_MUST_RUN_VERIFY,
@@ -38,7 +38,7 @@ from admin.reassign_text import (
     partition_states_text,
     started_text,
 )
-from admin.reassign_throttles import Throttles
+from admin.reassignments.throttles import Throttles
 from admin.scala_sets import immutable_order, int_hash, topic_partition_hash
 from admin.tool_output import ToolOutput
 from cluster.errors import AdminCommandFailed

@@ -7,23 +7,11 @@ calculateReassigningBrokers and calculateMovingBrokers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from admin.jopt import UncaughtException
-from admin.reassign_json import TopicPartitionReplica
+from admin.reassignments.reassignment_json import TopicPartitionReplica
 from cluster.types import ReplicaAssignment, TopicPartition
-
-BROKER_LEADER_THROTTLE: Final = "leader.replication.throttled.rate"
-BROKER_FOLLOWER_THROTTLE: Final = "follower.replication.throttled.rate"
-BROKER_LOG_DIR_THROTTLE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-BROKER_THROTTLES: Final = (
-    BROKER_LEADER_THROTTLE,
-    BROKER_FOLLOWER_THROTTLE,
-    BROKER_LOG_DIR_THROTTLE,
-)
-TOPIC_LEADER_THROTTLE: Final = "leader.replication.throttled.replicas"
-TOPIC_FOLLOWER_THROTTLE: Final = "follower.replication.throttled.replicas"
-TOPIC_THROTTLES: Final = (TOPIC_LEADER_THROTTLE, TOPIC_FOLLOWER_THROTTLE)
 
 
 class PartitionMove(NamedTuple):

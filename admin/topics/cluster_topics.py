@@ -13,9 +13,8 @@ import msgspec
 
 from admin.failures import Failure, admin_error
 from admin.java_maps import hash_map_order
-from admin.topic_configs import TOPIC_CONFIGS
-from admin.topic_options import TopicCommandOptions
-from admin.topic_service import (
+from admin.topics.options import TopicCommandOptions
+from admin.topics.service import (
     Output,
     TopicArguments,
     ensure_topics_exist,
@@ -24,7 +23,8 @@ from admin.topic_service import (
     select_topics,
     show,
 )
-from admin.topic_text import DescribeFilter, TopicDescription
+from admin.topics.text import DescribeFilter, TopicDescription
+from admin.topics.topic_configs import TOPIC_CONFIGS
 from cluster.api_errors import Errors
 from cluster.errors import UsageError
 from cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

@@ -1,6 +1,6 @@
 """What both ways of kafka-reassign-partitions share: generate a plan, tell what was verified.
 
-It knows neither ZooKeeper nor a server; reassign_zookeeper.py and reassign_cluster.py do. Mirrors
+It knows neither ZooKeeper nor a server; zookeeper.py and cluster.py do. Mirrors
 ReassignPartitionsCommand.calculateAssignment and the ends of its entry points.
 """
 
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from admin.reassign_json import TopicPartitionReplica, format_reassignment
-from admin.reassign_text import LogDirMoveState, PartitionReassignmentState
-from admin.reassign_throttles import Throttles
+from admin.reassignments.reassignment_json import TopicPartitionReplica, format_reassignment
+from admin.reassignments.text import LogDirMoveState, PartitionReassignmentState
+from admin.reassignments.throttles import Throttles
 from admin.scala_sets import hash_set_order, immutable_order, int_hash, topic_partition_hash
 from admin.tool_output import ToolOutput
 from cluster.errors import AdminError

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from admin.effective_configs import (
+from admin.configs.config_resource import BROKER_THROTTLES
+from admin.configs.effective_configs import (
     BROKER_CAPACITIES,
     BROKER_DEFAULTS,
     DYNAMIC_BROKER_CONFIGS,
     UNCLEAN,
 )
 from admin.java_maps import hash_map_order
-from admin.reassign_moves import BROKER_THROTTLES
 from cluster.errors import InvalidConfig, UsageError
 
 _LONG_MAX: Final = 2**63 - 1

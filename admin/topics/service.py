@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from admin.jopt import UncaughtException
-from admin.topic_options import TopicCommandOptions
-from admin.topic_text import DescribeFilter, TopicDescription
+from admin.topics.options import TopicCommandOptions
+from admin.topics.text import DescribeFilter, TopicDescription
 from cluster.errors import UsageError
 from cluster.topic_names import has_collision_chars, is_internal
 from placement.assign import Assignment

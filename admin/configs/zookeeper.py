@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from admin.reassign_admin import BROKERS, TOPICS, ConfigResource
-from admin.topic_configs import validate_configs
+from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from admin.topics.topic_configs import validate_configs
 from cluster.errors import UnknownTopicOrPartition
 from cluster.topic_names import validate_topic_name
 from zk.kafka_zk_client import KafkaZkClient

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from admin.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
-from admin.reassign_moves import BROKER_THROTTLES
-from admin.topic_configs import TOPIC_CONFIGS
+from admin.configs.config_resource import BROKER_THROTTLES
+from admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
+from admin.topics.topic_configs import TOPIC_CONFIGS
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 BROKER_CAPACITIES: Final = (

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from admin.elections import (
+from admin.command_result import CommandResult, describe_error
+from admin.elections.elections import (
     ElectionAdmin,
     ElectionTexts,
     ElectionType,
@@ -26,7 +27,6 @@ from admin.jopt import (
     VersionExit,
 )
 from admin.tool_output import ToolOutput, check_properties_file, read_file, uncaught_text
-from admin.topic_command import CommandResult, describe_error
 from cluster.errors import AdminCommandFailed, AdminError, KlammError, UsageError
 from cluster.types import TopicPartition
 

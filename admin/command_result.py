@@ -1,0 +1,44 @@
+"""What a run of one of Kafka's tools gives back: its text and exit code, and the same as values.
+
+Knows no tool and prints nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from admin.failures import ExecutionException
+from cluster.errors import AdminError, KlammError
+
+
+class CommandResult(msgspec.Struct, frozen=True):
+    """What a run of the tool said.
+
+    ``exit_code`` is Kafka's. ``hint`` is klamm's own word on an error. ``report`` is the same for
+    machines, with klamm's own exit code in ``report["exit_code"]``.
+    """
+
+    stdout: str
+    stderr: str
+    exit_code: int
+    report: dict[str, Any]
+    hint: str | None = None
+
+
+def describe_error(error: KlammError) -> dict[str, Any]:
+    """An error for machines: what, which, whether it is certain and worth another try.
+
+    Of a Java future's exception, the error that it names.
+    """
+    if isinstance(error, ExecutionException):
+        error = error.cause
+    return {
+        "error": type(error).__name__,
+        "code": error.code.name if isinstance(error, AdminError) else None,
+        "message": error.message,
+        "hint": error.hint,
+        "definite": error.definite,
+        "retriable": error.retriable,
+    }

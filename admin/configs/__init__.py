@@ -1,0 +1,1 @@
+"""kafka-configs: the configs of topics and brokers, set, changed and described."""

@@ -1,0 +1,1 @@
+"""kafka-leader-election and kafka-preferred-replica-election."""

@@ -1,0 +1,1 @@
+"""kafka-topics, and what CreateTopics and DeleteTopics check: topics and their configs."""
