@@ -20,6 +20,7 @@ from cli import (
     journal,
     leader_election,
     log_dirs,
+    network,
     placement,
     pools,
     preferred_replica_election,
@@ -75,6 +76,7 @@ app.command("consume", epilog=consume.EXAMPLES)(consume.consume)
 app.command("status", epilog=status.EXAMPLES)(status.status)
 app.add_typer(broker.app, name="broker")
 app.add_typer(controller.app, name="controller")
+app.add_typer(network.app, name="network")
 app.add_typer(journal.app, name="journal")
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 replay.app.command("diff", epilog=replay_diff.EXAMPLES)(replay_diff.diff)

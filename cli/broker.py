@@ -23,6 +23,7 @@ app = typer.Typer(
 Examples:
   klamm broker kill 1
   klamm broker start 1 --no-wait
+  klamm broker power-off 2
   klamm broker add --rack a
   klamm broker fail-log-dir 1 kafka-logs
 """,
@@ -65,6 +66,20 @@ def kill(
     """
     answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/kill")
     _say(json, answer, f"broker {broker_id} is killed; {_what_follows(answer)}")
+
+
+@app.command("power-off")
+def power_off(
+    broker_id: BrokerId,
+    server: Server = None,
+    data_dir: DataDirectory = None,
+    json: AsJson = False,
+) -> None:
+    """Kill a broker together with its machine: what its logs had not flushed is lost, from a place
+    on that is drawn. When it starts again, the journal and klamm explain say what was gone.
+    """
+    answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/power-off")
+    _say(json, answer, f"broker {broker_id} has no power; {_what_follows(answer)}")
 
 
 @app.command()

@@ -47,6 +47,9 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     for other in values["other_active_controllers"]:
         lines.append(f"             broker {other['id']} also acts, with epoch {other['epoch']}")
     lines += ["", *broker_lines(values["brokers"])]
+    isolated = values["isolated_brokers"]
+    if isolated:
+        lines += ["", f"Cut off from the others: {_brokers(isolated)} (klamm network heal)"]
     if zookeeper["malformed"]:
         lines += ["", "Malformed znodes, because of which no controller is elected:"]
         lines += [f"  {path}: {reason}" for path, reason in zookeeper["malformed"].items()]

@@ -41,7 +41,7 @@ from server.bodies import (
 from server.client_bodies import CloseProducer, NewConsumer, NewProducer, Poll, SendRecords
 from server.cluster_server import ClusterServer
 from server.config_bodies import ConfigsOfEntities, Entities, Entity
-from server.handlers import AddBroker, Handler, StartBroker
+from server.handlers import AddBroker, Handler, Network, StartBroker
 from server.log_dir_bodies import AlterLogDirs, Brokers, FailLogDir, Replicas
 from server.security import Gatekeeper
 
@@ -78,6 +78,7 @@ ROUTES: Final = (
     ApiRoute("POST", "/brokers/{id:int}/start", handlers.start_broker, StartBroker),
     ApiRoute("POST", "/brokers/{id:int}/fail-log-dir", handlers.fail_log_dir, FailLogDir),
     ApiRoute("POST", "/brokers/{id:int}/{action:str}", handlers.act_on_broker),
+    ApiRoute("POST", "/network", handlers.set_network, Network),
     ApiRoute("GET", "/topics", handlers.list_topics),
     ApiRoute("POST", "/topics", handlers.create_topics, CreateTopicsRequest),
     ApiRoute("POST", "/topics/describe", handlers.describe_topics, Topics),

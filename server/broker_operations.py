@@ -10,6 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from brokers.controlled_shutdown import ControlledShutdown
@@ -96,7 +97,12 @@ class BrokerOperations:
 
         ``is_session_shared`` says that it had none of its own: its registration is gone at once.
         """
-        return self._end(broker_id, KILLED)
+        return self._end(broker_id, partial(self._cluster.kill, broker_id), KILLED)
+
+    def power_off(self, broker_id: int) -> dict[str, Any]:
+        """The same, together with its machine: what its logs had not flushed is lost."""
+        end = partial(self._cluster.kill, broker_id, loses_unflushed=True)
+        return self._end(broker_id, end, KILLED)
 
     def stop(self, broker_id: int) -> dict[str, Any]:
         """Stop a broker: the controller relieves it, then its session is closed.
@@ -105,9 +111,9 @@ class BrokerOperations:
         failed or not attempted, Kafka's ``error`` and the partitions ``remaining`` by the last
         answer. Failed without either: no controller could be asked.
         """
-        return self._end(broker_id, STOPPED)
+        return self._end(broker_id, partial(self._cluster.stop, broker_id), STOPPED)
 
-    def _end(self, broker_id: int, state: str) -> dict[str, Any]:
+    def _end(self, broker_id: int, end: Callable[[], None], state: str) -> dict[str, Any]:
         self._check_known(broker_id)
         with self._locks[broker_id]:
             before = self.state_of(broker_id)
@@ -115,10 +121,7 @@ class BrokerOperations:
             if running is None:
                 raise UsageError(f"broker {broker_id} does not run", hint=f"it is {before}")
             self._ended[broker_id] = state
-            if state == KILLED:
-                self._cluster.kill(broker_id)
-            else:
-                self._cluster.stop(broker_id)
+            end()
         ended = {
             "id": broker_id,
             "state": state,
@@ -189,6 +192,14 @@ class BrokerOperations:
             time.monotonic() + LOG_DIR_TIMEOUT_S,
             f"broker {broker_id} has not acted on the failure within {LOG_DIR_TIMEOUT_S:g} s",
         )
+
+    def isolate(self, broker_ids: Iterable[int]) -> dict[str, Any]:
+        """Cut these brokers off from all others; none: nobody is any more."""
+        isolated = sorted(set(broker_ids))
+        for broker_id in isolated:
+            self._check_known(broker_id)
+        self._cluster.isolate(isolated)
+        return {"isolated": isolated}
 
     def add(self, broker_id: int | None, rack: str | None) -> dict[str, Any]:
         """Add a broker, by default with the next id, and start it."""

@@ -145,10 +145,7 @@ class ClusterServer:
             has_values=self.config.has_segments,
         )
         self._start_brokers()
-        if self.config.dump is None:
-            self._await_controller()
-        else:
-            self._elect_the_former()
+        self._elect_controller()
 
     def _check_logs(self) -> None:
         """Raise UsageError if the brokers would not see what they have written here."""
@@ -217,12 +214,11 @@ class ClusterServer:
     def _start_brokers(self) -> None:
         """Let every broker register.
 
-        After a dump was loaded no controller is a candidate before all have: the first would take
-        the others for dead, and ISRs would not be those of the dump.
+        No controller is a candidate before all have: the first would take the others for dead, and
+        ISRs would shrink to who came early, even to one that has lost its logs meanwhile.
         """
-        is_held = self.config.dump is not None
         broker_ids = self.config.started_broker_ids
-        started = [self.cluster.begin_start(id_, holds_controller=is_held) for id_ in broker_ids]
+        started = [self.cluster.begin_start(id_, holds_controller=True) for id_ in broker_ids]
         total = len(started)
         for count, future in enumerate(started, 1):
             self.closing.result_of(future, None)
@@ -241,9 +237,9 @@ class ClusterServer:
         )
         self._say(f"Controller elected: broker {elected['id']}, epoch {elected['epoch']}")
 
-    def _elect_the_former(self) -> None:
-        """Let the controller of the dump be elected, if it runs, and then others be candidates."""
-        first, *others = self.cluster.spec.candidates or ()
+    def _elect_controller(self) -> None:
+        """Let one be elected, of a dump the former one, and then the others be candidates."""
+        first, *others = self.cluster.spec.candidates or self.config.started_broker_ids
         self.cluster.begin_candidacy(first)
         self._await_controller()
         for broker_id in others:

@@ -49,6 +49,12 @@ class AddBroker(msgspec.Struct, frozen=True):
     rack: str | None = None
 
 
+class Network(msgspec.Struct, frozen=True):
+    """Body of POST /network. ``isolated``: who is cut off from all others; none: nobody."""
+
+    isolated: tuple[int, ...]
+
+
 class JournalPage(msgspec.Struct, frozen=True):
     """Answer of GET /journal: rows as they are in the file, and where to go on."""
 
@@ -120,10 +126,11 @@ def fail_log_dir(server: ClusterServer, request: Request, wanted: FailLogDir) ->
 
 
 def act_on_broker(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """`kill`, `stop`, `pause` or `resume` a broker."""
+    """`kill`, `power-off`, `stop`, `pause` or `resume` a broker."""
     operations = server.operations
     actions: dict[str, Callable[[int], dict[str, Any]]] = {
         "kill": operations.kill,
+        "power-off": operations.power_off,
         "stop": operations.stop,
         "pause": operations.pause,
         "resume": operations.resume,
@@ -132,6 +139,11 @@ def act_on_broker(server: ClusterServer, request: Request, _: None) -> dict[str,
     if action is None:
         raise HTTPException(404)
     return action(request.path_params["id"])
+
+
+def set_network(server: ClusterServer, request: Request, wanted: Network) -> dict[str, Any]:
+    """Say which brokers are cut off from all others; with `[]` nobody is."""
+    return server.operations.isolate(wanted.isolated)
 
 
 # Topics

@@ -349,6 +349,11 @@ class RealCluster:
         return self.nodes.starting_broker_ids
 
     @property
+    def isolated_broker_ids(self) -> list[int]:
+        """The brokers that are cut off from the others."""
+        return sorted(self.transport.isolated)
+
+    @property
     def errors(self) -> list[str]:
         """What went wrong inside brokers, one line each: bugs."""
         return [f"{address}: {error!r}" for address, error in tuple(self._hub.errors)]

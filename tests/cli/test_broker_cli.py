@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from cli.broker import shutdown_text
+from cluster.journal import Kind
+from runtime.journal import read_journal
 from tests.serving import Up, klamm_up
 from tests.waiting import wait_until
 
@@ -47,6 +49,36 @@ def test_a_controlled_shutdown_that_fails_is_told(up: Up) -> None:
     assert said == "broker 1 is stopped without a controlled shutdown: leaders move only now\n"
     up.ok("broker", "start", "1")
     up.ok("broker", "start", "2")
+
+
+@pytest.mark.slow
+def test_a_broker_without_power_and_one_that_is_cut_off(tmp_path: Path) -> None:
+    """What both lose, the ISR has: what was acknowledged is read in the end."""
+    lag = ("replica.lag.time.max.ms=1500", "replica.socket.timeout.ms=1000")
+    configs = [word for config in lag for word in ("--config", config)]
+    with klamm_up(
+        tmp_path, "--brokers", "3", "--session-timeout-ms", "4000", "--segments", *configs
+    ) as up:
+        server = ("--bootstrap-server", up.url.removeprefix("http://"))
+        up.ok("topics", *server, "--create", "--topic", "t", "--replica-assignment", "0:1:2")
+        assert up.ok("network", "isolate", "2") == "broker 2 is cut off from the others\n"
+        assert "Cut off from the others: broker 2 (klamm network heal)" in up.ok("status")
+        up.ok("produce", "--topic", "t", "--records", "100")
+        wait_until(lambda: up.json("status")["brokers"][0]["under_replicated"] == 1, 20)
+        assert up.ok("network", "heal") == "no broker is cut off\n"
+        wait_until(lambda: up.json("status")["brokers"][0]["under_replicated"] == 0, 20)
+        assert up.ok("broker", "power-off", "0").startswith("broker 0 has no power; ZooKeeper ")
+        up.ok("broker", "start", "0")
+        read = up.ok("consume", "--topic", "t", "--from-beginning", "--timeout-ms", "5000")
+        assert len(read.splitlines()) == 100
+        rows = read_journal(tmp_path / "journal.jsonl")
+        repaired = [row for row in rows if row.kind == Kind.LOG_REPAIRED]
+        assert [(row.topic, row.partition, row.replica) for row in repaired] == [("t", 0, 0)]
+        refused = up.run("network", "isolate", "7")
+        assert (refused.returncode, refused.stderr.splitlines()[0]) == (
+            2,
+            "error: there is no broker 7",
+        )
 
 
 def test_words_for_every_end_of_a_controlled_shutdown() -> None:
