@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from greenlet import getcurrent, greenlet
 
+from cluster.protocols import Clock
 from cluster.requests import Address, Message
 
 AT_ONCE: Final = float("-inf")
@@ -52,10 +53,11 @@ class Actor:
             return AT_ONCE
         return self.next_due_ms()
 
-    def is_ready(self, now_ms: float) -> bool:
-        """True if it can go on now."""
+    def is_ready(self, clock: Clock) -> bool:
+        """True if it can go on now: the clock is read last, as a timer may be due at the time at
+        which it is asked for."""
         ready_ms = self.ready_ms()
-        return ready_ms is not None and ready_ms <= now_ms
+        return ready_ms is not None and ready_ms <= clock.monotonic_ms()
 
     def receive(self, message: Message) -> None:
         """Take a message; it is handled later."""
@@ -117,9 +119,9 @@ class Scheduler:
         if actor is not None:
             actor.stopped = True
 
-    def runnable(self, now_ms: float) -> list[Actor]:
+    def runnable(self, clock: Clock) -> list[Actor]:
         """The actors that can go on, in the order they were added."""
-        return [actor for actor in self.actors.values() if actor.is_ready(now_ms)]
+        return [actor for actor in self.actors.values() if actor.is_ready(clock)]
 
     @property
     def inside_an_event(self) -> list[Address]:

@@ -125,7 +125,7 @@ class BrokerHub:
     def _run(self) -> None:
         while not self._closing:
             self._drain(self._wait_s())
-            for actor in self._scheduler.runnable(self._clock.monotonic_ms()):
+            for actor in self._scheduler.runnable(self._clock):
                 self._scheduler.resume(actor)
 
     def _drain(self, wait_s: float) -> None:
