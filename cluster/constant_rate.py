@@ -31,6 +31,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from cluster.api_errors import Errors
+from cluster.records import Stretch
 from cluster.types import TopicPartition
 
 LAW_MARGIN_MS: Final = 50.0
@@ -72,14 +73,6 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 
     law: Law
     connection: int
-
-
-class Stretch(NamedTuple):
-    """Records of one leader epoch at offsets ``start`` to ``end`` (exclusive)."""
-
-    leader_epoch: int
-    start: int
-    end: int
 
 
 class ConstantRate(msgspec.Struct, frozen=True, gc=False):

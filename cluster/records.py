@@ -20,6 +20,14 @@ NO_SEQUENCE: Final = -1
 SEQUENCE_MAX: Final = 2**31 - 1
 
 
+class Stretch(NamedTuple):
+    """Records of one leader epoch at offsets ``start`` to ``end`` (exclusive)."""
+
+    leader_epoch: int
+    start: int
+    end: int
+
+
 class Interval(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Records of one leader epoch at offsets ``start`` to ``end`` (exclusive), of equal size."""
 

@@ -26,10 +26,10 @@ from cluster.constant_rate import (
     ConstantRateResponse,
     GrowingPartition,
     Law,
-    Stretch,
     record_count,
 )
 from cluster.protocols import Connections
+from cluster.records import Stretch
 from cluster.requests import Address, Disconnected, Message
 from cluster.types import NO_LEADER, TopicPartition
 

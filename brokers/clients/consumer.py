@@ -23,7 +23,7 @@ from brokers.clients.position import (
     PartitionState,
     Position,
 )
-from brokers.clients.ranges import Stretch, add_stretch, readable_part
+from brokers.clients.ranges import add_stretch, readable_part
 from brokers.clients.retriable import INVALID_METADATA
 from brokers.logs.log_journal import LogJournal, Spoilt
 from brokers.logs.spoilt_batch import SpoiltBatch
@@ -48,7 +48,7 @@ from cluster.data_requests import (
     FetchRequest,
     FetchResponse,
 )
-from cluster.records import Records
+from cluster.records import Records, Stretch
 from cluster.requests import Address, Message, Request
 from cluster.types import NO_EPOCH, TopicPartition
 

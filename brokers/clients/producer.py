@@ -23,11 +23,12 @@ from brokers.clients.batches import (
 from brokers.clients.config import ProducerConfig
 from brokers.clients.idempotence import Idempotence
 from brokers.clients.network_client import Ended, NetworkClient
-from brokers.clients.ranges import Acknowledged, Stretch, Unacknowledged, add_acknowledged
+from brokers.clients.ranges import Acknowledged, Unacknowledged, add_acknowledged
 from brokers.clients.retriable import INVALID_METADATA, RETRIABLE
 from cluster.api_errors import Errors
 from cluster.client_requests import InitProducerIdRequest, InitProducerIdResponse
 from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
+from cluster.records import Stretch
 from cluster.requests import Address, Message
 from cluster.types import TopicPartition
 

@@ -11,15 +11,7 @@ from brokers.logs.errors import ReplicaLogError
 from brokers.logs.record_batch import checked_batches
 from brokers.logs.spoilt_batch import SpoiltBatch, spoilt_at
 from cluster.api_errors import Errors
-from cluster.records import Records
-
-
-class Stretch(NamedTuple):
-    """Records of one leader epoch at offsets ``start`` to ``end`` (exclusive)."""
-
-    leader_epoch: int
-    start: int
-    end: int
+from cluster.records import Records, Stretch
 
 
 class Acknowledged(NamedTuple):

@@ -21,11 +21,10 @@ from cluster.constant_rate import (
     GrowingPartition,
     Law,
     Offer,
-    Stretch,
 )
 from cluster.data_requests import MAX_BYTES, UNKNOWN_OFFSET, FetchedPartition, FetchPartition
 from cluster.protocols import Connections
-from cluster.records import IntervalRecords
+from cluster.records import IntervalRecords, Stretch
 from cluster.requests import Address
 from cluster.types import TopicPartition
 

@@ -1,6 +1,7 @@
 """Whether clients got what they were promised: every acknowledged record is read, once, in order.
 
-Looks at what producers and consumers remember and at nothing else, so that it works on any cluster.
+Looks at what producers and consumers remember, so that it works on any cluster; of leaders' logs
+whoever has them at hand can ask, too.
 Names are those of Jepsen's checker for Kafka. Stretches of offsets are compared, never single
 records. What brokers promise each other is checked in replicas.py.
 """
@@ -13,7 +14,9 @@ from typing import Final, NamedTuple
 
 from brokers.clients.consumer import Consumer
 from brokers.clients.producer import Producer
-from brokers.clients.ranges import Acknowledged, Stretch
+from brokers.clients.ranges import Acknowledged
+from brokers.logs.replica_log import ReplicaLog
+from cluster.records import Stretch
 from cluster.types import NO_EPOCH, TopicPartition
 
 LOST_WRITE: Final = "lost-write"
@@ -27,7 +30,8 @@ INCONSISTENT_OFFSETS: Final = "inconsistent-offsets"
 class Finding(NamedTuple):
     """Something that should not be; ``kind`` is one of the names above.
 
-    ``lost-write``: acknowledged, and a consumer that has read on beyond it did not get it.
+    ``lost-write``: acknowledged, and a consumer that has read on beyond it did not get it, or the
+    leader does not have it.
     ``unseen``: acknowledged, and no consumer has come so far: an error only if all are at the end.
     ``duplicate``: more records were read than were sent and may be stored.
     ``nonmonotonic-send``, ``nonmonotonic-poll``: a later record has an earlier offset.
@@ -55,6 +59,23 @@ def check_clients(producers: Sequence[Producer], consumers: Sequence[Consumer]) 
             lost.record_count for one in producers for lost in one.indefinite.get(tp, ())
         )
         findings += check_partition(tp, acknowledged, reads, may_be_stored)
+    return findings
+
+
+def check_leader(
+    tp: TopicPartition, acknowledged: Iterable[Acknowledged], leader: int, log: ReplicaLog
+) -> list[Finding]:
+    """What a leader does not have of what was acknowledged. It may have been read before; what is
+    before the log's start was deleted by retention."""
+    findings: list[Finding] = []
+    intervals = log.intervals()
+    for one in acknowledged:
+        epoch, start, _ = one.stretch
+        expected = one.stretch._replace(start=max(start, log.log_start_offset))
+        there = [(i.start, i.end) for i in intervals if i.leader_epoch == epoch]
+        for first, end in _gaps(expected, there):
+            text = f"{first}-{end - 1} were acknowledged; the leader {leader} does not have them"
+            findings.append(Finding(LOST_WRITE, tp, text))
     return findings
 
 

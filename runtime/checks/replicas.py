@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from brokers.logs.record_batch import parse_header
 from cluster.api_errors import Errors
-from cluster.constant_rate import Stretch
 from cluster.data_requests import ProduceRequest, ProduceResponse
-from cluster.records import CountedBatch, Interval
+from cluster.records import CountedBatch, Interval, Stretch
 from cluster.requests import Address, Message
 from cluster.types import NO_EPOCH, TopicPartition
 

@@ -7,7 +7,7 @@ judged by runtime/checks/clients.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol, TypeVar
 
 from brokers.broker import Broker
@@ -18,7 +18,7 @@ from brokers.clients.producer import Producer
 from brokers.logs.log_journal import LogJournal
 from cluster.requests import Address
 from cluster.types import TopicPartition
-from runtime.checks.clients import check_clients
+from runtime.checks.clients import Finding, check_clients, check_leader
 from runtime.client_actor import Client
 
 PRODUCER: Final = Address("client", 1)
@@ -98,5 +98,23 @@ class ScenarioClients:
         """What was promised to clients and not kept, a line each."""
         if not self._has_begun:
             return []
-        found = self._host.call_client(lambda _: check_clients([self._producer], [self._consumer]))
-        return list(map(str, found))
+
+        def find(_: float) -> list[Finding]:
+            return [*check_clients([self._producer], [self._consumer]), *self._lost_by_leaders()]
+
+        return list(map(str, self._host.call_client(find)))
+
+    def _lost_by_leaders(self) -> Iterator[Finding]:
+        """A record may be lost after it was read."""
+        for tp, acknowledged in self._producer.acknowledged.items():
+            leaders = [
+                (partition.leader_epoch, broker.info.id, partition.log)
+                for broker in self._host.brokers()
+                if (partition := broker.replica_manager.partitions.get(tp)) is not None
+                and partition.is_leader(broker.info.id)
+                and partition.log is not None
+            ]
+            if not leaders:
+                continue
+            _, leader, log = max(leaders, key=lambda found: found[0])
+            yield from check_leader(tp, acknowledged, leader, log)

@@ -295,3 +295,19 @@ def test_an_acknowledged_record_that_is_lost_ends_a_drill_as_unsafe() -> None:
     assert verdict.outcome is Outcome.UNSAFE
     found = [failure.seen for failure in verdict.failures]
     assert any("inconsistent-offsets" in line for line in found), found
+
+
+def test_an_acknowledged_record_that_is_lost_after_it_was_read_does_so_too() -> None:
+    verdict = run_text(
+        "  - {produce: {t-0: 100}, until: {consumed: {t-0: 100}}}\n"
+        "  - {kill: 1, until: {isr: {t-0: [0]}}}\n"
+        "  - {produce: {t-0: 50}, until: {consumed: {t-0: 150}}}\n"
+        "  - {kill: 0, until: {leader: {t-0: none}}}\n"
+        "  - {start: 1, until: {brokers: [1, 2]}}\n"
+        "  - {elect_unclean: [t-0], until: {leader: {t-0: 1}}}\n"
+    )
+    assert verdict.outcome is Outcome.UNSAFE
+    (failure,) = verdict.failures
+    assert failure.seen == (
+        "t-0: lost-write: 100-149 were acknowledged; the leader 1 does not have them"
+    )

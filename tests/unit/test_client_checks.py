@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.clients.ranges import Acknowledged, Stretch
+from brokers.clients.ranges import Acknowledged
+from brokers.logs.interval_log import IntervalLog
+from brokers.logs.log_config import DEFAULT_LOG_CONFIG
+from cluster.records import Interval, IntervalRecords, Stretch
 from cluster.types import TopicPartition
-from runtime.checks.clients import check_partition
+from runtime.checks.clients import check_leader, check_partition
 
 T0 = TopicPartition("t", 0)
 
@@ -60,3 +63,18 @@ def test_several_consumers_have_seen_what_any_of_them_has() -> None:
     acknowledged = [Acknowledged(0, Stretch(0, 0, 9))]
     reads = [stretches((0, 0, 3)), stretches((0, 3, 9))]
     assert check_partition(T0, [acknowledged], reads, 0) == []
+
+
+def test_a_leader_has_what_was_acknowledged_or_retention_deleted() -> None:
+    log = IntervalLog(DEFAULT_LOG_CONFIG)
+    log.append_as_follower(IntervalRecords((Interval(0, 0, 50, 500), Interval(1, 50, 100, 500))))
+    log.increment_log_start_offset(20)
+
+    def missing(*where: int) -> list[str]:
+        acknowledged = [Acknowledged(0, Stretch(*where))]
+        return [one.text for one in check_leader(T0, acknowledged, 7, log)]
+
+    assert missing(0, 0, 50) == missing(1, 50, 100) == missing(0, 0, 20) == []
+    lost = "were acknowledged; the leader 7 does not have them"
+    assert missing(0, 0, 60) == [f"50-59 {lost}"]
+    assert missing(1, 40, 120) == [f"40-49 {lost}", f"100-119 {lost}"]

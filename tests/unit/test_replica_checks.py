@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from cluster.api_errors import Errors
-from cluster.constant_rate import Stretch
 from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
-from cluster.records import CountedBatch, Interval
+from cluster.records import CountedBatch, Interval, Stretch
 from cluster.requests import Address, Message
 from cluster.types import TopicPartition
 from runtime.checks.replicas import ReplicationChecker, ReplicaView
