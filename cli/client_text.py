@@ -52,6 +52,11 @@ class Progress:
             self._has_line = False
 
 
+def rate_text(per_s: float) -> str:
+    """A rate with two digits at least, and no more than whole ones from ten on."""
+    return f"{per_s:.0f}" if per_s >= 10 else f"{per_s:.2g}"
+
+
 def offsets_lines(offsets: Sequence[Mapping[str, Any]]) -> list[str]:
     """Where records are: a line for each stretch of a partition that one leader epoch wrote."""
     lines = [

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from cli.client import ServerClient, ServerUnavailable, find_server
-from cli.client_text import Progress, not_acknowledged_lines, offsets_lines
+from cli.client_text import Progress, not_acknowledged_lines, offsets_lines, rate_text
 from cli.interrupted import INTERRUPTED
 from cli.options import AsJson, DataDirectory, Server, print_json
 from cluster.errors import UsageError
@@ -293,7 +293,7 @@ def _tell(status: dict[str, Any], took_s: float, json: bool) -> None:
     doubt = f", {status['in_doubt']} in doubt" if status["in_doubt"] else ""
     typer.echo(
         f"{status['acknowledged']} records acknowledged, {status['failed']} failed{doubt}; "
-        f"{rate:.0f} records/s"
+        f"{rate_text(rate)} records/s"
     )
     for line in (*offsets_lines(status["offsets"]), *not_acknowledged_lines(status)):
         typer.echo(line)

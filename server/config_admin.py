@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from admin.configs.changes import ConfigChanges
+from admin.configs.changes import ConfigChanges, check_resource
 from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from admin.configs.configs_admin import ConfigEntry
 from admin.configs.effective_configs import (
@@ -20,11 +20,9 @@ from admin.configs.effective_configs import (
     topic_entries,
 )
 from admin.configs.zookeeper import ZooKeeperConfigs
-from admin.failures import InvalidRequest
 from cluster.errors import AdminError, UnknownTopicOrPartition
 from server.cluster_calls import ClusterCalls
 from zk.znodes import DEFAULT_ENTITY
-from zk.znodes.json_values import MalformedZNode, parse_int
 
 DESCRIBE_TIMEOUT_S: Final = 30.0
 _OF_ALL: Final = ConfigResource(BROKERS, DEFAULT_ENTITY)
@@ -43,7 +41,7 @@ class ConfigCalls(ClusterCalls):
         Raises InvalidRequest for an entity that cannot be.
         """
         for resource in resources or ():
-            _check(resource)
+            check_resource(resource)
         return ZooKeeperConfigs(self._zk()).overrides(resources)
 
     def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
@@ -52,7 +50,7 @@ class ConfigCalls(ClusterCalls):
         Raises UnknownTopicOrPartition, InvalidRequest, RequestTimedOut if the broker does not
         answer.
         """
-        _check(resource)
+        check_resource(resource)
         if resource.entity_type == TOPICS:
             if not self._topic_exists(resource.name):
                 raise UnknownTopicOrPartition("", hint=f"there is no topic {resource.name}")
@@ -72,7 +70,7 @@ class ConfigCalls(ClusterCalls):
         Raises the first AdminError there was, after all changes were tried.
         """
         for resource in changes:
-            _check(resource)
+            check_resource(resource)
         failed: list[AdminError] = []
         for resource in sorted(changes, key=self._is_away):
             try:
@@ -97,15 +95,3 @@ class ConfigCalls(ClusterCalls):
     def _is_away(self, resource: ConfigResource) -> bool:
         is_broker = resource.entity_type == BROKERS and resource.name != DEFAULT_ENTITY
         return is_broker and not self._is_registered(int(resource.name))
-
-
-def _check(resource: ConfigResource) -> None:
-    if resource.entity_type not in (TOPICS, BROKERS):
-        raise InvalidRequest(f"Unsupported resource type: {resource.entity_type}")
-    if resource.entity_type == BROKERS and resource.name != DEFAULT_ENTITY:
-        try:
-            parse_int(resource.name)
-        except MalformedZNode:
-            raise InvalidRequest(
-                f"Broker id must be an integer, but it is: {resource.name}"
-            ) from None

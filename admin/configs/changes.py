@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from admin.configs.broker_configs import validate_broker_configs
-from admin.configs.config_resource import TOPICS, ConfigResource
+from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.failures import InvalidConfiguration, InvalidRequest
 from admin.topics.topic_configs import validate_configs
 from cluster.errors import InvalidConfig, UnknownTopicOrPartition
 from zk.kafka_zk_client import KafkaZkClient
 from zk.znodes import DEFAULT_ENTITY
+from zk.znodes.json_values import MalformedZNode, parse_int
 
 
 class ConfigChanges:
@@ -53,6 +54,19 @@ class ConfigChanges:
         else:
             validate_broker_configs(configs, added)
         self._configs.change(resource, configs)
+
+
+def check_resource(resource: ConfigResource) -> None:
+    """Raise InvalidRequest for what is neither a topic nor a broker."""
+    if resource.entity_type not in (TOPICS, BROKERS):
+        raise InvalidRequest(f"Unsupported resource type: {resource.entity_type}")
+    if resource.entity_type == BROKERS and resource.name != DEFAULT_ENTITY:
+        try:
+            parse_int(resource.name)
+        except MalformedZNode:
+            raise InvalidRequest(
+                f"Broker id must be an integer, but it is: {resource.name}"
+            ) from None
 
 
 def _shown(resource: ConfigResource) -> str:

@@ -191,7 +191,6 @@ class ReplicaFetcherManager:
                 self._tell_of_spoilt(tp, partition, left, "the leader cannot read it")
             return self._take_and_tell_of_cuts(tp, partition, left, now_ms)
         except (CorruptRecord, InvalidRecord) as error:
-            logger.error("Found invalid messages during fetch for partition %s: %s", tp, error)
             self._tell_of_spoilt(tp, partition, answer, str(error))
             return NextFetch.DELAYED
         except ReplicaLogError as error:
@@ -231,7 +230,7 @@ class ReplicaFetcherManager:
     def _tell_of_spoilt(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, reason: str
     ) -> None:
-        """Write down what a follower cannot take, once: it will ask for it again and again."""
+        """Say and write down what a follower cannot take, once: it will ask again and again."""
         offset, records = answer.fetch_offset, answer.records
         batch = first_spoilt(records, offset) if isinstance(records, bytes) else None
         assert partition.state is not None
@@ -241,8 +240,19 @@ class ReplicaFetcherManager:
             partition.leader_epoch,
             batch or SpoiltBatch(offset, UNKNOWN_OFFSET, reason),
         )
-        if self._log_journal is not None and self._spoilt.get(tp) != spoilt:
-            self._spoilt[tp] = spoilt
+        if self._spoilt.get(tp) == spoilt:
+            return
+        self._spoilt[tp] = spoilt
+        logger.error(
+            "broker %d: Found invalid messages during fetch for partition %s offset %d from broker "
+            "%d: %s",
+            self._broker_id,
+            tp,
+            spoilt.batch.offset,
+            spoilt.leader,
+            spoilt.batch.reason,
+        )
+        if self._log_journal is not None:
             self._log_journal.spoilt(spoilt, met_by=f"broker {self._broker_id}")
 
     def _follow_up(

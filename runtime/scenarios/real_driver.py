@@ -45,7 +45,7 @@ class RealDriver:
     def __init__(self, cluster: RealCluster, journal: MemoryJournal) -> None:
         self._cluster = cluster
         self._journal = journal
-        self._tools = ScenarioTools(cluster.spec.seed)
+        self._tools = ScenarioTools(cluster.spec.seed, cluster.spec.config)
         self._began_s = time.monotonic()
         self._client = OperatorClient(cluster.transport, self.store)
         self._clients = ScenarioClients(self, cluster.spec.broker_ids, cluster.log_journal)

@@ -31,7 +31,7 @@ class SimulatedDriver:
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
-        self._tools = ScenarioTools(world.spec.seed)
+        self._tools = ScenarioTools(world.spec.seed, world.spec.config)
         self.store: Store = world.open_store()
         self._client = OperatorClient(world.transport, self.store)
         self._clients = ScenarioClients(self, world.spec.broker_ids, world.log_stores.journal)

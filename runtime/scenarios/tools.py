@@ -9,12 +9,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from admin.command_result import CommandResult
+from admin.configs.changes import ConfigChanges, check_resource
 from admin.configs.command import ConfigServices, run_configs_command
-from admin.configs.config_resource import ConfigResource
-from admin.configs.configs_admin import ConfigsAdmin
+from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from admin.configs.configs_admin import ConfigEntry
+from admin.configs.effective_configs import (
+    BrokerConfigs,
+    broker_entries,
+    default_entries,
+    topic_entries,
+)
 from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.elections.command import run_election_command
 from admin.elections.preferred_command import ElectionServices, run_preferred_election_command
@@ -40,36 +47,48 @@ from placement.broker_metadata import BrokerMetadata
 from placement.draws import JavaRandom
 from runtime.scenarios.driver import ScenarioDriver, ToolResult
 from zk.kafka_zk_client import KafkaZkClient
+from zk.znodes import DEFAULT_ENTITY
+
+
+class _Context(NamedTuple):
+    """What tools need besides the cluster: the dice of placements, what brokers began with."""
+
+    random: JavaRandom
+    config: Mapping[str, str]
 
 
 class ScenarioTools:
-    """The tools by their names at klamm's command line; ``seed`` is that of their placements."""
+    """The tools by their names at klamm's command line; ``seed`` is that of their placements,
+    ``config`` what all brokers were told at their start."""
 
-    def __init__(self, seed: int = 0) -> None:
-        self._random = JavaRandom(seed)
+    def __init__(self, seed: int, config: Mapping[str, str]) -> None:
+        self._context = _Context(JavaRandom(seed), config)
 
     def __call__(self, name: str, args: Sequence[str], driver: ScenarioDriver) -> ToolResult:
         """Run a tool. Raises UsageError if there is none of this name."""
         tool = _TOOLS.get(name)
         if tool is None:
             raise UsageError(f"there is no tool {name}", hint=f"tools: {', '.join(TOOL_NAMES)}")
-        result = tool(args, driver, self._random)
+        result = tool(args, driver, self._context)
         return ToolResult(result.stdout, result.stderr, result.exit_code)
 
 
-def _topics(args: Sequence[str], driver: ScenarioDriver, random: JavaRandom) -> CommandResult:
-    def open_cluster(address: str) -> AbstractContextManager[ClusterAdmin]:
-        raise UsageError(f"a scenario's topics are changed by ZooKeeper, not by {address}")
+def _topics(args: Sequence[str], driver: ScenarioDriver, context: _Context) -> CommandResult:
+    def open_cluster(_: str) -> AbstractContextManager[ClusterAdmin]:
+        raise UsageError(
+            "a scenario's topics are changed by ZooKeeper, not by --bootstrap-server",
+            hint="--zookeeper {zk}",
+        )
 
-    services = Services(_opener(driver.store), open_cluster, random, _nothing)
+    services = Services(_opener(driver.store), open_cluster, context.random, _nothing)
     return run_topic_command(args, services)
 
 
-def _reassign(args: Sequence[str], driver: ScenarioDriver, random: JavaRandom) -> CommandResult:
+def _reassign(args: Sequence[str], driver: ScenarioDriver, context: _Context) -> CommandResult:
     services = ReassignServices(
         _opener(driver.store),
         _opener(DriverAdmin(driver)),
-        random,
+        context.random,
         _nothing,
         lambda: driver.elapsed_ms / 1000,
         lambda duration_s: driver.run_for(duration_s * 1000),
@@ -77,26 +96,22 @@ def _reassign(args: Sequence[str], driver: ScenarioDriver, random: JavaRandom) -
     return run_reassign_command(args, services)
 
 
-def _preferred(args: Sequence[str], driver: ScenarioDriver, _: JavaRandom) -> CommandResult:
+def _preferred(args: Sequence[str], driver: ScenarioDriver, _: _Context) -> CommandResult:
     services = ElectionServices(_opener(driver.store), _opener(DriverAdmin(driver)), _nothing)
     return run_preferred_election_command(args, services)
 
 
-def _elect(args: Sequence[str], driver: ScenarioDriver, _: JavaRandom) -> CommandResult:
+def _elect(args: Sequence[str], driver: ScenarioDriver, _: _Context) -> CommandResult:
     return run_election_command(args, _opener(DriverAdmin(driver)))
 
 
-def _configs(args: Sequence[str], driver: ScenarioDriver, _: JavaRandom) -> CommandResult:
-    def open_cluster(address: str) -> AbstractContextManager[ConfigsAdmin]:
-        raise UsageError(f"a scenario's configs are changed by ZooKeeper, not by {address}")
-
-    services = ConfigServices(_opener(driver.store), open_cluster, _nothing)
+def _configs(args: Sequence[str], driver: ScenarioDriver, context: _Context) -> CommandResult:
+    admin = DriverAdmin(driver, context.config)
+    services = ConfigServices(_opener(driver.store), _opener(admin), _nothing)
     return run_configs_command(args, services)
 
 
-_TOOLS: Final[
-    Mapping[str, Callable[[Sequence[str], ScenarioDriver, JavaRandom], CommandResult]]
-] = {
+_TOOLS: Final[Mapping[str, Callable[[Sequence[str], ScenarioDriver, _Context], CommandResult]]] = {
     "topics": _topics,
     "reassign-partitions": _reassign,
     "preferred-replica-election": _preferred,
@@ -120,10 +135,12 @@ def _opener(opened: Any) -> Any:
 
 class DriverAdmin:
     """A scenario's cluster as the tools see it through ``--bootstrap-server``: topics, brokers and
-    configs are read from ZooKeeper, and replicas move between no directories."""
+    configs are read from ZooKeeper, and replicas move between no directories. ``config``: what all
+    brokers were told at their start."""
 
-    def __init__(self, driver: ScenarioDriver) -> None:
+    def __init__(self, driver: ScenarioDriver, config: Mapping[str, str] | None = None) -> None:
         self._driver = driver
+        self._static = config or {}
         self._zk = KafkaZkClient(driver.store)
         self._configs = ZooKeeperConfigs(self._zk)
 
@@ -206,8 +223,30 @@ class DriverAdmin:
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
     ) -> None:
-        """Set configs of topics and brokers."""
-        self._configs.incremental_alter_configs(changes)
+        """Set configs of topics and brokers. Raises AdminError if one is refused."""
+        for resource, wanted in changes.items():
+            check_resource(resource)
+            ConfigChanges(self._zk, self._zk.topic_exists).alter(resource, wanted)
+
+    def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
+        """The configs of a topic, a broker, or of all brokers, as ZooKeeper has them."""
+        check_resource(resource)
+        of_all = ConfigResource(BROKERS, DEFAULT_ENTITY)
+        found = self.overrides(list(dict.fromkeys([resource, of_all])))
+        if resource == of_all:
+            return default_entries(found[of_all])
+        if resource.entity_type == TOPICS:
+            return topic_entries(found[resource], BrokerConfigs({}, found[of_all], self._static))
+        static = {**self._static, "broker.id": resource.name}
+        return broker_entries(BrokerConfigs(found[resource], found[of_all], static))
+
+    def list_topics(self) -> Sequence[str]:
+        """The topics that ZooKeeper has."""
+        return self._zk.get_all_topics_in_cluster()
+
+    def live_broker_ids(self) -> Sequence[int]:
+        """The registered brokers' ids."""
+        return [broker.id for broker in self.live_brokers()]
 
     def describe_replica_log_dirs(
         self, replicas: Collection[TopicPartitionReplica]

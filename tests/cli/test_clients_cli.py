@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.client_text import not_acknowledged_lines, offsets_lines
+from cli.client_text import not_acknowledged_lines, offsets_lines, rate_text
 from cli.main import main
 from tests.serving import KLAMM, ROOT, Up, environ_for, klamm_up
 from tests.waiting import wait_until
@@ -241,6 +241,16 @@ def test_options_that_would_be_ignored_are_refused(
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.startswith(f"error: {said}")
     assert "\nhint: " in printed.err
+
+
+def test_a_slow_rate_is_not_zero() -> None:
+    assert [rate_text(rate) for rate in (0, 0.456, 9.96, 12.3, 123_456.7)] == [
+        "0",
+        "0.46",
+        "10",
+        "12",
+        "123457",
+    ]
 
 
 def test_long_answers_are_cut_short() -> None:

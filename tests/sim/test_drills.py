@@ -241,6 +241,23 @@ def test_a_recording_that_klamm_does_not_repeat_fails() -> None:
     assert all(failure.expected == "what Kafka 2.8.2 did" for failure in verdict.failures)
 
 
+def test_a_drill_changes_and_describes_configs_of_brokers_that_run() -> None:
+    entity = "configs --bootstrap-server {bootstrap} --entity-type brokers --entity-name 0"
+    drill = parse_drill(
+        f"{SKELETON}  - run: {entity} --alter --add-config "
+        "klamm.network.out.bytes.per.second=1000000\n"
+        f"  - run: {entity} --describe\n",
+        "d.yaml",
+    )
+    world = SimulatedWorld(drill.spec(NO_QUIRKS, 0))
+    *parts, verdict = play(drill, SimulatedDriver(world))
+    assert isinstance(verdict, Verdict) and verdict.outcome is Outcome.PASSED, verdict
+    assert world.bandwidth.is_limited
+    described = parts[-1]
+    assert isinstance(described, StepResult) and described.tool is not None
+    assert "klamm.network.out.bytes.per.second=1000000" in described.tool.stdout
+
+
 def test_what_was_there_before_a_drill_produces_is_none_of_its_records() -> None:
     filled = "  - preload: {t-0: 10GB}\n"
     produced = "  - {produce: {t-0: 30}, until: {consumed: {t-0: 30}}}\n"

@@ -48,13 +48,20 @@ def said(row: JournalRow) -> tuple[int, int, str]:
     return detail["offset"], detail["next_offset"], detail["met_by"]
 
 
-def test_a_follower_tells_once_of_what_it_asks_for_again_and_again(cluster: Cluster) -> None:
+def test_a_follower_tells_once_of_what_it_asks_for_again_and_again(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     cluster.world.start(1)
     cluster.world.run_for(30_000)
     (row,) = rows(cluster)
     assert (row.topic, row.partition, row.replica, row.controller) == ("t", 0, 0, -1)
     assert (row.leader, row.leader_epoch) == (0, cluster.state().leader_epoch)
     assert said(row) == (20, 30, "broker 1")
+    (text,) = [text for text in caplog.messages if "invalid messages" in text]
+    assert text.startswith(
+        "broker 1: Found invalid messages during fetch for partition t-0 offset 20 from broker 0: "
+        "Record is corrupt"
+    )
     explained = explain_partition(cluster.world.journal.to_bytes().splitlines, T0)
     assert explained.logs == (row,)
     assert any("batch spoilt t-0 on 0" in line for line in explained_lines(explained))
