@@ -7,6 +7,7 @@ kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -227,10 +228,11 @@ class Broker:
         self._send_what_is_due()
 
     def next_due_ms(self) -> float | None:
-        """When ``on_timer`` is to be called next, in the clock's monotonic milliseconds."""
+        """When ``on_timer`` is to be called next, in the clock's monotonic milliseconds; -inf: at
+        once, which no reading of the clock is later than."""
         due = (
-            self._clock.monotonic_ms() if self.log_manager.has_failures else None,
-            None if self.fetchers.held else self._moves.next_due_ms(self._clock.monotonic_ms()),
+            -math.inf if self.log_manager.has_failures else None,
+            None if self.fetchers.held else self._moves.next_due_ms(),
             self._propose_at_ms,
             self.controlled_shutdown.next_due_ms(),
             self.alter_isr_manager.next_due_ms(),

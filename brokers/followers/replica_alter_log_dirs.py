@@ -11,6 +11,7 @@ kafka.cluster.Partition.maybeReplaceCurrentWithFutureReplica.
 from __future__ import annotations
 
 import logging
+import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -78,11 +79,11 @@ class _Thread:
         self.remove(partition)
         self.delayed[partition] = until_ms
 
-    def next_due_ms(self, now_ms: float) -> float | None:
-        """When there is something to copy; None: never."""
+    def next_due_ms(self) -> float | None:
+        """When there is something to copy, -inf: at once; None: never."""
         if self.is_carried:
             return None
-        return now_ms if self.ready else next(iter(self.delayed.values()), None)
+        return -math.inf if self.ready else next(iter(self.delayed.values()), None)
 
     def select(self, now_ms: float) -> TopicPartition | None:
         """Whose chunk is copied next; None: nobody's."""
@@ -194,9 +195,9 @@ class ReplicaAlterLogDirsManager:
                 if dirs.path_of(tp) is None or dirs.future_path_of(tp) is None:
                     self._remove(thread, tp)
 
-    def next_due_ms(self, now_ms: float) -> float | None:
+    def next_due_ms(self) -> float | None:
         """When ``on_timer`` is to be called next, in monotonic milliseconds."""
-        due = (thread.next_due_ms(now_ms) for thread in self._threads)
+        due = (thread.next_due_ms() for thread in self._threads)
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def on_timer(self, now_ms: float, wall_ms: int) -> bool:

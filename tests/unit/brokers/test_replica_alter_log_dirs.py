@@ -59,7 +59,7 @@ def test_a_future_log_takes_the_place_of_what_it_holds(mover: Mover) -> None:
     assert copy_all(mover) > 1
     assert mover.paths == ("d1", None)
     assert content(mover.log) == before
-    assert mover.moves.next_due_ms(0.0) is None
+    assert mover.moves.next_due_ms() is None
 
 
 def test_what_is_appended_meanwhile_is_copied_too(mover: Mover) -> None:
@@ -190,7 +190,7 @@ def test_a_directory_is_lost_in_the_middle(
     files.work()
     assert files.paths == paths
     assert [failure.path for failure in files.manager.take_failures()] == [lost]
-    assert (files.moves.next_due_ms(0.0), files.moves.failed) == (None, {})
+    assert (files.moves.next_due_ms(), files.moves.failed) == (None, {})
 
 
 def test_the_old_log_cannot_be_put_away(files: Mover, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_damaged_records_are_read_again_later(files: Mover, tmp_path: Path) -> N
     sound = path.read_bytes()
     path.write_bytes(sound[:100] + b"\xff" + sound[101:])
     assert files.work() == 1
-    assert files.moves.next_due_ms(0.0) == 1_000.0
+    assert files.moves.next_due_ms() == 1_000.0
     assert files.work(now_ms=999.0) == 0
     path.write_bytes(sound)
     assert files.work(20, now_ms=1_000.0) > 1
@@ -264,7 +264,7 @@ def test_a_thread_copies_one_replica_to_its_end_then_the_next_in_order() -> None
     b1, b0, a7 = TopicPartition("b", 1), TopicPartition("b", 0), TopicPartition("a", 7)
     queue = Queue(b1, b0, a7, threads=1)
     order = []
-    while queue.moves.next_due_ms(0.0) is not None:
+    while queue.moves.next_due_ms() is not None:
         order += queue.work()
         if len(order) == 1:
             queue.moves.remove(b0)
