@@ -5,6 +5,7 @@ Knows no tool and prints nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -42,3 +43,11 @@ def describe_error(error: KlammError) -> dict[str, Any]:
         "definite": error.definite,
         "retriable": error.retriable,
     }
+
+
+def report_of(
+    values: Mapping[str, Any], error: KlammError | None, exit_code: int
+) -> dict[str, Any]:
+    """What a tool found and did, for machines, with how it ended."""
+    ended = None if error is None else describe_error(error)
+    return {**values, "error": ended, "exit_code": exit_code}

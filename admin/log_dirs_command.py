@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from admin.command_result import CommandResult, describe_error
+from admin.command_result import CommandResult, report_of
 from admin.failures import as_futures
 from admin.jopt import (
     VERSION_TEXT,
@@ -22,7 +22,7 @@ from admin.jopt import (
     VersionExit,
 )
 from admin.tool_output import ToolOutput, check_properties_file, uncaught_text
-from cluster.errors import AdminError, KlammError, UsageError
+from cluster.errors import AdminError, UsageError
 from cluster.types import TopicPartition
 from zk.znodes.json_values import NUMBER_FORMAT, MalformedZNode, parse_int
 
@@ -87,18 +87,18 @@ def run_log_dirs_command(args: Sequence[str], open_cluster: OpenCluster) -> Comm
     except VersionExit:
         return CommandResult(f"{VERSION_TEXT}\n", "", 0, {"version": VERSION_TEXT, "exit_code": 0})
     except UsageExit as error:
-        report = _report(output, error, UsageError.exit_code)
+        report = report_of(output.report, error, UsageError.exit_code)
         return CommandResult("", f"{error.message}\n{PARSER.usage}", 1, report)
     except UncaughtException as error:
-        report = _report(output, error, UsageError.exit_code)
+        report = report_of(output.report, error, UsageError.exit_code)
         return CommandResult("", uncaught_text(error), 1, report)
     with open_cluster(server) as admin:
         try:
             _describe(as_futures(admin), brokers, topics, output)
         except AdminError as error:
-            report = _report(output, error, error.exit_code)
+            report = report_of(output.report, error, error.exit_code)
             return CommandResult(output.text, uncaught_text(error), 1, report, error.hint)
-    return CommandResult(output.text, "", 0, _report(output, None, 0))
+    return CommandResult(output.text, "", 0, report_of(output.report, None, 0))
 
 
 def log_dirs_json(
@@ -159,11 +159,3 @@ def _brokers(options: Options) -> list[int] | None:
         return [parse_int(word) for word in text.split(",") if word]
     except MalformedZNode as error:
         raise UncaughtException(NUMBER_FORMAT, error.reason) from error
-
-
-def _report(output: ToolOutput, error: KlammError | None, exit_code: int) -> dict[str, Any]:
-    return {
-        **output.report,
-        "error": None if error is None else describe_error(error),
-        "exit_code": exit_code,
-    }

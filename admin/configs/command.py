@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admin.command_result import CommandResult, describe_error
+from admin.command_result import CommandResult, report_of
 from admin.configs.broker_configs import validate_broker_configs
 from admin.configs.cluster import ClusterConfigs
 from admin.configs.config_resource import BROKER_THROTTLES, ConfigResource
@@ -202,9 +202,4 @@ def _entity_report(entity: ConfigResource, configs: Mapping[str, str]) -> dict[s
 def _report(
     action: str | None, output: ToolOutput, error: KlammError | None, exit_code: int
 ) -> dict[str, Any]:
-    return {
-        "action": action,
-        **output.report,
-        "error": None if error is None else describe_error(error),
-        "exit_code": exit_code,
-    }
+    return report_of({"action": action, **output.report}, error, exit_code)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Final
 
-from admin.command_result import CommandResult, describe_error
+from admin.command_result import CommandResult, report_of
 from admin.elections.elections import (
     ElectionAdmin,
     ElectionTexts,
@@ -27,7 +27,7 @@ from admin.jopt import (
     VersionExit,
 )
 from admin.tool_output import ToolOutput, check_properties_file, read_file, uncaught_text
-from cluster.errors import AdminCommandFailed, AdminError, KlammError, UsageError
+from cluster.errors import AdminCommandFailed, AdminError, UsageError
 from cluster.types import TopicPartition
 
 PARSER: Final = OptionParser(
@@ -73,27 +73,18 @@ def run_election_command(args: Sequence[str], open_cluster: OpenCluster) -> Comm
     except VersionExit:
         return CommandResult(f"{VERSION_TEXT}\n", "", 0, {"version": VERSION_TEXT, "exit_code": 0})
     except UsageExit as error:
-        report = election_report(output, error, UsageError.exit_code)
+        report = report_of(output.report, error, UsageError.exit_code)
         return CommandResult("", f"{error.message}\n{PARSER.usage}", 1, report)
     except (AdminError, UncaughtException) as error:
-        report = election_report(output, error, UsageError.exit_code)
+        report = report_of(output.report, error, UsageError.exit_code)
         return CommandResult("", uncaught_text(error), 1, report)
     with open_cluster(server) as admin:
         try:
             hint = _elect(admin, election_type, partitions, output)
         except AdminError as error:
-            report = election_report(output, error, error.exit_code)
+            report = report_of(output.report, error, error.exit_code)
             return CommandResult(output.text, uncaught_text(error), 1, report)
-    return CommandResult(output.text, "", 0, election_report(output, None, 0), hint)
-
-
-def election_report(output: ToolOutput, error: KlammError | None, exit_code: int) -> dict[str, Any]:
-    """What an election tool found, for machines."""
-    return {
-        **output.report,
-        "error": None if error is None else describe_error(error),
-        "exit_code": exit_code,
-    }
+    return CommandResult(output.text, "", 0, report_of(output.report, None, 0), hint)
 
 
 def _elect(

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from admin.command_result import CommandResult
-from admin.elections.command import OpenCluster, election_report
+from admin.command_result import CommandResult, report_of
+from admin.elections.command import OpenCluster
 from admin.elections.elections import (
     ElectionAdmin,
     ElectionTexts,
@@ -100,10 +100,10 @@ def run_preferred_election_command(
         report = {"version": VERSION_TEXT, "exit_code": 0}
         return CommandResult(f"{output.text}{VERSION_TEXT}\n", "", 0, report)
     except UsageExit as error:
-        report = election_report(output, error, UsageError.exit_code)
+        report = report_of(output.report, error, UsageError.exit_code)
         return CommandResult(output.text, f"{error.message}\n{PARSER.usage}", 1, report)
     except (AdminError, UncaughtException) as error:
-        report = election_report(output, error, UsageError.exit_code)
+        report = report_of(output.report, error, UsageError.exit_code)
         return CommandResult(output.text, uncaught_text(error), 1, report)
     if options.has("zookeeper"):
         for line in _ZOOKEEPER_WARNING:
@@ -111,7 +111,7 @@ def run_preferred_election_command(
     try:
         zookeeper, server = options.text("zookeeper"), options.text("bootstrap-server")
     except UncaughtException as error:
-        report = election_report(output, error, UsageError.exit_code)
+        report = report_of(output.report, error, UsageError.exit_code)
         return CommandResult(output.text, uncaught_text(error), 1, report)
     if zookeeper is not None:
         return _with_zookeeper(zookeeper, partitions, services, output)
@@ -119,9 +119,9 @@ def run_preferred_election_command(
         try:
             hint = _ask_cluster(admin, partitions, output)
         except AdminError as error:
-            report = election_report(output, error, error.exit_code)
+            report = report_of(output.report, error, error.exit_code)
             return CommandResult(output.text, uncaught_text(error), 1, report)
-    return CommandResult(output.text, "", 0, election_report(output, None, 0), hint)
+    return CommandResult(output.text, "", 0, report_of(output.report, None, 0), hint)
 
 
 def _check(args: Sequence[str], options: Options) -> None:
@@ -170,9 +170,9 @@ def _with_zookeeper(
         except KlammError as error:
             failed = AdminCommandFailed("Admin command failed")
             failed.__cause__ = error
-            report = election_report(output, error, error.exit_code)
+            report = report_of(output.report, error, error.exit_code)
             return CommandResult(output.text, uncaught_text(failed), 1, report)
-    return CommandResult(output.text, "", 0, election_report(output, None, 0))
+    return CommandResult(output.text, "", 0, report_of(output.report, None, 0))
 
 
 def _write_znode(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admin.command_result import CommandResult, describe_error
+from admin.command_result import CommandResult, report_of
 from admin.failures import as_futures
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
 from admin.reassignments.cluster import ClusterReassignment
@@ -213,9 +213,4 @@ def _own_exit_code(output: ToolOutput) -> int:
 def _report(
     action: str | None, output: ToolOutput, error: KlammError | None, exit_code: int
 ) -> dict[str, Any]:
-    return {
-        "action": action,
-        **output.report,
-        "error": None if error is None else describe_error(error),
-        "exit_code": exit_code,
-    }
+    return report_of({"action": action, **output.report}, error, exit_code)

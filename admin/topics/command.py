@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admin.command_result import CommandResult, describe_error
+from admin.command_result import CommandResult, report_of
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
 from admin.topics.cluster_topics import ClusterAdmin, ClusterTopics
 from admin.topics.options import PARSER, TopicCommandOptions
@@ -126,10 +126,5 @@ def _check_pools(command: TopicCommandOptions, services: Services) -> None:
 def _report(
     action: str | None, output: Output, error: KlammError | None, exit_code: int
 ) -> dict[str, Any]:
-    return {
-        "action": action,
-        "topics": output.topics,
-        "warnings": output.warnings,
-        "error": None if error is None else describe_error(error),
-        "exit_code": exit_code,
-    }
+    values = {"action": action, "topics": output.topics, "warnings": output.warnings}
+    return report_of(values, error, exit_code)
