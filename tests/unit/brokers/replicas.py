@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from brokers.config import BrokerConfig
 from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
@@ -56,13 +58,14 @@ class Replicas(Network):
             request = self.alter_isr_requests()[self._answered]
             self._answered += 1
             assert isinstance(request.body, AlterIsrRequest)
-            self._zk_version += 1
-            written = {
-                tp: LeaderAndIsr(to.leader, to.leader_epoch, to.isr, self._zk_version)
-                for tp, to in request.body.partitions.items()
-            }
-            self.answer(request, AlterIsrResponse(Errors.NONE, written))
+            answers = {tp: self.decide(to) for tp, to in request.body.partitions.items()}
+            self.answer(request, AlterIsrResponse(Errors.NONE, answers))
             self.deliver()
+
+    def decide(self, proposed: LeaderAndIsr) -> LeaderAndIsr | Errors:
+        """What the controller answers to a proposed ISR."""
+        self._zk_version += 1
+        return msgspec.structs.replace(proposed, zk_version=self._zk_version)
 
     def produce(
         self, leader: int, count: int = 1, *, acks: Acks = -1, timeout_ms: int = 30_000
