@@ -53,9 +53,23 @@ class Held(msgspec.Struct, gc=False, array_like=True):
         )
 
 
-fold: Final = msgspec.msgpack.Encoder().encode
-unfold: Final = msgspec.msgpack.Decoder(Held).decode
-"""As bytes they take a quarter of the memory: for while nothing changes."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Held).decode
+
+
+def fold(held: Held) -> bytes:
+    """What is held as bytes, which take a quarter of the memory: for while nothing changes. What
+    follows from the rest, the bytes of the last segment, is left out."""
+    return _encode((held.intervals, held.rolled, held.segment_start_ms))
+
+
+def unfold(folded: bytes) -> Held:
+    """What ``fold`` was given."""
+    held = _decode(folded)
+    base = held.rolled[-1] if held.rolled else 0
+    held.active_bytes = sum(part.size_bytes for part in held.intervals if part.start >= base)
+    return held
+
 
 NOTHING_HELD: Final = fold(Held([], []))
 
