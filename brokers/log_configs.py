@@ -21,13 +21,12 @@ from brokers.bandwidth.throttled_replicas import (
     ThrottledReplicas,
 )
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
+from brokers.logs.record_batch import COMPRESSIONS
 from cluster.errors import InvalidConfig
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
-_CLEANUP_POLICY: Final = "cleanup.policy"
-_TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
 
@@ -60,6 +59,49 @@ _OPTIONS: Final = {
     ),
     MIN_INSYNC_REPLICAS: _Option("min_insync_replicas", MIN_INSYNC_REPLICAS, 1),
 }
+
+
+def _deletes(_: str, policy: str) -> bool:
+    return "delete" in (word.strip() for word in policy.split(","))
+
+
+def _is_log_append_time(name: str, word: str) -> bool:
+    return _one_of(name, word, ("CreateTime", "LogAppendTime")) == "LogAppendTime"
+
+
+def _compression_id(name: str, word: str) -> int | None:
+    codecs = COMPRESSIONS[1:]
+    codec = _one_of(name, word, ("uncompressed", *reversed(codecs), "producer"))
+    if codec == "producer":
+        return None
+    return 0 if codec == "uncompressed" else COMPRESSIONS.index(codec)
+
+
+def _one_of(name: str, word: str, words: tuple[str, ...]) -> str:
+    if word not in words:
+        raise InvalidConfig(
+            f"Invalid value {word} for configuration {name}: String must be one of: "
+            f"{', '.join(words)}"
+        )
+    return word
+
+
+class _Choice(NamedTuple):
+    """A field of LogConfig that is no number, the broker's config for it, and how it is read from
+    a config's name and value."""
+
+    field: str
+    broker_name: str
+    parse: Callable[[str, str], int | bool | None]
+
+
+_CHOICES: Final = {
+    "cleanup.policy": _Choice("delete", "log.cleanup.policy", _deletes),
+    "message.timestamp.type": _Choice(
+        "is_log_append_time", "log.message.timestamp.type", _is_log_append_time
+    ),
+    "compression.type": _Choice("compression_id", "compression.type", _compression_id),
+}
 _THROTTLED: Final = {
     LEADER_THROTTLED_REPLICAS: "leader_throttled",
     FOLLOWER_THROTTLED_REPLICAS: "follower_throttled",
@@ -75,7 +117,7 @@ _PRODUCER_EXPIRATION: Final = "transactional.id.expiration.ms"
 
 def broker_log_config(properties: Mapping[str, str]) -> LogConfig:
     """What a broker's own properties say of all logs. Raises InvalidConfig."""
-    values: dict[str, int | bool] = {}
+    values: dict[str, int | bool | None] = {}
     properties = {**_from_coarser(properties), **properties}
     for option in _OPTIONS.values():
         if option.broker_name in properties:
@@ -84,24 +126,22 @@ def broker_log_config(properties: Mapping[str, str]) -> LogConfig:
     if _PRODUCER_EXPIRATION in properties:
         word = properties[_PRODUCER_EXPIRATION]
         values["producer_id_expiration_ms"] = _parse(_PRODUCER_EXPIRATION, word, 1)
-    if (name := f"log.{_CLEANUP_POLICY}") in properties:
-        values["delete"] = _deletes(properties[name])
-    if (name := f"log.{_TIMESTAMP_TYPE}") in properties:
-        values["is_log_append_time"] = _is_log_append_time(name, properties[name])
+    for choice in _CHOICES.values():
+        if choice.broker_name in properties:
+            word = properties[choice.broker_name]
+            values[choice.field] = choice.parse(choice.broker_name, word)
     return msgspec.structs.replace(DEFAULT_LOG_CONFIG, **values)
 
 
 def topic_log_config(topic: str, overrides: Mapping[str, str], defaults: LogConfig) -> LogConfig:
     """What a topic's overrides make of the broker's defaults; a value that does not fit is logged
     and passed over."""
-    values: dict[str, int | bool | ThrottledReplicas] = {}
+    values: dict[str, int | bool | ThrottledReplicas | None] = {}
     for name, word in overrides.items():
         option = _OPTIONS.get(name)
         try:
-            if name == _CLEANUP_POLICY:
-                values["delete"] = _deletes(word)
-            elif name == _TIMESTAMP_TYPE:
-                values["is_log_append_time"] = _is_log_append_time(name, word)
+            if name in _CHOICES:
+                values[_CHOICES[name].field] = _CHOICES[name].parse(name, word)
             elif name in _THROTTLED:
                 values[_THROTTLED[name]] = ThrottledReplicas.parse(name, word)
             elif option is not None:
@@ -150,19 +190,6 @@ def _from_coarser(properties: Mapping[str, str]) -> dict[str, str]:
             number = _parse(coarser, properties[coarser], -1)
             found[name] = str(number * unit_ms if number >= 0 else number)
     return found
-
-
-def _deletes(policy: str) -> bool:
-    return "delete" in (word.strip() for word in policy.split(","))
-
-
-def _is_log_append_time(name: str, word: str) -> bool:
-    if word not in ("CreateTime", "LogAppendTime"):
-        raise InvalidConfig(
-            f"Invalid value {word} for configuration {name}: String must be one of: CreateTime, "
-            "LogAppendTime"
-        )
-    return word == "LogAppendTime"
 
 
 def _parse(name: str, word: str, least: int) -> int:

@@ -25,7 +25,9 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False):
     ``producer_id_expiration_ms``: how long an idle producer is remembered
     (transactional.id.expiration.ms of the broker). ``flush_messages``: after how many records that
     are not on the disk the log is flushed; ``flush_ms``: after how long, which the broker looks
-    after. ``is_log_append_time``: message.timestamp.type is LogAppendTime, the leader gives records
+    after. ``compression_id``: how a leader's log compresses
+    (compression.type), an index into COMPRESSIONS of record_batch.py; None: as the producer does.
+    ``is_log_append_time``: message.timestamp.type is LogAppendTime, the leader gives records
     its own time; else theirs may differ from it by ``timestamp_difference_max_ms``
     (message.timestamp.difference.max.ms). ``min_insync_replicas``: how large the ISR must
     be for a producer with acks -1; ``leader_throttled`` and ``follower_throttled``: the replicas
@@ -45,6 +47,7 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False):
     producer_id_expiration_ms: int = _WEEK_MS
     flush_messages: int = NEVER
     flush_ms: int = NEVER
+    compression_id: int | None = None
     is_log_append_time: bool = False
     timestamp_difference_max_ms: int = NEVER
     min_insync_replicas: int = 1

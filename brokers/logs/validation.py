@@ -1,8 +1,8 @@
 """What a leader asks of a batch from a producer, and a follower of batches from its leader.
 
 Batches are judged by their bytes, CRC and header. Records are decoded only where their times are
-limited, so that a header may say one thing and the records another, which a broker of Kafka would
-notice. Mirrors kafka.log.Log.analyzeAndValidateRecords and kafka.log.LogValidator.
+limited or the log compresses otherwise, so that a header may say one thing and the records another,
+which a broker of Kafka would notice. Mirrors kafka.log.Log.analyzeAndValidateRecords and kafka.log.LogValidator.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def counted_batch_of(produced: Produced) -> CountedBatch:
 def check_produced(
     batch: bytes, name: str, config: LogConfig, now_ms: int
 ) -> tuple[bytes, BatchHeader]:
-    """A producer's one batch for the partition ``name``, with the time of the append if records are
-    to have that, and its header.
+    """A producer's one batch for the partition ``name``, compressed as the log is and with the time
+    of the append if records are to have that, and its header.
 
     Raises CorruptRecord, UnsupportedMessageFormat, RecordTooLarge, InvalidRecord, InvalidTimestamp.
     """
@@ -66,11 +66,7 @@ def check_produced(
             f"The baseOffset of the record batch in the append to {name} should be 0, "
             f"but it is {header.base_offset}"
         )
-    if len(batch) > config.max_message_bytes:
-        raise RecordTooLarge(
-            f"The record batch size in the append to {name} is {len(batch)} bytes "
-            f"which exceeds the maximum configured value of {config.max_message_bytes}."
-        )
+    _check_size(batch, name, config)
     check_crc(batch, header)
     problem = _problem(header)
     if problem:
@@ -79,6 +75,10 @@ def check_produced(
         raise InvalidTimestamp(
             f"Producer should not set timestamp type to LogAppendTime in topic partition {name}."
         )
+    if config.compression_id not in (None, header.compression_id):
+        batch = _compressed_anew(batch, header, config.compression_id or 0)
+        header = parse_header(batch)
+        _check_size(batch, name, config)
     if config.is_log_append_time:
         return stamped(batch, header, now_ms)
     if config.timestamp_difference_max_ms < NEVER:
@@ -88,6 +88,27 @@ def check_produced(
         for _, record in decode_batch(batch, header):
             check_timestamp(record.timestamp_ms, config, now_ms)
     return batch, header
+
+
+def _check_size(batch: bytes, name: str, config: LogConfig) -> None:
+    if len(batch) > config.max_message_bytes:
+        raise RecordTooLarge(
+            f"The record batch size in the append to {name} is {len(batch)} bytes "
+            f"which exceeds the maximum configured value of {config.max_message_bytes}."
+        )
+
+
+def _compressed_anew(batch: bytes, header: BatchHeader, compression_id: int) -> bytes:
+    # Decoding takes a library that most brokers never need.
+    from brokers.logs.records import decode_batch, encode_batch
+
+    return encode_batch(
+        [stored.record for stored in decode_batch(batch, header)],
+        COMPRESSIONS[compression_id],
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
 
 
 def check_timestamp(timestamp_ms: int, config: LogConfig, now_ms: int) -> None:

@@ -1,12 +1,12 @@
-"""Times that a producer's batch may not have, as its records and its header say them."""
+"""What a leader asks of a producer's batch, and changes in it: times and compression."""
 
 from __future__ import annotations
 
 import pytest
 
-from brokers.logs.errors import InvalidTimestamp
+from brokers.logs.errors import InvalidTimestamp, RecordTooLarge
 from brokers.logs.log_config import LogConfig
-from brokers.logs.record_batch import check_batches, parse_header, stamped
+from brokers.logs.record_batch import COMPRESSIONS, check_batches, parse_header, stamped
 from brokers.logs.records import decode_batches
 from brokers.logs.validation import check_produced
 from tests.unit.brokers.logs.batches import NOW_MS, batch
@@ -35,3 +35,23 @@ def test_only_a_leader_says_that_it_gave_the_time(is_log_append_time: bool) -> N
     given, _ = stamped(sent, parse_header(sent), NOW_MS)
     with pytest.raises(InvalidTimestamp, match="Producer should not set timestamp type"):
         check_produced(given, "t-0", LogConfig(is_log_append_time=is_log_append_time), NOW_MS)
+
+
+@pytest.mark.parametrize("asked", ["none", "gzip", "lz4", "snappy", "zstd"])
+@pytest.mark.parametrize("sent_as", ["none", "gzip"])
+def test_a_log_compresses_as_it_is_told_whatever_the_producer_did(asked: str, sent_as: str) -> None:
+    producer = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 3}
+    sent = batch(*[b"the same again" * 9] * 9, compression=sent_as, **producer)
+    config = LogConfig(compression_id=COMPRESSIONS.index(asked))
+    stored, header = check_produced(sent, "t-0", config, NOW_MS)
+    assert check_batches(stored) == [header]
+    assert COMPRESSIONS[header.compression_id] == asked
+    assert header.producer_batch == parse_header(sent).producer_batch
+    assert [*decode_batches(stored)] == [*decode_batches(sent)]
+
+
+def test_what_a_log_does_not_compress_must_still_fit() -> None:
+    sent = batch(bytes(10_000), compression="gzip")
+    small = LogConfig(compression_id=0, max_message_bytes=5_000)
+    with pytest.raises(RecordTooLarge):
+        check_produced(sent, "t-0", small, NOW_MS)
