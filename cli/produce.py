@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from brokers.logs.record_batch import COMPRESSIONS
 from cli.client import ServerClient, ServerUnavailable, find_server
 from cli.client_text import Progress, not_acknowledged_lines, offsets_lines, rate_text
 from cli.interrupted import INTERRUPTED
@@ -70,6 +71,10 @@ def produce(
         str | None,
         typer.Option("--key-separator", help="Lines are key, this, and value. [default: no keys]"),
     ] = None,
+    compression_codec: Annotated[
+        str,
+        typer.Option(metavar="|".join(COMPRESSIONS), help="How batches are compressed."),
+    ] = "none",
     idempotent: Annotated[
         bool, typer.Option("--idempotent", help="Store nothing twice and keep the order.")
     ] = False,
@@ -98,6 +103,7 @@ def produce(
         "partition": partition,
         "acks": _ACKS[acks],
         "enable_idempotence": idempotent,
+        "compression_type": compression_codec,
         "delivery_timeout_ms": timeout_ms,
         "request_timeout_ms": min(30_000, timeout_ms),
     }

@@ -34,6 +34,7 @@ _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(ms|s|min)")
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(B|kB|MB|GB|TB)", re.ASCII)
 _UNIT_BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_MAX_SIZE_BYTES: Final = 10**15
 _UNIT_MS: Final = {"ms": 1.0, "s": 1_000.0, "min": 60_000.0}
 _PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
 _WORDS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
@@ -195,12 +196,15 @@ class Reader:
         return float(match[1]) * _UNIT_MS[match[2]]
 
     def size_bytes(self, node: yaml.Node, what: str) -> int:
-        """A size such as 500MB, 2GB, 1.5TB; in bytes."""
+        """A size such as 500MB, 2GB, 1.5TB, up to 1000TB; in bytes."""
         text = self.text(node, what)
         match = _SIZE.fullmatch(text)
         if match is None:
             raise self.error(node, f"{what} must be a size, not '{text}'", "as in 500MB, 2TB")
-        return int(float(match[1]) * _UNIT_BYTES[match[2]])
+        size_bytes = int(float(match[1]) * _UNIT_BYTES[match[2]])
+        if size_bytes > _MAX_SIZE_BYTES:
+            raise self.error(node, f"{what} must be at most 1000TB, not {text}")
+        return size_bytes
 
     def partition(self, node: yaml.Node, what: str) -> TopicPartition:
         """A partition such as t-0."""

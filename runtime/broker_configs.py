@@ -36,6 +36,10 @@ _LIMIT: Final = ("a whole number, -1 for no limit", _whole_number(-1))
 
 BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "auto.leader.rebalance.enable": ("true or false", _boolean),
+    "compression.type": (
+        "uncompressed, gzip, snappy, lz4, zstd or producer",
+        ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer").__contains__,
+    ),
     "controlled.shutdown.enable": ("true or false", _boolean),
     "controlled.shutdown.max.retries": _COUNT,
     "controlled.shutdown.retry.backoff.ms": _COUNT,
@@ -49,10 +53,18 @@ BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "log.dir": ("a path", _anything),
     "log.dirs": ("paths with commas between them", _anything),
     "log.cleanup.policy": ("delete, compact or both", _anything),
+    "log.flush.interval.messages": _POSITIVE,
+    "log.flush.interval.ms": _COUNT,
     "log.flush.offset.checkpoint.interval.ms": _COUNT,
+    "log.flush.scheduler.interval.ms": _POSITIVE,
     "log.flush.start.offset.checkpoint.interval.ms": _COUNT,
     "log.index.interval.bytes": _COUNT,
     "log.index.size.max.bytes": ("a whole number of at least 4", _whole_number(4)),
+    "log.message.timestamp.difference.max.ms": _COUNT,
+    "log.message.timestamp.type": (
+        "CreateTime or LogAppendTime",
+        ("CreateTime", "LogAppendTime").__contains__,
+    ),
     "log.retention.bytes": _LIMIT,
     "log.retention.check.interval.ms": _POSITIVE,
     "log.retention.hours": _LIMIT,

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from brokers.logs.record_batch import COMPRESSIONS
 from cluster.data_requests import Acks
 from cluster.errors import InvalidConfig
 
@@ -43,6 +44,11 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
             raise InvalidConfig(
                 "delivery.timeout.ms should be equal to or larger than "
                 "linger.ms + request.timeout.ms"
+            )
+        if self.compression_type not in COMPRESSIONS:
+            raise InvalidConfig(
+                f"Unknown compression name: {self.compression_type}",
+                hint=f"one of {', '.join(COMPRESSIONS)}",
             )
         if not self.enable_idempotence:
             return

@@ -2,7 +2,8 @@
 
 Batches are judged by their bytes, CRC and header. Records are decoded only where their times are
 limited or the log compresses otherwise, so that a header may say one thing and the records another,
-which a broker of Kafka would notice. Mirrors kafka.log.Log.analyzeAndValidateRecords and kafka.log.LogValidator.
+which a broker of Kafka would notice. Mirrors kafka.log.Log.analyzeAndValidateRecords and
+kafka.log.LogValidator.
 """
 
 from __future__ import annotations

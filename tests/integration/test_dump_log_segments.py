@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bench.kafka.locate import SKIP_REASON, compile_java, kafka_libs, run_tool
@@ -91,11 +92,19 @@ def replicated(directory: Path) -> None:
     leader.close()
 
 
+def compressed_anew(directory: Path) -> None:
+    """What the leader compresses otherwise than its producers do."""
+    compression_id = COMPRESSIONS.index("zstd")
+    log = opened(directory, msgspec.structs.replace(CONFIG, compression_id=compression_id))
+    fill(log, 50)
+    log.close()
+
+
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Directories of closed logs, each with another past."""
     folder = tmp_path_factory.mktemp("klamm")
-    makers = (rolled_by_size, rolled_by_time, truncated, recovered, replicated)
+    makers = (rolled_by_size, rolled_by_time, truncated, recovered, replicated, compressed_anew)
     for number, make in enumerate(makers):
         make(folder / f"{make.__name__}-{number}")
     return sorted(path for path in folder.iterdir() if not path.name.startswith("leader"))

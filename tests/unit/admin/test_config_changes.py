@@ -137,6 +137,7 @@ def test_a_broker_shows_every_config_that_it_takes_at_its_start_and_that_has_a_d
         "inter.broker.protocol.version",
         "log.dir",
         "log.dirs",
+        "log.flush.interval.ms",
         "log.retention.minutes",
         "log.retention.ms",
         "log.roll.ms",

@@ -83,3 +83,13 @@ def test_when_to_flush_and_whose_time_counts() -> None:
     assert topic.timestamp_difference_max_ms == 9
     with pytest.raises(InvalidConfig, match="must be one of: CreateTime, LogAppendTime"):
         broker_log_config({"log.message.timestamp.type": "createtime"})
+
+
+@pytest.mark.parametrize(
+    ("word", "found"), [("producer", None), ("uncompressed", 0), ("gzip", 1), ("zstd", 4)]
+)
+def test_a_topic_says_how_its_logs_compress(word: str, found: int | None) -> None:
+    assert broker_log_config({"compression.type": word}).compression_id == found
+    defaults = broker_log_config({"compression.type": "lz4"})
+    assert topic_log_config("t", {"compression.type": word}, defaults).compression_id == found
+    assert topic_log_config("t", {"compression.type": "bzip2"}, defaults) == defaults

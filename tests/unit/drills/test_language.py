@@ -164,6 +164,7 @@ WRONG = {
     "- {kill: 1, within: 3s}": ("5:15", "'within' says how long 'until' may take", ""),
     "- {wait: soon}": ("5:12", "a wait must be a duration, not 'soon'", "as in 500ms"),
     "- {move_controller: 1}": ("5:23", "move_controller takes no value", ""),
+    "- {preload: {t-0: 1001TB}}": ("5:21", "what is preloaded must be at most 1000TB", ""),
     "- {heal_network: 1}": ("5:20", "heal_network takes no value", ""),
     "- isolate: []": ("5:14", "no broker is named", "heal_network ends an isolation"),
     "- degrade_network: {}": ("5:22", "a network must be 'name: value' lines", ""),
