@@ -28,7 +28,7 @@ from replay.questions.availability import (
     tells_partition_state,
     with_held,
 )
-from replay.questions.columns import is_unclean
+from replay.questions.columns import PARTITION, is_unclean, partition_code
 from replay.questions.controllers import (
     IS_LATE,
     epochs,
@@ -64,7 +64,7 @@ from replay.unread import Unread, unread
 
 MOST_SENT: Final = 100_000
 """Rows that are worth sending to every processor instead of sorting all events."""
-_NOT_LISTED: Final = ("key_seq", "zxid", "event_id", "cause_id", "has_predecessors")
+_NOT_LISTED: Final = ("zxid", "event_id", "cause_id", "has_predecessors")
 VIOLATIONS: Final = (
     "illegal",
     "missing",
@@ -149,8 +149,7 @@ def _answer(table: EventTable, filters: Filters, kept: list[DataFrame]) -> Answe
     counts = {"events": given.extent.rows, "repeated": given.copies, **_counts(partitions)}
     tables = {
         **_of_epochs(given, keep),
-        **_of_histories(given, counts, replicas, keep),
-        **_of_marked(given, counts, keep),
+        **_of_marked(given, counts, partitions, replicas, keep),
         **_of_time(given, keep),
         "topics": topics_by_trouble(partitions),
     }
@@ -183,7 +182,6 @@ class _Extent(NamedTuple):
     rows: int
     first_ms: int | None
     last_ms: int | None
-    repeated: int
     late_epochs: tuple[int, int] | None
 
 
@@ -213,17 +211,14 @@ class _Given:
 
 def _given(table: EventTable, filters: Filters, keep: _Keep) -> _Given:
     events = table.events
-    found = keep(epochs(events))
-    extent = _extent(found)
-    copies = extent.repeated
-    repeated = keep(duplicates(_if(copies, events), found))
+    runs = [run for source in table.manifest.sources for run in source.runs]
+    copies = sum(run.repeated or 0 for run in runs)
+    repeated = keep(duplicates(_if(copies, events)))
     if copies:
         events = without(events, _beside(repeated, copies))
-    if copies or filters != Filters():
-        events = narrow(replace(table, events=events), filters)
-        found = keep(epochs(events, filters.from_ms))
-        extent = _extent(found)
-    return _Given(events, found, extent, repeated, copies, filters.from_ms)
+    events = narrow(replace(table, events=events), filters)
+    found = keep(epochs(events, filters.from_ms))
+    return _Given(events, found, _extent(found), repeated, copies, filters.from_ms)
 
 
 def _extent(found_epochs: DataFrame) -> _Extent:
@@ -232,12 +227,11 @@ def _extent(found_epochs: DataFrame) -> _Extent:
         F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"),
         F.min("first_ms").alias("first_ms"),
         F.max("last_ms").alias("last_ms"),
-        F.coalesce(F.sum("repeated"), F.lit(0)).alias("repeated"),
         F.min(late).alias("first_late"),
         F.max(late).alias("last_late"),
     ).collect()[0]
     late_epochs = None if found.first_late is None else (found.first_late, found.last_late)
-    return _Extent(found.rows, found.first_ms, found.last_ms, found.repeated, late_epochs)
+    return _Extent(found.rows, found.first_ms, found.last_ms, late_epochs)
 
 
 def _of_epochs(given: _Given, keep: _Keep) -> dict[str, DataFrame]:
@@ -253,38 +247,59 @@ def _of_epochs(given: _Given, keep: _Keep) -> dict[str, DataFrame]:
     }
 
 
-def _of_histories(
-    given: _Given, counts: Mapping[str, int], replicas: DataFrame, keep: _Keep
+def _of_marked(
+    given: _Given,
+    counts: Mapping[str, int],
+    partitions: DataFrame,
+    replicas: DataFrame,
+    keep: _Keep,
 ) -> dict[str, DataFrame]:
-    """What is asked of events again, where counts say that there is something to find."""
-    flagged = _beside(replicas.where("missing > 0"), counts["gaps"])
-    told = since(given.events, given.from_ms)
-    suspects = keep(flap_suspects(told))
+    """What is asked of the rows that tell of something rare, and of all those of partitions where
+    counts say that there is something to find: each question finds its own among them, as it
+    would among all."""
+    suspects = keep(flap_suspects(since(given.events, given.from_ms)))
     suspected = suspects.count() if counts["flapping_partitions"] else 0
-    return {
-        "gaps": keep(gap_places(_if(counts["gaps"], given.events), flagged)),
-        "flapping": keep(flapping_replicas(_if(suspected, told), _beside(suspects, suspected))),
-    }
-
-
-def _of_marked(given: _Given, counts: Mapping[str, int], keep: _Keep) -> dict[str, DataFrame]:
-    """What is asked of the rows that tell of something rare: each question finds its own among
-    them, as it would among all."""
-    tells = (tells_legality(), is_unclean(), tells_availability(), tells_reassignment())
-    marked = keep(given.events.where(reduce(Column.__or__, tells)).drop(*_NOT_LISTED))
+    flagged = partitions.where("gaps + held > 0").select(partition_code())
+    if suspected:
+        flagged = flagged.union(suspects).distinct()
+    marked, of_flagged = _marked(
+        given.events, flagged, suspected + counts["gaps"] + counts["held"], keep
+    )
     told = since(marked, given.from_ms)
-    held = histories(_if(counts["held"], given.events).where(tells_partition_state()))
+    with_gaps = _beside(replicas.where("missing > 0"), counts["gaps"])
+    held = _beside(partitions.where("held > 0").select(*PARTITION), counts["held"])
+    held_rows = _if(counts["held"], of_flagged).where(tells_partition_state())
+    ends = histories(held_rows.join(held, list(PARTITION), "left_semi"))
     found = {
-        "offline_intervals": offline_intervals(marked, held, given.epochs),
+        "offline_intervals": offline_intervals(marked, ends, given.epochs),
         "leaderless_intervals": leaderless_intervals(marked),
         "reassignments": reassignments(marked),
     }
+    suspected_rows = _if(suspected, since(of_flagged, given.from_ms))
     return {
+        "gaps": keep(gap_places(_if(counts["gaps"], of_flagged), with_gaps)),
+        "flapping": keep(flapping_replicas(suspected_rows)),
         "illegal": illegal_transitions(told),
         "failed": failed_transitions(told),
         "unclean": unclean_elections(told),
         **{name: keep(_ended_since(frame, given.from_ms)) for name, frame in found.items()},
     }
+
+
+def _marked(
+    events: DataFrame, flagged: DataFrame, count: int, keep: _Keep
+) -> tuple[DataFrame, DataFrame]:
+    """Rows that tell of something rare, and rows among which are all of the partitions flagged, of
+    which there are ``count`` at most: the same ones, unless these are too many to be kept."""
+    tells = (tells_legality(), is_unclean(), tells_availability(), tells_reassignment())
+    is_marked = reduce(Column.__or__, tells)
+    beside = events
+    if 0 < count <= MOST_SENT:
+        codes = F.broadcast(flagged.withColumn("_is_flagged", F.lit(True)))
+        beside = events.withColumn("code", partition_code()).join(codes, "code", "left")
+        is_marked = is_marked | F.col("_is_flagged")
+    marked = keep(beside.where(is_marked).drop("code", "_is_flagged", *_NOT_LISTED))
+    return marked, marked if count <= MOST_SENT else events
 
 
 def _of_time(given: _Given, keep: _Keep) -> dict[str, DataFrame]:

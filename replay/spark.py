@@ -52,6 +52,8 @@ _SETTINGS: Final = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # A key has few rows: a small map before the large one finds next to nothing.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
+    # All questions are 400 classes: with room for the usual 100, each is compiled again and again.
+    "spark.sql.codegen.cache.maxEntries": "1000",
 }
 # Few processors have no time for a collector that runs beside them. Spark calls a smaller heap too
 # small with this one, as it does not count the half that survivors move to.

@@ -136,6 +136,12 @@ def replica_key() -> Column:
     return F.when(is_kind(*REPLICA_KINDS), F.col("replica")).otherwise(-1)
 
 
+def partition_code() -> Column:
+    """``code``: a row's partition as one number, to find those of some partitions, and a few more
+    where two have one."""
+    return F.xxhash64(*PARTITION).alias("code")
+
+
 def is_leadership() -> Column:
     """True for rows that say what a state znode holds."""
     return is_kind(*LEADERSHIPS) & F.col("leader").isNotNull()
@@ -164,9 +170,10 @@ def isr_removed() -> Column:
     return F.array_except("prev_isr", "isr")
 
 
-def isr_added() -> Column:
-    """The replicas that joined an ISR; sizes often tell that there is none."""
-    grown = F.size("isr") - F.size("prev_isr") + F.size(isr_removed())
+def isr_added(removed: Column) -> Column:
+    """The replicas that joined an ISR which ``removed`` left; sizes often tell that there is
+    none."""
+    grown = F.size("isr") - F.size("prev_isr") + F.size(removed)
     return F.when(grown > 0, F.array_except("isr", "prev_isr")).otherwise(
         F.array().cast("array<int>")
     )

@@ -22,8 +22,6 @@ from replay.event_schema import (
 from replay.questions.columns import AT, PARTITION, RUN, is_kind, is_leadership
 
 EPOCH: Final = (*RUN, "controller", "epoch")
-_STRETCH_BITS: Final = 6
-"""A stretch has as many numbers as a long has bits."""
 _MARKS: Final = {
     "snapshot_ms": Kind.PARTITION_SNAPSHOT,
     "elected_ms": Kind.CONTROLLER_ELECTED,
@@ -34,7 +32,7 @@ _MARKS: Final = {
 """The first row of a kind tells when something happened to an epoch."""
 IS_LATE: Final = "last_write_at > newer_at"
 """Epochs that wrote something after a newer one began."""
-_IS_JOURNAL: Final = f"source = {code_of(JOURNAL, SOURCES)}"
+IS_JOURNAL: Final = f"source = {code_of(JOURNAL, SOURCES)}"
 _IS_ZOOKEEPER: Final = f"source = {code_of(ZOOKEEPER_LOG, SOURCES)}"
 
 
@@ -44,17 +42,25 @@ def epochs(events: DataFrame, from_ms: int | None = None) -> DataFrame:
     ``rows`` is how many there are at or after ``from_ms``; all else is of every row.
     ``first_at`` to ``last_write_at`` are places in ZooKeeper's logs, which have one order, and
     times elsewhere. ``next_snapshot_ms``: when the next epoch told every state anew; it closes
-    what was open. ``newer_at``: the first row of a newer epoch. ``repeated``: how many rows have
-    a number ``seq`` that another row has; 0 where rows are not numbered.
+    what was open. ``newer_at``: the first row of a newer epoch.
     """
+    at = F.when(F.expr(_IS_ZOOKEEPER), F.col("place")).otherwise(F.col("t_ms"))
+    seq = F.when(F.expr(IS_JOURNAL), F.col("seq"))
     newer = Window.partitionBy(*RUN).orderBy("epoch").rangeBetween(1, Window.unboundedFollowing)
     return (
-        _stretches(events, from_ms)
-        .groupBy(*EPOCH)
+        events.groupBy(*EPOCH)
         .agg(
-            *(F.sum(name).alias(name) for name in ("rows", "repeated")),
-            *(F.min(name).alias(name) for name in ("first_ms", "first_at", "first_seq", *_MARKS)),
-            *(F.max(name).alias(name) for name in ("last_ms", "last_write_at", "last_seq")),
+            F.count_if(F.lit(True) if from_ms is None else F.col("t_ms") >= from_ms).alias("rows"),
+            F.min("t_ms").alias("first_ms"),
+            F.max("t_ms").alias("last_ms"),
+            F.min(at).alias("first_at"),
+            F.max(F.when(is_write(), at)).alias("last_write_at"),
+            *(
+                F.min(F.when(is_kind(kind), F.col("t_ms"))).alias(name)
+                for name, kind in _MARKS.items()
+            ),
+            F.min(seq).alias("first_seq"),
+            F.max(seq).alias("last_seq"),
         )
         .coalesce(1)
         .select(
@@ -64,31 +70,11 @@ def epochs(events: DataFrame, from_ms: int | None = None) -> DataFrame:
             "last_ms",
             *_MARKS,
             *("first_seq", "last_seq"),
-            "repeated",
             "last_write_at",
             F.min("first_at").over(newer).alias("newer_at"),
             F.first("snapshot_ms", ignorenulls=True).over(newer).alias("next_snapshot_ms"),
             F.max("last_ms").over(Window.partitionBy(*RUN)).alias("run_last_ms"),
         )
-    )
-
-
-def _stretches(events: DataFrame, from_ms: int | None) -> DataFrame:
-    """Epochs in stretches of 64 numbers, of which a number's bits tell which are there."""
-    at = F.when(F.expr(_IS_ZOOKEEPER), F.col("place")).otherwise(F.col("t_ms"))
-    seq = F.when(F.expr(_IS_JOURNAL), F.col("seq"))
-    bit = F.expr("shiftleft(1L, CAST(seq & 63 AS INT))")
-    seen = F.bit_or(F.when(F.expr(_IS_JOURNAL), bit))
-    return events.groupBy(*EPOCH, F.shiftright(seq, _STRETCH_BITS).alias("_stretch")).agg(
-        F.count_if(F.lit(True) if from_ms is None else F.col("t_ms") >= from_ms).alias("rows"),
-        F.coalesce(F.count("*") - F.bit_count(seen), F.lit(0)).alias("repeated"),
-        F.min("t_ms").alias("first_ms"),
-        F.max("t_ms").alias("last_ms"),
-        F.min(at).alias("first_at"),
-        F.max(F.when(is_write(), at)).alias("last_write_at"),
-        *(F.min(F.when(is_kind(kind), F.col("t_ms"))).alias(name) for name, kind in _MARKS.items()),
-        F.min(seq).alias("first_seq"),
-        F.max(seq).alias("last_seq"),
     )
 
 

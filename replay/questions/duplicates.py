@@ -12,25 +12,26 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replay.event_schema import CODED_SCHEMA
-from replay.questions.controllers import EPOCH
+from replay.questions.controllers import EPOCH, IS_JOURNAL
 
 _IDENTITY: Final = (*EPOCH, "seq")
 _SAID: Final = tuple(
     name for name in CODED_SCHEMA.fieldNames() if name not in ("file", "line", *_IDENTITY)
 )
+_STRETCH_BITS: Final = 6
+"""A stretch has as many numbers as a long has bits."""
 
 
-def duplicates(events: DataFrame, epochs: DataFrame) -> DataFrame:
+def duplicates(events: DataFrame) -> DataFrame:
     """A row for each number that is there more than once: ``copies``, the place of the first, and
     that of the last as ``copy_file`` and ``copy_line``.
 
     ``is_contradiction``: the copies do not say the same.
     """
-    doubtful = epochs.where("repeated > 0").select(*EPOCH)
     place = F.struct("file", "line")
     said = F.xxhash64(*_SAID)
     return (
-        events.join(F.broadcast(doubtful), list(EPOCH), "left_semi")
+        events.join(F.broadcast(_doubtful(events)), list(EPOCH), "left_semi")
         .withColumn("_said", said)
         .groupBy(*_IDENTITY)
         .agg(
@@ -47,6 +48,20 @@ def duplicates(events: DataFrame, epochs: DataFrame) -> DataFrame:
             F.col("_last.file").alias("copy_file"),
             F.col("_last.line").alias("copy_line"),
         )
+    )
+
+
+def _doubtful(events: DataFrame) -> DataFrame:
+    """Epochs of journals that have a number twice: in stretches of 64 numbers, of which bits tell
+    which are there."""
+    seen = F.bit_or(F.expr("shiftleft(1L, CAST(seq & 63 AS INT))"))
+    return (
+        events.where(IS_JOURNAL)
+        .groupBy(*EPOCH, F.shiftright("seq", _STRETCH_BITS).alias("_stretch"))
+        .agg((F.count("*") - F.bit_count(seen)).alias("_repeated"))
+        .where("_repeated > 0")
+        .select(*EPOCH)
+        .distinct()
     )
 
 

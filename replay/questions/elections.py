@@ -18,6 +18,7 @@ from replay.questions.columns import (
     isr_added,
     isr_removed,
     moves_isr,
+    partition_code,
 )
 from replay.questions.timeline import by_broker
 
@@ -40,15 +41,18 @@ def unclean_elections(events: DataFrame) -> DataFrame:
 def flap_suspects(
     events: DataFrame, flaps: int = FLAPS, window_ms: int = FLAP_WINDOW_MS
 ) -> DataFrame:
-    """``code`` of each replica that may flap: half of its departures are in half of a window.
+    """``code`` of each partition of which a replica may flap: half of the replica's departures are
+    in half of a window.
 
-    A group is two numbers, so that all rows are looked through at little cost.
+    A group is three numbers and moved before it is counted, as it has one row or two: all rows are
+    looked through at little cost.
     """
     left = events.where(moves_isr()).select(
-        *PARTITION, "t_ms", F.explode(isr_removed()).alias("replica")
+        partition_code(), _half(window_ms), F.explode(isr_removed()).alias("replica")
     )
     return (
-        left.groupBy(_code(), _half(window_ms))
+        left.repartition("code")
+        .groupBy("code", "replica", "_half")
         .count()
         .where(F.col("count") >= -(-flaps // 2))
         .select("code")
@@ -56,32 +60,28 @@ def flap_suspects(
     )
 
 
-def _code() -> Column:
-    return F.xxhash64(*REPLICA).alias("code")
-
-
 def _half(window_ms: int) -> Column:
     return F.floor(F.col("t_ms") / (window_ms // 2)).alias("_half")
 
 
 def flapping_replicas(
-    events: DataFrame, suspects: DataFrame, flaps: int = FLAPS, window_ms: int = FLAP_WINDOW_MS
+    events: DataFrame, flaps: int = FLAPS, window_ms: int = FLAP_WINDOW_MS
 ) -> DataFrame:
     """Replicas that left an ISR and joined it at least ``flaps`` times each within ``window_ms``.
 
-    ``suspects`` are those of ``flap_suspects``: no other is looked at. Windows begin every half of
-    their length, from 1970 on: what fits into half of one is whole in another. A row for each
-    replica, of the window with most changes, the first of several: ``shrinks`` and ``expands`` in
-    it, ``start_ms`` and ``end_ms`` of the first and last of them.
+    Windows begin every half of their length, from 1970 on: what fits into half of one is whole in
+    another. A row for each replica, of the window with most changes, the first of several:
+    ``shrinks`` and ``expands`` in it, ``start_ms`` and ``end_ms`` of the first and last of them.
+    Only partitions that ``flap_suspects`` names can have one.
     """
-    moves = events.where(moves_isr()).select(
-        *PARTITION, "t_ms", isr_removed().alias("left"), isr_added().alias("joined")
+    moves = (
+        events.where(moves_isr())
+        .withColumn("left", isr_removed())
+        .select(*PARTITION, "t_ms", "left", isr_added(F.col("left")).alias("joined"))
     )
     by_half = (
         by_broker(moves, "topic", "partition", "t_ms")
         .withColumnRenamed("broker", "replica")
-        .withColumn("code", _code())
-        .join(suspects, "code", "left_semi")
         .groupBy(*REPLICA, _half(window_ms))
         .agg(
             F.count_if("has_left").alias("shrinks"),

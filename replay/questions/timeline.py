@@ -67,6 +67,7 @@ def differences(events: DataFrame, first_ms: int, width_ms: int) -> DataFrame:
     moves = moves_isr()
     return (
         events.where(gains | offline | back | moves)
+        .withColumn("_left", F.when(moves, isr_removed()))
         .select(
             *RUN,
             "epoch",
@@ -74,8 +75,8 @@ def differences(events: DataFrame, first_ms: int, width_ms: int) -> DataFrame:
             is_snapshot.alias("is_snapshot"),
             F.when(gains, F.col("prev_leader")).alias("lost"),
             F.when(gains, F.col("leader")).alias("gained"),
-            F.when(moves, isr_removed()).alias("left"),
-            F.when(moves, isr_added()).alias("joined"),
+            F.col("_left").alias("left"),
+            F.when(moves, isr_added(F.col("_left"))).alias("joined"),
             offline.alias("_offline"),
             back.alias("_back"),
         )

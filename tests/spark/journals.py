@@ -11,12 +11,9 @@ from pyspark.sql import SparkSession
 
 from cluster.journal import JournalRow, Kind
 from cluster.types import TopicPartition
-from replay.encode import encode
-from replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION
-from replay.event_table import EventTable, Manifest
+from replay.event_table import EventTable, open_table
 from replay.fold import Line
-from replay.sources import split
-from replay.sources.journal import read_journals
+from replay.ingest import make_table
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 from tests.sim.deletions import delete_topics
@@ -96,9 +93,8 @@ def lines_of(rows: Sequence[JournalRow]) -> list[Line]:
 
 
 def table_of(spark: SparkSession, folder: Path, rows: Sequence[JournalRow]) -> EventTable:
-    """The event table of a journal with these rows; ingest is not part of it."""
+    """The event table of a journal with these rows, in a directory of ``folder``."""
     path = folder / "journal.jsonl"
     path.write_bytes(msgspec.json.Encoder().encode_lines(rows))
-    events, names = encode(split(read_journals(spark, [path])).events)
-    damaged = spark.createDataFrame([], DAMAGED_SCHEMA)
-    return EventTable(events.persist(), names.persist(), damaged, Manifest(SCHEMA_VERSION, []))
+    make_table(spark, [path], folder / "table")
+    return open_table(spark, folder / "table")

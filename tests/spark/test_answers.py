@@ -29,6 +29,7 @@ from replay.fold import (
     worst_burst,
 )
 from replay.ordered_fold import ordered_fold
+from replay.questions.columns import partition_code
 from replay.questions.duplicates import without
 from replay.questions.elections import flap_suspects, flapping_replicas
 from replay.questions.histories import by_partition, histories
@@ -221,7 +222,8 @@ def test_flapping_replicas(
         if (burst := worst_burst(moves, 1, window_ms)) is not None
     }
     suspects = flap_suspects(events, 1, window_ms)
-    assert bursts(told(table, flapping_replicas(events, suspects, 1, window_ms))) == expected
+    suspected = events.withColumn("code", partition_code()).join(suspects, "code", "left_semi")
+    assert bursts(told(table, flapping_replicas(suspected, 1, window_ms))) == expected
     whole = windows.with_neighbours(events.where(F.col("run") == run_code("whole")))
     found = bursts(told(table, windows.flapping_replicas(whole, 1, window_ms)))
     assert found == {at: burst for at, burst in expected.items() if at[0].run == "whole"} != {}

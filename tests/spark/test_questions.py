@@ -123,7 +123,7 @@ def test_copies_are_left_out_and_contradictions_told(coded: Raw) -> None:
         on(kind="isr_changed", seq=2, leader=1, controller=5),
         on(kind="isr_changed", seq=3, leader=1, run="another"),
     )
-    found = duplicates(events, epochs(events))
+    found = duplicates(events)
     assert rows_of(found, "seq", "copies", "is_contradiction", "line", "copy_line") == [
         (1, 2, False, 1, 3),
         (2, 2, True, 2, 4),
