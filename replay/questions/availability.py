@@ -19,6 +19,7 @@ from replay.questions.columns import (
     NO_PARTITION,
     OFFLINE,
     PARTITION,
+    RUN,
     ends_offline_piece,
     is_illegal,
     is_kind,
@@ -43,13 +44,16 @@ def offline_intervals(events: DataFrame, ends: DataFrame, epochs: DataFrame) -> 
 
 def with_held(histories: DataFrame, epochs: DataFrame, from_ms: int | None = None) -> DataFrame:
     """Histories whose ``offline_ms`` has also what an epoch ended with, to the end of the run."""
-    ends = epochs.select(*EPOCH, F.coalesce("next_snapshot_ms", "run_last_ms").alias("_end_ms"))
+    end_ms = F.coalesce("next_snapshot_ms", "run_last_ms").alias("_end_ms")
+    ends = epochs.select(*RUN, "controller", F.col("epoch").alias("_ended"), end_ms)
     start, end = F.col("state_ms"), F.col("_end_ms")
     if from_ms is not None:
         start, end = F.greatest(start, F.lit(from_ms)), F.greatest(end, F.lit(from_ms))
     held_ms = F.coalesce(F.when(F.col("held") == 1, end - start), F.lit(0))
+    # What has no key is not looked up: hardly any history is held.
     return (
-        histories.join(F.broadcast(ends), list(EPOCH), "left")
+        histories.withColumn("_ended", F.when(F.col("held") == 1, F.col("epoch")))
+        .join(F.broadcast(ends), [*RUN, "controller", "_ended"], "left")
         .withColumn("offline_ms", F.col("offline_ms") + held_ms)
         .select(*histories.columns)
     )

@@ -76,7 +76,7 @@ def differences(events: DataFrame, first_ms: int, width_ms: int) -> DataFrame:
             F.when(gains, F.col("prev_leader")).alias("lost"),
             F.when(gains, F.col("leader")).alias("gained"),
             F.col("_left").alias("left"),
-            F.when(moves, isr_added(F.col("_left"))).alias("joined"),
+            isr_added(F.col("_left")).alias("joined"),
             offline.alias("_offline"),
             back.alias("_back"),
         )

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cluster.journal import JournalRow, Kind
-from replay import windows
+from replay import run, windows
 from replay.event_table import EventTable
 from replay.filters import Filters
 from replay.fold import (
@@ -28,6 +28,7 @@ from replay.fold import (
     fold,
     worst_burst,
 )
+from replay.listings import Listing
 from replay.ordered_fold import ordered_fold
 from replay.questions.columns import partition_code
 from replay.questions.duplicates import without
@@ -308,6 +309,15 @@ def test_as_of_an_epoch_and_from_a_time(table: EventTable, rows: list[JournalRow
     illegal = [lines[at - 1] for at in before.illegal]
     expected = [row for row in illegal if row.topic == "t" and row.t_ms >= from_ms]
     assert counts["illegal"] == len(expected) < len(illegal)
+
+
+def test_partitions_too_many_to_be_sent_are_looked_into_all_the_same(
+    table: EventTable, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MOST_SENT", 0)
+    with answer(table) as found:
+        for name in ("gaps", "offline_intervals", "illegal"):
+            assert found.listings[name] == answers.listings[name] != Listing()
 
 
 def test_windows_count_the_same(table: EventTable, answers: Answers) -> None:
