@@ -28,7 +28,6 @@ from replay.fold import (
     fold,
     worst_burst,
 )
-from replay.listings import Listing
 from replay.ordered_fold import ordered_fold
 from replay.questions.columns import partition_code
 from replay.questions.duplicates import without
@@ -316,8 +315,9 @@ def test_partitions_too_many_to_be_sent_are_looked_into_all_the_same(
 ) -> None:
     monkeypatch.setattr(run, "MOST_SENT", 0)
     with answer(table) as found:
-        for name in ("gaps", "offline_intervals", "illegal"):
-            assert found.listings[name] == answers.listings[name] != Listing()
+        for name in ("gaps", "offline_intervals"):
+            some, same = (Counter(of.tables[name].collect()) for of in (found, answers))
+            assert some == same != Counter()
 
 
 def test_windows_count_the_same(table: EventTable, answers: Answers) -> None:
