@@ -50,7 +50,7 @@ _OPTIONS: Final = {
     "index.interval.bytes": _Option("index_interval_bytes", "log.index.interval.bytes", 0),
     "max.message.bytes": _Option("max_message_bytes", "message.max.bytes", 0),
     "retention.ms": _Option("retention_ms", "log.retention.ms", -1),
-    "retention.bytes": _Option("retention_bytes", "log.retention.bytes", -1),
+    "retention.bytes": _Option("retention_bytes", "log.retention.bytes", -(2**63)),
     "file.delete.delay.ms": _Option("file_delete_delay_ms", "log.segment.delete.delay.ms", 0),
     "flush.messages": _Option("flush_messages", "log.flush.interval.messages", 0),
     "flush.ms": _Option("flush_ms", "log.flush.interval.ms", 0),

@@ -196,7 +196,11 @@ KIND_RULES: Final[Mapping[Kind, Rule]] = {
         " leader there is none.",
         f"{_REPLICAS}, removeReplicasFromIsr",
     ),
-    Kind.ISR_CHANGED: Rule("The leader proposed another ISR and it was stored.", _ALTER_ISR),
+    Kind.ISR_CHANGED: Rule(
+        "The leader proposed another ISR and it was stored; before 2.7 leaders stored it themselves"
+        " and told of it.",
+        f"{_ALTER_ISR}; before 2.7 processIsrChangeNotification",
+    ),
     Kind.ALTER_ISR_REFUSED: Rule(
         "The leader's proposal was refused: it came from an old leader, epoch or version, or"
         " nothing is known of the partition.",

@@ -19,7 +19,7 @@ _WEEK_MS: Final = 7 * 24 * _HOUR_MS
 
 
 class LogConfig(msgspec.Struct, frozen=True, gc=False):
-    """What all logs of a topic share. ``retention_ms`` and ``retention_bytes`` -1: no limit.
+    """What all logs of a topic share. ``retention_ms`` -1, ``retention_bytes`` below 0: no limit.
 
     ``delete``: cleanup.policy has "delete"; without it only what is before the log's start goes.
     ``producer_id_expiration_ms``: how long an idle producer is remembered

@@ -50,7 +50,7 @@ def count_deletable(
         oldest_ms = now_ms - config.retention_ms
         while count < allowed and segments[count].largest_timestamp_ms < oldest_ms:
             count += 1
-    if config.delete and config.retention_bytes != NO_LIMIT:
+    if config.delete and config.retention_bytes >= 0:
         too_much = sum(one.size_bytes for one in segments[count:]) - config.retention_bytes
         while count < allowed and too_much >= segments[count].size_bytes:
             too_much -= segments[count].size_bytes

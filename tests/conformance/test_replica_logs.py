@@ -273,6 +273,12 @@ def test_too_much_is_deleted_in_whole_segments(log_factory: LogFactory) -> None:
         log.read(39, MIB)
 
 
+def test_no_size_is_too_much_where_the_limit_is_negative(log_factory: LogFactory) -> None:
+    log = log_factory.create(small_segments(log_factory, batches=1, retention_bytes=-5))
+    lead(log_factory, log, *[(0, 10)] * 4)
+    assert log.delete_old(NOW_MS, 40).segments == 0
+
+
 def test_too_old_is_deleted_in_whole_segments(log_factory: LogFactory) -> None:
     log = log_factory.create(small_segments(log_factory, batches=2, retention_ms=1000))
     for number in range(5):

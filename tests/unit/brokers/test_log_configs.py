@@ -49,6 +49,11 @@ def test_a_topic_overrides_and_what_does_not_fit_is_passed_over() -> None:
     assert topic_log_config("t", {}, DEFAULT_LOG_CONFIG) is DEFAULT_LOG_CONFIG
 
 
+def test_a_negative_size_is_no_limit_as_in_kafka() -> None:
+    config = topic_log_config("t", {"retention.bytes": "-5"}, DEFAULT_LOG_CONFIG)
+    assert config.retention_bytes == -5
+
+
 def test_topics_that_are_read_ahead_are_read_once() -> None:
     asked: list[list[str]] = []
 
