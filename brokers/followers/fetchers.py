@@ -8,6 +8,7 @@ kafka.server.{ReplicaFetcherManager, AbstractFetcherThread}.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Container
 
@@ -81,6 +82,7 @@ class ReplicaFetcherManager:
         self._on_log_error = on_log_error
         self._log_journal = log_journal
         self._spoilt: dict[TopicPartition, Spoilt] = {}
+        self._behind: dict[TopicPartition, tuple[float, Partition]] = {}
         self.failed: dict[TopicPartition, None] = {}
         self.held = config.catch_up == "held"
 
@@ -103,6 +105,7 @@ class ReplicaFetcherManager:
 
     def remove(self, partition: TopicPartition) -> None:
         """Stop fetching a partition, if it is fetched at all."""
+        self._behind.pop(partition, None)
         leader = self._leaders.pop(partition, None)
         if leader is not None:
             self._fetchers[leader].remove(partition)
@@ -145,7 +148,7 @@ class ReplicaFetcherManager:
                 continue
             answer = answers.get(tp)
             if answer is None:
-                self.remove(tp)
+                self._stand(tp, partition, now_ms)
             else:
                 self._follow_up(tp, partition, self._take(tp, partition, answer, now_ms), now_ms)
 
@@ -160,9 +163,13 @@ class ReplicaFetcherManager:
         if tp in self.failed:
             return
         next_fetch = self._take(tp, partition, answer, now_ms)
-        if next_fetch is NextFetch.STANDING or tp in self.failed:
+        if tp in self.failed:
             return
         leader = self._leaders.get(tp)
+        if next_fetch is NextFetch.STANDING:
+            if leader is None:
+                self._stand(tp, partition, now_ms)
+            return
         if leader is None:
             self.add(tp, partition)
         elif tp in self._fetchers[leader].in_flight:
@@ -259,7 +266,9 @@ class ReplicaFetcherManager:
         self, tp: TopicPartition, partition: Partition, next_fetch: NextFetch, now_ms: float
     ) -> None:
         match next_fetch:
-            case NextFetch.STANDING | NextFetch.NEVER:
+            case NextFetch.STANDING:
+                self._stand(tp, partition, now_ms)
+            case NextFetch.NEVER:
                 self.remove(tp)
             case NextFetch.DELAYED:
                 delayed = self._fetchers[self._leaders[tp]].delayed
@@ -267,11 +276,22 @@ class ReplicaFetcherManager:
             case NextFetch.AT_ONCE:
                 self._fetchers[self._leaders[tp]].delayed.pop(tp, None)
 
+    def _stand(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
+        """Leave it to the leader to tell what is new. A follower that has more than is committed
+        asks again in a while, as Kafka's does anyway: of a high watermark that it was told and that
+        was lost its leader hears nothing."""
+        self.remove(tp)
+        if partition.growth is not None or partition.log is None:
+            return
+        if partition.high_watermark < partition.log.log_end_offset:
+            again_ms = now_ms + self._config.replica_fetch_wait_max_ms
+            self._behind[tp] = again_ms, partition
+
     def next_due_ms(self, alive: Container[int]) -> float | None:
         """When a live leader is to be asked again, or its answer is to be given up."""
         if self.held:
             return None
-        due = []
+        due = [again_ms for again_ms, _ in itertools.islice(self._behind.values(), 1)]
         for leader, fetcher in self._fetchers.items():
             if not (fetcher.in_flight or fetcher.delayed) or leader not in alive:
                 continue
@@ -284,9 +304,13 @@ class ReplicaFetcherManager:
 
     def on_timer(self, now_ms: float) -> None:
         """Give up requests that nobody answered, and end delays that are over."""
+        for tp, (again_ms, partition) in tuple(self._behind.items()):
+            if again_ms > now_ms:
+                break
+            self.add(tp, partition)
         for fetcher in self._fetchers.values():
             if fetcher.in_flight and now_ms >= fetcher.due_ms:
                 fetcher.in_flight = {}
             over = [tp for tp, due_ms in fetcher.delayed.items() if due_ms <= now_ms]
-            for partition in over:
-                del fetcher.delayed[partition]
+            for tp in over:
+                del fetcher.delayed[tp]

@@ -82,5 +82,5 @@ def _settings(max_examples: int) -> settings:
     )
 
 
-TestReplication.settings = _settings(30)
+TestReplication.settings = _settings(120)
 TestFileReplication.settings = _settings(8)

@@ -320,11 +320,33 @@ def test_a_high_watermark_that_moved_while_a_follower_was_dead_is_told_later(
     replicas.settle()
     replicas.request(1, update_metadata(live=(0, 1, 2)))
     replicas.withholds = None
-    replicas.pass_time(5_000)
+    replicas.pass_time(700)
     assert replicas.ends() == [(10, 10), (10, 10), (10, 0)]
     replicas.request(1, update_metadata())
     replicas.settle()
     assert replicas.ends() == [(10, 10)] * 3
+
+
+def test_a_high_watermark_that_was_told_and_lost_is_asked_for(replicas: Replicas) -> None:
+    def tells_high_watermark(message: Message) -> bool:
+        body = message.body
+        return (
+            isinstance(body, FetchResponse)
+            and message.destination.id == 2
+            and any(answer.high_watermark == 10 for answer in body.partitions.values())
+        )
+
+    replicas.withholds = tells_high_watermark
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.withholds = None
+    replicas.pass_time(400)
+    assert replicas.ends() == [(10, 10), (10, 0), (10, 10)]
+    replicas.pass_time(200)
+    assert replicas.ends() == [(10, 10)] * 3
+    sent = len(replicas.sent)
+    replicas.pass_time(60_000)
+    assert len(replicas.sent) == sent
 
 
 def test_a_follower_that_asks_again_hears_what_the_lost_answer_said() -> None:
