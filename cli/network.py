@@ -58,12 +58,12 @@ def heal(
 def _set_isolated(brokers: list[int], server: Server, data_dir: DataDirectory, json: bool) -> None:
     answer = find_server(server, data_dir).post("/network", {"isolated": brokers})
     isolated = answer["isolated"]
+    ids = ", ".join(map(str, isolated))
     if json:
         print_json(answer)
-    elif isolated:
-        are = "s {} are" if len(isolated) > 1 else " {} is"
-        typer.echo(
-            "broker" + are.format(", ".join(map(str, isolated))) + " cut off from the others"
-        )
-    else:
+    elif not isolated:
         typer.echo("no broker is cut off")
+    elif len(isolated) == 1:
+        typer.echo(f"broker {ids} is cut off from the others")
+    else:
+        typer.echo(f"brokers {ids} are cut off from the others")

@@ -304,9 +304,8 @@ class ReplicaFetcherManager:
 
     def on_timer(self, now_ms: float) -> None:
         """Give up requests that nobody answered, and end delays that are over."""
-        for tp, (again_ms, partition) in tuple(self._behind.items()):
-            if again_ms > now_ms:
-                break
+        due = itertools.takewhile(lambda item: item[1][0] <= now_ms, self._behind.items())
+        for tp, (_, partition) in list(due):
             self.add(tp, partition)
         for fetcher in self._fetchers.values():
             if fetcher.in_flight and now_ms >= fetcher.due_ms:
