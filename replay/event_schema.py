@@ -99,6 +99,8 @@ KINDS: Final = (
     Kind.LOG_REPAIRED,
     Kind.LOG_DIR_FAILED,
     Kind.BATCH_SPOILT,
+    Kind.JOURNAL_REPAIRED,
+    Kind.JOURNAL_ROWS_LOST,
 )
 ELECTIONS: Final = tuple(
     str(strategy)

@@ -2,43 +2,84 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from cluster.journal import JournalRow
+from cluster.errors import JournalUnwritable
+from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from runtime.line_file import MAX_PENDING_BYTES, LineFile
+
+_NO_CONTROLLER = -1
 
 
 class FileJournal:
     """``journal.jsonl``: one JSON object a line, written in the order rows are appended.
 
-    Several controllers of one process share it. Raises OSError when the disk refuses a write.
+    Several controllers of one process share it. Opening cuts a torn last line off, and a row behind
+    the first one says how much. While the disk refuses the file, ``failure`` says why; rows are
+    kept until ``retry`` succeeds, up to a limit, and a row says how many were lost beyond that.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        is_fsynced: bool = False,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
+    ) -> None:
         self.path = path
-        self._file = path.open("ab", buffering=1 << 20)
         self._encoder = msgspec.json.Encoder()
-        self._lock = threading.Lock()
+        self._file = LineFile(
+            path,
+            is_fsynced=is_fsynced,
+            is_whole=_is_row,
+            lost_line=self._lost_line,
+            max_pending_bytes=max_pending_bytes,
+        )
+        self._untold_cut_bytes = self._file.cut_bytes
+        self._latest: JournalRow | None = None
+
+    @property
+    def failure(self) -> JournalUnwritable | None:
+        """Why the file cannot be written now."""
+        return self._file.failure
 
     def append(self, rows: Iterable[JournalRow]) -> None:
-        """Add rows; they may stay in a buffer until ``flush``."""
-        data = self._encoder.encode_lines(rows)
-        with self._lock:
-            self._file.write(data)
+        """Add rows; they may stay in a buffer until ``flush``.
+
+        Raises JournalUnwritable while the file cannot be written; the rows are kept all the same.
+        """
+        listed = rows if isinstance(rows, list) else list(rows)
+        if not listed:
+            return
+        if self._untold_cut_bytes:
+            row = _own_row(Kind.JOURNAL_REPAIRED, listed[0], {"cut_bytes": self._untold_cut_bytes})
+            self._untold_cut_bytes = 0
+            listed = [listed[0], row, *listed[1:]]
+        self._latest = listed[-1]
+        self._file.append(self._encoder.encode_lines(listed))
 
     def flush(self) -> None:
-        """Hand the rows to the operating system."""
-        with self._lock:
-            if not self._file.closed:
-                self._file.flush()
+        """Hand the rows to the operating system, or to the disk if the file is fsynced.
+
+        Raises JournalUnwritable while the file cannot be written.
+        """
+        self._file.flush()
+
+    def retry(self) -> bool:
+        """Write the rows that were kept; True if the file can be written (again)."""
+        return self._file.retry()
 
     def close(self) -> None:
-        """Flush and close; idempotent."""
-        with self._lock:
-            self._file.close()
+        """Flush and close; idempotent, never raises. Rows that cannot be written are logged."""
+        self._file.close()
+
+    def _lost_line(self, lost: int) -> bytes:
+        assert self._latest is not None
+        row = _own_row(Kind.JOURNAL_ROWS_LOST, self._latest, {"rows": lost})
+        return self._encoder.encode(row) + b"\n"
 
 
 class MemoryJournal:
@@ -64,3 +105,25 @@ def read_journal(path: Path) -> list[JournalRow]:
     data = path.read_bytes()
     complete = data[: data.rfind(b"\n") + 1]
     return msgspec.json.Decoder(JournalRow).decode_lines(complete)
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line, type=JournalRow)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _own_row(kind: Kind, beside: JournalRow, detail: dict[str, int]) -> JournalRow:
+    """A row about the journal itself, of the run and time of a row beside it."""
+    return JournalRow(
+        SCHEMA_VERSION,
+        beside.run_id,
+        beside.t_ms,
+        0,
+        _NO_CONTROLLER,
+        0,
+        kind,
+        detail=msgspec.json.encode(detail).decode(),
+    )

@@ -6,36 +6,58 @@ Opens and closes files; what is written, and in which words, is controller/state
 from __future__ import annotations
 
 import contextlib
+import logging
 from pathlib import Path
-from typing import TextIO
+from typing import Final
 
+from cluster.errors import JournalUnwritable
 from cluster.protocols import Clock
 from controller.state_change_log import StateChangeLog
+from runtime.line_file import LineFile
 
-STATE_CHANGE_LOG = "state-change.log"
-CONTROLLER_LOG = "controller.log"
+STATE_CHANGE_LOG: Final = "state-change.log"
+CONTROLLER_LOG: Final = "controller.log"
+MAX_PENDING_BYTES: Final = 1 << 20
+_log = logging.getLogger(__name__)
 
 
 class KafkaLogs:
     """Appends to the two logs of each broker under ``folder``/broker-N, until ``close``.
 
-    ``level``: TRACE or INFO, as Kafka's log4j would have it for both. Every write is handed to
-    the operating system at once.
+    ``level``: TRACE or INFO, as Kafka's log4j would have it for both. Every write is handed to the
+    operating system at once. Writing never raises: while the disk refuses a file, ``failure`` says
+    why, and its lines are kept until ``retry`` succeeds.
     """
 
     def __init__(self, folder: Path, clock: Clock, level: str) -> None:
         self._folder = folder
         self._clock = clock
         self._is_trace = level == "TRACE"
-        self._files: dict[int, tuple[TextIO, TextIO]] = {}
+        self._files: dict[int, tuple[LineFile, LineFile]] = {}
         self._stack = contextlib.ExitStack()
 
+    @property
+    def failure(self) -> JournalUnwritable | None:
+        """Why one of the files cannot be written now."""
+        failures = (file.failure for files in list(self._files.values()) for file in files)
+        return next((failure for failure in failures if failure is not None), None)
+
+    def retry(self) -> bool:
+        """Write the lines that were kept; True if all files can be written (again)."""
+        return all([file.retry() for files in list(self._files.values()) for file in files])
+
     def open(self, broker_id: int) -> StateChangeLog:
-        """The logs of a broker's controller. A broker that is started again goes on in them."""
+        """The logs of a broker's controller. A broker that is started again goes on in them.
+
+        Raises JournalUnwritable if one cannot be opened.
+        """
         files = self._files.get(broker_id)
         if files is None:
             directory = self._folder / f"broker-{broker_id}"
-            directory.mkdir(parents=True, exist_ok=True)
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise JournalUnwritable(f"{directory} cannot be made: {error.strerror}") from error
             files = (
                 self._open_file(directory / STATE_CHANGE_LOG),
                 self._open_file(directory / CONTROLLER_LOG),
@@ -45,8 +67,8 @@ class KafkaLogs:
         return StateChangeLog(
             broker_id,
             self._clock,
-            state_change=state_change,
-            controller=controller,
+            state_change=_Lines(state_change),
+            controller=_Lines(controller),
             is_trace=self._is_trace,
         )
 
@@ -54,5 +76,29 @@ class KafkaLogs:
         """Close every file; no controller may write any more. Idempotent."""
         self._stack.close()
 
-    def _open_file(self, path: Path) -> TextIO:
-        return self._stack.enter_context(path.open("a", buffering=1, encoding="utf-8"))
+    def _open_file(self, path: Path) -> LineFile:
+        file = LineFile(
+            path,
+            lost_line=lambda lost: _missing(path, lost),
+            max_pending_bytes=MAX_PENDING_BYTES,
+        )
+        self._stack.callback(file.close)
+        return file
+
+
+class _Lines:
+    """The sink of one log. A file that fails keeps its lines; KafkaLogs.failure shows that."""
+
+    def __init__(self, file: LineFile) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Take text that ends with a newline."""
+        with contextlib.suppress(JournalUnwritable):
+            self._file.append(text.encode(errors="backslashreplace"))
+            self._file.flush()
+
+
+def _missing(path: Path, lost: int) -> bytes:
+    _log.error("%s lacks %d lines, which the disk refused", path, lost)
+    return b""

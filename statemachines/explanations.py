@@ -276,4 +276,11 @@ KIND_RULES: Final[Mapping[Kind, Rule]] = {
         " whole. A follower asks for it again and again, a consumer stands still there.",
         "kafka/server/AbstractFetcherThread.scala, processFetchRequest",
     ),
+    Kind.JOURNAL_REPAIRED: Rule(
+        "klamm was killed while it wrote the journal: the torn last line was cut off.", "klamm"
+    ),
+    Kind.JOURNAL_ROWS_LOST: Rule(
+        "The disk refused the journal for so long that rows were dropped; they are missing here.",
+        "klamm",
+    ),
 }

@@ -7,6 +7,7 @@ they are of controller -1 and epoch 0, as the run's first row is. Decides nothin
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -14,6 +15,7 @@ import msgspec
 
 from brokers.logs.recovery import Repair
 from brokers.logs.spoilt_batch import SpoiltBatch
+from cluster.errors import JournalUnwritable
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from cluster.protocols import Clock, Journal
 from cluster.types import TopicPartition
@@ -102,5 +104,7 @@ class LogJournal:
 
     def _write(self, row: JournalRow, detail: Mapping[str, object]) -> None:
         row.detail = msgspec.json.encode(detail).decode()
-        self._journal.append([row])
-        self._journal.flush()
+        # The journal keeps the row until it can be written; the broker has other work meanwhile.
+        with contextlib.suppress(JournalUnwritable):
+            self._journal.append([row])
+            self._journal.flush()

@@ -1,0 +1,202 @@
+"""runtime/line_file.py and runtime/journal.py: disks that refuse, torn last lines, kill -9."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cluster.errors import JournalUnwritable
+from cluster.journal import JournalRow, Kind
+from runtime.clock import WallClock
+from runtime.journal import FileJournal, read_journal
+from runtime.kafka_logs import KafkaLogs
+from runtime.line_file import LineFile
+from tests.disk_limits import files_limited_to
+from tests.waiting import wait_until
+
+WRITER = """
+import sys
+from pathlib import Path
+from cluster.journal import JournalRow
+from runtime.journal import FileJournal
+
+journal = FileJournal(Path(sys.argv[1]))
+rows = [JournalRow(1, "run", 5, seq, 1, 2, "event", detail="x" * 300) for seq in range(3000)]
+while True:
+    journal.append(rows)
+    journal.flush()
+"""
+
+
+def a_row(seq: int, kind: str = Kind.EVENT) -> JournalRow:
+    return JournalRow(1, "run", 1_000 + seq, seq, 1, 2, kind, detail="d" * 40)
+
+
+def seqs(path: Path) -> list[int]:
+    return [row.seq for row in read_journal(path) if row.kind == Kind.EVENT]
+
+
+def test_rows_that_the_disk_refuses_are_kept_and_neither_torn_nor_doubled(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = FileJournal(path)
+    journal.append([a_row(1)])
+    journal.flush()
+    limit = path.stat().st_size * 3 // 2
+    with files_limited_to(limit):
+        journal.append([a_row(2), a_row(3)])
+        with pytest.raises(JournalUnwritable, match=r"journal\.jsonl cannot be written") as raised:
+            journal.flush()
+        assert raised.value.hint is not None and str(tmp_path) in raised.value.hint
+        assert path.stat().st_size == limit  # half a row is there
+        with pytest.raises(JournalUnwritable):
+            journal.append([a_row(4)])
+        assert journal.failure is not None
+        assert not journal.retry()
+    assert journal.retry()
+    assert journal.failure is None
+    journal.append([a_row(5)])
+    journal.close()
+    assert seqs(path) == [1, 2, 3, 4, 5]
+
+
+def test_rows_beyond_the_limit_are_counted_in_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = FileJournal(path, max_pending_bytes=1_000)
+    journal.append([a_row(1)])
+    journal.flush()
+    with files_limited_to(path.stat().st_size):
+        journal.append([a_row(2)])
+        refused_flush(journal)
+        for seq in range(3, 50):
+            refused(journal, a_row(seq))
+    assert journal.retry()
+    journal.append([a_row(50)])
+    journal.close()
+    rows = read_journal(path)
+    lost = next(row for row in rows if row.kind == Kind.JOURNAL_ROWS_LOST)
+    count = msgspec.json.decode(str(lost.detail))["rows"]
+    kept = [row.seq for row in rows[: rows.index(lost)]]
+    assert kept == list(range(1, 50 - count))
+    assert [row.seq for row in rows[rows.index(lost) + 1 :]] == [50]
+    assert (lost.run_id, lost.t_ms) == ("run", 1_049)
+
+
+def refused_flush(file: FileJournal | LineFile) -> None:
+    with pytest.raises(JournalUnwritable):
+        file.flush()
+
+
+def refused(journal: FileJournal, row: JournalRow) -> None:
+    with pytest.raises(JournalUnwritable):
+        journal.append([row])
+
+
+def test_a_journal_that_stays_unwritable_is_closed_and_says_what_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = FileJournal(path)
+    with files_limited_to(10):
+        journal.append([a_row(1), a_row(2)])
+        refused_flush(journal)
+        journal.close()
+        journal.close()
+    assert "journal.jsonl: 2 lines are lost" in caplog.text
+    assert path.stat().st_size == 10
+    again = FileJournal(path)
+    again.append([a_row(3)])
+    again.close()
+    assert [row.kind for row in read_journal(path)] == [Kind.EVENT, Kind.JOURNAL_REPAIRED]
+
+
+def test_a_torn_last_row_is_cut_and_a_row_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    row = msgspec.json.encode(a_row(1))
+    path.write_bytes(row + b"\n" + row[:30])
+    journal = FileJournal(path)
+    journal.append([a_row(2, Kind.RUN_START)])
+    journal.close()
+    first, start, repaired = read_journal(path)
+    assert (first.kind, start.kind) == (Kind.EVENT, Kind.RUN_START)
+    assert (repaired.kind, repaired.detail) == (Kind.JOURNAL_REPAIRED, '{"cut_bytes":30}')
+    assert (repaired.run_id, repaired.t_ms, repaired.controller) == ("run", 1_002, -1)
+
+
+def test_a_last_row_that_lacks_only_its_newline_is_completed(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(msgspec.json.encode(a_row(1)))
+    journal = FileJournal(path)
+    journal.append([a_row(2)])
+    journal.close()
+    assert [row.seq for row in read_journal(path)] == [1, 2]
+
+
+def test_rows_survive_a_disk_that_does_not_take_them_at_an_fsync(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = FileJournal(path, is_fsynced=True)
+    journal.append([a_row(1)])
+    journal.flush()
+    with files_limited_to(path.stat().st_size + 20):
+        journal.append([a_row(2)])
+        refused_flush(journal)
+    assert journal.retry()
+    journal.close()
+    assert seqs(path) == [1, 2]
+
+
+def test_kill_9_in_the_middle_of_a_write_leaves_whole_rows(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    for kill in range(1, 4):
+        before = path.stat().st_size if path.exists() else 0
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)])
+        try:
+            grows_beyond(path, before + 2_000_000)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        journal = FileJournal(path)
+        journal.append([a_row(kill, Kind.RUN_START)])
+        journal.close()
+        rows = read_journal(path)
+        assert len(rows) == path.read_bytes().count(b"\n")
+        assert len([row for row in rows if row.kind == Kind.RUN_START]) == kill
+
+
+def test_a_file_that_somebody_truncates_is_appended_to_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "some.log"
+    file = LineFile(path)
+    file.append(b"one\ntwo\n")
+    file.flush()
+    with files_limited_to(path.stat().st_size + 2):
+        file.append(b"three\n")
+        refused_flush(file)
+        path.write_bytes(b"one\ntw")
+    assert file.retry()
+    file.close()
+    assert path.read_bytes() == b"one\nthree\n"
+
+
+def test_kafka_logs_keep_their_lines_and_the_controller_its_thread(tmp_path: Path) -> None:
+    logs = KafkaLogs(tmp_path, WallClock(), "INFO")
+    log = logs.open(1)
+    log.info("first")
+    path = tmp_path / "broker-1" / "controller.log"
+    with files_limited_to(path.stat().st_size + 5):
+        log.info("second")
+        log.info("third")
+        assert logs.failure is not None and "controller.log" in str(logs.failure)
+        assert not logs.retry()
+    assert logs.retry()
+    assert logs.failure is None
+    logs.close()
+    lines = path.read_text().splitlines()
+    assert [line.split("] ")[-1].split(" ")[0] for line in lines] == ["first", "second", "third"]
+
+
+def grows_beyond(path: Path, size_bytes: int) -> None:
+    wait_until(lambda: path.exists() and path.stat().st_size > size_bytes)
