@@ -110,7 +110,11 @@ Segments = Annotated[
     ),
 ]
 Seed = Annotated[
-    int | None, typer.Option(help="Seed of placements and topic ids. [default: drawn]")
+    int | None,
+    typer.Option(
+        help="Seed of placements and topic ids; a later run in the same data directory has other "
+        "draws, again the same ones each time. [default: drawn]"
+    ),
 ]
 
 

@@ -17,6 +17,7 @@ from controller.state_change_log import scala_set
 from statemachines.partition_state_machine import initialize_partition_states
 from zk.decoding_client import Decoded
 from zk.kafka_zk_client import RegisteredBroker
+from zk.store import Exists
 from zk.znodes import BrokerIdsZNode, BrokerIdZNode, MalformedZNode, TopicZNode
 
 
@@ -106,6 +107,7 @@ def load_topics(controller: Controller, topics: list[str]) -> list[TopicIdReplic
     context = controller.context
     controller.watches.register_topics(topics)
     found = read_topics(controller, topics)
+    _set_duplicate_ids_apart(controller, found)
     if found.malformed or found.missing:
         context.set_all_topics(context.all_topics.difference(topics).union(found.values))
     loaded = _with_topic_ids(controller, list(found.values.values()))
@@ -146,6 +148,55 @@ def _why_not_served(topic: TopicIdReplicaAssignment) -> str | None:
     return None
 
 
+def _set_duplicate_ids_apart(
+    controller: Controller, found: Decoded[str, TopicIdReplicaAssignment]
+) -> None:
+    """Quarantine topics whose id another topic has; the topic that was created first keeps it.
+
+    2.8.2 fails with an IllegalStateException, at every failover; so does klamm with hazard C2.
+    """
+    known, owners = controller.context.topic_names, dict[str, str]()
+    contested: dict[str, list[str]] = {}
+    for topic, read in found.values.items():
+        if read.topic_id is None:
+            continue
+        owner = known.get(read.topic_id) or owners.setdefault(read.topic_id, topic)
+        if owner != topic:
+            contested.setdefault(read.topic_id, [owner]).append(topic)
+    if not contested or controller.quirks.hazard_c2:
+        return
+    for topic_id, topics in contested.items():
+        owner = known.get(topic_id) or _created_first(controller, topics)
+        for topic in topics:
+            if topic != owner:
+                del found.values[topic]
+                reason = f"its id {topic_id} is that of topic {owner}: write it without topic_id"
+                found.malformed.append(MalformedZNode(reason, None).at(TopicZNode.path(topic)))
+    controller.set_malformed_apart(found.malformed)
+
+
+def _created_first(controller: Controller, topics: list[str]) -> str:
+    results = controller.zk.read([Exists(TopicZNode.path(topic)) for topic in topics])
+    ages = [
+        (result.stat.czxid, topic)
+        for topic, result in zip(topics, results, strict=True)
+        if result.stat is not None
+    ]
+    return min(ages, default=(0, topics[0]))[1]
+
+
+def draw_topic_id(controller: Controller, drawn: set[str]) -> str:
+    """Draw an id that no known topic has and that is not among ``drawn``, and add it to these.
+
+    The same seed on the same ZooKeeper may draw an id again: then its stream goes on.
+    """
+    known = controller.context.topic_names
+    while (topic_id := new_topic_id(controller.random)) in known or topic_id in drawn:
+        pass
+    drawn.add(topic_id)
+    return topic_id
+
+
 def _with_topic_ids(
     controller: Controller, topics: list[TopicIdReplicaAssignment]
 ) -> list[TopicIdReplicaAssignment]:
@@ -153,9 +204,10 @@ def _with_topic_ids(
     without = [topic for topic in topics if topic.topic_id is None]
     if not without or not controller.config.uses_topic_ids:
         return topics
+    drawn = {topic.topic_id for topic in topics if topic.topic_id is not None}
     with_new_ids = {
         topic.topic: TopicIdReplicaAssignment(
-            topic.topic, new_topic_id(controller.random), topic.assignment
+            topic.topic, draw_topic_id(controller, drawn), topic.assignment
         )
         for topic in without
     }

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from admin.topics.topics import new_topic_id, validate_topic_create
+from admin.topics.topics import validate_topic_create
 from cluster.api_errors import Errors
 from cluster.errors import AdminError, ControllerMoved, OperationTooBig
 from cluster.requests import (
@@ -22,6 +22,7 @@ from cluster.requests import (
     Message,
 )
 from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
+from controller.loader import draw_topic_id
 from controller.parts import Controller
 from controller.pending_requests import PendingCreation
 from placement.assign import Assignment
@@ -117,6 +118,7 @@ def _validate(
     existing = set(controller.zk.get_all_topics_in_cluster())
     results: list[CreatableTopicResult] = []
     assignments: dict[str, Assignment] = {}
+    drawn: set[str] = set()
     for topic in request.topics:
         name = topic.name
         if entries[name] > 1:
@@ -133,7 +135,7 @@ def _validate(
         existing.add(name)
         assignments[name] = assignment
         gets_id = controller.config.uses_topic_ids and not request.validate_only
-        topic_id = new_topic_id(controller.random) if gets_id else None
+        topic_id = draw_topic_id(controller, drawn) if gets_id else None
         replication_factor = len(assignment[min(assignment)])
         results.append(
             CreatableTopicResult(

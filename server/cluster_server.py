@@ -131,7 +131,8 @@ class ClusterServer:
         logs = KafkaLogs(self.data_dir.logs, WallClock(), self.config.state_change_level)
         self._stack.callback(logs.close)
         segments = self.data_dir.brokers if self.config.has_segments else None
-        spec = self.config.spec(run_id, cluster_id, segments)
+        incarnation = self.data_dir.next_incarnation()
+        spec = self.config.spec(run_id, cluster_id, segments, incarnation)
         self.cluster = RealCluster(spec, connect_string, journal, logs.open)
         self._stack.callback(self.cluster.close)
         self._stack.callback(self.begin_close)

@@ -135,11 +135,16 @@ class ServerConfig:
         return self.dump.running if self.dump is not None else self.broker_ids
 
     def spec(
-        self, run_id: str, cluster_id: str | None, segments: Path | None = None
+        self,
+        run_id: str,
+        cluster_id: str | None,
+        segments: Path | None = None,
+        incarnation: int = 0,
     ) -> ClusterSpec:
         """The cluster; its controller candidates are the first brokers, of a dump who led it.
 
-        ``segments``: where brokers keep files; None: they keep none.
+        ``segments``: where brokers keep files; None: they keep none. ``incarnation``: how many
+        runs of this cluster there were before: each has draws of its own from the same seed.
         """
         dump, broker_ids = self.dump, self.broker_ids
         count = self.controllers or min(len(self.started_broker_ids), DEFAULT_CANDIDATES)
@@ -156,8 +161,14 @@ class ServerConfig:
             journal_messages=self.journal_messages,
             run_id=run_id,
             cluster_id=cluster_id,
-            seed=secrets.randbits(31) if self.seed is None else self.seed,
+            seed=self._seed_of(incarnation),
         )
+
+    def _seed_of(self, incarnation: int) -> int:
+        """What a run draws from. The first run's seed is the one that was asked for."""
+        if self.seed is None:
+            return secrets.randbits(31)
+        return self.seed if incarnation == 0 else hash((self.seed, incarnation))
 
     @property
     def connection_timeout_ms(self) -> int:

@@ -25,6 +25,8 @@ JOURNAL_FILE: Final = "journal.jsonl"
 OWN_LOG_FILE: Final = "klamm.log"
 """Where klamm writes what went wrong inside itself."""
 _LOCK_FILE: Final = "klamm.lock"
+_RUNS_FILE: Final = "runs"
+"""How many runs of a cluster the directory has seen."""
 
 
 class ServerAddress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -129,6 +131,29 @@ class DataDir:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(address)) + b"\n")
         draft.replace(path)
+
+    def next_incarnation(self) -> int:
+        """How many runs there were before this one, which counts from now on, also if it is killed.
+
+        Raises EnvironmentProblem if the count cannot be read or written.
+        """
+        path = self.path / _RUNS_FILE
+        draft = path.with_suffix(".draft")
+        try:
+            runs = int(path.read_text()) if path.exists() else 0
+            with draft.open("w") as file:
+                file.write(f"{runs + 1}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except ValueError:
+            raise EnvironmentProblem(
+                f"{path} does not hold a number",
+                hint="write into it how many times klamm up ran in this directory",
+            ) from None
+        except OSError as error:
+            raise EnvironmentProblem(f"{path} cannot be written: {error.strerror}") from error
+        return runs
 
     def close(self) -> None:
         """Remove the address file, or all of a temporary directory, and let go; idempotent."""

@@ -160,3 +160,16 @@ def test_a_broken_address_file_is_a_usage_error(tmp_path: Path) -> None:
 def test_the_default_directory() -> None:
     assert default_data_dir({"KLAMM_DATA_DIR": "/x"}) == Path("/x")
     assert default_data_dir({}) == Path(os.path.expanduser("~/.klamm"))
+
+
+def test_runs_are_counted_also_if_the_one_before_was_killed(tmp_path: Path) -> None:
+    for expected in range(3):
+        held = DataDir(tmp_path)
+        held.open()
+        assert held.next_incarnation() == expected
+        # A run that was killed while it wrote leaves this behind.
+        (tmp_path / "runs.draft").write_text("")
+        held.close()
+    (tmp_path / "runs").write_text("many")
+    with pytest.raises(EnvironmentProblem, match="runs does not hold a number"):
+        DataDir(tmp_path).next_incarnation()

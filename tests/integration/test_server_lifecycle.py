@@ -77,6 +77,24 @@ def test_everything_is_freed_and_the_next_goes_on(
         assert (tmp_path / "logs" / f"broker-{broker_id}" / "controller.log").exists()
 
 
+def test_the_same_seed_goes_on_with_its_draws_after_a_restart(chroot: str, tmp_path: Path) -> None:
+    seeded = config(chroot, data_dir=tmp_path, seed=7)
+    with ClusterServer(seeded) as first:
+        (kept,) = first.admin.create_topics(TOPIC).topics
+        seeds = [first.cluster.spec.seed]
+    with ClusterServer(seeded) as second:
+        another = CreateTopicsRequest((CreatableTopic("another", 2, 2),), 10_000)
+        (made,) = second.admin.create_topics(another).topics
+        assert made.error is Errors.NONE
+        assert made.topic_id != kept.topic_id
+        seeds.append(second.cluster.spec.seed)
+        second.operations.move_controller()
+        assert second.status()["controller"]["malformed"] == {}
+        assert second.status()["controller"]["topics"] == 2
+    assert seeds == [seeded.spec("run", None, incarnation=n).seed for n in range(2)]
+    assert seeds[0] == 7 != seeds[1]
+
+
 def test_nobody_reacts_to_the_end_of_another(
     chroot: str, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:

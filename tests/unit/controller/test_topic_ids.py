@@ -1,0 +1,106 @@
+"""Topic ids are unique: drawn again when taken, quarantined when ZooKeeper holds one twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.journal import Kind
+from cluster.quirks import Quirks
+from cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from cluster.types import ReplicaAssignment, TopicPartition
+from placement.draws import JavaRandom
+from tests.unit.controller.cluster import Cluster
+from zk.znodes import ControllerZNode, TopicZNode
+
+SEED = 7
+B0 = TopicPartition("b", 0)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.start(0, 1, 2)
+    return made
+
+
+def begin_stream_again(cluster: Cluster) -> None:
+    """What a restart with the same seed did: the next draw is the first one once more."""
+    cluster.active.random = JavaRandom(SEED)
+
+
+def ids(cluster: Cluster, *topics: str) -> list[str]:
+    """The ids in ZooKeeper."""
+    found = cluster.admin.get_topic_ids_for_topics(topics)
+    return [found[topic] for topic in topics]
+
+
+def put_topic(cluster: Cluster, topic: str, topic_id: str) -> None:
+    """Write a topic's znode with this id."""
+    assignment = {TopicPartition(topic, 0): ReplicaAssignment((1, 2))}
+    assert cluster.admin.create_topic_assignment(topic, topic_id, assignment)
+    cluster.run()
+
+
+def test_a_taken_id_is_drawn_again_for_the_topic_of_a_tool(cluster: Cluster) -> None:
+    begin_stream_again(cluster)
+    cluster.create_topic("a", (0, 1))
+    begin_stream_again(cluster)
+    cluster.create_topic("b", (0, 1))
+    first, second = ids(cluster, "a", "b")
+    assert first != second
+    assert cluster.state(B0).leader == 0
+    cluster.assert_nothing_failed()
+
+
+def test_a_taken_id_is_drawn_again_for_the_topic_of_a_request(cluster: Cluster) -> None:
+    answers = []
+    for name in ("a", "b"):
+        begin_stream_again(cluster)
+        topic = CreatableTopic(name, assignments={0: (0, 1)})
+        cluster.ask(0, CreateTopicsRequest((topic,), 1000))
+        cluster.run()
+        answer = cluster.answer()
+        assert isinstance(answer, CreateTopicsResponse)
+        answers.append(answer.topics[0].topic_id)
+    assert answers == ids(cluster, "a", "b")
+    assert answers[0] != answers[1]
+    cluster.assert_nothing_failed()
+
+
+def test_of_two_topics_with_one_id_the_older_is_served(cluster: Cluster) -> None:
+    cluster.create_topic("b", (1, 2))
+    (taken,) = ids(cluster, "b")
+    put_topic(cluster, "a", taken)
+    for _ in range(2):
+        assert cluster.active.context.all_topics == {"b"}
+        reason = f"its id {taken} is that of topic b: write it without topic_id"
+        assert cluster.active.status()["malformed"] == {TopicZNode.path("a"): reason}
+        assert cluster.state(B0).leader == 1
+        cluster.assert_nothing_failed()
+        cluster.admin.delete(ControllerZNode.path)
+        cluster.run()
+
+
+def test_a_topic_that_loses_its_duplicate_id_is_served(cluster: Cluster) -> None:
+    cluster.create_topic("b", (1, 2))
+    (taken,) = ids(cluster, "b")
+    put_topic(cluster, "a", taken)
+    assignment = {TopicPartition("a", 0): ReplicaAssignment((1, 2))}
+    cluster.admin.set_topic_assignment("a", None, assignment)
+    cluster.run()
+    assert not cluster.active.malformed
+    assert cluster.state(TopicPartition("a", 0)).leader == 1
+    assert ids(cluster, "a") != [taken]
+
+
+def test_with_hazard_c2_a_duplicate_id_fails_the_failover_as_in_kafka() -> None:
+    cluster = Cluster(quirks=Quirks(hazard_c2=True))
+    cluster.start(1, 2)
+    for topic in ("a", "b"):
+        put_topic(cluster, topic, "s3nWlBdbSrOVXGRSwPAkdA")
+    cluster.start_broker(0, is_candidate=True)
+    for _ in range(50):
+        cluster.controllers[0].step()
+    failed = cluster.rows(Kind.EVENT_FAILED)
+    assert failed
+    assert failed[0].outcome is not None and "has another name" in failed[0].outcome
