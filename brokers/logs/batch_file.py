@@ -6,13 +6,12 @@ OSError. Mirrors org.apache.kafka.common.record.{FileRecords, FileLogInputStream
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from brokers.logs import disk
 from brokers.logs.errors import CorruptRecord
 from brokers.logs.record_batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, parse_header
+from brokers.storage.disk import Disk, ReadAt
 
 OFFSET_DELTA_MAX: Final = 2**31 - 1
 # About as much as lies between two entries of an index.
@@ -29,40 +28,44 @@ class Found(NamedTuple):
 class BatchFile:
     """The file at ``path``, of which ``size_bytes`` count; more may be there after a failure."""
 
-    __slots__ = ("path", "size_bytes")
+    __slots__ = ("_disk", "path", "size_bytes")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, disk: Disk) -> None:
+        self._disk = disk
         self.path = path
         self.size_bytes = 0
 
     def create(self) -> None:
         """Make it, empty."""
-        disk.create(self.path)
+        self._disk.create(self.path)
         self.size_bytes = 0
 
     def load(self) -> float:
         """Take over a file that is there; returns when it was last written, in s."""
-        stat = os.stat(self.path)
-        self.size_bytes = stat.st_size
-        return stat.st_mtime
+        self.size_bytes, modified_s = self._disk.stat(self.path)
+        return modified_s
+
+    def drop_cache(self) -> None:
+        """Read from the disk next: see Disk.drop_cache."""
+        self._disk.drop_cache(self.path)
 
     def append(self, records: bytes) -> None:
         """Write after the last batch; if this raises, the records do not count."""
-        disk.write_at(self.path, self.size_bytes, records)
+        self._disk.write_at(self.path, self.size_bytes, records)
         self.size_bytes += len(records)
 
     def truncate(self, size_bytes: int) -> None:
         """Keep this many bytes."""
         self.size_bytes = size_bytes
-        disk.resize(self.path, size_bytes)
+        self._disk.resize(self.path, size_bytes)
 
     def batches(self, position: int = 0) -> Iterator[Found]:
         """Every batch from this byte on, which must be the first of one; no CRC is looked at.
 
         Raises CorruptRecord, naming the file and the byte, for what is no batch.
         """
-        with disk.opened(self.path, os.O_RDONLY) as file:
-            yield from self._batches(file, position)
+        with self._disk.reading(self.path) as read_at:
+            yield from self._batches(read_at, position)
 
     def readable(self, position: int = 0) -> Iterator[Found]:
         """As ``batches``, but ends where they raise CorruptRecord."""
@@ -77,10 +80,10 @@ class BatchFile:
         Raises CorruptRecord at the first that is not valid.
         """
         next_offset = base_offset
-        with disk.opened(self.path, os.O_RDONLY) as file:
-            for found in self._batches(file, 0):
+        with self._disk.reading(self.path) as read_at:
+            for found in self._batches(read_at, 0):
                 header = found.header
-                check_crc(disk.pread_all(file, header.size_bytes, found.position), header)
+                check_crc(read_at(found.position, header.size_bytes), header)
                 if not next_offset <= header.last_offset <= base_offset + OFFSET_DELTA_MAX:
                     raise CorruptRecord(
                         f"Offset {header.last_offset} does not follow {next_offset - 1} in a "
@@ -104,7 +107,7 @@ class BatchFile:
         """
         end = found.header.size_bytes
         size = max(end, min(max_bytes, self.size_bytes - found.position))
-        records = disk.read_at(self.path, found.position, size)
+        records = self._disk.read_at(self.path, found.position, size)
         while end + HEADER_SIZE_BYTES <= len(records):
             try:
                 header = parse_header(records, end)
@@ -117,13 +120,13 @@ class BatchFile:
 
     def batch(self, found: Found) -> bytes:
         """The bytes of one batch."""
-        return disk.read_at(self.path, found.position, found.header.size_bytes)
+        return self._disk.read_at(self.path, found.position, found.header.size_bytes)
 
-    def _batches(self, file: int, position: int) -> Iterator[Found]:
+    def _batches(self, read_at: ReadAt, position: int) -> Iterator[Found]:
         chunk, chunk_start = b"", position
         while position < self.size_bytes:
             if len(chunk) - (position - chunk_start) < HEADER_SIZE_BYTES:
-                chunk, chunk_start = os.pread(file, _CHUNK_BYTES, position), position
+                chunk, chunk_start = read_at(position, _CHUNK_BYTES), position
             header = self._header(chunk, position - chunk_start, position)
             yield Found(position, header)
             position += header.size_bytes

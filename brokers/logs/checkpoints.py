@@ -6,20 +6,19 @@ kafka.server.{PartitionMetadataFile, BrokerMetadataCheckpoint} and the clean-shu
 kafka.log.LogManager.
 
 A checkpoint is lines of text: its version (0), the number of entries, then one entry a line, its
-fields divided by white space. An empty file holds no entries. A file is written whole under
-NAME.tmp, brought to the disk, and renamed, so that a crash leaves the old file or the new one; a
-NAME.tmp that a crash left is overwritten by the next write.
+fields divided by white space. An empty file holds no entries. A crash while one is written leaves
+the old file or the new one.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from brokers.logs.errors import LogStorageError
+from brokers.storage.disk import LOCAL_DISK, Disk, read_whole, write_whole
 from cluster.types import TopicPartition
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
@@ -53,15 +52,10 @@ class MetaProperties(NamedTuple):
     broker_id: int
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, disk: Disk = LOCAL_DISK) -> None:
     """Make ``path`` hold ``text``, or leave it as it is. Raises LogStorageError."""
-    temporary = path.with_name(path.name + ".tmp")
     try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_whole(disk, path, text.encode())
     except OSError as error:
         raise LogStorageError(
             f"Error while writing to checkpoint file {path}: {error.strerror}",
@@ -69,39 +63,42 @@ def write_whole(path: Path, text: str) -> None:
         ) from error
 
 
-def read_offsets(path: Path) -> dict[TopicPartition, int]:
+def read_offsets(path: Path, disk: Disk = LOCAL_DISK) -> dict[TopicPartition, int]:
     """Offsets by partition, as recovery-point-offset-checkpoint, replication-offset-checkpoint and
     log-start-offset-checkpoint hold them; none if there is no file.
 
     Raises LogStorageError if it cannot be read, is of another version or has a malformed line.
     """
-    return dict(_read(path, _offset_entry))
+    return dict(_read(path, _offset_entry, disk))
 
 
-def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+def write_offsets(
+    path: Path, offsets: Mapping[TopicPartition, int], disk: Disk = LOCAL_DISK
+) -> None:
     """Write offsets by partition. Raises LogStorageError."""
-    _write(path, [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
+    lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()]
+    _write(path, lines, disk)
 
 
-def read_epochs(path: Path) -> tuple[EpochEntry, ...]:
+def read_epochs(path: Path, disk: Disk = LOCAL_DISK) -> tuple[EpochEntry, ...]:
     """A leader-epoch-checkpoint's entries in the order of the file; none if there is no file.
 
     Raises LogStorageError if it cannot be read, is of another version or has a malformed line.
     """
-    return tuple(_read(path, _epoch_entry))
+    return tuple(_read(path, _epoch_entry, disk))
 
 
-def write_epochs(path: Path, entries: Iterable[EpochEntry]) -> None:
+def write_epochs(path: Path, entries: Iterable[EpochEntry], disk: Disk = LOCAL_DISK) -> None:
     """Write leader epochs. Raises LogStorageError."""
-    _write(path, [f"{entry.epoch} {entry.start_offset}" for entry in entries])
+    _write(path, [f"{entry.epoch} {entry.start_offset}" for entry in entries], disk)
 
 
-def read_topic_id(path: Path) -> str | None:
+def read_topic_id(path: Path, disk: Disk = LOCAL_DISK) -> str | None:
     """The topic id (22 characters) that a partition.metadata file holds; None if there is no file.
 
     Raises LogStorageError if it cannot be read, is of another version or malformed.
     """
-    lines = _lines(path)
+    lines = _lines(path, disk)
     if lines is None:
         return None
     version = _value(path, lines, 0)
@@ -115,17 +112,17 @@ def read_topic_id(path: Path) -> str | None:
     return topic_id
 
 
-def write_topic_id(path: Path, topic_id: str) -> None:
+def write_topic_id(path: Path, topic_id: str, disk: Disk = LOCAL_DISK) -> None:
     """Write a partition.metadata file, whose last line has no end. Raises LogStorageError."""
-    write_whole(path, f"version: {_VERSION}\ntopic_id: {topic_id}")
+    write_text(path, f"version: {_VERSION}\ntopic_id: {topic_id}", disk)
 
 
-def read_meta_properties(path: Path) -> MetaProperties | None:
+def read_meta_properties(path: Path, disk: Disk = LOCAL_DISK) -> MetaProperties | None:
     """Whose directory it is; None if there is no meta.properties.
 
     Raises LogStorageError if it cannot be read, is of another version or names nobody.
     """
-    lines = _lines(path)
+    lines = _lines(path, disk)
     if lines is None:
         return None
     found = (line.partition("=") for line in lines if not line.startswith("#"))
@@ -141,11 +138,12 @@ def read_meta_properties(path: Path) -> MetaProperties | None:
     return MetaProperties(cluster_id, int(broker_id))
 
 
-def write_meta_properties(path: Path, meta: MetaProperties) -> None:
+def write_meta_properties(path: Path, meta: MetaProperties, disk: Disk = LOCAL_DISK) -> None:
     """Write a meta.properties file. Raises LogStorageError."""
-    write_whole(
+    write_text(
         path,
         f"cluster.id={meta.cluster_id}\nversion={_VERSION}\nbroker.id={meta.broker_id}\n",
+        disk,
     )
 
 
@@ -167,12 +165,13 @@ def _epoch_entry(path: Path, line: str) -> EpochEntry:
     return entry
 
 
-def _write(path: Path, lines: list[str]) -> None:
-    write_whole(path, "".join(f"{line}\n" for line in (str(_VERSION), str(len(lines)), *lines)))
+def _write(path: Path, lines: list[str], disk: Disk) -> None:
+    text = "".join(f"{line}\n" for line in (str(_VERSION), str(len(lines)), *lines))
+    write_text(path, text, disk)
 
 
-def _read(path: Path, parse: Callable[[Path, str], _Entry]) -> list[_Entry]:
-    lines = _lines(path)
+def _read(path: Path, parse: Callable[[Path, str], _Entry], disk: Disk) -> list[_Entry]:
+    lines = _lines(path, disk)
     if not lines:
         return []
     version = _number(path, lines[0])
@@ -193,9 +192,9 @@ def _read(path: Path, parse: Callable[[Path, str], _Entry]) -> list[_Entry]:
     return entries
 
 
-def _lines(path: Path) -> list[str] | None:
+def _lines(path: Path, disk: Disk) -> list[str] | None:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_whole(disk, path).decode().replace("\r\n", "\n")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -22,7 +22,9 @@ Messages are Kafka's where Kafka has one. Nothing of a refused append is in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import ClassVar
 
 from cluster.api_errors import Errors
@@ -110,6 +112,18 @@ class LogStorageError(ReplicaLogError):
     """A log directory, or a file in it, that cannot be read or written; the message names it."""
 
     code = Errors.KAFKA_STORAGE_ERROR
+
+
+@contextmanager
+def storage_errors(doing: str, directory: Path) -> Iterator[None]:
+    """Raise an OSError within as LogStorageError: ``Error while <doing> in dir <directory>``."""
+    try:
+        yield
+    except OSError as error:
+        raise LogStorageError(
+            f"Error while {doing} in dir {directory}: {error.strerror or error}",
+            hint=f"see that {error.filename or directory} can be read and written and has room",
+        ) from error
 
 
 OnLogError = Callable[[TopicPartition, ReplicaLogError], Errors]

@@ -25,8 +25,7 @@ from brokers.logs.checkpoints import (
     write_meta_properties,
     write_offsets,
 )
-from brokers.logs.disk import storage_errors
-from brokers.logs.errors import LogStorageError
+from brokers.logs.errors import LogStorageError, storage_errors
 from brokers.logs.log_config import LogConfig
 from brokers.logs.log_store import DirLogs, Draw, FoundDir, LogConfigs
 from brokers.logs.recovery import Repair, forget_unflushed
@@ -40,6 +39,7 @@ from brokers.logs.segment_files import (
     parse_log_dir_name,
 )
 from brokers.logs.segment_log import SegmentLog
+from brokers.storage.disk import LOCAL_DISK, Disk
 from cluster.errors import EnvironmentProblem
 from cluster.types import TopicPartition
 
@@ -52,12 +52,21 @@ def random_id() -> str:
 
 
 class FileLogStore:
-    """Segment logs in log directories below ``root``. ``new_id``: 32 hexadecimal digits."""
+    """Segment logs in log directories below ``root``, which are on ``disk``.
+
+    ``new_id``: 32 hexadecimal digits.
+    """
 
     needs_checkpoints = True
 
-    def __init__(self, root: Path = Path(), new_id: Callable[[], str] = random_id) -> None:
+    def __init__(
+        self,
+        root: Path = Path(),
+        new_id: Callable[[], str] = random_id,
+        disk: Disk = LOCAL_DISK,
+    ) -> None:
         self._root = root
+        self._disk = disk
         self._new_id = new_id
         self._locks: dict[Path, int] = {}
         self._dirs: dict[Path, DirLogs] = {}
@@ -83,15 +92,16 @@ class FileLogStore:
     ) -> FoundDir:
         complaints: list[str] = []
         with storage_errors("loading log dir", directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            self._disk.make_dirs(directory)
             self._lock(directory)
-            _check_owner(directory / META_PROPERTIES, owner)
-            is_clean = (directory / CLEAN_SHUTDOWN).exists()
-            # A crash while logs are loaded is no clean shutdown.
-            (directory / CLEAN_SHUTDOWN).unlink(missing_ok=True)
-            names = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
-        recovery_points = _offsets(directory / RECOVERY_POINT_CHECKPOINT, complaints)
-        starts = _offsets(directory / LOG_START_OFFSET_CHECKPOINT, complaints)
+            _check_owner(directory / META_PROPERTIES, owner, self._disk)
+            is_clean = CLEAN_SHUTDOWN in self._disk.names(directory)
+            if is_clean:
+                # A crash while logs are loaded is no clean shutdown.
+                self._disk.remove(directory / CLEAN_SHUTDOWN)
+            names = [name for name in self._disk.names(directory) if (directory / name).is_dir()]
+        recovery_points = self._offsets(directory / RECOVERY_POINT_CHECKPOINT, complaints)
+        starts = self._offsets(directory / LOG_START_OFFSET_CHECKPOINT, complaints)
         logs = self._dirs[directory] = DirLogs({}, {})
         repairs: list[tuple[TopicPartition, Repair]] = []
         for name in names:
@@ -104,6 +114,7 @@ class FileLogStore:
                 log_start_offset=starts.get(partition, 0),
                 recovery_point=recovery_points.get(partition, 0),
                 is_clean=is_clean,
+                disk=self._disk,
             )
             if suffix == DELETE_DIR_SUFFIX:
                 self._marked.append((now_ms + config.file_delete_delay_ms, log))
@@ -116,7 +127,7 @@ class FileLogStore:
                 )
             table[partition] = log
             repairs.extend((partition, repair) for repair in log.repairs)
-        high_watermarks = _offsets(directory / REPLICATION_OFFSET_CHECKPOINT, complaints)
+        high_watermarks = self._offsets(directory / REPLICATION_OFFSET_CHECKPOINT, complaints)
         return FoundDir(logs, high_watermarks, repairs, complaints)
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
@@ -127,7 +138,7 @@ class FileLogStore:
         try:
             if is_clean:
                 with storage_errors("marking the clean shutdown", directory):
-                    (directory / CLEAN_SHUTDOWN).touch()
+                    self._disk.create(directory / CLEAN_SHUTDOWN)
         finally:
             lock = self._locks.pop(directory, None)
             if lock is not None:
@@ -145,7 +156,7 @@ class FileLogStore:
         name = log_dir_name(partition)
         if is_future:
             name = log_future_dir_name(partition, self._new_id())
-        return SegmentLog(self._root / path / name, config, now_ms=now_ms)
+        return SegmentLog(self._root / path / name, config, now_ms=now_ms, disk=self._disk)
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
         _files(log).rename_dir(log_dir_name(partition))
@@ -173,19 +184,20 @@ class FileLogStore:
     def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
         directory = self._root / path
         points = {partition: log.recovery_point for partition, log in logs.items()}
-        write_offsets(directory / RECOVERY_POINT_CHECKPOINT, points)
+        write_offsets(directory / RECOVERY_POINT_CHECKPOINT, points, self._disk)
         # The start of any other log is where its first file begins.
         starts = {
             partition: log.log_start_offset
             for partition, log in logs.items()
             if log.log_start_offset > _files(log).base_offsets[0]
         }
-        write_offsets(directory / LOG_START_OFFSET_CHECKPOINT, starts)
+        write_offsets(directory / LOG_START_OFFSET_CHECKPOINT, starts, self._disk)
 
     def checkpoint_high_watermarks(
         self, path: str, high_watermarks: Mapping[TopicPartition, int]
     ) -> None:
-        write_offsets(self._root / path / REPLICATION_OFFSET_CHECKPOINT, high_watermarks)
+        file = self._root / path / REPLICATION_OFFSET_CHECKPOINT
+        write_offsets(file, high_watermarks, self._disk)
 
     def crash(self, draw: Draw) -> int:
         """As LogStore says: of the batch that holds the place that is drawn, a half is left."""
@@ -194,8 +206,15 @@ class FileLogStore:
             for _, log in logs.items():
                 kept_end = draw(log.recovery_point, log.log_end_offset)
                 lost += log.log_end_offset - kept_end
-                forget_unflushed(_files(log).directory, kept_end)
+                forget_unflushed(_files(log).directory, kept_end, self._disk)
         return lost
+
+    def _offsets(self, path: Path, complaints: list[str]) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(path, self._disk)
+        except LogStorageError as error:
+            complaints.append(error.message)
+            return {}
 
     def _lock(self, directory: Path) -> None:
         lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -214,11 +233,11 @@ class FileLogStore:
         self._locks[directory] = lock
 
 
-def _check_owner(path: Path, owner: MetaProperties) -> None:
+def _check_owner(path: Path, owner: MetaProperties, disk: Disk) -> None:
     """Refuse what belongs to somebody else; what belongs to nobody is the owner's now."""
-    stored = read_meta_properties(path)
+    stored = read_meta_properties(path, disk)
     if stored is None:
-        write_meta_properties(path, owner)
+        write_meta_properties(path, owner, disk)
     elif stored.cluster_id != owner.cluster_id:
         raise EnvironmentProblem(
             f"The Cluster ID {owner.cluster_id} doesn't match stored clusterId "
@@ -239,11 +258,3 @@ def _check_owner(path: Path, owner: MetaProperties) -> None:
 def _files(log: ReplicaLog) -> SegmentLog:
     assert isinstance(log, SegmentLog)
     return log
-
-
-def _offsets(path: Path, complaints: list[str]) -> dict[TopicPartition, int]:
-    try:
-        return read_offsets(path)
-    except LogStorageError as error:
-        complaints.append(error.message)
-        return {}

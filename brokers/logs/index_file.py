@@ -8,24 +8,24 @@ which maps the file instead; what is in the file at any time is the same.
 
 from __future__ import annotations
 
-import os
 import struct
 from bisect import bisect_left
 from typing import ClassVar
 
-from brokers.logs import disk
+from brokers.storage.disk import Disk, read_whole
 
 
 class IndexFile:
     """One index. ``path`` follows the segment's directory; offsets are relative to
     ``base_offset`` in the file and absolute everywhere else."""
 
-    __slots__ = ("_entries", "base_offset", "max_size_bytes", "path")
+    __slots__ = ("_disk", "_entries", "base_offset", "max_size_bytes", "path")
 
     entry: ClassVar[struct.Struct]
     offset_field: ClassVar[int]
 
-    def __init__(self, path: str, base_offset: int, max_size_bytes: int) -> None:
+    def __init__(self, path: str, base_offset: int, max_size_bytes: int, disk: Disk) -> None:
+        self._disk = disk
         self.path = path
         self.base_offset = base_offset
         self.max_size_bytes = max_size_bytes - max_size_bytes % self.entry.size
@@ -35,7 +35,7 @@ class IndexFile:
     def entries(self) -> bytearray:
         """The entries' bytes, without the zeros after them if this object wrote them."""
         if self._entries is None:
-            self._entries = bytearray(disk.read_at(self.path, 0, os.path.getsize(self.path)))
+            self._entries = bytearray(read_whole(self._disk, self.path))
         return self._entries
 
     @property
@@ -54,16 +54,16 @@ class IndexFile:
 
     def reset(self) -> None:
         """No entries: a new file, of the largest size."""
-        disk.create(self.path, self.max_size_bytes)
+        self._disk.create(self.path, self.max_size_bytes)
         self._entries = bytearray()
 
     def trim(self) -> None:
         """Cut the file to its entries."""
-        disk.resize(self.path, len(self.entries))
+        self._disk.resize(self.path, len(self.entries))
 
     def preallocate(self) -> None:
         """Give a file that was cut to its entries room for more."""
-        disk.resize(self.path, max(self.max_size_bytes, len(self.entries)))
+        self._disk.resize(self.path, max(self.max_size_bytes, len(self.entries)))
 
     def release(self) -> None:
         """Forget the entries until somebody asks for them."""
@@ -92,7 +92,7 @@ class IndexFile:
         """Forget all but the first ``count`` entries, and give the file all its room again."""
         size_bytes = count * self.entry.size
         del self.entries[size_bytes:]
-        disk.resize(self.path, size_bytes)
+        self._disk.resize(self.path, size_bytes)
         self.preallocate()
 
     def _count_below(self, field: int, limit: int) -> int:
@@ -103,5 +103,5 @@ class IndexFile:
 
     def _append(self, data: bytes) -> None:
         if data:
-            disk.write_at(self.path, len(self.entries), data)
+            self._disk.write_at(self.path, len(self.entries), data)
             self.entries.extend(data)

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from brokers.logs.record_batch import BatchHeader
 from cluster.records import NO_TIMESTAMP, Interval
 
 _start_of: Final = attrgetter("start")
@@ -102,3 +103,14 @@ def joined(last: Interval, interval: Interval) -> Interval:
         last.size_bytes + interval.size_bytes,
         max(last.max_timestamp_ms, interval.max_timestamp_ms),
     )
+
+
+def add_batch(found: list[Interval], header: BatchHeader, log_start_offset: int) -> None:
+    """Count one more batch of a log, in the last interval if that is of the same epoch."""
+    start = max(header.base_offset, log_start_offset)
+    size, latest_ms = header.size_bytes, header.max_timestamp_ms
+    if found and found[-1].leader_epoch == header.leader_epoch:
+        last = found.pop()
+        start, size = last.start, last.size_bytes + size
+        latest_ms = max(latest_ms, last.max_timestamp_ms)
+    found.append(Interval(header.leader_epoch, start, header.next_offset, size, latest_ms))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from brokers.logs.checkpoints import EpochEntry, read_epochs, write_epochs
+from brokers.storage.disk import LOCAL_DISK, Disk
 from cluster.records import UNDEFINED_EPOCH_END, EpochEndOffset
 from cluster.types import NO_EPOCH
 
@@ -93,13 +94,14 @@ class LeaderEpochFileCache:
     Raises LogStorageError if the file cannot be read at first or written later.
     """
 
-    __slots__ = ("_entries", "_path")
+    __slots__ = ("_disk", "_entries", "_path")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk = LOCAL_DISK) -> None:
         """Take over what the file holds; nothing if there is none yet."""
         self._path = path
+        self._disk = disk
         self._entries: EpochEntries = ()
-        for entry in read_epochs(path):
+        for entry in read_epochs(path, disk):
             self._entries = assign(self._entries, entry.epoch, entry.start_offset)
 
     @property
@@ -139,4 +141,4 @@ class LeaderEpochFileCache:
     def _keep(self, entries: EpochEntries) -> None:
         if entries != self._entries:
             self._entries = entries
-            write_epochs(self._path, entries)
+            write_epochs(self._path, entries, self._disk)

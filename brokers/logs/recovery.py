@@ -8,7 +8,6 @@ kafka.log.Log (loadSegments, recoverLog, rebuildProducerState).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +23,7 @@ from brokers.logs.segment_files import (
     file_name,
     parse_file_name,
 )
+from brokers.storage.disk import Disk
 
 _CLEANED_SUFFIX: Final = ".cleaned"
 _SNAPSHOT_SUFFIX: Final = ".snapshot"
@@ -64,6 +64,7 @@ def load_segments(
     directory: Path,
     make_segment: MakeSegment,
     *,
+    disk: Disk,
     log_start_offset: int,
     recovery_point: int,
     is_clean: bool,
@@ -72,7 +73,7 @@ def load_segments(
 
     Raises LogStorageError for what a log cleaner left half done, and UnsupportedMessageFormat.
     """
-    segments = [make_segment(offset) for offset in _base_offsets(directory)]
+    segments = [make_segment(offset) for offset in _base_offsets(directory, disk)]
     repairs: list[Repair] = []
     kept = len(segments)
     for number, segment in enumerate(segments):
@@ -95,9 +96,9 @@ def load_segments(
 _INDEX: Final = "an index was missing, too short, or did not belong to the batches"
 
 
-def _base_offsets(directory: Path) -> list[int]:
+def _base_offsets(directory: Path, disk: Disk) -> list[int]:
     """Of the segments that have a file of batches. Removes what belongs to none."""
-    names = sorted(os.listdir(directory))
+    names = disk.names(directory)
     for name in names:
         if name.endswith(_SWAP_SUFFIX):
             raise LogStorageError(
@@ -106,12 +107,12 @@ def _base_offsets(directory: Path) -> list[int]:
             )
         # A snapshot of producers would be out of date, should Kafka load this log again.
         if name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, _SNAPSHOT_SUFFIX)):
-            os.unlink(directory / name)
+            disk.remove(directory / name)
     files = [file for file in map(parse_file_name, names) if file]
     offsets = [file.base_offset for file in files if file.suffix == LOG_SUFFIX]
     for file in files:
         if file.base_offset not in offsets:
-            os.unlink(directory / file_name(*file))
+            disk.remove(directory / file_name(*file))
     return offsets
 
 
@@ -148,16 +149,16 @@ def _ended(segments: list[LogSegment], log_start_offset: int, repairs: list[Repa
     return Loaded(segments, end_offset, repairs)
 
 
-def forget_unflushed(directory: Path, kept_end: int) -> None:
+def forget_unflushed(directory: Path, kept_end: int, disk: Disk) -> None:
     """Do to a log that nobody has open what a machine does that stops: lose what it had not
     written yet. Batches that end before ``kept_end`` are kept, half of the next one, and no more.
     """
-    for base_offset in reversed(_base_offsets(directory)):
+    for base_offset in reversed(_base_offsets(directory, disk)):
         if base_offset > kept_end:
             for suffix in SEGMENT_SUFFIXES:
-                (directory / file_name(base_offset, suffix)).unlink()
+                disk.remove(directory / file_name(base_offset, suffix))
             continue
-        log = BatchFile(str(directory / file_name(base_offset, LOG_SUFFIX)))
+        log = BatchFile(str(directory / file_name(base_offset, LOG_SUFFIX)), disk)
         log.load()
         found = log.find(kept_end, 0)
         if found is not None:

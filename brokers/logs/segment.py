@@ -7,12 +7,10 @@ Mirrors kafka.log.LogSegment.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from brokers.logs import disk
 from brokers.logs.batch_file import BatchFile, Found
 from brokers.logs.errors import CorruptRecord
 from brokers.logs.log_config import LogConfig
@@ -27,6 +25,7 @@ from brokers.logs.segment_files import (
     file_name,
 )
 from brokers.logs.time_index import TimeIndex, TimeIndexEntry
+from brokers.storage.disk import Disk
 from cluster.records import NO_TIMESTAMP, TimestampOffset
 
 
@@ -51,6 +50,7 @@ class LogSegment:
 
     __slots__ = (
         "_directory",
+        "_disk",
         "_index_interval_bytes",
         "_tail",
         "base_offset",
@@ -61,17 +61,20 @@ class LogSegment:
         "time_index",
     )
 
-    def __init__(self, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> None:
+    def __init__(
+        self, directory: str, base_offset: int, config: LogConfig, now_ms: int, disk: Disk
+    ) -> None:
         """A segment of no batch; ``create``, ``load`` or ``recover`` comes next."""
         index_bytes = config.segment_index_bytes
         self._directory = directory
+        self._disk = disk
         self._index_interval_bytes = config.index_interval_bytes
         self._tail = _Tail(None, TimeIndexEntry(NO_TIMESTAMP, base_offset), 0)
         self.base_offset = base_offset
         self.created_ms = self.last_modified_ms = now_ms
-        self.log = BatchFile(self._path(LOG_SUFFIX))
-        self.offset_index = OffsetIndex(self._path(INDEX_SUFFIX), base_offset, index_bytes)
-        self.time_index = TimeIndex(self._path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
+        self.log = BatchFile(self._path(LOG_SUFFIX), disk)
+        self.offset_index = OffsetIndex(self._path(INDEX_SUFFIX), base_offset, index_bytes, disk)
+        self.time_index = TimeIndex(self._path(TIME_INDEX_SUFFIX), base_offset, index_bytes, disk)
 
     @property
     def size_bytes(self) -> int:
@@ -103,7 +106,7 @@ class LogSegment:
         except OSError:
             for suffix in SEGMENT_SUFFIXES:
                 with suppress(OSError):
-                    os.unlink(self._path(suffix))
+                    self._disk.remove(self._path(suffix))
             raise
 
     def load(self) -> bool:
@@ -126,6 +129,7 @@ class LogSegment:
         Returns what was cut, None if all was valid. Raises UnsupportedMessageFormat, and cuts
         nothing then.
         """
+        self.log.drop_cache()
         self.last_modified_ms = int(self.log.load() * 1000)
         headers: list[BatchHeader] = []
         cut = None
@@ -223,7 +227,7 @@ class LogSegment:
     def flush(self) -> None:
         """Bring the three files to the disk."""
         for suffix in SEGMENT_SUFFIXES:
-            disk.sync(self._path(suffix))
+            self._disk.sync(self._path(suffix))
 
     def become_inactive(self) -> None:
         """Note the largest timestamp in the time index, and cut the files to what they hold."""
@@ -242,13 +246,13 @@ class LogSegment:
         """Rename the files to ``.deleted``: they are no part of the log from now on."""
         for suffix in SEGMENT_SUFFIXES:
             path = self._path(suffix)
-            os.replace(path, path + DELETED_SUFFIX)
+            self._disk.rename(path, path + DELETED_SUFFIX)
 
     def delete_marked(self) -> None:
         """Remove the renamed files; it is no error if somebody else has."""
         for suffix in SEGMENT_SUFFIXES:
             with suppress(FileNotFoundError):
-                os.unlink(self._path(suffix) + DELETED_SUFFIX)
+                self._disk.remove(self._path(suffix) + DELETED_SUFFIX)
 
     def move_to(self, directory: str) -> None:
         """The log's directory has another name now."""

@@ -7,8 +7,6 @@ transactions and without the log cleaner.
 
 from __future__ import annotations
 
-import os
-import shutil
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -23,8 +21,8 @@ from brokers.logs.checkpoints import (
     read_topic_id,
     write_topic_id,
 )
-from brokers.logs.disk import storage_errors
-from brokers.logs.errors import OffsetOutOfRange, RecordBatchTooLarge
+from brokers.logs.errors import OffsetOutOfRange, RecordBatchTooLarge, storage_errors
+from brokers.logs.intervals import add_batch
 from brokers.logs.leader_epoch_cache import LeaderEpochFileCache
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from brokers.logs.producer_state import ProducerStates
@@ -35,13 +33,8 @@ from brokers.logs.retention import count_deletable, next_expiry_ms
 from brokers.logs.segment import LogSegment
 from brokers.logs.segment_files import parse_log_dir_name
 from brokers.logs.validation import batch_of, check_fetched, check_produced
-from cluster.records import (
-    EpochEndOffset,
-    Interval,
-    Produced,
-    Records,
-    TimestampOffset,
-)
+from brokers.storage.disk import LOCAL_DISK, Disk
+from cluster.records import EpochEndOffset, Interval, Produced, Records, TimestampOffset
 
 _base_offset_of: Final = attrgetter("base_offset")
 
@@ -56,7 +49,9 @@ class SegmentLog:
     """
 
     __slots__ = (
+        "_disk",
         "_epochs",
+        "_flush_error",
         "_marked",
         "_now_ms",
         "_producers",
@@ -80,19 +75,23 @@ class SegmentLog:
         log_start_offset: int = 0,
         recovery_point: int = 0,
         is_clean: bool = False,
+        disk: Disk = LOCAL_DISK,
     ) -> None:
+        self._disk = disk
         self.directory = directory
         self.config = config
         self.name = str(parse_log_dir_name(directory.name).partition)
         self._now_ms = now_ms
         self._marked: list[tuple[int, LogSegment]] = []
         self._producers = ProducerStates()
-        with self._disk("loading {}"):
-            directory.mkdir(parents=True, exist_ok=True)
-            self.topic_id: str | None = read_topic_id(directory / PARTITION_METADATA)
+        self._flush_error: OSError | None = None
+        with self._storage_errors("loading {}"):
+            disk.make_dirs(directory)
+            self.topic_id: str | None = read_topic_id(directory / PARTITION_METADATA, disk)
             self._segments, self.log_end_offset, repairs = load_segments(
                 directory,
-                lambda offset: LogSegment(str(directory), offset, config, now_ms),
+                self._segment,
+                disk=disk,
                 log_start_offset=log_start_offset,
                 recovery_point=recovery_point,
                 is_clean=is_clean,
@@ -105,7 +104,7 @@ class SegmentLog:
         self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
         known_point = self.log_end_offset if is_clean and not repairs else recovery_point
         self.recovery_point = max(self.log_start_offset, min(known_point, self.log_end_offset))
-        self._epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT)
+        self._epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT, disk)
         self._epochs.truncate_from_end(self.log_end_offset)
         self._epochs.truncate_from_start(self.log_start_offset)
         self._load_epochs_and_producers()
@@ -127,7 +126,7 @@ class SegmentLog:
 
     def assign_topic_id(self, topic_id: str) -> None:
         """As ReplicaLog says: in partition.metadata."""
-        write_topic_id(self.directory / PARTITION_METADATA, topic_id)
+        write_topic_id(self.directory / PARTITION_METADATA, topic_id, self._disk)
         self.topic_id = topic_id
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
@@ -160,7 +159,7 @@ class SegmentLog:
         end = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
         if offset >= end:
             return b""
-        with self._disk("reading from {}"):
+        with self._storage_errors("reading from {}"):
             for segment in self._segments[self._floor(offset) :]:
                 records = segment.read(offset, max_bytes, end)
                 if records is not None:
@@ -177,7 +176,7 @@ class SegmentLog:
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
         """As ReplicaLog says: that very record. Raises CorruptRecord."""
-        with self._disk("fetching offset by timestamp for {}"):
+        with self._storage_errors("fetching offset by timestamp for {}"):
             for segment in self._segments[self._floor(self.log_start_offset) :]:
                 if segment.max_timestamp_ms >= timestamp_ms:
                     found = segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset)
@@ -188,11 +187,11 @@ class SegmentLog:
     def intervals(self) -> tuple[Interval, ...]:
         """As ReplicaLog says, batches of one epoch as one interval. Raises CorruptRecord."""
         found: list[Interval] = []
-        with self._disk("reading from {}"):
+        with self._storage_errors("reading from {}"):
             for segment in self._segments[self._floor(self.log_start_offset) :]:
                 for _, header in segment.log.batches():
                     if header.last_offset >= self.log_start_offset:
-                        self._add_interval(found, header)
+                        add_batch(found, header, self.log_start_offset)
         return tuple(found)
 
     def truncate_to(self, offset: int) -> int:
@@ -206,7 +205,7 @@ class SegmentLog:
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return before - self.log_end_offset
-        with self._disk(f"truncating log to offset {offset} for {{}}"):
+        with self._storage_errors(f"truncating log to offset {offset} for {{}}"):
             self._remove(self._segments[self._floor(offset) + 1 :])
             end_offset = self._active.truncate_to(offset, self._now_ms)
         self.log_start_offset = min(self.log_start_offset, end_offset)
@@ -215,7 +214,7 @@ class SegmentLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """As ReplicaLog says; the files are gone at once."""
-        with self._disk("truncating the entire log for {}"):
+        with self._storage_errors("truncating the entire log for {}"):
             for segment in self._segments:
                 segment.mark_deleted()
                 segment.delete_marked()
@@ -253,7 +252,7 @@ class SegmentLog:
             now_ms=now_ms,
         )
         deleted = self._segments[:count]
-        with self._disk("deleting segments for {}"):
+        with self._storage_errors("deleting segments for {}"):
             if count == len(self._segments):
                 self._roll()
             self._remove(deleted)
@@ -266,20 +265,20 @@ class SegmentLog:
 
     def flush(self) -> None:
         """As ReplicaLog says."""
-        with self._disk("flushing log for {}"):
+        with self._storage_errors("flushing log for {}"):
             self._flush(self.log_end_offset)
 
     def close(self) -> None:
         """As ReplicaLog says: files are cut to what they hold, and brought to the disk."""
-        with self._disk("closing {}"):
+        with self._storage_errors("closing {}"):
             self._active.become_inactive()
             self._flush(self.log_end_offset)
 
     def rename_dir(self, name: str) -> None:
         """Give the directory another name in the same log directory."""
-        with self._disk("renaming dir for {}"):
+        with self._storage_errors("renaming dir for {}"):
             target = self.directory.with_name(name)
-            os.rename(self.directory, target)
+            self._disk.rename(self.directory, target)
         self.directory = target
         self._epochs.move_to(target / LEADER_EPOCH_CHECKPOINT)
         for segment in [*self._segments, *(segment for _, segment in self._marked)]:
@@ -287,28 +286,19 @@ class SegmentLog:
 
     def delete(self) -> None:
         """Remove the directory and all that is in it. Nothing else may be called afterwards."""
-        with self._disk("deleting log for {}"):
-            shutil.rmtree(self.directory)
+        with self._storage_errors("deleting log for {}"):
+            self._disk.remove_tree(self.directory)
 
     @property
     def _active(self) -> LogSegment:
         return self._segments[-1]
 
-    def _disk(self, doing: str) -> AbstractContextManager[None]:
+    def _storage_errors(self, doing: str) -> AbstractContextManager[None]:
         return storage_errors(doing.format(self.name), self.directory.parent)
 
     def _floor(self, offset: int) -> int:
         """The number of the segment in which ``offset`` is, or would be."""
         return max(0, bisect_right(self._segments, offset, key=_base_offset_of) - 1)
-
-    def _add_interval(self, found: list[Interval], header: BatchHeader) -> None:
-        start = max(header.base_offset, self.log_start_offset)
-        size, latest_ms = header.size_bytes, header.max_timestamp_ms
-        if found and found[-1].leader_epoch == header.leader_epoch:
-            last = found.pop()
-            start, size = last.start, last.size_bytes + size
-            latest_ms = max(latest_ms, last.max_timestamp_ms)
-        found.append(Interval(header.leader_epoch, start, header.next_offset, size, latest_ms))
 
     def _append(self, records: bytes, headers: Sequence[BatchHeader]) -> None:
         if len(records) > self.config.segment_bytes:
@@ -319,7 +309,7 @@ class SegmentLog:
         # An epoch without records, should the append fail, does no harm.
         for header in headers:
             self._epochs.assign(header.leader_epoch, header.base_offset)
-        with self._disk("appending records to {}"):
+        with self._storage_errors("appending records to {}"):
             if self._should_roll(len(records), headers):
                 self._roll()
             self._active.append(records, headers, self._now_ms)
@@ -348,16 +338,27 @@ class SegmentLog:
         self._add_segment(self.log_end_offset)
         self._flush(self.log_end_offset)
 
+    def _segment(self, base_offset: int) -> LogSegment:
+        path = str(self.directory)
+        return LogSegment(path, base_offset, self.config, self._now_ms, self._disk)
+
     def _add_segment(self, base_offset: int) -> None:
-        segment = LogSegment(str(self.directory), base_offset, self.config, self._now_ms)
+        segment = self._segment(base_offset)
         segment.create()
         self._segments.append(segment)
 
     def _flush(self, offset: int) -> None:
+        """Once a sync has failed none is believed: Linux drops the bytes, and forgets the error."""
+        if self._flush_error is not None:
+            raise self._flush_error
         if offset > self.recovery_point:
-            for segment in self._segments[self._floor(self.recovery_point) :]:
-                if segment.base_offset < offset:
-                    segment.flush()
+            try:
+                for segment in self._segments[self._floor(self.recovery_point) :]:
+                    if segment.base_offset < offset:
+                        segment.flush()
+            except OSError as error:
+                self._flush_error = error
+                raise
             self.recovery_point = offset
 
     def _end_at(self, end_offset: int) -> None:
@@ -388,10 +389,10 @@ class SegmentLog:
             self._epochs.assign(header.leader_epoch, start)
 
     def _load_epochs_and_producers(self) -> None:
-        """Read every header that can be read: epochs that the checkpoint lacks, and the producers'
-        last batches, of which Kafka keeps snapshots instead, of one batch of each."""
+        """Read every header: epochs that the checkpoint lacks, and the producers' last batches, of
+        which Kafka keeps snapshots instead."""
         self._producers.clear()
-        with self._disk("loading {}"):
+        with self._storage_errors("loading {}"):
             for segment in self._segments:
                 for _, header in segment.log.readable():
                     self._note_epoch(header)

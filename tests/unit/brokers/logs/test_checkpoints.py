@@ -19,8 +19,8 @@ from brokers.logs.checkpoints import (
     write_epochs,
     write_meta_properties,
     write_offsets,
+    write_text,
     write_topic_id,
-    write_whole,
 )
 from brokers.logs.errors import LogStorageError
 from cluster.types import TopicPartition
@@ -165,5 +165,5 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = written(tmp_path, "0\n0\n")
     (tmp_path / "file.tmp").mkdir()
     with pytest.raises(LogStorageError, match=os.strerror(errno.EISDIR)):
-        write_whole(path, "new")
+        write_text(path, "new")
     assert path.read_text() == "0\n0\n"

@@ -23,6 +23,7 @@ from brokers.logs.record_batch import check_batches, place
 from brokers.logs.replica_log import Appended, Deleted
 from brokers.logs.segment import LogSegment
 from brokers.logs.segment_log import SegmentLog
+from brokers.storage.disk import LOCAL_DISK
 from cluster.records import EpochEndOffset, TimestampOffset
 from tests.unit.brokers.logs.batches import (
     EVERY_BATCH_INDEXED,
@@ -53,7 +54,9 @@ def test_the_index_entry_of_the_article(tmp_path: Path) -> None:
     """Segment 00000000000000368769, entry (3,497): offset 368772 is found at byte 497."""
     first = batch(b"", b"", b"x" * (497 - len(batch(b"", b"", b"x" * 200)) + 200))
     assert len(first) == 497
-    segment = LogSegment(str(tmp_path), 368769, LogConfig(index_interval_bytes=400), NOW_MS)
+    segment = LogSegment(
+        str(tmp_path), 368769, LogConfig(index_interval_bytes=400), NOW_MS, LOCAL_DISK
+    )
     segment.create()
     for offset, produced in ((368769, first), (368772, batch(b"the one"))):
         placed = place(produced, offset, 0)

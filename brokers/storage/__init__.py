@@ -1,0 +1,1 @@
+"""Files by path: the disk of this machine, and a disk that fails on demand."""

@@ -1,0 +1,262 @@
+"""A disk that fails on demand: faults that are armed for a file or for everything in a folder.
+
+An operator or a drill arms a fault, brokers and journals find it in their next operation, and
+``heal`` ends it. Nothing is decided here about what a failure means. Which part of a write or of
+unsynced bytes survives is drawn from a seed, so a simulated run repeats itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from brokers.storage.disk import Disk, FileStat, ReadAt, StrPath
+from cluster.errors import UsageError
+
+
+class FaultKind(StrEnum):
+    """What a disk does to the files of an armed fault.
+
+    ``ENOSPC``: there is no room, so nothing can be made or grow. ``EIO``: every operation fails.
+    ``SHORT_WRITE``: a part of each write gets into the file, then there is no room. ``FSYNC``: the
+    file cannot be brought to the disk, and of what was written since the last sync a part is lost.
+    """
+
+    ENOSPC = "enospc"
+    EIO = "eio"
+    SHORT_WRITE = "short-write"
+    FSYNC = "fsync"
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFault:
+    """A failure. ``after_bytes``: written below the path before it begins. ``times``: how many
+    operations fail before the disk works again; None: all until it is healed. ``delay_ms``: how
+    long every operation takes in addition, whether it fails or not."""
+
+    kind: FaultKind | None
+    after_bytes: int = 0
+    times: int | None = None
+    delay_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.after_bytes < 0 or (self.times is not None and self.times < 1):
+            raise UsageError("a disk fault begins after 0 bytes or more, and fails once or more")
+
+
+class _Armed:
+    """A fault of one path, and how far it has come."""
+
+    __slots__ = ("fault", "left_bytes", "left_times", "path")
+
+    def __init__(self, path: str, fault: DiskFault) -> None:
+        self.path = path
+        self.fault = fault
+        self.left_bytes = fault.after_bytes
+        self.left_times = fault.times
+
+    def covers(self, path: str) -> bool:
+        return path == self.path or path.startswith(self.path + os.sep)
+
+    def strikes(self) -> bool:
+        """True if this operation fails; counts it."""
+        if self.left_times == 0:
+            return False
+        if self.left_times is not None:
+            self.left_times -= 1
+        return True
+
+
+_NAMES: Final = {
+    FaultKind.ENOSPC: errno.ENOSPC,
+    FaultKind.EIO: errno.EIO,
+    FaultKind.SHORT_WRITE: errno.ENOSPC,
+    FaultKind.FSYNC: errno.EIO,
+}
+_NEEDS_ROOM: Final = (FaultKind.ENOSPC, FaultKind.SHORT_WRITE)
+
+
+class FaultyDisk:
+    """``disk``, with faults. While none is armed an operation costs one more call.
+
+    ``sleep``: how a thread waits for a slow disk, in seconds. May be used by several threads; two
+    threads in one armed folder may count one operation as one too many.
+    """
+
+    def __init__(
+        self, disk: Disk, rng: random.Random, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._disk = disk
+        self._rng = rng
+        self._sleep = sleep
+        self._armed: tuple[_Armed, ...] = ()
+        self._safe_bytes: dict[str, int] = {}
+
+    # -- faults
+
+    @property
+    def faults(self) -> dict[str, DiskFault]:
+        """The faults that are armed, by path."""
+        return {armed.path: armed.fault for armed in self._armed}
+
+    def arm(self, path: StrPath, fault: DiskFault) -> None:
+        """Let a file, or everything in a folder, fail from now on, in place of its former fault."""
+        self.heal(path)
+        self._armed = (*self._armed, _Armed(os.fspath(path), fault))
+
+    def heal(self, path: StrPath) -> bool:
+        """End the faults of a path and of everything in it; False if there are none."""
+        healed = _Armed(os.fspath(path), DiskFault(None))
+        kept = tuple(armed for armed in self._armed if not healed.covers(armed.path))
+        is_healed = len(kept) < len(self._armed)
+        self._armed = kept
+        if not kept:
+            self._safe_bytes.clear()
+        return is_healed
+
+    # -- the operations of Disk
+
+    def make_dirs(self, path: StrPath) -> None:
+        self._grow(path)
+        self._disk.make_dirs(path)
+
+    def names(self, path: StrPath) -> list[str]:
+        self._touch(path)
+        return self._disk.names(path)
+
+    def stat(self, path: StrPath) -> FileStat:
+        self._touch(path)
+        return self._disk.stat(path)
+
+    def create(self, path: StrPath, size_bytes: int = 0) -> None:
+        self._grow(path)
+        self._disk.create(path, size_bytes)
+
+    @contextmanager
+    def reading(self, path: StrPath) -> Iterator[ReadAt]:
+        self._touch(path)
+        with self._disk.reading(path) as read_at:
+            yield read_at
+
+    def read_at(self, path: StrPath, position: int, size_bytes: int) -> bytes:
+        self._touch(path)
+        return self._disk.read_at(path, position, size_bytes)
+
+    def write_at(self, path: StrPath, position: int, data: bytes) -> None:
+        if self._armed:
+            self._write(os.fspath(path), position, data)
+        else:
+            self._disk.write_at(path, position, data)
+
+    def resize(self, path: StrPath, size_bytes: int) -> None:
+        if self._armed and size_bytes > self._disk.stat(path).size_bytes:
+            self._grow(path)
+        else:
+            self._touch(path)
+        self._disk.resize(path, size_bytes)
+
+    def sync(self, path: StrPath) -> None:
+        if self._armed:
+            self._sync(os.fspath(path))
+        self._disk.sync(path)
+
+    def drop_cache(self, path: StrPath) -> None:
+        self._touch(path)
+        self._disk.drop_cache(path)
+
+    def rename(self, source: StrPath, target: StrPath) -> None:
+        self._touch(source)
+        self._disk.rename(source, target)
+
+    def remove(self, path: StrPath) -> None:
+        self._touch(path)
+        self._disk.remove(path)
+
+    def remove_tree(self, path: StrPath) -> None:
+        self._touch(path)
+        self._disk.remove_tree(path)
+
+    # -- what fails
+
+    def _touch(self, path: StrPath, *also: FaultKind) -> None:
+        """An operation that fails with EIO, and with ``also``."""
+        if not self._armed:
+            return
+        for armed in self._struck(os.fspath(path)):
+            kind = armed.fault.kind
+            if (
+                kind is not None
+                and (kind is FaultKind.EIO or kind in also)
+                and not armed.left_bytes
+            ):
+                self._fail(armed, kind, path)
+
+    def _grow(self, path: StrPath) -> None:
+        """An operation that needs room."""
+        self._touch(path, *_NEEDS_ROOM)
+
+    def _write(self, path: str, position: int, data: bytes) -> None:
+        for armed in self._struck(path):
+            kind = armed.fault.kind
+            if kind is FaultKind.FSYNC:
+                self._safe_bytes.setdefault(path, position)
+            elif kind is not None:
+                kept = min(armed.left_bytes, len(data))
+                armed.left_bytes -= kept
+                if kept < len(data) and armed.strikes():
+                    self._write_part(path, position, data, kept, kind)
+                    raise _error(kind, path)
+        self._disk.write_at(path, position, data)
+
+    def _write_part(
+        self, path: str, position: int, data: bytes, kept: int, kind: FaultKind
+    ) -> None:
+        if kind is FaultKind.SHORT_WRITE:
+            kept = self._rng.randint(kept, len(data) - 1)
+        if kept:
+            self._disk.write_at(path, position, data[:kept])
+
+    def _sync(self, path: str) -> None:
+        for armed in self._struck(path):
+            kind = armed.fault.kind
+            if kind is FaultKind.FSYNC and armed.strikes():
+                self._forget_unsynced(path)
+                raise _error(kind, path)
+            if kind is FaultKind.EIO and not armed.left_bytes and armed.strikes():
+                raise _error(kind, path)
+        self._safe_bytes.pop(path, None)
+
+    def _forget_unsynced(self, path: str) -> None:
+        """Lose what was written since the last sync, from a place that is drawn: zeros are there,
+        as in a file whose length was written and whose bytes were not."""
+        safe_bytes = self._safe_bytes.pop(path, None)
+        if safe_bytes is None:
+            return
+        size_bytes = self._disk.stat(path).size_bytes
+        if safe_bytes < size_bytes:
+            kept_bytes = self._rng.randint(safe_bytes, size_bytes - 1)
+            self._disk.write_at(path, kept_bytes, bytes(size_bytes - kept_bytes))
+
+    def _struck(self, path: str) -> Iterator[_Armed]:
+        """The faults of a path, after the delay that they want."""
+        for armed in self._armed:
+            if armed.covers(path):
+                if armed.fault.delay_ms:
+                    self._sleep(armed.fault.delay_ms / 1000)
+                yield armed
+
+    def _fail(self, armed: _Armed, kind: FaultKind, path: StrPath) -> None:
+        if armed.strikes():
+            raise _error(kind, os.fspath(path))
+
+
+def _error(kind: FaultKind, path: str) -> OSError:
+    number = _NAMES[kind]
+    return OSError(number, os.strerror(number), path)
