@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from brokers.storage.disk import LOCAL_DISK, Disk
 from cluster.errors import JournalUnwritable
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from runtime.line_file import MAX_PENDING_BYTES, LineFile
@@ -28,6 +29,7 @@ class FileJournal:
         *,
         is_fsynced: bool = False,
         max_pending_bytes: int = MAX_PENDING_BYTES,
+        disk: Disk = LOCAL_DISK,
     ) -> None:
         self.path = path
         self._encoder = msgspec.json.Encoder()
@@ -37,6 +39,7 @@ class FileJournal:
             is_whole=_is_row,
             lost_line=self._lost_line,
             max_pending_bytes=max_pending_bytes,
+            disk=disk,
         )
         self._untold_cut_bytes = self._file.cut_bytes
         self._latest: JournalRow | None = None

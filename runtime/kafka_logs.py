@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from brokers.storage.disk import LOCAL_DISK, Disk
 from cluster.errors import JournalUnwritable
 from cluster.protocols import Clock
 from controller.state_change_log import StateChangeLog
@@ -29,8 +30,9 @@ class KafkaLogs:
     why, and its lines are kept until ``retry`` succeeds.
     """
 
-    def __init__(self, folder: Path, clock: Clock, level: str) -> None:
+    def __init__(self, folder: Path, clock: Clock, level: str, disk: Disk = LOCAL_DISK) -> None:
         self._folder = folder
+        self._disk = disk
         self._clock = clock
         self._is_trace = level == "TRACE"
         self._files: dict[int, tuple[LineFile, LineFile]] = {}
@@ -55,7 +57,7 @@ class KafkaLogs:
         if files is None:
             directory = self._folder / f"broker-{broker_id}"
             try:
-                directory.mkdir(parents=True, exist_ok=True)
+                self._disk.make_dirs(directory)
             except OSError as error:
                 raise JournalUnwritable(f"{directory} cannot be made: {error.strerror}") from error
             files = (
@@ -81,6 +83,7 @@ class KafkaLogs:
             path,
             lost_line=lambda lost: _missing(path, lost),
             max_pending_bytes=MAX_PENDING_BYTES,
+            disk=self._disk,
         )
         self._stack.callback(file.close)
         return file

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from brokers.storage.disk import LOCAL_DISK, Disk
 from cluster.errors import JournalUnwritable
 
 MAX_PENDING_BYTES: Final = 16 << 20
@@ -50,25 +50,23 @@ class LineFile:
         is_whole: Callable[[bytes], bool] = _never_whole,
         lost_line: Callable[[int], bytes] = _no_line,
         max_pending_bytes: int = MAX_PENDING_BYTES,
+        disk: Disk = LOCAL_DISK,
     ) -> None:
         self.path = path
         self.failure: JournalUnwritable | None = None
+        self._disk = disk
         self._is_fsynced = is_fsynced
         self._is_whole = is_whole
         self._lost_line = lost_line
         self._max_pending_bytes = max_pending_bytes
         self._lock = threading.Lock()
         self._is_closed = False
-        self._fd = -1
-        # Pending bytes follow the first ``_size`` bytes of the file; so many are written already.
+        # Pending bytes follow the first ``_size`` bytes of the file.
         self._pending = bytearray()
-        self._written = 0
         self._lost_lines = 0
         try:
-            self._fd = _open(path)
-            self._size, self.cut_bytes = _repair_tail(self._fd, path, is_whole)
+            self._size, self.cut_bytes = self._open()
         except OSError as error:
-            self._close_descriptor()
             raise _unwritable(path, error) from error
 
     def append(self, data: bytes) -> None:
@@ -116,8 +114,7 @@ class LineFile:
                 with contextlib.suppress(JournalUnwritable):
                     self._write_or_fail()
             self._is_closed = True
-            self._close_descriptor()
-            lost = self._pending.count(b"\n", self._written) + self._lost_lines
+            lost = self._pending.count(b"\n") + self._lost_lines
             if lost:
                 _log.error("%s: %d lines are lost: %s", self.path, lost, self.failure)
 
@@ -136,20 +133,13 @@ class LineFile:
             raise self.failure from error
 
     def _write(self) -> None:
-        """Write what is pending. Raises OSError; ``_written`` says how far it came."""
-        while self._written < len(self._pending):
-            with memoryview(self._pending) as view, view[self._written :] as rest:
-                self._written += os.write(self._fd, rest)
+        """Write what is pending. If this raises OSError a part of it may be in the file: all of it
+        stays pending, as after a failed sync the system may have dropped what was written."""
+        self._disk.write_at(self.path, self._size, bytes(self._pending))
         if self._is_fsynced:
-            try:
-                os.fsync(self._fd)
-            except OSError:
-                # The kernel may have dropped the pages: only writing them anew is safe.
-                self._written = 0
-                raise
+            self._disk.sync(self.path)
         self._size += len(self._pending)
         self._pending.clear()
-        self._written = 0
 
     def _retry(self) -> bool:
         if self.failure is None or self._is_closed:
@@ -168,54 +158,45 @@ class LineFile:
         return True
 
     def _reopen(self) -> None:
-        """Open the file again and cut what a failed write left beyond what is known of it."""
-        self._close_descriptor()
-        self._fd = _open(self.path)
-        size = os.fstat(self._fd).st_size
-        if size > self._size + self._written:
-            os.ftruncate(self._fd, self._size + self._written)
-        elif size >= self._size:
-            self._written = size - self._size
-        else:  # truncated or removed by somebody else
-            self._size, _ = _repair_tail(self._fd, self.path, self._is_whole)
-            self._written = 0
+        """Cut what a failed write left in the file beyond what is known of it."""
+        size = self._size_on_disk()
+        if size > self._size:
+            self._disk.resize(self.path, self._size)
+        elif size < self._size:  # truncated or removed by somebody else
+            self._size, _ = self._open()
 
-    def _close_descriptor(self) -> None:
-        descriptor, self._fd = self._fd, -1
-        if descriptor >= 0:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+    def _open(self) -> tuple[int, int]:
+        """Make the file if it does not exist, and make it end with a newline: (its size then, bytes
+        that were cut). Raises OSError."""
+        size = self._size_on_disk()
+        end = self._end_of_lines(size)
+        if end == size:
+            return size, 0
+        tail = self._disk.read_at(self.path, end, min(size - end, _MAX_TAIL_BYTES))
+        if len(tail) == size - end and self._is_whole(tail):
+            self._disk.write_at(self.path, size, b"\n")
+            return size + 1, 0
+        self._disk.resize(self.path, end)
+        _log.warning("%s: cut %d bytes of a torn last line", self.path, size - end)
+        return end, size - end
 
+    def _size_on_disk(self) -> int:
+        try:
+            return self._disk.stat(self.path).size_bytes
+        except FileNotFoundError:
+            self._disk.create(self.path)
+            return 0
 
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-
-
-def _repair_tail(descriptor: int, path: Path, is_whole: Callable[[bytes], bool]) -> tuple[int, int]:
-    """Make a file end with a newline: (its size then, bytes that were cut). Raises OSError."""
-    size = os.fstat(descriptor).st_size
-    end = _end_of_lines(descriptor, size)
-    if end == size:
-        return size, 0
-    tail = os.pread(descriptor, min(size - end, _MAX_TAIL_BYTES), end)
-    if len(tail) == size - end and is_whole(tail):
-        os.write(descriptor, b"\n")
-        return size + 1, 0
-    os.ftruncate(descriptor, end)
-    _log.warning("%s: cut %d bytes of a torn last line", path, size - end)
-    return end, size - end
-
-
-def _end_of_lines(descriptor: int, size: int) -> int:
-    """Where the last complete line ends."""
-    end = size
-    while end > 0:
-        begin = max(end - _BLOCK_BYTES, 0)
-        newline = os.pread(descriptor, end - begin, begin).rfind(b"\n")
-        if newline >= 0:
-            return begin + newline + 1
-        end = begin
-    return 0
+    def _end_of_lines(self, size: int) -> int:
+        """Where the last complete line ends."""
+        end = size
+        while end > 0:
+            begin = max(end - _BLOCK_BYTES, 0)
+            newline = self._disk.read_at(self.path, begin, end - begin).rfind(b"\n")
+            if newline >= 0:
+                return begin + newline + 1
+            end = begin
+        return 0
 
 
 def _unwritable(path: Path, error: OSError) -> JournalUnwritable:
