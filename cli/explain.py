@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import typer
 
 from cli.explain_text import as_json, explained_lines
-from cli.journal import FileSource, JournalSource, journal_source
+from cli.journal import DamageWarnings, FileSource, JournalSource, journal_source
 from cli.options import AsJson, DataDirectory, Server, print_json
 from cluster.errors import UsageError
 from cluster.journal import JournalRow
@@ -67,12 +67,15 @@ def explain(
     """Say why a partition is as it is, or what an event did: the chain of causes, the rules
     applied, the znodes written, the requests sent."""
     source = _source(journal, server, data_dir)
+    warnings = DamageWarnings()
 
     def lines() -> Iterator[bytes]:
         part = source.after(0)
+        warnings.show(part)
         while part.lines:
             yield from part.lines
             part = source.after(part.next)
+            warnings.show(part)
 
     explained = _explain(subject, lines, show_all, at)
     if json:

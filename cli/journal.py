@@ -19,6 +19,7 @@ from server.data_dir import JOURNAL_FILE, default_data_dir
 from server.journal_tail import JournalPart, last_rows, rows_after
 
 FOLLOW_INTERVAL_S = 0.3
+WARNINGS_SHOWN = 10
 
 app = typer.Typer(
     help="Show what happened in a cluster.",
@@ -64,6 +65,7 @@ class FileSource:
 class _Page(msgspec.Struct):
     rows: list[msgspec.Raw]
     next: int
+    damaged: tuple[str, ...] = ()
 
 
 class ServerSource:
@@ -82,7 +84,7 @@ class ServerSource:
 
     def _page(self, path: str) -> JournalPart:
         page = msgspec.json.decode(self._client.request("GET", path), type=_Page)
-        return JournalPart([bytes(row) for row in page.rows], page.next)
+        return JournalPart([bytes(row) for row in page.rows], page.next, page.damaged)
 
 
 @app.callback()
@@ -104,8 +106,10 @@ def tail(
     directory's file, which outlives its cluster."""
     source = journal_source(server, data_dir, os.environ)
     names = EventNames()
+    warnings = DamageWarnings()
     part = source.last(count)
     while True:
+        warnings.show(part)
         for line in part.lines:
             typer.echo(line.decode() if json else row_line(line, names))
         if not follow:
@@ -123,6 +127,24 @@ def journal_source(
     if not server and not environ.get(SERVER_VARIABLE) and path.exists():
         return FileSource(path)
     return ServerSource(find_server(server, data_dir, environ))
+
+
+class DamageWarnings:
+    """Warns of each damaged line once, and of the first of very many only."""
+
+    def __init__(self) -> None:
+        self._shown: set[str] = set()
+
+    def show(self, part: JournalPart) -> None:
+        """Warn of what is damaged in a part, on standard error."""
+        for damage in part.damaged:
+            if damage not in self._shown and len(self._shown) <= WARNINGS_SHOWN:
+                self._shown.add(damage)
+                is_last = len(self._shown) > WARNINGS_SHOWN
+                more = "; further damaged lines are not named" if is_last else ""
+                typer.echo(
+                    f"warning: skipped a damaged line of the journal: {damage}{more}", err=True
+                )
 
 
 def row_line(line: bytes, names: EventNames) -> str:

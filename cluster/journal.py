@@ -12,6 +12,9 @@ from typing import Final
 import msgspec
 
 SCHEMA_VERSION: Final = 1
+NOT_JSON: Final = "not json"
+NOT_A_ROW: Final = "not a row"
+"""What may be wrong with a line of a journal."""
 
 
 class Kind(StrEnum):
@@ -91,3 +94,32 @@ class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):
     zxid: int | None = None
     outcome: str | None = None
     detail: str | None = None
+
+
+class _Shape(msgspec.Struct):
+    """What a row of any version has."""
+
+    v: int
+    run_id: str
+    t_ms: int
+    seq: int
+    controller: int
+    epoch: int
+    kind: str
+
+
+_shape = msgspec.json.Decoder(_Shape)
+
+
+def line_problem(line: bytes) -> str | None:
+    """Why a line is no row of a journal, of this or another version; None if it is one."""
+    try:
+        _shape.decode(line)
+        # msgspec does not look into the strings that it skips.
+        if not line.isascii():
+            line.decode()
+    except msgspec.ValidationError:
+        return NOT_A_ROW
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return NOT_JSON
+    return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -11,8 +13,11 @@ from brokers.storage.disk import LOCAL_DISK, Disk
 from cluster.errors import JournalUnwritable
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from runtime.line_file import MAX_PENDING_BYTES, LineFile
+from runtime.rotated_files import whole_lines
 
-_NO_CONTROLLER = -1
+_NO_CONTROLLER: Final = -1
+_decoder = msgspec.json.Decoder(JournalRow)
+_log = logging.getLogger(__name__)
 
 
 class FileJournal:
@@ -104,18 +109,29 @@ class MemoryJournal:
 
 
 def read_journal(path: Path) -> list[JournalRow]:
-    """The complete rows of a journal file; a last line without its newline is left out."""
-    data = path.read_bytes()
-    complete = data[: data.rfind(b"\n") + 1]
-    return msgspec.json.Decoder(JournalRow).decode_lines(complete)
+    """The complete rows of a journal and its rotated files. Damaged lines are left out."""
+    rows = []
+    damaged = 0
+    for line in whole_lines(path):
+        row = _row(line)
+        if row is None:
+            damaged += 1
+        else:
+            rows.append(row)
+    if damaged:
+        _log.warning("%s: %d damaged lines are left out", path, damaged)
+    return rows
 
 
 def _is_row(line: bytes) -> bool:
+    return _row(line) is not None
+
+
+def _row(line: bytes) -> JournalRow | None:
     try:
-        msgspec.json.decode(line, type=JournalRow)
+        return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
+        return None
 
 
 def _own_row(kind: Kind, beside: JournalRow, detail: dict[str, int]) -> JournalRow:

@@ -56,10 +56,12 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class JournalPage(msgspec.Struct, frozen=True):
-    """Answer of GET /journal: rows as they are in the file, and where to go on."""
+    """Answer of GET /journal: rows as they are in the file, and where to go on. ``damaged`` names
+    lines between them that are no rows: file, line, and why."""
 
     rows: list[msgspec.Raw]
     next: int
+    damaged: tuple[str, ...] = ()
 
 
 # The cluster
@@ -83,7 +85,7 @@ def journal(server: ClusterServer, request: Request, _: None) -> JournalPage:
         part = rows_after(path, _number(params, "after", 0, None))
     else:
         part = last_rows(path, _number({"last": "20", **params}, "last", 0, MAX_ROWS))
-    return JournalPage([msgspec.Raw(line) for line in part.lines], part.next)
+    return JournalPage([msgspec.Raw(line) for line in part.lines], part.next, part.damaged)
 
 
 def move_controller(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Reading journal.jsonl while it is written: its last rows, and what came after a place in it.
 
-A place is a byte offset behind a complete line. Rows are handed on as the bytes they are.
+A place is a byte of the whole journal, its rotated files included, behind a complete line. Rows are
+handed on as the bytes they are; a line that is none is left out and named.
 """
 
 from __future__ import annotations
@@ -9,52 +10,112 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from cluster.journal import line_problem
+from runtime.rotated_files import Segment, line_number, opened_at, rotated
+
 _BLOCK: Final = 1 << 16
 MAX_BYTES: Final = 1 << 22
 
 
 class JournalPart(NamedTuple):
-    """Complete lines of the journal, without newlines, and the place behind the last of them."""
+    """Rows of the journal, without newlines, and the place behind the last of them.
+
+    ``damaged`` names the lines between them that are no rows: file, line, and why.
+    """
 
     lines: list[bytes]
     next: int
+    damaged: tuple[str, ...] = ()
 
 
 def last_rows(path: Path, count: int) -> JournalPart:
     """The last ``count`` complete rows; none if there is no journal. Raises OSError."""
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return JournalPart([], 0)
-    with file:
-        end = _end_of_lines(file, file.seek(0, os.SEEK_END))
-        if count <= 0:
-            return JournalPart([], end)
-        start, newlines = end, 0
-        # The newline at the very end closes the last row, so one more is looked for.
-        while start > 0 and newlines <= count:
-            size = min(_BLOCK, start)
-            start -= size
-            file.seek(start)
-            newlines += file.read(size).count(b"\n")
-        file.seek(start)
-        lines = file.read(end - start).split(b"\n")[:-1]
-        return JournalPart(lines[-count:], end)
+    lines: list[bytes] = []
+    damaged: tuple[str, ...] = ()
+    place: int | None = None
+    ends = [name.end for name in rotated(path)]
+    # The last file is found by a place that is behind all others.
+    before = ends[-1] if ends else 0
+    while True:
+        with opened_at(path, before) as opened:
+            if opened is None:
+                return JournalPart(lines, before if place is None else place, damaged)
+            segment, file = opened
+            data, offset = _last_lines(file, count - len(lines))
+            part = _rows(segment, file, offset, data)
+        place = part.next if place is None else place
+        lines[:0] = part.lines
+        damaged = (*part.damaged, *damaged)
+        ends = [end for end in ends if end <= segment.begin]
+        if len(lines) >= count or not ends:
+            return JournalPart(lines[len(lines) - min(count, len(lines)) :], place, damaged)
+        before = ends.pop() - 1
 
 
 def rows_after(path: Path, place: int, max_bytes: int = MAX_BYTES) -> JournalPart:
-    """Complete rows from ``place`` on, about ``max_bytes`` of them. Raises OSError."""
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return JournalPart([], place)
-    with file:
-        file.seek(place)
-        data = file.read(max_bytes)
-        if data and b"\n" not in data:
-            data += file.readline()
-        complete = data[: data.rfind(b"\n") + 1]
-        return JournalPart(complete.split(b"\n")[:-1], place + len(complete))
+    """Complete rows from ``place`` on, about ``max_bytes`` of them. Raises OSError.
+
+    There are none only at the end of the journal.
+    """
+    damaged: tuple[str, ...] = ()
+    while True:
+        with opened_at(path, place) as opened:
+            if opened is None:
+                return JournalPart([], place, damaged)
+            segment, file = opened
+            offset = max(place - segment.begin, 0)
+            data = _lines_at(file, offset, max_bytes)
+            part = _rows(segment, file, offset, data)
+        damaged += part.damaged
+        if not data and segment.end is None:
+            return JournalPart([], place, damaged)
+        # What is left of a rotated file without a newline, or behind damage, can never be read.
+        place = part.next if data or segment.end is None else segment.end
+        if segment.is_damaged and not data:
+            damaged += (f"{segment.path.name}: damaged gzip, what follows is not read",)
+        if part.lines:
+            return JournalPart(part.lines, place, damaged)
+
+
+def _lines_at(file: BinaryIO, offset: int, max_bytes: int) -> bytes:
+    """Complete lines from a byte on."""
+    file.seek(offset)
+    data = file.read(max_bytes)
+    if data and b"\n" not in data:
+        data += file.readline()
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _last_lines(file: BinaryIO, count: int) -> tuple[bytes, int]:
+    """The last complete lines of a file, about ``count``, and the byte where they begin."""
+    end = start = _end_of_lines(file, file.seek(0, os.SEEK_END))
+    newlines = 0
+    # The newline at the very end closes the last row, so one more is looked for.
+    while start > 0 and newlines <= count and count > 0:
+        size = min(_BLOCK, start)
+        start -= size
+        file.seek(start)
+        newlines += file.read(size).count(b"\n")
+    file.seek(start)
+    data = file.read(end - start)
+    begin = data.find(b"\n") + 1 if start > 0 else 0
+    return data[begin:], start + begin
+
+
+def _rows(segment: Segment, file: BinaryIO, offset: int, data: bytes) -> JournalPart:
+    """The rows among lines that begin at a byte of a file."""
+    lines = data.split(b"\n")[:-1]
+    problems = [line_problem(line) for line in lines]
+    good = [line for line, problem in zip(lines, problems, strict=True) if problem is None]
+    damaged: tuple[str, ...] = ()
+    if len(good) < len(lines):
+        first = line_number(file, offset)
+        damaged = tuple(
+            f"{segment.path.name}:{first + n}: {problem}"
+            for n, problem in enumerate(problems)
+            if problem is not None
+        )
+    return JournalPart(good, segment.begin + offset + len(data), damaged)
 
 
 def _end_of_lines(file: BinaryIO, size: int) -> int:

@@ -15,12 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from cluster.journal import NOT_A_ROW, NOT_JSON, SCHEMA_VERSION, JournalRow, Kind
 from replay.event_schema import EPOCH_SHIFT, JOURNAL
 from replay.sources import ARROW_SCHEMA, TEXT_CHARACTERS, Damaged, damaged_batch, event_batch
 
-NOT_JSON: Final = "not json"
-NOT_A_ROW: Final = "not a row"
 OTHER_KIND: Final = "unknown kind"
 TORN: Final = "torn"
 _COLUMN_OF: Final = {

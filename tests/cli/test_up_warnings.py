@@ -69,7 +69,8 @@ def test_an_interrupt_while_it_starts_leaves_nothing_and_says_so(tmp_path: Path)
 
 
 def test_a_reader_of_the_journal_that_has_enough_hears_no_complaint(tmp_path: Path) -> None:
-    row = b'{"v":1,"kind":"run_start","time_ms":0,"detail":"%s"}\n' % (b"x" * 1000)
+    about = b'{"v":1,"run_id":"r","t_ms":0,"seq":0,"controller":-1,"epoch":0,"kind":"run_start"'
+    row = b'%s,"detail":"%s"}\n' % (about, b"x" * 1000)
     (tmp_path / "journal.jsonl").write_bytes(row * 1000)
     with subprocess.Popen(
         [*KLAMM, "journal", "tail", "-n", "1000", "--json"],

@@ -7,6 +7,7 @@ import os
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cluster.errors import EnvironmentProblem, UsageError
@@ -14,8 +15,13 @@ from server.data_dir import DataDir, ServerAddress, default_data_dir, read_addre
 from server.journal_tail import last_rows, rows_after
 
 
+def row(number: int, width: int = 1) -> bytes:
+    fields = {"v": 1, "run_id": "r", "t_ms": 0, "seq": number, "controller": 1, "epoch": 1}
+    return msgspec.json.encode({**fields, "kind": "event", "detail": "x" * width})
+
+
 def rows(first: int, last: int, width: int = 1) -> list[bytes]:
-    return [str(number).encode().rjust(width, b"x") for number in range(first, last + 1)]
+    return [row(number, width) for number in range(first, last + 1)]
 
 
 def text(lines: list[bytes]) -> bytes:
@@ -35,16 +41,17 @@ def test_last_rows(tmp_path: Path, count: int, width: int) -> None:
 
 def test_a_row_being_written_is_left_out_until_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    path.write_bytes(b"1\n2\n3" + b"3" * 100_000)
+    one, two, three, four = rows(1, 2) + rows(3, 3, 100_000) + rows(4, 4)
+    path.write_bytes(text([one, two]) + three[:90_000])
     part = last_rows(path, 10)
-    assert part == ([b"1", b"2"], 4)
-    assert rows_after(path, part.next) == ([], 4)
+    assert part == ([one, two], len(text([one, two])), ())
+    assert rows_after(path, part.next) == ([], part.next, ())
     with path.open("ab") as file:
-        file.write(b"\n4\n")
+        file.write(three[90_000:] + b"\n" + text([four]))
     after = rows_after(path, part.next)
-    assert after.lines == [b"3" * 100_001, b"4"]
+    assert after.lines == [three, four]
     assert after.next == path.stat().st_size
-    assert rows_after(path, after.next) == ([], after.next)
+    assert rows_after(path, after.next) == ([], after.next, ())
 
 
 def test_rows_after_come_in_pages_that_lose_nothing(tmp_path: Path) -> None:
@@ -52,7 +59,7 @@ def test_rows_after_come_in_pages_that_lose_nothing(tmp_path: Path) -> None:
     path.write_bytes(text(rows(1, 500, 37)))
     place, seen = 0, []
     while (part := rows_after(path, place, max_bytes=100)).lines:
-        assert len(part.lines) <= 3
+        assert len(part.lines) == 1
         seen += part.lines
         place = part.next
     assert seen == rows(1, 500, 37)
@@ -61,14 +68,37 @@ def test_rows_after_come_in_pages_that_lose_nothing(tmp_path: Path) -> None:
 def test_a_row_longer_than_a_page(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     path.write_bytes(text(rows(1, 2, 1000)))
-    assert rows_after(path, 0, max_bytes=10) == (rows(1, 1, 1000), 1001)
+    assert rows_after(path, 0, max_bytes=10) == (rows(1, 1, 1000), len(text(rows(1, 1, 1000))), ())
+
+
+def test_damaged_lines_are_left_out_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    one, two, three = rows(1, 3)
+    torn_and_glued = one[:20] + two
+    spoilt = two.replace(b'"x"', b'"\xff"')
+    path.write_bytes(text([one, torn_and_glued, b"", b"{}", two, spoilt, b"\0" * 90_000, three]))
+    named = (
+        "journal.jsonl:2: not json",
+        "journal.jsonl:3: not json",
+        "journal.jsonl:4: not a row",
+        "journal.jsonl:6: not json",
+        "journal.jsonl:7: not json",
+    )
+    size = path.stat().st_size
+    assert rows_after(path, 0) == ([one, two, three], size, named)
+    assert last_rows(path, 10) == ([one, two, three], size, named)
+    assert rows_after(path, len(one) + 1, max_bytes=10) == (
+        [two],
+        size - len(text([spoilt, b"\0" * 90_000, three])),
+        named[:3],
+    )
 
 
 def test_no_journal_has_no_rows(tmp_path: Path) -> None:
-    assert last_rows(tmp_path / "none", 5) == ([], 0)
-    assert rows_after(tmp_path / "none", 7) == ([], 7)
+    assert last_rows(tmp_path / "none", 5) == ([], 0, ())
+    assert rows_after(tmp_path / "none", 7) == ([], 7, ())
     (tmp_path / "empty").touch()
-    assert last_rows(tmp_path / "empty", 5) == ([], 0)
+    assert last_rows(tmp_path / "empty", 5) == ([], 0, ())
 
 
 def test_one_holder_at_a_time(tmp_path: Path) -> None:

@@ -1,0 +1,119 @@
+"""Reading a log of lines over its rotated files, while it is written, rotated and compressed.
+
+A place is a byte of the whole log: rotation does not change it. Reads bytes and knows no rows.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+from cluster.rotated_names import RotatedName, rotated_names
+
+_BLOCK_BYTES: Final = 1 << 20
+
+
+class Segment(NamedTuple):
+    """One file of a log. ``begin``: the place of its first byte. ``end`` None: it still grows.
+    ``is_damaged``: its compression is broken, so that only what comes before can be read."""
+
+    path: Path
+    begin: int
+    end: int | None
+    is_damaged: bool = False
+
+
+def rotated(path: Path) -> list[RotatedName]:
+    """The rotated files of a log, the oldest first."""
+    try:
+        return rotated_names(path.name, os.listdir(path.parent))
+    except FileNotFoundError:
+        return []
+
+
+@contextmanager
+def opened_at(path: Path, place: int) -> Iterator[tuple[Segment, BinaryIO] | None]:
+    """The file that the byte at ``place`` is in, or will be, and that file, open; None if there is
+    no log. A place that retention has deleted is that of the oldest file. Raises OSError."""
+    while True:
+        names = rotated(path)
+        at = next((n for n, name in enumerate(names) if name.end > place), len(names))
+        begin = names[at - 1].end if at else 0
+        is_last = at == len(names)
+        try:
+            opened = _open_last(path, begin) if is_last else _open_rotated(path, names[at], begin)
+        except FileNotFoundError:
+            opened = None
+        # Between the two looks at the directory the file may have been rotated or compressed.
+        if (is_last or opened is None) and rotated(path) != names:
+            if opened is not None:
+                opened[1].close()
+            continue
+        if opened is None and not names:
+            yield None
+            return
+        if opened is None:  # a crash in the middle of a rotation
+            opened = Segment(path, names[-1].end, None), io.BytesIO()
+        with opened[1]:
+            yield opened
+            return
+
+
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """Every line of a log that ends with a newline, without it. Raises OSError."""
+    place = 0
+    while True:
+        with opened_at(path, place) as opened:
+            if opened is None:
+                return
+            segment, file = opened
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield line[:-1]
+            if segment.end is None:
+                return
+            place = segment.end
+
+
+def line_number(file: BinaryIO, offset: int) -> int:
+    """The number of the line that begins at a byte of a file, counted from 1."""
+    count, left = 1, offset
+    file.seek(0)
+    while left > 0 and (data := file.read(min(left, _BLOCK_BYTES))):
+        count += data.count(b"\n")
+        left -= len(data)
+    return count
+
+
+def _open_last(path: Path, begin: int) -> tuple[Segment, BinaryIO]:
+    return Segment(path, begin, None), path.open("rb")
+
+
+def _open_rotated(path: Path, name: RotatedName, begin: int) -> tuple[Segment, BinaryIO]:
+    """Of a compressed file, all of it is in memory: rotation keeps files small."""
+    at = path.with_name(name.name)
+    if not name.is_compressed:
+        file = at.open("rb")
+        size = file.seek(0, os.SEEK_END)
+        return Segment(at, max(begin, name.end - size), name.end), file
+    data, is_damaged = _decompressed(at)
+    begin = begin if is_damaged else name.end - len(data)
+    return Segment(at, begin, name.end, is_damaged), io.BytesIO(data)
+
+
+def _decompressed(path: Path) -> tuple[bytes, bool]:
+    """What can be decompressed, and whether the rest cannot."""
+    member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    found = []
+    with path.open("rb") as file:
+        try:
+            while data := file.read(_BLOCK_BYTES):
+                found.append(member.decompress(data))
+        except zlib.error:
+            return b"".join(found), True
+    return b"".join(found), not member.eof

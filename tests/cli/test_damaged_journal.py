@@ -1,0 +1,68 @@
+"""A journal with damaged lines: what klamm journal, klamm explain and the API make of it."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cli.main import main
+from cluster.journal import Kind
+from runtime.journal import read_journal
+from tests.serving import klamm_up
+from tests.sim.reassignments import brokers_up, with_topic
+
+Capture = pytest.CaptureFixture[str]
+
+
+def journal_of_a_creation() -> list[bytes]:
+    world = brokers_up()
+    with_topic(world, (0, 1), topic="orders")
+    return world.journal.to_bytes().splitlines(keepends=True)
+
+
+def test_a_damaged_line_is_skipped_and_named(tmp_path: Path, capsys: Capture) -> None:
+    lines = journal_of_a_creation()
+    damaged = lines[3][:40] + lines[4]  # what a restart after a torn write made of them
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"".join([*lines[:3], damaged, *lines[5:], b"\0" * 50]))
+    warning = "warning: skipped a damaged line of the journal: journal.jsonl:4: not json\n"
+    for arguments in (
+        ["journal", "tail", "-n", "10000", "--data-dir", str(tmp_path)],
+        ["explain", "orders-0", "--data-dir", str(tmp_path)],
+        ["explain", "orders-0", "--journal", str(path)],
+    ):
+        assert main(arguments) == 0
+        printed = capsys.readouterr()
+        assert printed.err == warning
+        assert "orders-0" in printed.out
+
+
+def test_of_very_many_damaged_lines_the_first_are_named(tmp_path: Path, capsys: Capture) -> None:
+    lines = journal_of_a_creation()
+    (tmp_path / "journal.jsonl").write_bytes(b"{}\n" * 1_000 + b"".join(lines))
+    assert main(["explain", "orders-0", "--data-dir", str(tmp_path)]) == 0
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 11
+    assert warnings[-1].endswith("11: not a row; further damaged lines are not named")
+
+
+@pytest.mark.slow
+def test_up_on_a_torn_journal_repairs_it_and_serves_it(tmp_path: Path) -> None:
+    lines = journal_of_a_creation()
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"".join([*lines[:5], b"spoilt\n", *lines[5:], lines[-1][:33]]))
+    with klamm_up(tmp_path, "--brokers", "1") as up:
+        url = msgspec.convert(up.json("status"), dict[str, object])["url"]
+        with urllib.request.urlopen(f"{url}/journal?after=0") as answer:
+            page = msgspec.json.decode(answer.read())
+        shown = up.ok("journal", "tail", "-n", "10000")
+    assert page["damaged"] == ["journal.jsonl:6: not json"]
+    kinds = [row["kind"] for row in page["rows"]]
+    at = kinds.index(Kind.JOURNAL_REPAIRED)
+    assert kinds[at - 1] == Kind.RUN_START
+    assert page["rows"][at]["detail"] == '{"cut_bytes":33}'
+    assert 'journal repaired {"cut_bytes":33}' in shown
+    assert len(read_journal(path)) == path.read_bytes().count(b"\n") - 1
