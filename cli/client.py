@@ -29,7 +29,7 @@ from server.data_dir import (
 )
 
 SERVER_VARIABLE: Final = "KLAMM_SERVER"
-TOKEN_VARIABLE: Final = "KLAMM_TOKEN"
+TOKEN_VARIABLE: Final = "KLAMM_TOKEN"  # noqa: S105 - the name of a variable
 TIMEOUT_S: Final = 120.0
 _CONNECT_TIMEOUT_S: Final = 5.0
 _NOT_IN_HOSTS: Final = re.compile(r"[\x00-\x20\x7f]")

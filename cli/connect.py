@@ -2,21 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
 from cli.client import ServerClient, find_server
+from cluster.errors import UsageError
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
+from zk.security import ZooKeeperSecurity, ZooKeeperTls
 from zk.store import Store
 
+ZK_VARIABLES: Final = {
+    "digest": "KLAMM_ZK_DIGEST",
+    "ca": "KLAMM_ZK_TLS_CA",
+    "cert": "KLAMM_ZK_TLS_CERT",
+    "key": "KLAMM_ZK_TLS_KEY",
+    "key_password": "KLAMM_ZK_TLS_KEY_PASSWORD",
+}
+"""Where commands, which have Kafka's flags, find what ``klamm up`` takes as --zk-*."""
 SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 10_000
 
 
 def open_session(connect_string: str) -> KazooSession:
     """What ``open_store`` opens, for who closes it himself; raises what that raises."""
-    return KazooSession(connect_string, SESSION_TIMEOUT_MS, CONNECTION_TIMEOUT_MS)
+    return KazooSession(
+        connect_string, SESSION_TIMEOUT_MS, CONNECTION_TIMEOUT_MS, security_of(os.environ)
+    )
+
+
+def security_of(environ: Mapping[str, str]) -> ZooKeeperSecurity:
+    """What the KLAMM_ZK_* variables say of every ZooKeeper that a command opens.
+
+    A command that has an identity protects what it creates, as Kafka's tools do. Raises UsageError.
+    """
+    given = {name: environ.get(variable) or None for name, variable in ZK_VARIABLES.items()}
+    tls = tls_of(given["ca"], given["cert"], given["key"], given["key_password"])
+    security = ZooKeeperSecurity(digest=given["digest"], tls=tls)
+    return replace(security, sets_acls=security.has_identity)
+
+
+def tls_of(
+    ca: str | Path | None,
+    cert: str | Path | None,
+    key: str | Path | None,
+    key_password: str | None,
+) -> ZooKeeperTls | None:
+    """TLS with these PEM files; None if none is named. Raises UsageError."""
+    if ca is None:
+        if cert is not None or key is not None:
+            raise UsageError(
+                "a client certificate without --zk-tls-ca",
+                hint="name the CA that signed ZooKeeper's certificate",
+            )
+        return None
+    return ZooKeeperTls(
+        ca=Path(ca),
+        certificate=None if cert is None else Path(cert),
+        key=None if key is None else Path(key),
+        key_password=key_password,
+    )
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Parses and prints only. The language is drills/language.py, how a drill is judge
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from cli.connect import security_of
 from cli.options import AsJson, print_json
 from cli.running import ending_signals_raise, own_log, work_folder
 from cluster.errors import UsageError
@@ -99,7 +101,13 @@ def run(
         ending_signals_raise(),
         work_folder(data_dir, "klamm-drill-") as folder,
         own_log(folder),
-        Worlds(folder, klamm_version(), is_real=real, zookeeper=zookeeper) as worlds,
+        Worlds(
+            folder,
+            klamm_version(),
+            is_real=real,
+            zookeeper=zookeeper,
+            security=security_of(os.environ),
+        ) as worlds,
     ):
         runs = _Runs(worlds, parsed, seed or 0, quiet=json)
         outcomes = [runs.run(drill, word) for drill, word in zip(found, drills, strict=True)]

@@ -17,6 +17,7 @@ from rich.status import Status
 from admin.pools import read_pools
 from brokers.dynamic_config import FOR_ALL
 from cli.client import TOKEN_VARIABLE
+from cli.connect import ZK_VARIABLES, tls_of
 from cli.interrupted import NOTHING_STARTED
 from cluster.errors import KlammError, UsageError
 from cluster.quirks import parse_quirks
@@ -116,6 +117,38 @@ Seed = Annotated[
         "draws, again the same ones each time. [default: drawn]"
     ),
 ]
+ZkDigest = Annotated[
+    str | None,
+    typer.Option(
+        envvar=ZK_VARIABLES["digest"],
+        metavar="USER:PASSWORD",
+        help="Identity for ZooKeeper's digest authentication.",
+    ),
+]
+ZkTlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=ZK_VARIABLES["ca"],
+        metavar="FILE",
+        help="Connect to ZooKeeper with TLS; PEM file of the CA that signed its certificate.",
+    ),
+]
+ZkTlsCert = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=ZK_VARIABLES["cert"], metavar="FILE", help="Client certificate for ZooKeeper, PEM."
+    ),
+]
+ZkTlsKey = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=ZK_VARIABLES["key"], metavar="FILE", help="Private key of that certificate, PEM."
+    ),
+]
+ZkTlsKeyPassword = Annotated[
+    str | None,
+    typer.Option(envvar=ZK_VARIABLES["key_password"], help="Password of an encrypted key."),
+]
 
 
 def up(
@@ -137,6 +170,11 @@ def up(
     journal_messages: JournalMessages = False,
     segments: Segments = False,
     seed: Seed = None,
+    zk_digest: ZkDigest = None,
+    zk_tls_ca: ZkTlsCa = None,
+    zk_tls_cert: ZkTlsCert = None,
+    zk_tls_key: ZkTlsKey = None,
+    zk_tls_key_password: ZkTlsKeyPassword = None,
 ) -> None:
     """Run a cluster of simulated brokers with real controllers over a real ZooKeeper, in the
     foreground, until Ctrl-C. Its HTTP API is for this machine alone unless --host says so."""
@@ -160,6 +198,8 @@ def up(
             pools=None if pools is None else read_pools(pools),
             journal_messages=journal_messages,
             has_segments=segments,
+            zookeeper_digest=zk_digest,
+            zookeeper_tls=tls_of(zk_tls_ca, zk_tls_cert, zk_tls_key, zk_tls_key_password),
         )
     assert server_config.data_dir is not None
     _log_to(server_config.data_dir / OWN_LOG_FILE)

@@ -1,10 +1,12 @@
-"""`klamm zk`: looks into a ZooKeeper, and fills an empty one with what was seen in another.
+"""`klamm zk`: dumps a ZooKeeper, fills an empty one from a dump, protects znodes with ACLs.
 
 Parses and prints only; zk/dump.py reads, zk/dump_load.py writes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -14,15 +16,17 @@ from typing import Annotated
 import msgspec
 import typer
 
-from admin.guard import MARKER_PATH, RunInfo, marker
-from cli.connect import open_session, open_store
+from admin.guard import MARKER_PATH, RunInfo, check_may_run_in, marker
+from cli.connect import open_session, open_store, security_of
 from cli.errors import print_error
 from cli.interrupted import INTERRUPTED
 from cluster.errors import UsageError
 from cluster.version import klamm_version
+from zk.acl_migration import set_acls
 from zk.dump import dump
 from zk.dump_load import apart, cut_short, load, undo
 from zk.dump_text import read_dump
+from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_store import KazooStore
 from zk.load_plan import LoadPlan, plan_load
 from zk.store import Create, SessionEvent, SessionState, StoreEvent, WriteOp
@@ -40,6 +44,16 @@ Examples:
   klamm zk load kafka.json --zookeeper localhost:2181/copy
   klamm zk load kafka.json --zookeeper localhost:2181/copy --mark
   klamm zk dump --zookeeper localhost:2181/kafka | klamm zk load - --zookeeper localhost:2181/copy
+"""
+_SECURE_EXAMPLES = """
+\b
+Examples:
+  KLAMM_ZK_DIGEST=klamm:secret klamm zk secure --zookeeper localhost:2181/klamm
+"""
+_UNSECURE_EXAMPLES = """
+\b
+Examples:
+  KLAMM_ZK_DIGEST=klamm:secret klamm zk unsecure --zookeeper localhost:2181/klamm
 """
 _TELL_EVERY_S = 1.0
 _TELL_PATHS = 5
@@ -95,8 +109,9 @@ def load_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Write a dump into a place that is empty or not there. Paths and data are kept; versions,
-    zxids, times and access lists are not (all znodes are open to all), and ephemeral znodes are
-    left out: their sessions are elsewhere. A load that is cut short goes on when it is repeated."""
+    zxids, times and access lists are not (an identity of KLAMM_ZK_* protects what it creates,
+    otherwise all znodes are open), and ephemeral znodes are left out: their sessions are
+    elsewhere. A load that is cut short goes on when it is repeated."""
     if mark and undo_:
         raise UsageError("--mark and --undo together", hint="give one of them")
     znodes = read_dump(file)
@@ -133,6 +148,47 @@ def load_command(
     finally:
         store.close()
     _tell_loaded(plan, result.found, zookeeper, mark, as_json)
+
+
+Chroot = Annotated[str, typer.Option(help="host:port[,host:port][/chroot]", metavar="CONNECT")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
+
+
+@app.command(epilog=_SECURE_EXAMPLES)
+def secure(zookeeper: Chroot, as_json: AsJson = False) -> None:
+    """Protect a cluster's znodes, as Kafka's zookeeper-security-migration does: the identity of
+    KLAMM_ZK_DIGEST or KLAMM_ZK_TLS_CERT may change them, everybody may read them, and only that
+    identity may read users' and brokers' configs and delegation tokens."""
+    if not security_of(os.environ).has_identity:
+        raise UsageError(
+            "no identity to protect the znodes with",
+            hint="set KLAMM_ZK_DIGEST=USER:PASSWORD, or KLAMM_ZK_TLS_CERT and KLAMM_ZK_TLS_KEY",
+        )
+    _set_acls(zookeeper, is_secure=True, as_json=as_json)
+
+
+@app.command(epilog=_UNSECURE_EXAMPLES)
+def unsecure(zookeeper: Chroot, as_json: AsJson = False) -> None:
+    """Open a cluster's znodes to everybody again; takes the identity that protected them."""
+    _set_acls(zookeeper, is_secure=False, as_json=as_json)
+
+
+def _set_acls(zookeeper: str, *, is_secure: bool, as_json: bool) -> None:
+    progress = _Progress()
+    with contextlib.closing(open_session(zookeeper)) as session:
+        check_may_run_in(KafkaZkClient(KazooStore(session)))
+        count = set_acls(
+            session,
+            is_secure=is_secure,
+            more_paths=[MARKER_PATH],
+            on_progress=lambda done: progress(done, None),
+        )
+    if as_json:
+        outcome = {"zookeeper": zookeeper, "znodes": count, "secure": is_secure}
+        typer.echo(msgspec.json.encode(outcome).decode())
+    else:
+        what = "protected" if is_secure else "open to everybody"
+        typer.echo(f"{count} znodes of {zookeeper} are {what}")
 
 
 def _tell_loaded(plan: LoadPlan, found: int, zookeeper: str, mark: bool, as_json: bool) -> None:
@@ -185,10 +241,11 @@ class _Progress:
         self.done = 0
         self._told_s = time.monotonic()
 
-    def __call__(self, done: int, total: int) -> None:
-        """So much is done."""
+    def __call__(self, done: int, total: int | None) -> None:
+        """So much is done; ``total`` None: of an unknown number."""
         self.done = done
         now_s = time.monotonic()
         if now_s - self._told_s >= _TELL_EVERY_S:
             self._told_s = now_s
-            print(f"{done} of {total} znodes", file=sys.stderr, flush=True)
+            of_all = "" if total is None else f" of {total}"
+            print(f"{done}{of_all} znodes", file=sys.stderr, flush=True)

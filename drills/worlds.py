@@ -10,6 +10,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -25,6 +26,7 @@ from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
+from zk.security import UNSECURED, ZooKeeperSecurity
 from zk.store import SessionEvent, SessionState
 
 JOURNAL_FILE: Final = "journal.jsonl"
@@ -41,12 +43,19 @@ class Worlds:
     """
 
     def __init__(
-        self, folder: Path, klamm_version: str, *, is_real: bool, zookeeper: str | None = None
+        self,
+        folder: Path,
+        klamm_version: str,
+        *,
+        is_real: bool,
+        zookeeper: str | None = None,
+        security: ZooKeeperSecurity = UNSECURED,
     ) -> None:
         self.is_real = is_real
         self._folder = folder
         self._version = klamm_version
         self._zookeeper = zookeeper
+        self._security = security
         self._connect_string = ""
         self._opened = 0
         self._stack = contextlib.ExitStack()
@@ -59,7 +68,7 @@ class Worlds:
                 server = EmbeddedZooKeeper(self._folder / ZOOKEEPER_FOLDER)
                 self._connect_string = self._stack.enter_context(server.start()).connect_string
             else:
-                _check_place(self._zookeeper)
+                _check_place(self._session(self._zookeeper))
                 self._connect_string = self._zookeeper
             self._stack = self._stack.pop_all()
         return self
@@ -75,15 +84,43 @@ class Worlds:
         out.mkdir()
         with contextlib.ExitStack() as stack:
             if self.is_real:
-                chroot = stack.enter_context(_own_chroot(self._connect_string, self._version))
+                chroot = stack.enter_context(self._own_chroot())
                 journal = MemoryJournal()
                 stack.callback(_write_journal, journal, out)
-                cluster = stack.enter_context(RealCluster(spec, chroot, journal))
+                secured = replace(spec, zookeeper_security=self._security)
+                cluster = stack.enter_context(RealCluster(secured, chroot, journal))
                 yield RealDriver(cluster, journal)
             else:
                 world = SimulatedWorld(spec)
                 stack.callback(_write_journal, world.journal, out)
                 yield SimulatedDriver(world)
+
+    def _session(self, address: str) -> KazooSession:
+        return KazooSession(address, _SESSION_TIMEOUT_MS, security=self._security)
+
+    @contextlib.contextmanager
+    def _own_chroot(self) -> Iterator[str]:
+        """A new chroot, marked as klamm's, and removed at the end, unless the connection is lost
+        by then."""
+        name = f"drill-{secrets.token_hex(6)}"
+        run = RunInfo(name, time.time_ns() // 1_000_000, self._version)
+        with contextlib.closing(self._session(self._connect_string)) as session:
+            states = [SessionState.CONNECTED]
+            session.add_listener(
+                lambda event: (
+                    states.append(event.state) if isinstance(event, SessionEvent) else None
+                )
+            )
+            client = KafkaZkClient(KazooStore(session))
+            client.create(f"/{name}")
+            try:
+                chroot = f"{self._connect_string.rstrip('/')}/{name}"
+                with contextlib.closing(self._session(chroot)) as inner:
+                    create_marker(KafkaZkClient(KazooStore(inner)), run)
+                yield chroot
+            finally:
+                if states[-1] is SessionState.CONNECTED:
+                    client.delete_recursive(f"/{name}")
 
 
 def _write_journal(kept: MemoryJournal, out: Path) -> None:
@@ -91,31 +128,8 @@ def _write_journal(kept: MemoryJournal, out: Path) -> None:
         journal.append(kept.rows)
 
 
-def _check_place(address: str) -> None:
+def _check_place(opened: KazooSession) -> None:
     """Raises NotKlamm if a Kafka cluster is there."""
-    with contextlib.closing(KazooSession(address, _SESSION_TIMEOUT_MS)) as session:
+    with contextlib.closing(opened) as session:
         session.create_chroot()
         check_may_run_in(KafkaZkClient(KazooStore(session)))
-
-
-@contextlib.contextmanager
-def _own_chroot(connect_string: str, klamm_version: str) -> Iterator[str]:
-    """A chroot below ``connect_string`` that is new, marked as klamm's, and removed at the end,
-    unless the connection is lost by then."""
-    name = f"drill-{secrets.token_hex(6)}"
-    run = RunInfo(name, time.time_ns() // 1_000_000, klamm_version)
-    with contextlib.closing(KazooSession(connect_string, _SESSION_TIMEOUT_MS)) as session:
-        states = [SessionState.CONNECTED]
-        session.add_listener(
-            lambda event: states.append(event.state) if isinstance(event, SessionEvent) else None
-        )
-        client = KafkaZkClient(KazooStore(session))
-        client.create(f"/{name}")
-        try:
-            chroot = f"{connect_string.rstrip('/')}/{name}"
-            with contextlib.closing(KazooSession(chroot, _SESSION_TIMEOUT_MS)) as inner:
-                create_marker(KafkaZkClient(KazooStore(inner)), run)
-            yield chroot
-        finally:
-            if states[-1] is SessionState.CONNECTED:
-                client.delete_recursive(f"/{name}")

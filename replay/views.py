@@ -23,9 +23,8 @@ VIEWS: Final = ("events", "partitions", "replicas", "names", "damaged")
 _QUERIES: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 _ABOUT_VIEWS: Final = ("DESCRIBE", "DESC", "SHOW", "EXPLAIN")
 """What changes nothing either, and is no query by Spark's grammar."""
-_HINT: Final = (
-    f'"SELECT .. FROM events", "DESCRIBE events" for its columns; views: {", ".join(VIEWS)}'
-)
+_VIEW_NAMES: Final = ", ".join(VIEWS)
+_HINT: Final = f'"DESCRIBE events" for the columns of events; views: {_VIEW_NAMES}'
 _CLUSTER: Final = ("source", "run")
 _first_word = re.compile(r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*(\w*)", re.DOTALL).match
 

@@ -88,6 +88,7 @@ BROKER_CONFIGS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "transactional.id.expiration.ms": _POSITIVE,
     "unclean.leader.election.enable": ("true or false", _boolean),
     "zookeeper.connection.timeout.ms": _POSITIVE,
+    "zookeeper.set.acl": ("true or false", _boolean),
 }
 """Kafka's names that klamm knows: what a value must be, and whether one is."""
 

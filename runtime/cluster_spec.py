@@ -16,6 +16,7 @@ from cluster.quirks import NO_QUIRKS, Quirks
 from controller.config import ControllerConfig
 from placement.pools import Pools
 from zk.fenced_writes import GROUP_SIZE
+from zk.security import UNSECURED, ZooKeeperSecurity
 
 FIRST_PORT = 9092
 MAX_PORT = 65_535
@@ -30,6 +31,7 @@ class ClusterSpec:
     ``write_group_size``: writes of a controller in one transaction, at most.
     ``pools``: where topics may be placed; None: anywhere. ``segments``: the directory in which
     brokers keep logs of real files; None: their logs are in memory, and only count.
+    ``zookeeper_security`` is for real sessions; the simulated ZooKeeper has no access control.
     """
 
     broker_ids: tuple[int, ...]
@@ -46,6 +48,7 @@ class ClusterSpec:
     write_group_size: int = GROUP_SIZE
     pools: Pools | None = None
     segments: Path | None = None
+    zookeeper_security: ZooKeeperSecurity = UNSECURED
 
     def is_candidate(self, broker_id: int) -> bool:
         """True if this broker may become the controller."""

@@ -175,7 +175,10 @@ class ClusterServer:
     def _claim(self, connect_string: str, run_id: str, started_ms: int) -> str:
         """Make the chroot klamm's, if it may be, and give the cluster's id."""
         session = KazooSession(
-            connect_string, self.config.session_timeout_ms, self.config.connection_timeout_ms
+            connect_string,
+            self.config.session_timeout_ms,
+            self.config.connection_timeout_ms,
+            self.config.zookeeper_security,
         )
         try:
             client = KafkaZkClient(KazooStore(session))

@@ -22,6 +22,7 @@ from runtime.broker_configs import check_broker_configs
 from runtime.cluster_spec import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
 from runtime.log_stores import check_log_dirs_are_relative
 from server.dumped_cluster import DumpedCluster
+from zk.security import ZooKeeperSecurity, ZooKeeperTls
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8282
@@ -44,7 +45,8 @@ class ServerConfig:
     ``data_dir`` None: a temporary one. ``zookeeper`` None: the embedded one. ``port`` 0: a free
     one. ``controllers`` None: all brokers, but at most five. ``seed`` None: drawn. ``pools``: where
     the cluster may place topics. ``has_segments``: brokers keep logs of real files in the data
-    directory. The brokers are 0 to ``brokers`` - 1, or those of ``dump``.
+    directory. ``zookeeper_digest``: USER:PASSWORD. The brokers are 0 to ``brokers`` - 1, or those
+    of ``dump``.
     """
 
     brokers: int | None = None
@@ -65,6 +67,8 @@ class ServerConfig:
     pools: Pools | None = None
     journal_messages: bool = False
     has_segments: bool = False
+    zookeeper_digest: str | None = field(default=None, repr=False)
+    zookeeper_tls: ZooKeeperTls | None = None
 
     def __post_init__(self) -> None:
         self._check_cluster()
@@ -81,6 +85,12 @@ class ServerConfig:
                 f"{self.state_change_level} is no level of state-change.log", hint="TRACE or INFO"
             )
         self._check_exposure()
+        if self.zookeeper_tls is not None and self.zookeeper is None:
+            raise UsageError(
+                "the embedded ZooKeeper has no TLS: it listens on loopback only",
+                hint="name a server with --zookeeper, or leave --zk-tls-ca out",
+            )
+        _ = self.zookeeper_security
 
     def _check_cluster(self) -> None:
         if self.dump is not None and (self.brokers is not None or self.racks):
@@ -125,6 +135,15 @@ class ServerConfig:
             )
 
     @property
+    def zookeeper_security(self) -> ZooKeeperSecurity:
+        """How the cluster's sessions prove who they are. Raises UsageError."""
+        return ZooKeeperSecurity(
+            digest=self.zookeeper_digest,
+            tls=self.zookeeper_tls,
+            sets_acls=self.config.get("zookeeper.set.acl") == "true",
+        )
+
+    @property
     def broker_ids(self) -> tuple[int, ...]:
         """All brokers of the cluster."""
         return self.dump.broker_ids if self.dump is not None else tuple(range(self.brokers or 0))
@@ -162,6 +181,7 @@ class ServerConfig:
             run_id=run_id,
             cluster_id=cluster_id,
             seed=self._seed_of(incarnation),
+            zookeeper_security=self.zookeeper_security,
         )
 
     def _seed_of(self, incarnation: int) -> int:

@@ -46,7 +46,12 @@ def load_dump(
     """
     for note in dump.notes:
         say(f"Dump: {note}")
-    session = KazooSession(connect_string, config.session_timeout_ms, config.connection_timeout_ms)
+    session = KazooSession(
+        connect_string,
+        config.session_timeout_ms,
+        config.connection_timeout_ms,
+        config.zookeeper_security,
+    )
     session.add_listener(lambda event: _say_connection_is_lost(event, say))
     progress = _Progress(say)
     try:

@@ -19,18 +19,18 @@ ROOT = Path(__file__).parents[1]
 KLAMM = (sys.executable, "-m", "cli.main")
 
 
-def environ_for(data_dir: Path) -> dict[str, str]:
-    """This environment, without any klamm but the one in ``data_dir``."""
+def environ_for(data_dir: Path, **more: str) -> dict[str, str]:
+    """This environment, without any klamm but the one in ``data_dir``, and ``more`` variables."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_")}
-    return {**kept, "KLAMM_DATA_DIR": str(data_dir)}
+    return {**kept, "KLAMM_DATA_DIR": str(data_dir), **more}
 
 
-def klamm(data_dir: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+def klamm(data_dir: Path, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; ``environ``: more environment variables."""
     return subprocess.run(
         [*KLAMM, *args],
         cwd=ROOT,
-        env=environ_for(data_dir),
+        env=environ_for(data_dir, **environ),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -75,12 +75,13 @@ class Up:
 
 
 @contextmanager
-def klamm_up(data_dir: Path, *args: str) -> Iterator[Up]:
-    """`klamm up` on a free port, from the moment its address is known; killed if it is left."""
+def klamm_up(data_dir: Path, *args: str, **environ: str) -> Iterator[Up]:
+    """`klamm up` on a free port, from the moment its address is known; killed if it is left.
+    ``environ``: more environment variables."""
     process = subprocess.Popen(
         [*KLAMM, "up", "--port", "0", *args],
         cwd=ROOT,
-        env=environ_for(data_dir),
+        env=environ_for(data_dir, **environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -15,6 +15,7 @@ import contextlib
 import logging
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -30,6 +31,7 @@ from cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
 from zk.kazoo_watches import WatchTable
 from zk.kazoo_waves import Completion, Wait, Wave, block
 from zk.kazoo_wire import Chroot, Multi, Request, read_watch_event
+from zk.security import UNSECURED, ZooKeeperSecurity
 from zk.store import (
     Create,
     Listener,
@@ -54,12 +56,14 @@ _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
 
-class _Handler(SequentialThreadingHandler):
+class SessionHandler(SequentialThreadingHandler):
     """Kazoo's threads without its two worker threads, which have nothing to do here."""
 
-    def __init__(self, running: threading.Event) -> None:
+    def __init__(self, running: threading.Event, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self._connection_may_run = running
+        self._tls = tls
+        self.connection_error: OSError | None = None
 
     def start(self) -> None:
         self._running = True
@@ -74,6 +78,22 @@ class _Handler(SequentialThreadingHandler):
         thread.start()
         return thread
 
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, **_: Any
+    ) -> socket.socket:
+        """A connection, its TLS handshake done. Raises OSError, kept as ``connection_error``."""
+        try:
+            connection = socket.create_connection(address, timeout)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                # It closes the connection if the handshake fails.
+                connection = self._tls.wrap_socket(connection, server_hostname=hostname)
+        except OSError as error:
+            self.connection_error = error
+            raise
+        self.connection_error = None
+        return connection
+
     def select(
         self, readers: Any, writers: Any, _: Any, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
@@ -81,6 +101,12 @@ class _Handler(SequentialThreadingHandler):
 
         It returns only while the session is not suspended, so that not even a ping is sent.
         """
+        if self._tls is not None:
+            # Replies that TLS has decrypted already: the socket itself may have nothing more.
+            decrypted = [r for r in readers if isinstance(r, ssl.SSLSocket) and r.pending()]
+            if decrypted:
+                self._connection_may_run.wait()
+                return decrypted, [], []
         poll = select.poll()
         for reader in readers:
             poll.register(reader, select.POLLIN)
@@ -103,12 +129,15 @@ class KazooSession:
         connect_string: str,
         session_timeout_ms: int,
         connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
+        security: ZooKeeperSecurity = UNSECURED,
     ) -> None:
         """Connect to ``host:port[,host:port][/chroot]``.
 
-        Raises UsageError for a malformed connect string, ZooKeeperUnavailable if no server
-        answers within ``connection_timeout_ms``.
+        Raises UsageError for a malformed connect string or unusable TLS files,
+        ZooKeeperUnavailable if no server answers within ``connection_timeout_ms``.
         """
+        self.security = security
+        self._tls = None if security.tls is None else security.tls.context()
         self._hosts, self.chroot = _parse(connect_string)
         self._session_timeout_ms = session_timeout_ms
         self._listeners: tuple[Listener, ...] = ()
@@ -126,8 +155,10 @@ class KazooSession:
         self._client.start_async()
         if not self._opening.wait(connection_timeout_ms / 1000):
             self.abandon()
+            error = self._client.handler.connection_error
+            reason = f": {error}" if isinstance(error, ssl.SSLError) else ""
             raise ZooKeeperUnavailable(
-                f"no ZooKeeper answers at {self._hosts} within {connection_timeout_ms} ms",
+                f"no ZooKeeper answers at {self._hosts} within {connection_timeout_ms} ms{reason}",
                 hint="start one there, or name another with --zookeeper host:port/chroot",
             )
 
@@ -187,7 +218,7 @@ class KazooSession:
             path = f"{path}/{name}"
             code = ResultCode.CONNECTIONLOSS
             while code is ResultCode.CONNECTIONLOSS:
-                request = Multi([Create(path, None)], root)
+                request = Multi([Create(path, None)], root, sets_acls=self.security.sets_acls)
                 self.run([request], repeat=False)
                 code = request.result().code
             if code not in (ResultCode.OK, ResultCode.NODEEXISTS):
@@ -227,7 +258,8 @@ class KazooSession:
         client = KazooClient(
             hosts=self._hosts,
             timeout=self._session_timeout_ms / 1000,
-            handler=_Handler(self._running),
+            handler=SessionHandler(self._running, self._tls),
+            auth_data=[("digest", digest)] if (digest := self.security.digest) else [],
             connection_retry=KazooRetry(
                 max_tries=-1,
                 delay=_RECONNECT_FIRST_DELAY_S,
@@ -356,7 +388,8 @@ def _drop(client: KazooClient) -> None:
     client.handler.stop()
     # Again and again: the thread may just be opening a socket.
     while not connection.connection_stopped.wait(0.02):
-        with contextlib.suppress(OSError, AttributeError):
-            connection._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError, AttributeError, TypeError):
+            # Not SSLSocket's own, which takes the TLS state away from under the thread that reads.
+            socket.socket.shutdown(connection._socket, socket.SHUT_RDWR)
     connection.stop()
     connection.close()

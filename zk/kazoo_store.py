@@ -62,8 +62,11 @@ class KazooStore:
 
         Raises OperationTooBig before anything is sent if one of them is more than ZooKeeper takes.
         """
-        requests = [Multi(ops, self._session.chroot) for ops in transactions]
-        self._session.run(requests, repeat=False, wait=self._wait)
+        session = self._session
+        requests = [
+            Multi(ops, session.chroot, sets_acls=session.security.sets_acls) for ops in transactions
+        ]
+        session.run(requests, repeat=False, wait=self._wait)
         return [request.result() for request in requests]
 
     def add_listener(self, listener: Listener) -> None:

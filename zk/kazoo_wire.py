@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from cluster.errors import OperationTooBig
+from zk.acls import CREATOR_ACL, CREATOR_WRITES_ALL_READ, OPEN_ACL, Acl, default_acl
 from zk.request_size import GROUP_BYTES, MAX_TRANSACTION_BYTES
 from zk.store import (
     Check,
@@ -53,27 +54,9 @@ _REPLY_ZXID = struct.Struct("!4xq")
 _END: Final = _ITEM_HEADER.pack(-1, 1, -1)
 
 
-def _acl_open_to_all() -> bytes:
-    scheme, who, every_permission = b"world", b"anyone", 31
-    return b"".join(
-        (
-            _INT.pack(1),
-            _INT.pack(every_permission),
-            _INT.pack(len(scheme)) + scheme,
-            _INT.pack(len(who)) + who,
-        )
-    )
-
-
 _READ_TYPES: Final = {GetData: _GET_DATA, GetChildren: _GET_CHILDREN, Exists: _EXISTS}
 _WRITE_TYPES: Final = {Create: _CREATE, Delete: _DELETE, SetData: _SET_DATA, Check: _CHECK}
 
-# What follows a created znode's data, by (ephemeral, sequential).
-_CREATE_TAILS: Final = {
-    (ephemeral, sequential): _acl_open_to_all() + _INT.pack(ephemeral + 2 * sequential)
-    for ephemeral in (False, True)
-    for sequential in (False, True)
-}
 
 _RESULT_CODES: Final[dict[int, ResultCode]] = {
     **{int(code): code for code in ResultCode},
@@ -83,6 +66,30 @@ _RESULT_CODES: Final[dict[int, ResultCode]] = {
 
 _new_tuple = tuple.__new__
 _settling = threading.Lock()
+
+
+def _acl_bytes(acl: Acl) -> bytes:
+    parts = [_INT.pack(len(acl))]
+    for entry in acl:
+        parts += (
+            _INT.pack(entry.permissions),
+            _string(entry.scheme.encode()),
+            _string(entry.id.encode()),
+        )
+    return b"".join(parts)
+
+
+def _string(encoded: bytes) -> bytes:
+    return _INT.pack(len(encoded)) + encoded
+
+
+# What follows a created znode's data, by (ACL, ephemeral, sequential).
+_CREATE_TAILS: Final = {
+    (acl, ephemeral, sequential): _acl_bytes(acl) + _INT.pack(ephemeral + 2 * sequential)
+    for acl in (OPEN_ACL, CREATOR_ACL, CREATOR_WRITES_ALL_READ)
+    for ephemeral in (False, True)
+    for sequential in (False, True)
+}
 
 
 def result_code(number: int) -> ResultCode:
@@ -273,13 +280,14 @@ class SingleRead(Request):
 
 
 class Multi(Request):
-    """One transaction, all or nothing."""
+    """One transaction, all or nothing. ``sets_acls``: what it creates gets Kafka's ACLs instead of
+    open ones."""
 
     type = 14
     __slots__ = ("_chroot", "_ops")
 
-    def __init__(self, ops: Transaction, chroot: Chroot) -> None:
-        super().__init__(_transaction_payload(ops, chroot))
+    def __init__(self, ops: Transaction, chroot: Chroot, *, sets_acls: bool = False) -> None:
+        super().__init__(_transaction_payload(ops, chroot, sets_acls))
         self._ops = ops
         self._chroot = chroot
 
@@ -324,7 +332,21 @@ class Multi(Request):
         return TxnResult(codes[first], results, failed_index=first)
 
 
-def _transaction_payload(ops: Transaction, chroot: Chroot) -> bytes:
+class SetAcl(Request):
+    """Replaces the ACL of one znode, whatever its version. ``path`` is below the chroot."""
+
+    type = 7
+    __slots__ = ()
+
+    def __init__(self, path: str, acl: Acl, chroot: Chroot) -> None:
+        super().__init__(_string(chroot.add(path)) + _acl_bytes(acl) + _INT.pack(-1))
+
+    def deserialize(self, buffer: bytes, offset: int) -> Stat:
+        """The znode's new Stat."""
+        return Stat._make(_STAT.unpack_from(buffer, offset))
+
+
+def _transaction_payload(ops: Transaction, chroot: Chroot, sets_acls: bool) -> bytes:
     parts: list[bytes] = []
     for op in ops:
         full_path = chroot.add(op.path)
@@ -332,7 +354,8 @@ def _transaction_payload(ops: Transaction, chroot: Chroot) -> bytes:
         if isinstance(op, SetData):
             parts += (_buffer(op.data), _INT.pack(op.version))
         elif isinstance(op, Create):
-            parts += (_buffer(op.data), _CREATE_TAILS[op.ephemeral, op.sequential])
+            acl = default_acl(op.path) if sets_acls else OPEN_ACL
+            parts += (_buffer(op.data), _CREATE_TAILS[acl, op.ephemeral, op.sequential])
         else:
             parts.append(_INT.pack(op.version))
     parts.append(_END)
@@ -366,10 +389,6 @@ def _read_strings(buffer: bytes, offset: int, count: int) -> tuple[list[str], in
         offset += 4 + length
         strings.append(buffer[offset - length : offset].decode())
     return strings, offset
-
-
-def _string(encoded: bytes) -> bytes:
-    return _INT.pack(len(encoded)) + encoded
 
 
 def _buffer(data: bytes | None) -> bytes:

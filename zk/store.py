@@ -91,7 +91,7 @@ class ReadResult(msgspec.Struct, gc=False):
 
 
 class Create(msgspec.Struct, frozen=True, gc=False):
-    """Create a znode, open to all; a sequential one gets ten digits behind its path."""
+    """Create a znode; a sequential one gets ten digits behind its path."""
 
     path: str
     data: bytes | None

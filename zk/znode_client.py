@@ -41,6 +41,10 @@ _TEXTS: Final = {
     ResultCode.AUTHFAILED: "AuthFailed",
     ResultCode.RUNTIMEINCONSISTENCY: "RuntimeInconsistency",
 }
+_IDENTITY_HINT: Final = (
+    "the znode is protected: set KLAMM_ZK_DIGEST, or KLAMM_ZK_TLS_CERT and KLAMM_ZK_TLS_KEY, to "
+    "the identity that made it"
+)
 _PERHAPS_CREATED: Final = (ResultCode.OK, ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS)
 
 
@@ -59,7 +63,8 @@ def store_error(code: ResultCode, path: str) -> StoreError:
         return SessionExpired(reason(code, path))
     if code is ResultCode.NODEEXISTS:
         return NodeExists(reason(code, path))
-    return StoreError(reason(code, path))
+    hint = _IDENTITY_HINT if code is ResultCode.NOAUTH else None
+    return StoreError(reason(code, path), hint=hint)
 
 
 def parent_path(path: str) -> str:

@@ -83,7 +83,7 @@ class RealCluster:
         self._log_stores = LogStores(spec.segments, self.log_journal)
         # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
         timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
-        self._session = KazooSession(connect_string, timeout_ms)
+        self._session = KazooSession(connect_string, timeout_ms, security=spec.zookeeper_security)
         self.session_state = SessionState.CONNECTED
         self._session.add_listener(self._on_own_session)
         self._hub.start()

@@ -43,4 +43,8 @@ class SessionPool:
         self._shared.clear()
 
     def _open(self) -> KazooSession:
-        return KazooSession(self._connect_string, self._spec.session_timeout_ms)
+        return KazooSession(
+            self._connect_string,
+            self._spec.session_timeout_ms,
+            security=self._spec.zookeeper_security,
+        )

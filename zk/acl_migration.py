@@ -1,0 +1,65 @@
+"""Gives the znodes of a chroot Kafka's ACLs, or opens them to everybody again.
+
+It changes ACLs and nothing else. Mirrors kafka.admin.ZkSecurityMigrator, except that it creates no
+znode that is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from cluster.errors import StoreError
+from zk.acls import OPEN_ACL, SECURE_ROOT_PATHS, default_acl
+from zk.kazoo_session import KazooSession
+from zk.kazoo_store import KazooStore
+from zk.kazoo_wire import SetAcl
+from zk.store import GetChildren, ResultCode
+
+_AT_ONCE = 1_000
+
+
+def set_acls(
+    session: KazooSession,
+    *,
+    is_secure: bool,
+    more_paths: Iterable[str] = (),
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Set the ACLs of the chroot itself, of the trees of SECURE_ROOT_PATHS and of ``more_paths``.
+
+    Calls ``on_progress`` with the number of znodes so far; returns that of all. A znode that is
+    gone meanwhile is passed over. Raises StoreError if ZooKeeper refuses.
+    """
+    count = 0
+    for paths in _levels(KazooStore(session), [*SECURE_ROOT_PATHS, *more_paths]):
+        requests = [
+            SetAcl(path, default_acl(path) if is_secure else OPEN_ACL, session.chroot)
+            for path in paths
+        ]
+        session.run(requests, repeat=True)
+        for path, request in zip(paths, requests, strict=True):
+            if request.code is ResultCode.OK:
+                count += 1
+            elif request.code is not ResultCode.NONODE:
+                assert request.code is not None, "run waits for every reply"
+                raise StoreError(
+                    f"the ACL of {path} was not set: {request.code.name}; {count} others were",
+                    hint="use the identity that protected it; the same command sets the rest",
+                )
+        on_progress(count)
+    return count
+
+
+def _levels(store: KazooStore, roots: list[str]) -> Iterator[Sequence[str]]:
+    """The chroot, and then the trees of ``roots``, level by level and at most _AT_ONCE a time."""
+    yield ["/"]
+    level = roots
+    while level:
+        below: list[str] = []
+        for first in range(0, len(level), _AT_ONCE):
+            paths = level[first : first + _AT_ONCE]
+            # Before their ACLs change, so that a run without the right identity changes nothing.
+            for path, found in zip(paths, store.read(list(map(GetChildren, paths))), strict=True):
+                below += [f"{path}/{name}" for name in found.children or ()]
+            yield paths
+        level = below

@@ -1,0 +1,84 @@
+"""How a session proves to ZooKeeper who it is, and whether it protects the znodes it creates.
+
+Mirrors Kafka's zookeeper.set.acl and zookeeper.ssl.* (kafka.server.KafkaConfig), with PEM files
+instead of Java's key stores, and ZooKeeper's digest scheme instead of SASL.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperTls:
+    """TLS to ZooKeeper: the server's certificate must be signed by ``ca`` and name its host.
+
+    ``certificate`` and ``key``: the client's own, for servers that ask for one. PEM files.
+    """
+
+    ca: Path
+    certificate: Path | None = None
+    key: Path | None = None
+    key_password: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise UsageError(
+                "a client certificate needs its key, and a key its certificate",
+                hint="give both --zk-tls-cert and --zk-tls-key",
+            )
+
+    def context(self) -> ssl.SSLContext:
+        """Load the files. Raises UsageError, which names the file."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+        except (OSError, ValueError) as error:
+            raise _unusable(self.ca, "CA certificates", error) from error
+        if self.certificate is not None:
+            # An empty password, where none is given, keeps OpenSSL from asking on the terminal.
+            try:
+                context.load_cert_chain(self.certificate, self.key, self.key_password or "")
+            except (OSError, ValueError) as error:
+                files = f"{self.certificate} and {self.key}"
+                raise _unusable(files, "a client certificate and its key", error) from error
+        return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperSecurity:
+    """``digest``: USER:PASSWORD of ZooKeeper's digest scheme. ``sets_acls``: znodes are created
+    with Kafka's ACLs instead of open ones, which takes an identity: a digest or a certificate.
+    """
+
+    digest: str | None = field(default=None, repr=False)
+    tls: ZooKeeperTls | None = None
+    sets_acls: bool = False
+
+    def __post_init__(self) -> None:
+        if self.digest is not None and not all(self.digest.partition(":")):
+            raise UsageError("the ZooKeeper digest is not USER:PASSWORD")
+        if self.sets_acls and not self.has_identity:
+            raise UsageError(
+                "zookeeper.set.acl is true, but klamm has no identity that the ACLs could name",
+                hint="give --zk-digest USER:PASSWORD, or --zk-tls-cert and --zk-tls-key",
+            )
+
+    @property
+    def has_identity(self) -> bool:
+        """True if ZooKeeper knows the session by more than its address."""
+        return self.digest is not None or (self.tls is not None and self.tls.key is not None)
+
+
+UNSECURED = ZooKeeperSecurity()
+"""No proof of identity, no TLS, open ACLs: Kafka's default."""
+
+
+def _unusable(files: object, what: str, error: Exception) -> UsageError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UsageError(
+        f"{files}: not usable as {what}: {reason}", hint="klamm reads PEM files, not key stores"
+    )
