@@ -54,6 +54,28 @@ def broker_status(broker: Broker) -> dict[str, Any]:
     }
 
 
+def metadata_status(broker: Broker) -> dict[str, Any]:
+    """The whole metadata cache of a broker: what it would tell clients."""
+    cache = broker.metadata_cache
+    return {
+        "id": broker.info.id,
+        "controller_id": cache.controller_id,
+        "live_brokers": sorted(cache.alive_brokers),
+        "partitions": [
+            {
+                "topic": state.topic_partition.topic,
+                "partition": state.topic_partition.partition,
+                "leader": state.leader,
+                "leader_epoch": state.leader_epoch,
+                "isr": list(state.isr),
+                "replicas": list(state.replicas),
+                "offline_replicas": list(state.offline_replicas),
+            }
+            for state in cache.states()
+        ],
+    }
+
+
 def replica_status(broker: Broker, partition: TopicPartition) -> dict[str, Any] | None:
     """One replica as its broker knows it, None if it is not hosted there."""
     if partition in broker.replica_manager.offline_partitions:

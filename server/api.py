@@ -75,6 +75,7 @@ ROUTES: Final = (
     ApiRoute("POST", "/brokers", handlers.add_broker, AddBroker),
     ApiRoute("GET", "/brokers/live", handlers.live_brokers),
     ApiRoute("GET", "/brokers/{id:int}", handlers.describe_broker),
+    ApiRoute("GET", "/brokers/{id:int}/metadata", handlers.broker_metadata),
     ApiRoute("POST", "/brokers/{id:int}/start", handlers.start_broker, StartBroker),
     ApiRoute("POST", "/brokers/{id:int}/fail-log-dir", handlers.fail_log_dir, FailLogDir),
     ApiRoute("POST", "/brokers/{id:int}/{action:str}", handlers.act_on_broker),

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from brokers.controlled_shutdown import ControlledShutdown
+from brokers.status import metadata_status
 from cluster.errors import KlammError, UsageError
 from controller.events import ControllerState
 from runtime.real.cluster import RealCluster
@@ -70,6 +71,20 @@ class BrokerOperations:
             "session_timeout_ms": self._cluster.spec.session_timeout_ms,
         }
 
+    def metadata_of(self, broker_id: int) -> dict[str, Any]:
+        """The metadata cache of a broker. Raises UsageError if it does not run."""
+        self._check_known(broker_id)
+        running = self._cluster.nodes.get(broker_id)
+        if running is None:
+            raise self._is_not_running(broker_id)
+        with self._cluster.broker_thread_paused():
+            return metadata_status(running.node.broker)
+
+    def _is_not_running(self, broker_id: int) -> UsageError:
+        return UsageError(
+            f"broker {broker_id} does not run", hint=f"it is {self.state_of(broker_id)}"
+        )
+
     def start(self, broker_id: int, wait: bool) -> dict[str, Any]:
         """Start a broker and wait until it is registered.
 
@@ -119,7 +134,7 @@ class BrokerOperations:
             before = self.state_of(broker_id)
             running = self._cluster.nodes.get(broker_id)
             if running is None:
-                raise UsageError(f"broker {broker_id} does not run", hint=f"it is {before}")
+                raise self._is_not_running(broker_id)
             self._ended[broker_id] = state
             end()
         ended = {

@@ -112,6 +112,11 @@ def describe_broker(server: ClusterServer, request: Request, _: None) -> dict[st
     return server.operations.describe(request.path_params["id"])
 
 
+def broker_metadata(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """What one broker's metadata cache holds, of every partition it has been sent."""
+    return server.operations.metadata_of(request.path_params["id"])
+
+
 def add_broker(server: ClusterServer, request: Request, wanted: AddBroker) -> dict[str, Any]:
     """Add a broker and start it."""
     return server.operations.add(wanted.id, wanted.rack)

@@ -234,6 +234,22 @@ def test_a_broker_is_added_and_used(api: AsgiClient) -> None:
     assert api.get("/topics/there").json()["partitions"][0]["leader"] == 4
 
 
+def test_every_broker_shows_the_metadata_that_it_was_sent(api: AsgiClient) -> None:
+    create(api, {"name": "everywhere", "assignments": {"0": [0, 1]}})
+    for broker in (0, 3):
+
+        def known(broker: int = broker) -> list[dict[str, Any]]:
+            partitions = api.get(f"/brokers/{broker}/metadata").json()["partitions"]
+            return [one for one in partitions if one["topic"] == "everywhere"]
+
+        (partition,) = wait_until(known)
+        assert (partition["leader"], partition["leader_epoch"]) == (0, 0)
+        assert (partition["replicas"], partition["isr"]) == ([0, 1], [0, 1])
+        live = api.get(f"/brokers/{broker}/metadata").json()["live_brokers"]
+        assert live == api.get("/brokers").json()["live"]
+    assert api.get("/brokers/99/metadata").status_code == 400
+
+
 def test_kill_refuses_its_id_until_the_session_is_over(api: AsgiClient) -> None:
     assert api.post("/brokers/3/kill").json()["state"] == "killed"
     described = api.get("/brokers/3").json()

@@ -1,0 +1,451 @@
+"""``python -m bench.chaos``: failures at random on a real `klamm up`, judged from outside.
+
+`klamm up` runs in a process of its own, as a user runs it. Everything is done to it by its HTTP
+API, or by signals to its ZooKeeper; everything is judged from ZooKeeper's znodes (read with kazoo),
+from what HTTP answers and from /proc. No module of klamm takes part in that. docs/reliability.md
+says what is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.chaos_actions import LOG_DIRS, Chaos
+from bench.chaos_checker import Checker
+from bench.chaos_judge import Sweep, what_is_not_converged
+from bench.chaos_watch import Watch
+from bench.live_cluster import Api, Up, held_locks, is_port_free, processes_naming, wait_for
+from bench.live_ledger import compare
+from bench.live_load import ConsumerLoad, ProducerLoad, read_all
+
+EXAMPLES = """
+examples:
+  python -m bench.chaos --minutes 30 --seed 7 --brokers 6
+  python -m bench.chaos --minutes 5 --seed 1 --segments --json
+  python -m bench.chaos --minutes 1 --plant isr     # the checker must end this with exit code 10
+
+exit codes: 0 all is well, 10 safety violated, 11 liveness violated, 1 it could not be run,
+130 Ctrl-C
+"""
+SAFETY, LIVENESS, INTERRUPTED = 10, 11, 130
+LOAD_TOPICS = ("load-0", "load-1", "load-2")
+PARTITIONS = 4
+UP_TIMEOUT_S = 90.0
+HEAL_TIMEOUT_S = 120.0
+CONVERGE_TIMEOUT_S = 120.0
+DECIDE_TIMEOUT_S = 90.0
+READ_TIMEOUT_S = 180.0
+PROGRESS_S = 10.0
+CONTROLLER_MARGIN_S = 5.0
+
+
+@dataclass
+class Outcome:
+    """What a run found. ``figures`` are for the table, in their order."""
+
+    safety: list[str] = field(default_factory=list)
+    liveness: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """What the process returns."""
+        if self.safety:
+            return SAFETY
+        return LIVENESS if self.liveness else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print and judge."""
+    options = _parse(arguments)
+    say = _sayer(options.json)
+    with contextlib.ExitStack() as stack:
+        data_dir = options.data_dir
+        if data_dir is None:
+            data_dir = Path(tempfile.mkdtemp(prefix="klamm-chaos-"))
+        outcome = Outcome()
+        try:
+            run = stack.enter_context(_opened(options, data_dir, say))
+            run.go(outcome)
+        except KeyboardInterrupt:
+            say("interrupted: the cluster is being ended")
+            stack.close()
+            return INTERRUPTED
+        except RuntimeError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+        stack.close()
+        run.judge_end(outcome)
+    _report(outcome, options, say)
+    if options.data_dir is None and not outcome.exit_code:
+        shutil.rmtree(data_dir, ignore_errors=True)
+    else:
+        say(f"everything it wrote is in {data_dir}")
+    return outcome.exit_code
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.chaos",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--minutes", type=float, default=5.0, help="of chaos (%(default)s)")
+    parser.add_argument("--seed", type=int, default=7, help="of the actions (%(default)s)")
+    parser.add_argument("--brokers", type=int, default=6, help="at least 4 (%(default)s)")
+    parser.add_argument("--segments", action="store_true", help="brokers keep records in files")
+    parser.add_argument("--rate", type=float, default=40.0, help="records/s a topic (%(default)s)")
+    parser.add_argument("--session-timeout-ms", type=int, default=4_000, help="(%(default)s)")
+    parser.add_argument("--cluster-seed", type=int, help="--seed of klamm up")
+    parser.add_argument("--zookeeper", help="HOST:PORT/CHROOT of a server that is there already")
+    parser.add_argument("--data-dir", type=Path, help="kept at the end; otherwise only if it fails")
+    parser.add_argument(
+        "--up-argument", action="append", default=[], metavar="WORD", help="one more for klamm up"
+    )
+    parser.add_argument(
+        "--plant",
+        choices=sorted(PLANTS),
+        help="write a fault into ZooKeeper halfway, which the checker must find",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON alone")
+    options = parser.parse_args(arguments)
+    if options.brokers < 4:
+        parser.error("--brokers: at least 4, so that three replicas can move")
+    return options
+
+
+def _sayer(as_json: bool) -> Callable[[str], None]:
+    started_s = time.monotonic()
+
+    def say(line: str) -> None:
+        file = sys.stderr if as_json else sys.stdout
+        print(f"{time.monotonic() - started_s:7.1f} s  {line}", file=file, flush=True)
+
+    return say
+
+
+class Run:
+    """One cluster under chaos, from the moment it serves to its end."""
+
+    def __init__(
+        self, options: argparse.Namespace, up: Up, api: Api, say: Callable[[str], None]
+    ) -> None:
+        self.options, self.up, self.api, self._say = options, up, api, say
+        status = api.get("/status").body
+        self.connect: str = status["zookeeper"]["connect"]
+        self.checker = Checker(self.connect, lambda line: say(f"VIOLATION {line}"))
+        self.watch = Watch(up)
+        self._session_s = options.session_timeout_ms / 1000
+        self._producers: list[ProducerLoad] = []
+        self._consumers: dict[str, ConsumerLoad] = {}
+        self.chaos: Chaos | None = None
+
+    def go(self, outcome: Outcome) -> None:
+        """Everything up to the cluster's end."""
+        self.checker.start()
+        self._create_load_topics()
+        self.watch.start()
+        rate = self.options.rate
+        self._producers = [ProducerLoad(self.api, topic, rate) for topic in LOAD_TOPICS]
+        self._consumers = {topic: ConsumerLoad(self.api, topic) for topic in LOAD_TOPICS}
+        self.chaos = Chaos(
+            self.up,
+            self.checker,
+            self.options.seed,
+            self.options.brokers,
+            list(LOAD_TOPICS),
+            self._session_s,
+            self._say,
+        )
+        self.chaos.start()
+        self._wait()
+        self._say("no more failures: healing everything")
+        self.chaos.close()
+        outcome.liveness += self.chaos.heal_all(HEAL_TIMEOUT_S)
+        self._judge_convergence(outcome)
+        self._judge_records(outcome)
+        self._judge_what_was_watched(outcome)
+        self._fill_figures(outcome)
+
+    def _create_load_topics(self) -> None:
+        configs = {"min.insync.replicas": "2"}
+        shape = {"num_partitions": PARTITIONS, "replication_factor": 3, "configs": configs}
+        topics = [{"name": name, **shape} for name in LOAD_TOPICS]
+        answer = self.api.post("/topics", {"topics": topics, "timeout_ms": 30_000})
+        if not answer.is_ok or any(one["error"] for one in answer.body["topics"]):
+            raise RuntimeError(f"the topics could not be created: {answer.text!r}")
+
+    def _wait(self) -> None:
+        """Let time pass, and say every ten seconds what has happened."""
+        begun_s = time.monotonic()
+        ends_s = begun_s + self.options.minutes * 60
+        plant_s = begun_s + self.options.minutes * 30 if self.options.plant else None
+        told_s = begun_s
+        while (now_s := time.monotonic()) < ends_s:
+            if self.up.process.poll() is not None:
+                raise RuntimeError(f"klamm up ended by itself: {self.up.tail(8)}")
+            if plant_s is not None and now_s > plant_s:
+                plant_s = None
+                PLANTS[self.options.plant](self)
+                self._say(f"planted: {self.options.plant}")
+            if now_s - told_s >= PROGRESS_S:
+                told_s = now_s
+                self._say(self._progress(ends_s - now_s))
+            time.sleep(0.1)
+
+    def _progress(self, left_s: float) -> str:
+        judge, watch = self.checker.judge, self.watch
+        assert self.chaos is not None
+        usage = watch.usage[-1][1] if watch.usage else None
+        taken = ""
+        if usage is not None:
+            taken = f", {usage.rss_mb:.0f} MB, {usage.threads} threads, {usage.descriptors} fds"
+        read = sum(one.consumed.count for one in self._consumers.values())
+        return (
+            f"== {left_s:.0f} s left, {self.chaos.done.total()} actions, "
+            f"{judge.samples:,} samples, {len(judge.violations)} violations, "
+            f"{sum(one.acknowledged for one in self._producers):,} acknowledged, {read:,} read, "
+            f"controller {watch.controller}{taken}"
+        )
+
+    # -- judging
+
+    def _judge_convergence(self, outcome: Outcome) -> None:
+        left: list[str] = []
+
+        def is_whole() -> bool:
+            nonlocal left
+            left = self._what_is_left()
+            return not left
+
+        begun_s = time.monotonic()
+        if not wait_for(is_whole, CONVERGE_TIMEOUT_S):
+            outcome.liveness += [f"not within {CONVERGE_TIMEOUT_S:g} s: {one}" for one in left[:20]]
+        outcome.figures["converged in s"] = round(time.monotonic() - begun_s, 1)
+
+    def _what_is_left(self) -> list[str]:
+        sweep = self.checker.sweep()
+        if sweep is None:
+            return ["ZooKeeper does not answer"]
+        left = what_is_not_converged(sweep, range(self.options.brokers))
+        left += self.checker.work_left()
+        return left or what_brokers_know_otherwise(self.api, sweep)
+
+    def _judge_records(self, outcome: Outcome) -> None:
+        for load in self._producers:
+            load.end()
+        for load in self._producers:
+            if not load.wait(DECIDE_TIMEOUT_S):
+                outcome.liveness.append(f"{load.topic}: records stay undecided")
+        acknowledged = 0
+        for load in self._producers:
+            count = load.acknowledged
+            acknowledged += count
+            live = self._consumers[load.topic]
+            _await_all_read(live, count)
+            live.end()
+            again = read_all(self.api, load.topic, count, READ_TIMEOUT_S)
+            outcome.safety += compare(load.topic, load.produced, again)
+            live_faults = compare(load.topic, load.produced, live.consumed)
+            outcome.safety += [f"read meanwhile: {fault}" for fault in live_faults]
+        read = sum(one.consumed.count for one in self._consumers.values())
+        producers = [one for load in self._producers for one in load.produced]
+        outcome.figures["records acknowledged"] = acknowledged
+        outcome.figures["records read"] = read
+        outcome.figures["records in doubt"] = sum(p.in_doubt + p.undecided for p in producers)
+        outcome.figures["records failed"] = sum(p.failed for p in producers)
+
+    def _judge_what_was_watched(self, outcome: Outcome) -> None:
+        assert self.chaos is not None
+        self.watch.close()
+        self.checker.close()
+        outcome.safety += self.checker.judge.violations
+        if self.checker.failure is not None:
+            outcome.safety.append(self.checker.failure)
+        outcome.liveness += self.watch.overlap_faults(
+            self.chaos.open_disturbances(), self._session_s + CONTROLLER_MARGIN_S
+        )
+        outcome.liveness += [f"an answer of 500: {one}" for one in self.api.faults[:20]]
+        outcome.liveness += [f"an answer of 500: {one}" for one in self.watch.faults[:20]]
+        outcome.liveness += [f"inside a broker: {one}" for one in self.watch.broker_errors[:20]]
+        for name, growth in self.watch.growths().items():
+            if not growth.is_flat:
+                outcome.liveness.append(f"{name} grows: {growth.rise:.1f} of {growth.bound:.1f}")
+
+    def _fill_figures(self, outcome: Outcome) -> None:
+        assert self.chaos is not None
+        judge, watch, figures = self.checker.judge, self.watch, outcome.figures
+        figures["actions"] = self.chaos.done.total()
+        figures["actions by kind"] = dict(sorted(self.chaos.done.items()))
+        figures["refused by kind"] = dict(sorted(self.chaos.refused.items()))
+        figures["sweeps"] = judge.sweeps
+        figures["samples of state znodes"] = judge.samples
+        figures["sweeps without an answer"] = self.checker.blind_sweeps
+        figures["controllers elected"] = len(watch.controllers)
+        figures["overlaps seen, all matched with a pause"] = len(watch.overlaps)
+        figures["slowest /status in s"] = round(watch.slowest_status_s, 2)
+        figures["HTTP answers"] = self.api.answers
+        for name, growth in watch.growths().items():
+            figures[f"{name} from, to"] = [round(growth.first, 1), round(growth.last, 1)]
+            figures[f"{name} rise (bound)"] = f"{growth.rise:.1f} ({growth.bound:.1f})"
+        if watch.usage:
+            figures["journal MB"] = round(watch.usage[-1][1].journal_mb, 2)
+            figures["ZooKeeper MB, largest"] = round(
+                max(u.zookeeper_rss_mb for _, u in watch.usage)
+            )
+            figures["logs MB"] = round(watch.usage[-1][1].logs_mb, 2)
+
+    def judge_end(self, outcome: Outcome) -> None:
+        """After the cluster was ended in order: what it left behind."""
+        code = self.up.process.returncode
+        if code != INTERRUPTED:
+            outcome.liveness.append(f"klamm up ended with {code}: {self.up.tail()}")
+        if not wait_for(lambda: not processes_naming(str(self.up.data_dir)), 10.0):
+            outcome.safety.append(f"left: {processes_naming(str(self.up.data_dir))}")
+        outcome.safety += [f"{name} is still locked" for name in held_locks(self.up.data_dir)]
+        if not is_port_free(self.api.port):
+            outcome.safety.append(f"port {self.api.port} is still in use")
+
+    def close(self) -> None:
+        """End every thread."""
+        if self.chaos is not None:
+            self.chaos.close()
+        for producer in self._producers:
+            producer.wait(0.0)
+        for consumer in self._consumers.values():
+            consumer.end()
+        self.watch.close()
+        self.checker.close()
+
+
+@contextlib.contextmanager
+def _opened(
+    options: argparse.Namespace, data_dir: Path, say: Callable[[str], None]
+) -> Iterator[Run]:
+    output = data_dir.with_name(data_dir.name + "-up.log")
+    with Up(data_dir, _up_arguments(options), output) as up:
+        say(f"klamm up is process {up.pid}, its output is {output}")
+        run = Run(options, up, up.wait_until_serving(UP_TIMEOUT_S), say)
+        say(f"it serves at {up.url()}, ZooKeeper is {run.connect}")
+        try:
+            yield run
+        finally:
+            run.close()
+
+
+def _up_arguments(options: argparse.Namespace) -> list[str]:
+    words = ["--brokers", str(options.brokers), "--port", "0"]
+    words += ["--session-timeout-ms", str(options.session_timeout_ms)]
+    words += ["--config", f"log.dirs={','.join(LOG_DIRS)}"]
+    if options.segments:
+        words.append("--segments")
+    if options.cluster_seed is not None:
+        words += ["--seed", str(options.cluster_seed)]
+    if options.zookeeper is not None:
+        words += ["--zookeeper", options.zookeeper]
+    return [*words, *options.up_argument]
+
+
+def what_brokers_know_otherwise(api: Api, sweep: Sweep) -> list[str]:
+    """Where the metadata of a broker is not what ZooKeeper holds."""
+    wrong: list[str] = []
+    for broker in sweep.brokers:
+        answer = api.get(f"/brokers/{broker}/metadata")
+        if not answer.is_ok:
+            wrong.append(f"broker {broker} does not tell its metadata: {answer.message}")
+            continue
+        known = {
+            (one["topic"], one["partition"]): (one["leader"], one["leader_epoch"], set(one["isr"]))
+            for one in answer.body["partitions"]
+        }
+        kept = {
+            partition: (state.leader, state.leader_epoch, set(state.isr))
+            for partition, state in sweep.states.items()
+        }
+        for partition in sorted(known.keys() | kept.keys()):
+            if known.get(partition) != kept.get(partition):
+                wrong.append(
+                    f"broker {broker} knows {partition} as {known.get(partition)}, "
+                    f"ZooKeeper has {kept.get(partition)}"
+                )
+        if sorted(answer.body["live_brokers"]) != sorted(sweep.brokers):
+            wrong.append(f"broker {broker} knows brokers {answer.body['live_brokers']}")
+    return wrong
+
+
+def _await_all_read(consumer: ConsumerLoad, count: int) -> None:
+    wait_for(lambda: consumer.is_at_the_end and consumer.consumed.count >= count, READ_TIMEOUT_S)
+
+
+# Faults for the checker
+
+
+def _first_state() -> str:
+    return f"/brokers/topics/{LOAD_TOPICS[0]}/partitions/0/state"
+
+
+def _plant_isr(run: Run) -> None:
+    run.checker.plant(_first_state(), lambda state: {**state, "isr": [*state["isr"], 99]})
+
+
+def _plant_leader(run: Run) -> None:
+    run.checker.plant(_first_state(), lambda state: {**state, "leader": 98})
+
+
+def _plant_leader_epoch(run: Run) -> None:
+    run.checker.plant(
+        _first_state(), lambda state: {**state, "leader_epoch": state["leader_epoch"] - 1}
+    )
+
+
+def _plant_controller_epoch(run: Run) -> None:
+    run.checker.plant(
+        _first_state(), lambda state: {**state, "controller_epoch": state["controller_epoch"] - 1}
+    )
+
+
+PLANTS: dict[str, Callable[[Run], None]] = {
+    "isr": _plant_isr,
+    "leader": _plant_leader,
+    "leader-epoch": _plant_leader_epoch,
+    "controller-epoch": _plant_controller_epoch,
+}
+
+
+def _report(outcome: Outcome, options: argparse.Namespace, say: Callable[[str], None]) -> None:
+    if options.json:
+        result = {
+            "seed": options.seed,
+            "minutes": options.minutes,
+            "brokers": options.brokers,
+            "segments": options.segments,
+            "safety": outcome.safety,
+            "liveness": outcome.liveness,
+            "figures": outcome.figures,
+            "exit_code": outcome.exit_code,
+        }
+        print(json.dumps(result, indent=2))
+        return
+    say("result")
+    for name, value in outcome.figures.items():
+        shown = f"{value:,}" if isinstance(value, int) else value
+        print(f"  {name:<42} {shown}")
+    for kind, lines in (("SAFETY", outcome.safety), ("LIVENESS", outcome.liveness)):
+        print(f"  {kind + ' violations':<42} {len(lines)}")
+        for line in lines:
+            print(f"    {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,446 @@
+"""``python -m bench.kill9``: kill -9 of a `klamm up` under load, again and again.
+
+Each cycle starts `klamm up` on the same data directory, checks that everything it had acknowledged
+is there, loads it, and kills it at a moment that is drawn: while it starts, serves, rotates its
+journal or ends. After each kill nothing of it may be left. docs/reliability.md says what is
+checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.chaos_checker import Checker
+from bench.chaos_judge import Judge, what_is_not_converged
+from bench.kill9_model import Model, Operations
+from bench.live_cluster import (
+    Api,
+    Up,
+    free_port,
+    held_locks,
+    is_port_free,
+    processes_naming,
+    wait_for,
+)
+from bench.live_ledger import Produced, compare
+from bench.live_load import ProducerLoad, read_all
+
+EXAMPLES = """
+examples:
+  python -m bench.kill9 --kills 200 --seed 7
+  python -m bench.kill9 --kills 200 --seed 7 --segments --cluster-seed 7 --json
+
+exit codes: 0 all is well, 10 safety violated (something was lost or left), 11 a restart did not
+serve, 1 it could not be run, 130 Ctrl-C
+"""
+SAFETY, LIVENESS, INTERRUPTED = 10, 11, 130
+LOAD_TOPICS = ("load-0", "load-1")
+PARTITIONS = 3
+RATE = 150.0
+GONE_TIMEOUT_S = 5.0
+SERVE_TIMEOUT_S = 60.0
+CATCH_UP_TIMEOUT_S = 30.0
+READ_TIMEOUT_S = 120.0
+ROTATION_TIMEOUT_S = 3.0
+ROWS = 2_000
+READ_EVERY = 10
+"""In how many cycles everything is read once; in the others only the logs' ends are compared."""
+MOMENTS = {"serving": 55, "startup": 20, "shutdown": 15, "rotation": 10}
+
+
+@dataclass
+class Outcome:
+    """What was found over all cycles."""
+
+    safety: list[str] = field(default_factory=list)
+    liveness: list[str] = field(default_factory=list)
+    kills: Counter[str] = field(default_factory=Counter)
+    serve_s: list[float] = field(default_factory=list)
+    first_acknowledged_s: list[float] = field(default_factory=list)
+    gone_s: list[float] = field(default_factory=list)
+    rows: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """What the process returns."""
+        if self.safety:
+            return SAFETY
+        return LIVENESS if self.liveness else 0
+
+
+class Kill9:
+    """All cycles on one data directory."""
+
+    def __init__(
+        self, options: argparse.Namespace, data_dir: Path, say: Callable[[str], None]
+    ) -> None:
+        self.outcome = Outcome()
+        self.judge = Judge()
+        self._options, self._say = options, say
+        self._data_dir = data_dir
+        self._output = data_dir.with_name(data_dir.name + "-up.log")
+        self._random = random.Random(options.seed)
+        self._port = free_port()
+        self._zookeeper_port: int | None = None
+        self._model = Model()
+        self._produced: dict[str, list[Produced]] = {topic: [] for topic in LOAD_TOPICS}
+        self._cycle = 0
+
+    def go(self) -> None:
+        """Every cycle, and then once more without a kill."""
+        for number in range(1, self._options.kills + 1):
+            self._cycle = number
+            moment = self._random.choices(list(MOMENTS), list(MOMENTS.values()))[0]
+            self._kill_at(moment)
+            self.outcome.kills[moment] += 1
+            self._say_progress(moment)
+            if self.outcome.exit_code and self._options.stop:
+                return
+        self._cycle += 1
+        with self._up() as up:
+            api = self._served(up)
+            if api is not None:
+                self._verify(up, api, reads=True)
+                self._converge(up, api)
+            code = up.end()
+            if code != INTERRUPTED:
+                self.outcome.liveness.append(f"the last klamm up ended with {code}: {up.tail()}")
+        self._check_nothing_is_left()
+
+    # -- one cycle
+
+    def _kill_at(self, moment: str) -> None:
+        with self._up() as up:
+            if moment == "startup":
+                time.sleep(self._random.uniform(0.0, 4.0))
+            else:
+                api = self._served(up)
+                if api is not None:
+                    self._verify(up, api, reads=self._cycle % READ_EVERY == 0)
+                    self._under_load(up, api, moment)
+            up.kill()
+        self._check_nothing_is_left()
+
+    def _up(self) -> Up:
+        options = self._options
+        words = ["--brokers", str(options.brokers), "--port", str(self._port)]
+        words += ["--session-timeout-ms", str(options.session_timeout_ms)]
+        if options.segments:
+            words.append("--segments")
+        if options.cluster_seed is not None:
+            words += ["--seed", str(options.cluster_seed)]
+        return Up(self._data_dir, [*words, *options.up_argument], self._output)
+
+    def _served(self, up: Up) -> Api | None:
+        """Wait for it; None if it does not serve, which is a fault."""
+        try:
+            api = up.wait_until_serving(SERVE_TIMEOUT_S)
+        except RuntimeError as error:
+            self.outcome.liveness.append(f"cycle {self._cycle}: {error}")
+            return None
+        self.outcome.serve_s.append(time.monotonic() - up.started_s)
+        connect = api.get("/status").body["zookeeper"]["connect"]
+        self._zookeeper_port = int(connect.partition("/")[0].rpartition(":")[2])
+        return api
+
+    def _under_load(self, up: Up, api: Api, moment: str) -> None:
+        """Load it until the moment has come, and kill it."""
+        with self._checked(up, api):
+            loads = [ProducerLoad(api, topic, RATE, max_undecided=20) for topic in LOAD_TOPICS]
+            operations = Operations(
+                api, self._model, self._random.random(), LOAD_TOPICS, self._options.brokers
+            )
+            begun_s = time.monotonic()
+            if wait_for(lambda: all(one.acknowledged for one in loads), CATCH_UP_TIMEOUT_S):
+                self.outcome.first_acknowledged_s.append(time.monotonic() - begun_s)
+            else:
+                self.outcome.liveness.append(f"cycle {self._cycle}: nothing is acknowledged")
+            self._await(up, moment)
+            up.kill()
+            operations.close()
+            for load in loads:
+                load.on_kill()
+                self._produced[load.topic] += load.produced
+        self._note_faults(api)
+
+    def _await(self, up: Up, moment: str) -> None:
+        if moment == "rotation":
+            before = self._journal_files()
+            wait_for(lambda: self._journal_files() != before, ROTATION_TIMEOUT_S)
+            return
+        time.sleep(self._random.uniform(0.1, 1.5))
+        if moment == "shutdown":
+            up.process.send_signal(self._random.choice((signal.SIGINT, signal.SIGTERM)))
+            time.sleep(self._random.uniform(0.0, 0.5))
+
+    def _journal_files(self) -> list[str]:
+        return sorted(path.name for path in self._data_dir.glob("journal*"))
+
+    @contextlib.contextmanager
+    def _checked(self, up: Up, api: Api) -> Iterator[Checker]:
+        """A checker on this cycle's ZooKeeper, which goes on from what former ones have seen."""
+        assert self._zookeeper_port is not None
+        checker = Checker(f"127.0.0.1:{self._zookeeper_port}", judge=self.judge)
+        checker.start()
+        try:
+            checker.sweep()
+            yield checker
+        finally:
+            checker.close()
+
+    # -- what must be there after a restart
+
+    def _verify(self, up: Up, api: Api, *, reads: bool) -> None:
+        if self._cycle_made_topics(api):
+            return
+        where = f"cycle {self._cycle}: "
+        self.outcome.safety += [where + one for one in self._model.what_is_missing(api)]
+        self._verify_journal(api)
+        if not self._options.segments:
+            for produced in self._produced.values():
+                produced.clear()  # such records live in memory alone, as the docs say
+        elif reads:
+            for topic, produced in self._produced.items():
+                count = sum(one.acknowledged_count for one in produced)
+                consumed = read_all(api, topic, count, READ_TIMEOUT_S)
+                self.outcome.safety += [where + one for one in compare(topic, produced, consumed)]
+        else:
+            self.outcome.safety += [where + one for one in self._ends_that_are_missing(api)]
+        self._note_faults(api)
+
+    def _cycle_made_topics(self, api: Api) -> bool:
+        """Make the load topics where the first kill came before them."""
+        listed = api.get("/topics")
+        if not listed.is_ok or set(LOAD_TOPICS) <= set(listed.body["topics"]):
+            return False
+        if any(self._produced.values()):
+            return False  # they were there: the model says that they are missing
+        topics = [
+            {"name": name, "num_partitions": PARTITIONS, "replication_factor": 3}
+            for name in LOAD_TOPICS
+            if name not in listed.body["topics"]
+        ]
+        answer = api.post("/topics", {"topics": topics, "timeout_ms": 20_000})
+        if answer.is_ok and not any(one["error"] for one in answer.body["topics"]):
+            for name in LOAD_TOPICS:
+                self._model.topics[name] = PARTITIONS
+        return True
+
+    def _ends_that_are_missing(self, api: Api) -> list[str]:
+        """Logs that end before what was acknowledged."""
+        wanted: dict[tuple[str, int], int] = {}
+        for topic, produced in self._produced.items():
+            for one in (stretch for producer in produced for stretch in producer.acknowledged):
+                key = (topic, one.partition)
+                wanted[key] = max(wanted.get(key, 0), one.end)
+        missing: list[str] = []
+
+        def are_there() -> bool:
+            nonlocal missing
+            ends = {
+                (topic, int(number)): end
+                for topic in LOAD_TOPICS
+                for number, end in self._log_ends(api, topic).items()
+            }
+            missing = [
+                f"{topic}-{number} ends at {ends.get((topic, number))}, {end} was acknowledged"
+                for (topic, number), end in wanted.items()
+                if ends.get((topic, number), -1) < end
+            ]
+            return not missing
+
+        return [] if wait_for(are_there, CATCH_UP_TIMEOUT_S) else missing
+
+    def _log_ends(self, api: Api, topic: str) -> dict[str, int]:
+        opened = api.post("/consumers", {"topic": topic, "start": "end"})
+        if not opened.is_ok:
+            return {}
+        path = f"/consumers/{opened.body['id']}"
+        api.post(f"{path}/poll", {"wait_ms": 200})
+        closed = api.post(f"{path}/close")
+        ends: dict[str, int] = closed.body["positions"] if closed.is_ok else {}
+        return ends
+
+    def _verify_journal(self, api: Api) -> None:
+        answer = api.get(f"/journal?last={ROWS}")
+        if not answer.is_ok:
+            self.outcome.safety.append(
+                f"cycle {self._cycle}: /journal: {answer.status} {answer.message}"
+            )
+            return
+        for row in answer.body["rows"]:
+            self.outcome.rows += 1
+            if not isinstance(row, dict) or not {"v", "run_id", "kind", "t_ms"} <= row.keys():
+                self.outcome.safety.append(f"cycle {self._cycle}: a torn row: {row!r:.200}")
+
+    def _converge(self, up: Up, api: Api) -> None:
+        left: list[str] = []
+        with self._checked(up, api) as checker:
+
+            def is_whole() -> bool:
+                nonlocal left
+                sweep = checker.sweep()
+                if sweep is None:
+                    left = ["ZooKeeper does not answer"]
+                else:
+                    left = what_is_not_converged(sweep, range(self._options.brokers))
+                    left += checker.work_left()
+                return not left
+
+            if not wait_for(is_whole, CATCH_UP_TIMEOUT_S):
+                self.outcome.liveness += left[:10]
+        self.outcome.safety += self.judge.violations
+
+    # -- what must be gone after a kill
+
+    def _check_nothing_is_left(self) -> None:
+        begun_s = time.monotonic()
+        left: list[str] = []
+
+        def is_gone() -> bool:
+            nonlocal left
+            left = [f"process {one}" for one in processes_naming(str(self._data_dir))]
+            left += [f"lock {name}" for name in held_locks(self._data_dir)]
+            for port in (self._port, self._zookeeper_port):
+                if port is not None and not is_port_free(port):
+                    left.append(f"port {port}")
+            return not left
+
+        if wait_for(is_gone, GONE_TIMEOUT_S):
+            self.outcome.gone_s.append(time.monotonic() - begun_s)
+        else:
+            self.outcome.safety += [f"cycle {self._cycle}: left: {one}" for one in left]
+
+    def _note_faults(self, api: Api) -> None:
+        self.outcome.safety += [f"cycle {self._cycle}: {fault}" for fault in api.faults[:5]]
+        api.faults.clear()
+
+    # -- showing
+
+    def _say_progress(self, moment: str) -> None:
+        acknowledged = sum(
+            one.acknowledged_count for found in self._produced.values() for one in found
+        )
+        serve = f"{self.outcome.serve_s[-1]:.1f} s" if self.outcome.serve_s else "-"
+        self._say(
+            f"{self._cycle} of {self._options.kills}: killed at {moment}; last start took {serve}, "
+            f"{acknowledged:,} acknowledged, {len(self.outcome.safety)} safety, "
+            f"{len(self.outcome.liveness)} liveness"
+        )
+
+    def figures(self) -> dict[str, Any]:
+        """The table."""
+        outcome = self.outcome
+        return {
+            "kills": outcome.kills.total(),
+            "kills by moment": dict(sorted(outcome.kills.items())),
+            "restarts that served": len(outcome.serve_s),
+            "start until it serves, median and longest in s": _median_and_longest(outcome.serve_s),
+            "first record acknowledged after, in s": _median_and_longest(
+                outcome.first_acknowledged_s
+            ),
+            "all gone after a kill, in s": _median_and_longest(outcome.gone_s),
+            "records acknowledged": sum(
+                one.acknowledged_count for found in self._produced.values() for one in found
+            ),
+            "topics and configs compared": self._model.compared,
+            "journal rows read": outcome.rows,
+            "samples of state znodes": self.judge.samples,
+        }
+
+
+def _median_and_longest(values: Sequence[float]) -> list[float]:
+    if not values:
+        return []
+    return [round(statistics.median(values), 2), round(max(values), 2)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print and judge."""
+    options = _parse(arguments)
+    started_s = time.monotonic()
+    file = sys.stderr if options.json else sys.stdout
+
+    def say(line: str) -> None:
+        print(f"{time.monotonic() - started_s:7.1f} s  {line}", file=file, flush=True)
+
+    data_dir = options.data_dir or Path(tempfile.mkdtemp(prefix="klamm-kill9-"))
+    run = Kill9(options, data_dir, say)
+    try:
+        run.go()
+    except KeyboardInterrupt:
+        say("interrupted")
+        return INTERRUPTED
+    _report(run, options, say)
+    if options.data_dir is None and not run.outcome.exit_code:
+        shutil.rmtree(data_dir, ignore_errors=True)
+    else:
+        say(f"everything it wrote is in {data_dir}")
+    return run.outcome.exit_code
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.kill9",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--kills", type=int, default=20, help="(%(default)s)")
+    parser.add_argument("--seed", type=int, default=7, help="of moments and load (%(default)s)")
+    parser.add_argument("--brokers", type=int, default=3, help="at least 3 (%(default)s)")
+    parser.add_argument("--segments", action="store_true", help="brokers keep records in files")
+    parser.add_argument("--cluster-seed", type=int, help="--seed of klamm up")
+    parser.add_argument("--session-timeout-ms", type=int, default=1_000, help="(%(default)s)")
+    parser.add_argument("--data-dir", type=Path, help="kept at the end; otherwise only if it fails")
+    parser.add_argument(
+        "--up-argument", action="append", default=[], metavar="WORD", help="one more for klamm up"
+    )
+    parser.add_argument("--stop", action="store_true", help="stop at the first violation")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON alone")
+    options = parser.parse_args(arguments)
+    if options.brokers < 3:
+        parser.error("--brokers: at least 3, for topics of three replicas")
+    return options
+
+
+def _report(run: Kill9, options: argparse.Namespace, say: Callable[[str], None]) -> None:
+    outcome, figures = run.outcome, run.figures()
+    if options.json:
+        result = {
+            "seed": options.seed,
+            "segments": options.segments,
+            "cluster_seed": options.cluster_seed,
+            "safety": outcome.safety,
+            "liveness": outcome.liveness,
+            "figures": figures,
+            "exit_code": outcome.exit_code,
+        }
+        print(json.dumps(result, indent=2))
+        return
+    say("result")
+    for name, value in figures.items():
+        shown = f"{value:,}" if isinstance(value, int) else value
+        print(f"  {name:<48} {shown}")
+    for kind, lines in (("SAFETY", outcome.safety), ("LIVENESS", outcome.liveness)):
+        print(f"  {kind + ' violations':<48} {len(lines)}")
+        for line in lines:
+            print(f"    {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
