@@ -12,6 +12,7 @@ import msgspec
 from brokers.storage.disk import LOCAL_DISK, Disk
 from cluster.errors import JournalUnwritable
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from runtime.archive import Archive
 from runtime.line_file import MAX_PENDING_BYTES, LineFile
 from runtime.rotated_files import whole_lines
 
@@ -26,6 +27,7 @@ class FileJournal:
     Several controllers of one process share it. Opening cuts a torn last line off, and a row behind
     the first one says how much. While the disk refuses the file, ``failure`` says why; rows are
     kept until ``retry`` succeeds, up to a limit, and a row says how many were lost beyond that.
+    ``archive`` says when the file is rotated; without one it never is.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class FileJournal:
         *,
         is_fsynced: bool = False,
         max_pending_bytes: int = MAX_PENDING_BYTES,
+        archive: Archive | None = None,
         disk: Disk = LOCAL_DISK,
     ) -> None:
         self.path = path
@@ -44,6 +47,7 @@ class FileJournal:
             is_whole=_is_row,
             lost_line=self._lost_line,
             max_pending_bytes=max_pending_bytes,
+            archive=archive,
             disk=disk,
         )
         self._untold_cut_bytes = self._file.cut_bytes

@@ -14,6 +14,7 @@ from brokers.storage.disk import LOCAL_DISK, Disk
 from cluster.errors import JournalUnwritable
 from cluster.protocols import Clock
 from controller.state_change_log import StateChangeLog
+from runtime.archive import Archive
 from runtime.line_file import LineFile
 
 STATE_CHANGE_LOG: Final = "state-change.log"
@@ -27,11 +28,20 @@ class KafkaLogs:
 
     ``level``: TRACE or INFO, as Kafka's log4j would have it for both. Every write is handed to the
     operating system at once. Writing never raises: while the disk refuses a file, ``failure`` says
-    why, and its lines are kept until ``retry`` succeeds.
+    why, and its lines are kept until ``retry`` succeeds. ``archive`` says when files are rotated.
     """
 
-    def __init__(self, folder: Path, clock: Clock, level: str, disk: Disk = LOCAL_DISK) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        level: str,
+        *,
+        archive: Archive | None = None,
+        disk: Disk = LOCAL_DISK,
+    ) -> None:
         self._folder = folder
+        self._archive = archive
         self._disk = disk
         self._clock = clock
         self._is_trace = level == "TRACE"
@@ -83,6 +93,7 @@ class KafkaLogs:
             path,
             lost_line=lambda lost: _missing(path, lost),
             max_pending_bytes=MAX_PENDING_BYTES,
+            archive=self._archive,
             disk=self._disk,
         )
         self._stack.callback(file.close)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +16,15 @@ from typing import Final
 
 from brokers.storage.disk import LOCAL_DISK, Disk
 from cluster.errors import JournalUnwritable
+from cluster.rotated_names import rotated_name, rotated_names
+from runtime.archive import Archive
+from runtime.clock import WallClock
 
 MAX_PENDING_BYTES: Final = 16 << 20
 _BUFFER_BYTES: Final = 1 << 20
 _BLOCK_BYTES: Final = 1 << 16
 _MAX_TAIL_BYTES: Final = 1 << 24
+_CLOCK: Final = WallClock()
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +45,9 @@ class LineFile:
 
     ``failure`` is set while the file cannot be written. Until ``retry`` succeeds, lines are kept,
     up to ``max_pending_bytes``, and lost beyond that.
+
+    With an ``archive`` the file is rotated when it is large or old: it gets the name that
+    cluster/rotated_names.py says, the archive compresses it, and a new file begins.
     """
 
     def __init__(
@@ -50,7 +58,9 @@ class LineFile:
         is_whole: Callable[[bytes], bool] = _never_whole,
         lost_line: Callable[[int], bytes] = _no_line,
         max_pending_bytes: int = MAX_PENDING_BYTES,
+        archive: Archive | None = None,
         disk: Disk = LOCAL_DISK,
+        now_ms: Callable[[], int] = _CLOCK.now_ms,
     ) -> None:
         self.path = path
         self.failure: JournalUnwritable | None = None
@@ -64,10 +74,19 @@ class LineFile:
         # Pending bytes follow the first ``_size`` bytes of the file.
         self._pending = bytearray()
         self._lost_lines = 0
+        self._archive = archive
+        self._now_ms = now_ms
         try:
             self._size, self.cut_bytes = self._open()
+            names = rotated_names(path.name, disk.names(path.parent))
+            begun_ms = round(disk.stat(path).modified_s * 1000) if self._size else now_ms()
         except OSError as error:
             raise _unwritable(path, error) from error
+        # The bytes of the whole log that precede this file.
+        self._begin = names[-1].end if names else 0
+        self._rotate_at_bytes, self._rotate_at_ms = self._next_rotation(0, begun_ms)
+        if archive is not None:
+            archive.tidy(path)
 
     def append(self, data: bytes) -> None:
         """Add whole lines; they may stay in a buffer until ``flush``.
@@ -140,6 +159,34 @@ class LineFile:
             self._disk.sync(self.path)
         self._size += len(self._pending)
         self._pending.clear()
+        if self._size >= self._rotate_at_bytes or self._now_ms() >= self._rotate_at_ms:
+            self._rotate()
+
+    def _rotate(self) -> None:
+        """Give the file the name of a rotated one and begin another."""
+        try:
+            self._disk.rename(self.path, self._rotated_path())
+        except OSError as error:
+            # All lines are written: the file may as well grow on.
+            _log.warning("%s cannot be rotated: %s", self.path, error)
+        else:
+            self._begin += self._size
+            self._size = 0
+            with contextlib.suppress(OSError):  # then the next write fails, and retry makes it
+                self._disk.create(self.path)
+            if self._archive is not None:
+                self._archive.tidy(self.path)
+        self._rotate_at_bytes, self._rotate_at_ms = self._next_rotation(self._size, self._now_ms())
+
+    def _rotated_path(self) -> Path:
+        return self.path.with_name(rotated_name(self.path.name, self._begin + self._size))
+
+    def _next_rotation(self, from_bytes: int, from_ms: int) -> tuple[float, float]:
+        """At which size and time the file is rotated next."""
+        if self._archive is None:
+            return math.inf, math.inf
+        rotation = self._archive.rotation
+        return from_bytes + rotation.segment_bytes, from_ms + rotation.segment_ms
 
     def _retry(self) -> bool:
         if self.failure is None or self._is_closed:

@@ -99,7 +99,7 @@ def _open_rotated(path: Path, name: RotatedName, begin: int) -> tuple[Segment, B
     at = path.with_name(name.name)
     if not name.is_compressed:
         file = at.open("rb")
-        size = file.seek(0, os.SEEK_END)
+        size = os.fstat(file.fileno()).st_size
         return Segment(at, max(begin, name.end - size), name.end), file
     data, is_damaged = _decompressed(at)
     begin = begin if is_damaged else name.end - len(data)

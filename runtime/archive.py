@@ -1,0 +1,128 @@
+"""Rotated files of the journal and the Kafka-like logs: compressed, and deleted when they are old.
+
+Works on one thread, so that no controller waits for it. A crash at any step loses no line and shows
+none twice: a compressed file has its name only when it is on the disk, and readers take it instead
+of the plain one, which is removed last.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+import zlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from brokers.storage.disk import LOCAL_DISK, Disk
+from cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated_names
+
+_BLOCK_BYTES: Final = 1 << 20
+_GZIP: Final = zlib.MAX_WBITS | 16
+_log = logging.getLogger(__name__)
+
+
+class Rotation(msgspec.Struct, frozen=True):
+    """When a log's file is rotated, by size and by age, and which rotated files are kept: so many
+    bytes of each log, compressed, and none that was rotated longer ago. The newest always is."""
+
+    segment_bytes: int = 16 << 20
+    segment_ms: int = 24 * 3_600_000
+    retention_bytes: int = 256 << 20
+    retention_ms: int = 7 * 24 * 3_600_000
+
+
+class Archive:
+    """Tidies directories of logs on its own thread, from the first ``tidy`` to ``close``."""
+
+    def __init__(self, rotation: Rotation, disk: Disk = LOCAL_DISK) -> None:
+        self.rotation = rotation
+        self._disk = disk
+        self._logs: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
+        self._is_closed = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def tidy(self, log: Path) -> None:
+        """Compress and delete rotated files of a log soon. Returns at once."""
+        with self._lock:
+            if self._is_closed.is_set():
+                return
+            self._logs.put(log)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Stop; idempotent. A file that is being compressed stays plain until the next run."""
+        with self._lock:
+            self._is_closed.set()
+            self._logs.put(None)
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+
+    def tidy_now(self, log: Path) -> None:
+        """Compress and delete rotated files of a log. Raises OSError."""
+        names = self._disk.names(log.parent)
+        compressed = {name.removesuffix(COMPRESSED) for name in names if name.endswith(COMPRESSED)}
+        for name in names:
+            path = log.with_name(name)
+            rotated = parse_rotated(name.removesuffix(UNFINISHED))
+            if rotated is None or rotated.live != log.name or rotated.is_compressed:
+                continue
+            if name.endswith(UNFINISHED) or name in compressed:
+                self._disk.remove(path)
+        self._delete_old(log)
+        for rotated in rotated_names(log.name, self._disk.names(log.parent)):
+            if not rotated.is_compressed and not self._is_closed.is_set():
+                self._compress(log.with_name(rotated.name))
+        self._delete_old(log)
+
+    def _run(self) -> None:
+        while (log := self._logs.get()) is not None:
+            try:
+                self.tidy_now(log)
+            except OSError as error:
+                # The files stay as they are; the next rotation tries again.
+                _log.warning("rotated files of %s: %s", log, error)
+
+    def _compress(self, path: Path) -> None:
+        target, draft = Path(f"{path}{COMPRESSED}"), Path(f"{path}{UNFINISHED}")
+        compressor = zlib.compressobj(wbits=_GZIP)
+        self._disk.create(draft)
+        begin = written = 0
+        with self._disk.reading(path) as read_at:
+            while data := read_at(begin, _BLOCK_BYTES):
+                begin += len(data)
+                written += self._append(draft, written, compressor.compress(data))
+                if self._is_closed.is_set():
+                    self._disk.remove(draft)
+                    return
+        self._append(draft, written, compressor.flush())
+        self._disk.sync(draft)
+        self._disk.rename(draft, target)
+        self._disk.sync(path.parent)
+        self._disk.remove(path)
+
+    def _append(self, path: Path, position: int, data: bytes) -> int:
+        if data:
+            self._disk.write_at(path, position, data)
+        return len(data)
+
+    def _delete_old(self, log: Path) -> None:
+        """Delete the oldest rotated files, until the others are few and young enough."""
+        names = rotated_names(log.name, self._disk.names(log.parent))
+        paths = [log.with_name(name.name) for name in names]
+        stats = [self._disk.stat(path) for path in paths]
+        size_bytes = sum(stat.size_bytes for stat in stats)
+        oldest_s = time.time() - self.rotation.retention_ms / 1000
+        # The newest tells where the log goes on.
+        for path, stat in list(zip(paths, stats, strict=True))[:-1]:
+            if size_bytes <= self.rotation.retention_bytes and stat.modified_s >= oldest_s:
+                break
+            self._disk.remove(path)
+            size_bytes -= stat.size_bytes

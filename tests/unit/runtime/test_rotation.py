@@ -1,0 +1,256 @@
+"""Rotation of logs of lines: by size and time, compressed, with retention; a crash at any step."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from brokers.storage.disk import LocalDisk, StrPath
+from cluster.errors import JournalUnwritable
+from cluster.journal import JournalRow, Kind
+from runtime.archive import Archive, Rotation
+from runtime.clock import WallClock
+from runtime.journal import FileJournal, read_journal
+from runtime.kafka_logs import KafkaLogs
+from runtime.line_file import LineFile
+from runtime.rotated_files import opened_at, rotated, whole_lines
+from server.journal_tail import last_rows, rows_after
+from tests.waiting import wait_until
+
+SMALL = Rotation(segment_bytes=100)
+
+
+class Crash(Exception):
+    """The process is gone: nothing catches this."""
+
+
+class CrashingDisk(LocalDisk):
+    """A disk under a process that dies before its n-th change of a file or directory."""
+
+    def __init__(self, changes: int) -> None:
+        self.changes_left = changes
+
+    def _change(self) -> None:
+        self.changes_left -= 1
+        if self.changes_left < 0:
+            raise Crash
+
+    def create(self, path: StrPath, size_bytes: int = 0) -> None:
+        self._change()
+        super().create(path, size_bytes)
+
+    def write_at(self, path: StrPath, position: int, data: bytes) -> None:
+        self._change()
+        super().write_at(path, position, data)
+
+    def rename(self, source: StrPath, target: StrPath) -> None:
+        self._change()
+        super().rename(source, target)
+
+    def remove(self, path: StrPath) -> None:
+        self._change()
+        super().remove(path)
+
+
+def a_row(seq: int) -> JournalRow:
+    return JournalRow(1, "run", 1_000 + seq, seq, 1, 2, Kind.EVENT, detail="d" * 40)
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"line %06d" % number for number in range(first, last + 1)]
+
+
+def write(file: LineFile, lines: list[bytes]) -> Iterator[bytes]:
+    """Write lines one by one; yields those that are certainly written."""
+    for line in lines:
+        file.append(line + b"\n")
+        file.flush()
+        yield line
+
+
+def run_until_crash(path: Path, changes: int) -> tuple[list[bytes], bool]:
+    """Write 30 lines and tidy up twice: the lines that were written, and whether it crashed."""
+    written: list[bytes] = []
+    disk = CrashingDisk(changes)
+    archive = Archive(SMALL, disk)
+    archive.close()  # its thread: here the steps are done in order
+    try:
+        file = LineFile(path, archive=archive, disk=disk)
+        worker = Archive(SMALL, disk)
+        for lines in (numbers(1, 20), numbers(21, 30)):
+            for line in write(file, lines):
+                written.append(line)
+            worker.tidy_now(path)
+    except Crash:
+        return written, True
+    return written, False
+
+
+def test_a_crash_at_any_step_loses_no_line_and_shows_none_twice(tmp_path: Path) -> None:
+    changes, crashed = 0, True
+    while crashed:
+        folder = tmp_path / str(changes)
+        folder.mkdir()
+        path = folder / "some.log"
+        written, crashed = run_until_crash(path, changes)
+        found = list(whole_lines(path))
+        assert found == numbers(1, len(found)), changes
+        assert len(written) <= len(found) <= len(written) + 1, changes
+        file = LineFile(path)
+        Archive(SMALL).tidy_now(path)
+        (another,) = write(file, [b"another"])
+        assert list(whole_lines(path)) == [*found, another], changes
+        names = [name for name in os.listdir(folder) if name != "some.log"]
+        assert all(name.endswith(".gz") for name in names), names
+        file.close()
+        changes += 1
+    assert changes > 40
+
+
+def test_an_old_file_is_rotated_too_and_retention_deletes_by_size_and_age(tmp_path: Path) -> None:
+    path = tmp_path / "some.log"
+    now_ms = 1_000_000
+    rotation = Rotation(segment_ms=5_000, retention_bytes=300)
+    archive = Archive(rotation)
+    archive.close()
+    file = LineFile(path, archive=archive, now_ms=lambda: now_ms)
+    for line in numbers(1, 100):
+        (_,) = write(file, [line])
+        now_ms += 2_500
+    assert len(rotated(path)) == 49
+    assert list(whole_lines(path)) == numbers(1, 100)
+    Archive(rotation).tidy_now(path)
+    kept = rotated(path)
+    assert sum((tmp_path / name.name).stat().st_size for name in kept) <= 300
+    left = list(whole_lines(path))
+    assert left == numbers(101 - len(left), 100)
+    assert kept[-1].end == len(numbers(1, 1)[0] + b"\n") * 99 or len(left) > 2
+    Archive(Rotation(retention_ms=-1)).tidy_now(path)
+    assert rotated(path) == kept[-1:]  # the newest tells where the log goes on
+    file.close()
+
+
+def test_a_place_in_the_journal_outlives_rotation_and_compression(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    archive = Archive(Rotation(segment_bytes=1_000))
+    journal = FileJournal(path, archive=archive)
+    place, seen = 0, []
+    for seq in range(1, 200):
+        journal.append([a_row(seq)])
+        journal.flush()
+        part = rows_after(path, place)
+        place = part.next
+        seen += part.lines
+    archive.close()
+    Archive(Rotation()).tidy_now(path)
+    assert len(rotated(path)) > 10
+    assert all(name.is_compressed for name in rotated(path))
+    assert len(seen) == 199
+    assert [row.seq for row in read_journal(path)] == list(range(1, 200))
+    again, place = [], 0
+    while (part := rows_after(path, place, max_bytes=300)).lines:
+        again += part.lines
+        place = part.next
+    assert again == seen
+    for count in (1, 5, 50, 199, 500):
+        assert last_rows(path, count) == (seen[-count:], place, ())
+    journal.close()
+
+
+def test_a_damaged_rotated_file_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    archive = Archive(Rotation(segment_bytes=1_000))
+    archive.close()
+    journal = FileJournal(path, archive=archive)
+    for seq in range(1, 31):
+        journal.append([a_row(seq)])
+        journal.flush()
+    journal.close()
+    Archive(Rotation()).tidy_now(path)
+    second = tmp_path / rotated(path)[1].name
+    rows_of_second = gzip.decompress(second.read_bytes()).count(b"\n")
+    second.write_bytes(second.read_bytes()[:-30])
+    part, lines, damaged = rows_after(path, 0), [], []
+    while part.lines:
+        lines += part.lines
+        damaged += part.damaged
+        part = rows_after(path, part.next)
+    assert damaged == [f"{second.name}: damaged gzip, what follows is not read"]
+    assert 30 - rows_of_second <= len(lines) < 30
+
+
+def test_rotation_that_the_disk_refuses_is_put_off(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "some.log"
+    archive = Archive(SMALL)
+    archive.close()
+
+    class RefusesOneRename(LocalDisk):
+        renames = 0
+
+        def rename(self, source: StrPath, target: StrPath) -> None:
+            self.renames += 1
+            if self.renames == 1:
+                raise OSError(5, "Input/output error", str(source))
+            super().rename(source, target)
+
+    file = LineFile(path, archive=archive, disk=RefusesOneRename())
+    list(write(file, numbers(1, 9)))
+    assert "some.log cannot be rotated" in caplog.text
+    assert rotated(path) == []
+    list(write(file, numbers(10, 20)))
+    file.close()
+    assert [name.name for name in rotated(path)] == ["some.log.00000000000000000216"]
+    with opened_at(path, 0) as opened:
+        assert opened is not None
+        assert opened[0].end == 216
+    assert list(whole_lines(path)) == numbers(1, 20)
+
+
+def test_kafka_logs_and_journal_share_an_archive_that_compresses(tmp_path: Path) -> None:
+    archive = Archive(Rotation(segment_bytes=2_000))
+    logs = KafkaLogs(tmp_path, WallClock(), "TRACE", archive=archive)
+    log = logs.open(3)
+    for number in range(100):
+        log.info(f"message {number}")
+        log.state_change("TRACE", [f"change {number}"])
+    folder = tmp_path / "broker-3"
+    wait_until(lambda: len(list(folder.glob("*.gz"))) > 6)
+    logs.close()
+    archive.close()
+    for name in ("controller.log", "state-change.log"):
+        lines = list(whole_lines(folder / name))
+        assert [int(line.split(b" (")[0].split()[-1]) for line in lines] == list(range(100))
+
+
+def test_a_full_disk_in_the_middle_of_a_rotation_is_a_failure_until_there_is_room(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "some.log"
+    archive = Archive(SMALL)
+    archive.close()
+
+    class NoNewFiles(LocalDisk):
+        is_full = True
+
+        def create(self, path: StrPath, size_bytes: int = 0) -> None:
+            if self.is_full and os.path.exists(f"{path}.00000000000000000108"):
+                raise OSError(28, "No space left on device", str(path))
+            super().create(path, size_bytes)
+
+    disk = NoNewFiles()
+    file = LineFile(path, archive=archive, disk=disk)
+    list(write(file, numbers(1, 9)))
+    file.append(b"line 000010\n")
+    with pytest.raises(JournalUnwritable):
+        file.flush()
+    assert not file.retry()
+    disk.is_full = False
+    assert file.retry()
+    file.close()
+    assert list(whole_lines(path)) == numbers(1, 10)
