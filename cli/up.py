@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.status import Status
 
 from admin.pools import read_pools
-from brokers.dynamic_config import FOR_ALL
 from cli.client import TOKEN_VARIABLE
 from cli.connect import ZK_VARIABLES, tls_of
 from cli.interrupted import NOTHING_STARTED
+from cli.own_log import log_to
 from cluster.errors import KlammError, UsageError
 from cluster.quirks import parse_quirks
+from runtime.archive import DEFAULT_ROTATION, MAX_SEGMENT_BYTES, Rotation
 from server.cluster_server import ClusterServer
 from server.config import (
     DEFAULT_HOST,
@@ -32,8 +32,6 @@ from server.data_dir import OWN_LOG_FILE, default_data_dir
 from server.dumped_cluster import DumpedCluster, read_dumped_cluster
 from server.serve import serve
 from zk.dump_text import read_dump
-
-ONCE_FOR_ALL_S = 30.0
 
 EXAMPLES = """
 \b
@@ -149,6 +147,29 @@ ZkTlsKeyPassword = Annotated[
     str | None,
     typer.Option(envvar=ZK_VARIABLES["key_password"], help="Password of an encrypted key."),
 ]
+JournalFsync = Annotated[
+    bool,
+    typer.Option(
+        "--journal-fsync",
+        help="After each event wait until the disk has the journal: a power loss costs no row.",
+    ),
+]
+SegmentBytes = Annotated[
+    int,
+    typer.Option(
+        min=1 << 10,
+        max=MAX_SEGMENT_BYTES,
+        help="Size at which the journal, and each of Kafka's logs, is rotated and compressed.",
+    ),
+]
+SegmentMs = Annotated[int, typer.Option(min=1_000, help="Age at which they are.")]
+RetentionBytes = Annotated[
+    int,
+    typer.Option(help="Bytes of rotated files to keep, compressed, of each log; -1: all of them."),
+]
+RetentionMs = Annotated[
+    int, typer.Option(help="How long to keep rotated files; -1: for ever. The newest is kept.")
+]
 
 
 def up(
@@ -175,6 +196,11 @@ def up(
     zk_tls_cert: ZkTlsCert = None,
     zk_tls_key: ZkTlsKey = None,
     zk_tls_key_password: ZkTlsKeyPassword = None,
+    journal_fsync: JournalFsync = False,
+    journal_segment_bytes: SegmentBytes = DEFAULT_ROTATION.segment_bytes,
+    journal_segment_ms: SegmentMs = DEFAULT_ROTATION.segment_ms,
+    journal_retention_bytes: RetentionBytes = DEFAULT_ROTATION.retention_bytes,
+    journal_retention_ms: RetentionMs = DEFAULT_ROTATION.retention_ms,
 ) -> None:
     """Run a cluster of simulated brokers with real controllers over a real ZooKeeper, in the
     foreground, until Ctrl-C. Its HTTP API is for this machine alone unless --host says so."""
@@ -200,9 +226,21 @@ def up(
             has_segments=segments,
             zookeeper_digest=zk_digest,
             zookeeper_tls=tls_of(zk_tls_ca, zk_tls_cert, zk_tls_key, zk_tls_key_password),
+            journal_fsync=journal_fsync,
+            rotation=Rotation(
+                journal_segment_bytes,
+                journal_segment_ms,
+                journal_retention_bytes,
+                journal_retention_ms,
+            ),
         )
+    _serve(server_config)
+
+
+def _serve(server_config: ServerConfig) -> NoReturn:
+    """Run the cluster to its end. Raises typer.Exit with the exit code, KlammError."""
     assert server_config.data_dir is not None
-    _log_to(server_config.data_dir / OWN_LOG_FILE)
+    log_to(server_config.data_dir / OWN_LOG_FILE)
     progress = Progress(Console(file=sys.stdout, highlight=False))
     try:
         code = serve(server_config, progress.say, progress.on_up)
@@ -282,48 +320,6 @@ class Progress:
         status, self._status = self._status, None
         if status is not None:
             status.stop()
-
-
-class OneLine(logging.Formatter):
-    """A warning for the terminal: no traceback, that is in the file."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line; of what all brokers say, the words for all of them."""
-        for_all: str | None = getattr(record, FOR_ALL, None)
-        if for_all is not None:
-            return f"{record.levelname.lower()}: {for_all} (klamm status lists it until it is gone)"
-        error = record.exc_info[1] if record.exc_info else None
-        behind = f": {error!r}" if error is not None else ""
-        return f"{record.levelname.lower()}: {record.getMessage()}{behind}"
-
-
-class OnceForAll(logging.Filter):
-    """Of what all brokers say at about the same time, lets the first pass."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._said_s: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """False for what another broker said a moment ago."""
-        for_all: str | None = getattr(record, FOR_ALL, None)
-        if for_all is None:
-            return True
-        oldest_s = record.created - ONCE_FOR_ALL_S
-        self._said_s = {text: at for text, at in self._said_s.items() if at > oldest_s}
-        is_news = for_all not in self._said_s
-        self._said_s[for_all] = record.created
-        return is_news
-
-
-def _log_to(path: Path) -> None:
-    """Warnings go to the terminal and into a file, which the first of them makes."""
-    file = logging.FileHandler(path, delay=True)
-    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    terminal = logging.StreamHandler()
-    terminal.setFormatter(OneLine())
-    terminal.addFilter(OnceForAll())
-    logging.basicConfig(level=logging.WARNING, handlers=[file, terminal])
 
 
 def _words(text: str | None) -> list[str]:

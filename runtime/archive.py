@@ -8,6 +8,7 @@ of the plain one, which is removed last.
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -20,6 +21,8 @@ import msgspec
 from brokers.storage.disk import LOCAL_DISK, Disk
 from cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated_names
 
+MAX_SEGMENT_BYTES: Final = 64 << 20
+"""Readers decompress a whole file in memory."""
 _BLOCK_BYTES: Final = 1 << 20
 _GZIP: Final = zlib.MAX_WBITS | 16
 _log = logging.getLogger(__name__)
@@ -27,12 +30,16 @@ _log = logging.getLogger(__name__)
 
 class Rotation(msgspec.Struct, frozen=True):
     """When a log's file is rotated, by size and by age, and which rotated files are kept: so many
-    bytes of each log, compressed, and none that was rotated longer ago. The newest always is."""
+    bytes of each log, compressed, and none that was rotated longer ago. A retention below 0 is no
+    limit; the newest rotated file is always kept."""
 
     segment_bytes: int = 16 << 20
     segment_ms: int = 24 * 3_600_000
     retention_bytes: int = 256 << 20
     retention_ms: int = 7 * 24 * 3_600_000
+
+
+DEFAULT_ROTATION: Final = Rotation()
 
 
 class Archive:
@@ -119,10 +126,12 @@ class Archive:
         paths = [log.with_name(name.name) for name in names]
         stats = [self._disk.stat(path) for path in paths]
         size_bytes = sum(stat.size_bytes for stat in stats)
-        oldest_s = time.time() - self.rotation.retention_ms / 1000
+        limit_bytes, limit_ms = self.rotation.retention_bytes, self.rotation.retention_ms
+        most_bytes = math.inf if limit_bytes < 0 else limit_bytes
+        oldest_s = -math.inf if limit_ms < 0 else time.time() - limit_ms / 1000
         # The newest tells where the log goes on.
         for path, stat in list(zip(paths, stats, strict=True))[:-1]:
-            if size_bytes <= self.rotation.retention_bytes and stat.modified_s >= oldest_s:
+            if size_bytes <= most_bytes and stat.modified_s >= oldest_s:
                 break
             self._disk.remove(path)
             size_bytes -= stat.size_bytes

@@ -23,6 +23,7 @@ from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from cluster.quirks import NAMES
 from cluster.version import klamm_version
 from placement.draws import JavaRandom
+from runtime.archive import Archive
 from runtime.clock import WallClock
 from runtime.journal import FileJournal
 from runtime.kafka_logs import KafkaLogs
@@ -124,11 +125,16 @@ class ClusterServer:
             run = RunInfo(run_id, started_ms, klamm_version())
             load_dump(self.config.dump, connect_string, self.config, run, self._say)
         cluster_id = self._claim(connect_string, run_id, started_ms)
-        journal = FileJournal(self.data_dir.journal)
+        archive = Archive(self.config.rotation)
+        self._stack.callback(archive.close)
+        journal = FileJournal(
+            self.data_dir.journal, is_fsynced=self.config.journal_fsync, archive=archive
+        )
         self._stack.callback(journal.close)
         journal.append([self._run_start(run_id, cluster_id, started_ms)])
         journal.flush()
-        logs = KafkaLogs(self.data_dir.logs, WallClock(), self.config.state_change_level)
+        level = self.config.state_change_level
+        logs = KafkaLogs(self.data_dir.logs, WallClock(), level, archive=archive)
         self._stack.callback(logs.close)
         segments = self.data_dir.brokers if self.config.has_segments else None
         incarnation = self.data_dir.next_incarnation()

@@ -18,6 +18,7 @@ from cluster.errors import UsageError
 from cluster.quirks import NO_QUIRKS, Quirks
 from placement.pool_rules import check_brokers_exist
 from placement.pools import Pools
+from runtime.archive import DEFAULT_ROTATION, Rotation
 from runtime.broker_configs import check_broker_configs
 from runtime.cluster_spec import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
 from runtime.log_stores import check_log_dirs_are_relative
@@ -45,8 +46,9 @@ class ServerConfig:
     ``data_dir`` None: a temporary one. ``zookeeper`` None: the embedded one. ``port`` 0: a free
     one. ``controllers`` None: all brokers, but at most five. ``seed`` None: drawn. ``pools``: where
     the cluster may place topics. ``has_segments``: brokers keep logs of real files in the data
-    directory. ``zookeeper_digest``: USER:PASSWORD. The brokers are 0 to ``brokers`` - 1, or those
-    of ``dump``.
+    directory. ``journal_fsync``: the journal is on the disk after each event. ``rotation``: of the
+    journal and Kafka's logs. ``zookeeper_digest``: USER:PASSWORD. The brokers are 0 to
+    ``brokers`` - 1, or those of ``dump``.
     """
 
     brokers: int | None = None
@@ -69,6 +71,8 @@ class ServerConfig:
     has_segments: bool = False
     zookeeper_digest: str | None = field(default=None, repr=False)
     zookeeper_tls: ZooKeeperTls | None = None
+    journal_fsync: bool = False
+    rotation: Rotation = DEFAULT_ROTATION
 
     def __post_init__(self) -> None:
         self._check_cluster()

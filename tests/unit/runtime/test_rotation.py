@@ -129,7 +129,9 @@ def test_an_old_file_is_rotated_too_and_retention_deletes_by_size_and_age(tmp_pa
     left = list(whole_lines(path))
     assert left == numbers(101 - len(left), 100)
     assert kept[-1].end == len(numbers(1, 1)[0] + b"\n") * 99 or len(left) > 2
-    Archive(Rotation(retention_ms=-1)).tidy_now(path)
+    Archive(Rotation(retention_bytes=-1, retention_ms=-1)).tidy_now(path)
+    assert rotated(path) == kept
+    Archive(Rotation(retention_ms=0)).tidy_now(path)
     assert rotated(path) == kept[-1:]  # the newest tells where the log goes on
     file.close()
 

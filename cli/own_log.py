@@ -1,0 +1,88 @@
+"""What `klamm up` logs about itself: warnings for the terminal, and all of them in klamm.log.
+
+The file is bounded: when it is full it is renamed klamm.log.1, and so on, and the oldest goes.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final
+
+from brokers.dynamic_config import FOR_ALL
+
+ONCE_FOR_ALL_S: Final = 30.0
+FILE_BYTES: Final = 4 << 20
+OLD_FILES: Final = 3
+
+
+class OneLine(logging.Formatter):
+    """A warning for the terminal: no traceback, that is in the file."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; of what all brokers say, the words for all of them."""
+        for_all: str | None = getattr(record, FOR_ALL, None)
+        if for_all is not None:
+            return f"{record.levelname.lower()}: {for_all} (klamm status lists it until it is gone)"
+        error = record.exc_info[1] if record.exc_info else None
+        behind = f": {error!r}" if error is not None else ""
+        return f"{record.levelname.lower()}: {record.getMessage()}{behind}"
+
+
+class OnceForAll(logging.Filter):
+    """Of what all brokers say at about the same time, lets the first pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """False for what another broker said a moment ago."""
+        for_all: str | None = getattr(record, FOR_ALL, None)
+        if for_all is None:
+            return True
+        oldest_s = record.created - ONCE_FOR_ALL_S
+        self._said_s = {text: at for text, at in self._said_s.items() if at > oldest_s}
+        is_news = for_all not in self._said_s
+        self._said_s[for_all] = record.created
+        return is_news
+
+
+class OwnLog(RotatingFileHandler):
+    """klamm.log. When it cannot be written, says so on the terminal once, until it can again."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            path,
+            maxBytes=FILE_BYTES,
+            backupCount=OLD_FILES,
+            encoding="utf-8",
+            errors="backslashreplace",
+            delay=True,
+        )
+        self._is_failing = False
+        self._was_failing = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        self._was_failing, self._is_failing = self._is_failing, False
+        super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Tell of a file that cannot be written; the terminal still has the warnings."""
+        self._is_failing = True
+        if not self._was_failing:
+            error = sys.exc_info()[1]
+            print(f"warning: {self.baseFilename} cannot be written: {error}", file=sys.stderr)
+
+
+def log_to(path: Path) -> None:
+    """Send warnings to the terminal, and to a file that the first of them makes."""
+    file = OwnLog(path)
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    terminal = logging.StreamHandler()
+    terminal.setFormatter(OneLine())
+    terminal.addFilter(OnceForAll())
+    logging.basicConfig(level=logging.WARNING, handlers=[file, terminal])
