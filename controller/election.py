@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from cluster.errors import ControllerMoved
+from cluster.errors import ControllerMoved, SessionExpired
 from cluster.journal import Kind
 from controller import loader, on_isr_change, on_log_dir_event
-from controller.events import AutoPreferredReplicaLeaderElection, RequestTimeout
+from controller.events import AutoPreferredReplicaLeaderElection, Reelect, RequestTimeout
 from controller.notices import delete_notices, names_of
 from controller.on_leader_election import resume_preferred_replica_elections
 from controller.on_reassignment import initialize_partition_reassignments
@@ -27,14 +27,28 @@ FIRST_REBALANCE_MS: Final = 5_000
 
 
 def elect(controller: Controller) -> None:
-    """Become the controller if nobody is, and fail over to this broker."""
+    """Become the controller if nobody is, and fail over to this broker.
+
+    Waits while failovers have failed just now. While the candidacy is held nobody is elected, and
+    the active controller gives up.
+    """
     log, broker_id = controller.log, controller.config.broker_id
     read_controller_id(controller)
+    if controller.candidacy.hold is not None:
+        if controller.is_active:
+            log.warn(f"Forcing the controller to resign: {controller.candidacy.hold}")
+            trigger_controller_move(controller)
+        return
     if controller.active_controller_id != NO_CONTROLLER:
         log.debug(
             f"Broker {controller.active_controller_id} has been elected as the controller, "
             "so stopping the election process."
         )
+        return
+    pause_ms = controller.candidacy.pause_ms()
+    if pause_ms > 0:
+        controller.events.cancel(lambda event: isinstance(event, Reelect))
+        controller.events.schedule(Reelect(), pause_ms)
         return
     try:
         _register(controller)
@@ -57,9 +71,11 @@ def elect(controller: Controller) -> None:
             "Trigger controller movement immediately",
             error=error,
         )
-        controller.recorder.occurrence(
-            Kind.EVENT_FAILED, detail="failover", outcome=f"{type(error).__name__}: {error}"
-        )
+        failure = f"{type(error).__name__}: {error}"
+        controller.recorder.occurrence(Kind.EVENT_FAILED, detail="failover", outcome=failure)
+        # A new session begins an election anyway, and the failover itself is not to blame.
+        if not isinstance(error, SessionExpired):
+            controller.candidacy.failover_failed(failure)
         trigger_controller_move(controller)
 
 
@@ -108,6 +124,7 @@ def fail_over(controller: Controller) -> None:
     if controller.config.auto_leader_rebalance_enable:
         controller.events.schedule(AutoPreferredReplicaLeaderElection(), FIRST_REBALANCE_MS)
     controller.recorder.occurrence(Kind.CONTROLLER_READY)
+    controller.candidacy.failover_succeeded()
 
 
 def set_up_feature_versioning(controller: Controller) -> None:

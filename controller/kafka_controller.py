@@ -39,6 +39,7 @@ from controller import (
     on_topic_change,
     on_topic_deletion,
 )
+from controller.candidacy import Candidacy
 from controller.channel_manager import ChannelManager
 from controller.config import ControllerConfig
 from controller.event_manager import EventManager, QueuedEvent
@@ -81,6 +82,7 @@ class KafkaController:
 
     ``on_registered`` is called with the new broker epoch after the broker was registered again.
     ``random`` draws assignments and topic ids. ``dynamic_config`` None: configs do not change.
+    ``candidacy``: shared with the other candidates of the process.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class KafkaController:
         state_change_log: StateChangeLog | None = None,
         on_registered: Callable[[int], None] | None = None,
         dynamic_config: DynamicConfigView | None = None,
+        candidacy: Candidacy | None = None,
     ) -> None:
         self.config = config
         self.broker_info = broker_info
@@ -108,6 +111,7 @@ class KafkaController:
         self.quirks = quirks
         self.on_registered = on_registered
         self.dynamic_config: DynamicConfigView = dynamic_config or config
+        self.candidacy = candidacy or Candidacy(clock)
         self.log = state_change_log or StateChangeLog(config.broker_id, clock)
         self.recorder = Recorder(config, clock, journal)
         self.context = ControllerContext(quirks, config.broker_id)
@@ -142,6 +146,7 @@ class KafkaController:
         self.previous_session_id = 0
         self.is_elected = False
         self.is_shut_down = False
+        self.is_candidate = False
         self.metrics = ControllerMetrics(self.events, self.channels)
 
     # From outside: enqueue only
@@ -151,7 +156,13 @@ class KafkaController:
         if cluster_id is not None:
             self.recorder.cluster_id = cluster_id
         self.store.add_listener(self.on_store_event)
+        self.is_candidate = True
         self.events.put(events.Startup())
+
+    def on_candidacy_changed(self) -> None:
+        """``candidacy.hold`` was set, or taken back."""
+        if self.is_candidate:
+            self.events.put(events.Reelect())
 
     def shutdown(self) -> None:
         """Resign once the event being processed has ended, and process nothing after that."""

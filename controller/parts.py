@@ -14,6 +14,7 @@ from cluster.protocols import Clock, DynamicConfigView, MetadataView
 from cluster.quirks import Quirks
 from cluster.requests import Message, Response
 from cluster.types import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.candidacy import Candidacy
 from controller.channel_manager import ChannelManager
 from controller.config import ControllerConfig
 from controller.event_manager import EventManager
@@ -179,6 +180,7 @@ class Controller(Protocol):
     context: ControllerContext
     zk: KafkaZkClient
     controller_zk: ControllerZkClient
+    candidacy: Candidacy
     events: EventManager
     channels: ChannelManager
     sender: RequestSender

@@ -15,6 +15,7 @@ from brokers.config import broker_config
 from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_store import LogStore
 from cluster.protocols import Clock, Connections, Journal, Transport
+from controller.candidacy import Candidacy
 from controller.kafka_controller import KafkaController
 from controller.state_change_log import StateChangeLog
 from placement.draws import JavaRandom
@@ -50,11 +51,13 @@ def build_node(
     connections: Connections | None = None,
     log_journal: LogJournal | None = None,
     copying: Copying | None = None,
+    candidacy: Candidacy | None = None,
 ) -> Node:
     """Make a node's broker and, if it is a candidate, its controller.
 
     The two stores are views of one session. ``incarnation`` counts the starts of this broker, so
     that it does not draw the same numbers again. ``log_journal`` is told what is cut from logs.
+    ``candidacy`` is shared by all nodes of a cluster.
     """
     info = spec.broker_info(broker_id)
     broker = Broker(
@@ -86,6 +89,7 @@ def build_node(
         state_change_log,
         broker.on_registered,
         broker.dynamic_config_manager.config,
+        candidacy,
     )
     broker.dynamic_config_manager.on_unclean_election_enabled = (
         controller.enable_unclean_leader_election

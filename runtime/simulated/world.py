@@ -20,6 +20,7 @@ from brokers.logs.replica_log import ReplicaLog
 from cluster.errors import UsageError
 from cluster.requests import Address
 from cluster.types import TopicPartition
+from controller.candidacy import Candidacy
 from runtime.actors import Actor, Scheduler
 from runtime.bandwidth import Bandwidth
 from runtime.client_actor import Client, ClientActor
@@ -83,6 +84,7 @@ class SimulatedWorld:
         self._shut_down: list[int] = []
         self._halted: list[int] = []
         self._incarnations = 0
+        self._candidacy = Candidacy(self.clock)
         rng, resume = self._rng, self._resume
         self._loop = RunLoop(
             self._agenda, self.transport, self.server, self.clock, resume, rng, choose
@@ -160,6 +162,7 @@ class SimulatedWorld:
             connections=self.transport.certain,
             log_journal=self.log_stores.journal,
             copying=self.bandwidth,
+            candidacy=self._candidacy,
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
         broker = BrokerActor(

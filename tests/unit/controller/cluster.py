@@ -33,6 +33,7 @@ from cluster.types import (
     ReplicaAssignment,
     TopicPartition,
 )
+from controller.candidacy import Candidacy
 from controller.config import ControllerConfig
 from controller.kafka_controller import KafkaController
 from controller.state_change_log import StateChangeLog
@@ -110,6 +111,7 @@ class Cluster:
         self.delete_topic_enable = delete_topic_enable
         self.journal_messages = journal_messages
         self.clock = VirtualClock()
+        self.candidacy = Candidacy(self.clock)
         self.server = MemoryServer(self.clock)
         self.journal = MemoryJournal()
         self.stores: dict[int, MemoryStore] = {}
@@ -184,6 +186,7 @@ class Cluster:
             JavaRandom(broker_id),
             self.quirks,
             StateChangeLog(broker_id, self.clock, state_change=state_change, controller=log),
+            candidacy=self.candidacy,
         )
         controller.startup()
 

@@ -1,0 +1,53 @@
+"""Whether the controller candidates of one process may be elected now, and what keeps them from it.
+
+A failover that fails gives /controller up, and the next candidate would fail at once for the same
+reason: so all of them pause, twice as long after each failure. Kafka 2.8.2 has no such pause.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from cluster.protocols import Clock
+
+FAILED_FAILOVERS_MAX: Final = 8
+FIRST_PAUSE_MS: Final = 250.0
+MAX_PAUSE_MS: Final = 5_000.0
+
+
+class Candidacy:
+    """Shared by the candidates of a process. Any thread may read and call: single assignments.
+
+    ``failed_failovers``: how many failed since the last that succeeded, and ``failure`` why the
+    last did. ``hold``: why no candidate may be elected, whatever the pause.
+    """
+
+    def __init__(
+        self, clock: Clock, on_given_up: Callable[[int, str], None] = lambda _count, _why: None
+    ) -> None:
+        """``on_given_up`` is called with the count and the reason once too many failed in a row."""
+        self._clock = clock
+        self._on_given_up = on_given_up
+        self._not_before_ms = -math.inf
+        self.failed_failovers = 0
+        self.failure: str | None = None
+        self.hold: str | None = None
+
+    def pause_ms(self) -> float:
+        """How long candidates still wait after a failed failover."""
+        return max(0.0, self._not_before_ms - self._clock.monotonic_ms())
+
+    def failover_succeeded(self) -> None:
+        """A controller has loaded the cluster and brought it up."""
+        self.failed_failovers, self.failure = 0, None
+
+    def failover_failed(self, failure: str) -> None:
+        """A controller was elected and could not load the cluster or bring it up."""
+        count = self.failed_failovers = self.failed_failovers + 1
+        self.failure = failure
+        pause_ms = min(FIRST_PAUSE_MS * 2 ** (count - 1), MAX_PAUSE_MS)
+        self._not_before_ms = self._clock.monotonic_ms() + pause_ms
+        if count == FAILED_FAILOVERS_MAX:
+            self._on_given_up(count, failure)
