@@ -68,7 +68,7 @@ class Process:
             session_timeout_ms=SESSION_TIMEOUT_MS,
             config=CONFIG,
         )
-        self._cluster = stack.enter_context(RealCluster(spec, connect, self._journal, logs.open))
+        self._cluster = stack.enter_context(RealCluster(spec, connect, self._journal, logs))
         self._cluster.transport.add_tap(self._traffic.tap)
         for broker_id in self._broker_ids:
             self._cluster.start(broker_id)

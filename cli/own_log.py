@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from brokers.dynamic_config import FOR_ALL
+from server.thread_failures import IN_FILE_ONLY
 
 ONCE_FOR_ALL_S: Final = 30.0
 FILE_BYTES: Final = 4 << 20
@@ -32,7 +33,8 @@ class OneLine(logging.Formatter):
 
 
 class OnceForAll(logging.Filter):
-    """Of what all brokers say at about the same time, lets the first pass."""
+    """Of what all brokers say at about the same time, lets the first pass; nothing that is meant
+    for the file alone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,6 +42,8 @@ class OnceForAll(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """False for what another broker said a moment ago."""
+        if getattr(record, IN_FILE_ONLY, False):
+            return False
         for_all: str | None = getattr(record, FOR_ALL, None)
         if for_all is None:
             return True

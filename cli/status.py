@@ -44,6 +44,7 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     if zookeeper["is_stale"]:
         lines.append("             It does not answer: what follows is what klamm last knew")
     lines += controller_lines(values["controller"], zookeeper["is_stale"])
+    lines += what_prevents_elections(values)
     for other in values["other_active_controllers"]:
         lines.append(f"             broker {other['id']} also acts, with epoch {other['epoch']}")
     lines += ["", *broker_lines(values["brokers"])]
@@ -84,6 +85,23 @@ def controller_lines(controller: Mapping[str, Any] | None, is_stale: bool) -> li
         f"{controller['preferred_replica_imbalance']} not led by their preferred replica",
         *work_lines(controller),
     ]
+
+
+def what_prevents_elections(values: Mapping[str, Any]) -> list[str]:
+    """A journal that cannot be written, and failovers that failed."""
+    lines = []
+    journal, failovers = values["journal"], values["failovers"]
+    if not journal["is_writable"]:
+        lines.append(
+            f"Journal:     no controller is elected until it can be written, for "
+            f"{journal['failed_for_ms'] / 1000:.1f} s now: {journal['failure']}"
+        )
+    if failovers["failed"]:
+        lines.append(
+            f"Failovers:   {failovers['failed']} failed in a row, the next one begins in "
+            f"{failovers['pause_ms'] / 1000:.1f} s: {failovers['failure']}"
+        )
+    return lines
 
 
 def work_lines(controller: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from cluster.errors import KlammError
 from cluster.protocols import Clock
 
 FAILED_FAILOVERS_MAX: Final = 8
@@ -25,9 +26,9 @@ class Candidacy:
     """
 
     def __init__(
-        self, clock: Clock, on_given_up: Callable[[int, str], None] = lambda _count, _why: None
+        self, clock: Clock, on_given_up: Callable[[KlammError], None] = lambda _: None
     ) -> None:
-        """``on_given_up`` is called with the count and the reason once too many failed in a row."""
+        """``on_given_up`` is called once when too many failovers have failed in a row."""
         self._clock = clock
         self._on_given_up = on_given_up
         self._not_before_ms = -math.inf
@@ -50,4 +51,10 @@ class Candidacy:
         pause_ms = min(FIRST_PAUSE_MS * 2 ** (count - 1), MAX_PAUSE_MS)
         self._not_before_ms = self._clock.monotonic_ms() + pause_ms
         if count == FAILED_FAILOVERS_MAX:
-            self._on_given_up(count, failure)
+            self._on_given_up(
+                KlammError(
+                    f"no controller can take over: {count} failovers in a row failed, "
+                    f"the last with {failure}",
+                    hint="controller.log of the brokers says where; mend that, then go up again",
+                )
+            )

@@ -82,7 +82,7 @@ class Stage:
             run_id=_RUN_ID,
             cluster_id=new_topic_id(self.random),
         )
-        self.cluster = RealCluster(spec, self.connect_string, self.journal, logs.open)
+        self.cluster = RealCluster(spec, self.connect_string, self.journal, logs)
         stack.callback(self.cluster.close)
         run = RunInfo(_RUN_ID, clock.now_ms(), options.klamm_version)
         create_marker(KafkaZkClient(self.cluster.store), run)

@@ -139,7 +139,7 @@ class ClusterServer:
         segments = self.data_dir.brokers if self.config.has_segments else None
         incarnation = self.data_dir.next_incarnation()
         spec = self.config.spec(run_id, cluster_id, segments, incarnation)
-        self.cluster = RealCluster(spec, connect_string, journal, logs.open)
+        self.cluster = RealCluster(spec, connect_string, journal, logs, self.fail)
         self._stack.callback(self.cluster.close)
         self._stack.callback(self.begin_close)
         dead = () if self.config.dump is None else self.config.dump.dead
@@ -171,12 +171,14 @@ class ClusterServer:
         self._stack.callback(zookeeper.close)
         zookeeper.start()
         self._say(f"ZooKeeper started: {zookeeper.connect_string}")
-        self._stack.callback(ZooKeeperGuard(zookeeper, self._fail).close)
+        self._stack.callback(ZooKeeperGuard(zookeeper, self.fail).close)
         return zookeeper.connect_string
 
-    def _fail(self, error: KlammError) -> None:
-        self.failure = error
-        self._on_failure()
+    def fail(self, error: KlammError) -> None:
+        """End with this error, unless that is under way; from any thread."""
+        if self.failure is None and not self.closing.is_set:
+            self.failure = error
+            self._on_failure()
 
     def _claim(self, connect_string: str, run_id: str, started_ms: int) -> str:
         """Make the chroot klamm's, if it may be, and give the cluster's id."""

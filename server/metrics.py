@@ -42,6 +42,26 @@ class BrokerCollector(Collector):
             yield family
 
 
+class HealthCollector(Collector):
+    """Gauges of what keeps a cluster from having a controller."""
+
+    def __init__(self, cluster: RealCluster) -> None:
+        self._cluster = cluster
+
+    def collect(self) -> Iterator[Metric]:
+        """One family per gauge; Kafka has none of these."""
+        yield GaugeMetricFamily(
+            "klamm_journal_writable",
+            "1 if journal and logs can be written; without that there is no controller",
+            value=float(self._cluster.journal.failure is None),
+        )
+        yield GaugeMetricFamily(
+            "klamm_failed_failovers",
+            "Failovers that failed since the last one that succeeded",
+            value=self._cluster.candidacy.failed_failovers,
+        )
+
+
 def metrics_text(cluster: RealCluster) -> bytes:
     """The metrics of everything that runs."""
     controllers = ControllerCollector()
@@ -52,4 +72,5 @@ def metrics_text(cluster: RealCluster) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(controllers)
     registry.register(BrokerCollector(cluster.status()["brokers"]))
+    registry.register(HealthCollector(cluster))
     return generate_latest(registry)

@@ -23,6 +23,7 @@ from server.api import create_app
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from server.dump_loading import Say
+from server.thread_failures import threads_watched
 
 INTERRUPTED: Final = 130
 TERMINATED: Final = 0
@@ -84,6 +85,7 @@ def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]
         try:
             listener = stack.enter_context(listen(config.host, config.port))
             server = ClusterServer(config, say, _end_process)
+            stack.enter_context(threads_watched(server.fail))
             stack.callback(server.close)
             server.open()
             server.publish(url_of(listener))

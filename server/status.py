@@ -26,7 +26,8 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
 
     ``live`` of a broker says what the controller believes; None without a controller. ``is_stale``
     of ``zookeeper``: it does not answer, so that controller, live brokers, leaders and ISRs are as
-    they were last known; another may have been elected since.
+    they were last known; another may have been elected since. ``failovers``: how many ``failed``
+    since the last that succeeded, and how long candidates still wait.
     """
     # An expired session was told so by a server: it answers, and the next command opens another.
     is_stale = cluster.session_state is SessionState.DISCONNECTED
@@ -35,7 +36,7 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
     controllers = {c["controller_id"]: c for c in status["controllers"]}
     controller = controllers.get(active)
     known = {broker["id"]: broker for broker in status["brokers"]}
-    believed = None
+    believed, failure = None, cluster.journal.failure
     if controller is not None and not is_stale:
         believed = {int(id_) for id_ in controller["live_brokers"]}
     return {
@@ -49,6 +50,16 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
             "malformed": {} if controller is not None else _what_nobody_is_elected_by(cluster),
         },
         "controller": controller,
+        "journal": {
+            "is_writable": failure is None,
+            "failure": None if failure is None else failure.message,
+            "failed_for_ms": round(cluster.journal.failed_for_ms),
+        },
+        "failovers": {
+            "failed": cluster.candidacy.failed_failovers,
+            "failure": cluster.candidacy.failure,
+            "pause_ms": round(cluster.candidacy.pause_ms()),
+        },
         "other_active_controllers": [
             {"id": id_, "epoch": other["epoch"]}
             for id_, other in controllers.items()

@@ -17,7 +17,7 @@ import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from kazoo.client import KazooClient
@@ -268,7 +268,7 @@ class KazooSession:
             logger=_kazoo_log,
         )
         client._connection._read_watch_event = self._on_watch_event
-        client.add_listener(lambda state: self._on_state(client, state))
+        client.add_listener(lambda state: self._on_client_state(client, state))
         return client
 
     def _send(self, wave: Wave, requests: Sequence[Request]) -> None:
@@ -307,6 +307,11 @@ class KazooSession:
             for request in lost:
                 request.code = dead
         wave.finish()
+
+    def _on_client_state(self, client: KazooClient, state: str) -> None:
+        # Kazoo would only log what goes wrong here, and wait for ever for what did not happen.
+        with _failure_reported():
+            self._on_state(client, state)
 
     def _on_state(self, client: KazooClient, state: str) -> None:
         if state == KazooState.CONNECTED:
@@ -357,10 +362,18 @@ class KazooSession:
 
     def _dispatch(self, event: StoreEvent) -> None:
         for listener in self._listeners:
-            try:
+            with _failure_reported():
                 listener(event)
-            except Exception:
-                _log.exception("a listener failed on %s", event)
+
+
+@contextlib.contextmanager
+def _failure_reported() -> Iterator[None]:
+    """Report an exception as if it had ended the connection's thread, which goes on."""
+    try:
+        yield
+    except Exception as error:
+        args = (type(error), error, error.__traceback__, threading.current_thread())
+        threading.excepthook(threading.ExceptHookArgs(args))
 
 
 def _parse(connect_string: str) -> tuple[str, Chroot]:

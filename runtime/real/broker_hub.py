@@ -32,6 +32,8 @@ class BrokerHub:
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._scheduler = Scheduler(self._failed)
         self._closing = False
+        self._lock = threading.Lock()
+        self._is_over = False
         self._thread = threading.Thread(target=self._run, name="broker-hub", daemon=True)
         self.errors: list[tuple[Address, BaseException]] = []
 
@@ -42,7 +44,7 @@ class BrokerHub:
     def close(self) -> None:
         """Stop after the event that is running; idempotent."""
         self._closing = True
-        self._queue.put(lambda: None)
+        self.soon(lambda: None)
         if self._thread.is_alive():
             self._thread.join()
 
@@ -55,8 +57,15 @@ class BrokerHub:
         self._scheduler.give(address, event)
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Run ``function`` on the hub's thread, outside of any event, without waiting."""
-        self._queue.put(function)
+        """Run ``function`` on the hub's thread, outside of any event, without waiting.
+
+        If that thread has ended, by an error or ``close``, it is run at once.
+        """
+        with self._lock:
+            if not self._is_over:
+                self._queue.put(function)
+                return
+        function()
 
     def call(self, function: Callable[[], None]) -> Future[None]:
         """Run ``function`` on the hub's thread, outside of any event."""
@@ -70,7 +79,7 @@ class BrokerHub:
             else:
                 future.set_result(None)
 
-        self._queue.put(run)
+        self.soon(run)
         return future
 
     def add(self, actor: Actor) -> None:
@@ -100,8 +109,12 @@ class BrokerHub:
             is_held.set()
             may_go_on.wait()
 
-        self._queue.put(hold)
-        is_held.wait()
+        with self._lock:
+            holds = not self._is_over
+            if holds:
+                self._queue.put(hold)
+        if holds:
+            is_held.wait()
         try:
             yield
         finally:
@@ -110,7 +123,7 @@ class BrokerHub:
     def wait(self, completion: Completion) -> None:
         """The ``wait`` strategy of the brokers' stores."""
         self._scheduler.wait(
-            completion, lambda actor: self._queue.put(lambda: self._scheduler.woken(actor))
+            completion, lambda actor: self.soon(lambda: self._scheduler.woken(actor))
         )
 
     @property
@@ -123,10 +136,16 @@ class BrokerHub:
         )
 
     def _run(self) -> None:
-        while not self._closing:
-            self._drain(self._wait_s())
-            for actor in self._scheduler.runnable(self._clock):
-                self._scheduler.resume(actor)
+        try:
+            while not self._closing:
+                self._drain(self._wait_s())
+                for actor in self._scheduler.runnable(self._clock):
+                    self._scheduler.resume(actor)
+        finally:
+            # Who has called, and waits, must not wait for ever: whoever ends a broker, for example.
+            with self._lock:
+                self._is_over = True
+            self._run_rest()
 
     def _drain(self, wait_s: float) -> None:
         try:
@@ -135,6 +154,13 @@ class BrokerHub:
                 self._queue.get_nowait()()
         except queue.Empty:
             return
+
+    def _run_rest(self) -> None:
+        while not self._queue.empty():
+            try:
+                self._queue.get_nowait()()
+            except Exception:
+                logger.exception("a call failed after the end of the brokers' thread")
 
     def _wait_s(self) -> float:
         ready = [

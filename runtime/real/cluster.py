@@ -16,13 +16,15 @@ from typing import Any
 
 from brokers.logs.log_journal import LogJournal
 from brokers.status import broker_status
-from cluster.errors import UsageError
+from cluster.errors import KlammError, UsageError
 from cluster.protocols import Journal
 from cluster.requests import Address
-from controller.state_change_log import StateChangeLog
+from controller.candidacy import Candidacy
 from runtime.bandwidth import Bandwidth
 from runtime.clock import WallClock
 from runtime.cluster_spec import ClusterSpec
+from runtime.journal import FileJournal
+from runtime.kafka_logs import KafkaLogs
 from runtime.log_stores import LogStores
 from runtime.node import build_node
 from runtime.node_actors import (
@@ -36,6 +38,7 @@ from runtime.node_actors import (
 from runtime.real.broker_hub import BrokerHub
 from runtime.real.event_thread import EventThread
 from runtime.real.hub_clients import HubClients
+from runtime.real.journal_guard import JournalGuard
 from runtime.real.lifeline import MortalJournal, MortalTransport
 from runtime.real.running_node import RunningNode
 from runtime.real.running_nodes import RunningNodes
@@ -47,7 +50,6 @@ from zk.kazoo_store import KazooStore
 from zk.kazoo_waves import Wait
 from zk.store import ANY_VERSION, Delete, SessionEvent, SessionState, StoreEvent
 
-OpenLogs = Callable[[int], StateChangeLog | None]
 _START_MARGIN_MS = 5_000.0
 _OWN_SESSION_TIMEOUT_MS = 30_000
 
@@ -55,31 +57,37 @@ _OWN_SESSION_TIMEOUT_MS = 30_000
 class RealCluster:
     """Brokers and controllers of one ``klamm up``. Its methods may be called from any thread.
 
-    ``open_logs`` gives the Kafka logs of a broker's controller, or None. ``session_state``: what
-    became of the cluster's own session with ZooKeeper."""
+    ``logs``: the Kafka logs of the controllers, if they have any. ``on_failure`` is called, on any
+    thread, when the cluster cannot go on. ``session_state``: what became of the cluster's own
+    session with ZooKeeper."""
 
     def __init__(
         self,
         spec: ClusterSpec,
         connect_string: str,
         journal: Journal,
-        open_logs: OpenLogs | None = None,
+        logs: KafkaLogs | None = None,
+        on_failure: Callable[[KlammError], None] = lambda _: None,
     ) -> None:
         self.spec = spec
         self.connect_string = connect_string
         self.clock = WallClock()
         self.transport = RoutedTransport()
         self.nodes = RunningNodes()
-        self._journal = journal
-        self._open_logs = open_logs
+        self._logs = logs
         self._hub = BrokerHub(self.clock)
+        self.candidacy = Candidacy(self.clock, on_failure)
+        files = [file for file in (journal, logs) if isinstance(file, FileJournal | KafkaLogs)]
+        self.journal = JournalGuard(
+            journal, files, self.clock, self._hub.post, self._on_journal_changed
+        )
         self.clients = HubClients(self._hub, self.transport, self.clock)
         self._bandwidth = Bandwidth(self.clock, self.transport, self._hub.give)
         self.transport.on_links_cut = lambda: self._hub.call(self._bandwidth.on_links_cut).result()
         self._random = random.Random(spec.seed)
         self._pool = SessionPool(connect_string, spec)
         self._incarnations, self._is_closed = 0, False
-        self.log_journal = LogJournal(journal, self.clock, spec.run_id)
+        self.log_journal = LogJournal(self.journal, self.clock, spec.run_id)
         self._log_stores = LogStores(spec.segments, self.log_journal)
         # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
         timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
@@ -88,6 +96,7 @@ class RealCluster:
         self._session.add_listener(self._on_own_session)
         self._hub.start()
         self._hub.add(self._bandwidth)
+        self._hub.add(self.journal)
 
     @property
     def store(self) -> KazooStore:
@@ -103,6 +112,11 @@ class RealCluster:
     def _on_own_session(self, event: StoreEvent) -> None:
         if isinstance(event, SessionEvent):
             self.session_state = event.state
+
+    def _on_journal_changed(self) -> None:
+        failure = self.journal.failure
+        self.candidacy.hold = None if failure is None else failure.message
+        self.nodes.on_candidacy_changed()
 
     # -- starting and ending
 
@@ -155,7 +169,7 @@ class RealCluster:
         with contextlib.ExitStack() as unless_built:
             if not is_pooled:
                 unless_built.callback(session.close)
-            transport, journal = MortalTransport(self.transport), MortalJournal(self._journal)
+            transport, journal = MortalTransport(self.transport), MortalJournal(self.journal)
             self._incarnations += 1
             node = build_node(
                 self.spec,
@@ -165,11 +179,12 @@ class RealCluster:
                 transport=transport,
                 clock=self.clock,
                 journal=journal,
-                state_change_log=self._open_logs(broker_id) if self._open_logs else None,
+                state_change_log=self._logs.open(broker_id) if self._logs else None,
                 incarnation=self._incarnations,
                 log_store=self._log_stores[broker_id],
                 log_journal=self.log_journal,
                 copying=self._bandwidth,
+                candidacy=self.candidacy,
             )
             unless_built.pop_all()
         return RunningNode(

@@ -89,6 +89,12 @@ class RunningNodes(dict[int, RunningNode]):
         """True if no controller has anything to do."""
         return all(running.is_idle for running in tuple(self.values()))
 
+    def on_candidacy_changed(self) -> None:
+        """Nobody may be elected, or they may again."""
+        for running in self.copy().values():
+            if running.node.controller is not None:
+                running.node.controller.on_candidacy_changed()
+
     @property
     def active_controller(self) -> int | None:
         """The id of the broker whose controller is active; None while there is none.

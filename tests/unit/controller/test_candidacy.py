@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from cluster.errors import KlammError
 from cluster.journal import Kind
 from cluster.quirks import Quirks
 from cluster.types import ReplicaAssignment, TopicPartition
@@ -24,12 +25,10 @@ def topic_with_id(topic: str) -> Create:
     return Create(TopicZNode.path(topic), TopicZNode.encode(ID, assignment))
 
 
-def failing_cluster(given_up: list[tuple[int, str]]) -> Cluster:
+def failing_cluster(given_up: list[KlammError]) -> Cluster:
     """Three candidates whose failovers fail: two topics have one id, which hazard C2 minds."""
     cluster = Cluster(quirks=Quirks(hazard_c2=True))
-    cluster.candidacy = Candidacy(
-        cluster.clock, lambda count, failure: given_up.append((count, failure))
-    )
+    cluster.candidacy = Candidacy(cluster.clock, given_up.append)
     for topic in ("a", "b"):
         create = topic_with_id(topic)
         cluster.admin.create(create.path, create.data)
@@ -43,7 +42,7 @@ def elections(cluster: Cluster) -> list[int]:
 
 
 def test_failed_failovers_come_at_growing_intervals_across_candidates() -> None:
-    given_up: list[tuple[int, str]] = []
+    given_up: list[KlammError] = []
     cluster = failing_cluster(given_up)
     for _ in range(60):
         cluster.advance(1_000)
@@ -53,9 +52,9 @@ def test_failed_failovers_come_at_growing_intervals_across_candidates() -> None:
     pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert all(earlier <= later for earlier, later in itertools.pairwise(pauses))
     assert cluster.candidacy.failed_failovers == len(times)
-    [(count, failure)] = given_up
-    assert count == FAILED_FAILOVERS_MAX
-    assert failure.startswith("AssertionError: ") and "has another name" in failure
+    (error,) = given_up
+    assert f"{FAILED_FAILOVERS_MAX} failovers in a row failed" in error.message
+    assert "has another name" in error.message
 
 
 def test_a_failover_that_succeeds_forgets_those_that_failed() -> None:
