@@ -145,9 +145,9 @@ class Broker:
         return ZkIsrManager(self._zk, clock.monotonic_ms())
 
     @property
-    def is_halted(self) -> bool:
-        """True once its last log directory has failed: it is to be ended at once."""
-        return self._log_dir_failures.is_halted
+    def halt_reason(self) -> str | None:
+        """Why it is to be ended at once: its last log directory has failed."""
+        return self._log_dir_failures.halt_reason
 
     # -- registration
 
@@ -259,7 +259,7 @@ class Broker:
 
     def fail_log_dir(self, path: str) -> None:
         """Lose a log directory: its replicas go offline, and the controller is told to ask for
-        them. Nothing if it failed before; without an online directory the broker ``is_halted``.
+        them. Nothing if it failed before; without an online one the broker has a ``halt_reason``.
         """
         self._log_dir_failures.fail(path)
 

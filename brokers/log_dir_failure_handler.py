@@ -18,8 +18,8 @@ from zk.kafka_zk_client import KafkaZkClient
 
 
 class LogDirFailureHandler:
-    """The failures of one broker's directories. ``is_halted``: the last one failed, and the broker
-    is to be ended at once."""
+    """The failures of one broker's directories. ``halt_reason``: the last one failed, and the
+    broker is to be ended at once."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class LogDirFailureHandler:
         zk: KafkaZkClient,
         log_journal: LogJournal | None,
     ) -> None:
-        self.is_halted = False
+        self.halt_reason: str | None = None
         self._broker_id = broker_id
         self._config = config
         self._log_manager = log_manager
@@ -54,13 +54,14 @@ class LogDirFailureHandler:
 
     def handle_failures(self) -> None:
         """The same, and let the controller ask for these replicas; without an online directory the
-        broker ``is_halted``."""
+        broker is to be ended."""
         if not self._log_manager.has_failures:
             return
         failures = self.take_offline()
         dirs = self._log_manager.dirs
         if self._config.halts_on_log_dir_failure or len(dirs.offline) == len(dirs.paths):
-            self.is_halted = True
+            reasons = "; ".join(f"{failure.path}: {failure.reason}" for failure in failures)
+            self.halt_reason = f"no log directory is left that works: {reasons}"
             return
         # A broker that registers again is asked for all of its replicas anyway.
         with contextlib.suppress(SessionExpired):

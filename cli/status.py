@@ -48,6 +48,11 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     for other in values["other_active_controllers"]:
         lines.append(f"             broker {other['id']} also acts, with epoch {other['epoch']}")
     lines += ["", *broker_lines(values["brokers"])]
+    lines += [
+        f"Broker {broker['id']} {broker['state']}: {broker['reason']}"
+        for broker in values["brokers"]
+        if broker["reason"] is not None
+    ]
     isolated = values["isolated_brokers"]
     if isolated:
         lines += ["", f"Cut off from the others: {_brokers(isolated)} (klamm network heal)"]

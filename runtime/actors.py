@@ -31,8 +31,11 @@ class Completion(Protocol):
 class Actor:
     """One actor: its events in order, and the greenlet of the event that it is in the middle of.
 
-    ``on_given`` is called whenever something was put into its inbox by ``give``.
+    ``on_given`` is called whenever something was put into its inbox by ``give``. ``is_shared``: no
+    other actor can do without it.
     """
+
+    is_shared = False
 
     def __init__(self, address: Address, handle: Callable[[object], None]) -> None:
         self.address = address
@@ -80,6 +83,9 @@ class Actor:
     def run_event(self) -> None:
         """Take the next event and process it to its end."""
         self.handle(self.inbox.popleft())
+
+    def on_failed(self, error: BaseException) -> None:
+        """An event of its own has raised ``error``, which is on record."""
 
     def next_due_ms(self) -> float | None:
         """When the actor's next timer is due, in the clock's monotonic milliseconds."""

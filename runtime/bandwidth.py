@@ -50,6 +50,8 @@ class _UnderWay:
 class Bandwidth(Actor):
     """Implements Copying of brokers.bandwidth. Nothing limits a copy before ``set_capacities``."""
 
+    is_shared = True
+
     def __init__(self, clock: Clock, transport: RoutedTransport, give: Give) -> None:
         super().__init__(ADDRESS, self._handle)
         self._clock = clock

@@ -75,9 +75,10 @@ class BrokerActor(Actor):
     """A broker's events: messages, its start, its timers, its end.
 
     ``on_started`` is called once the broker is registered, or with the error that prevented it;
-    ``on_shut_down`` once the broker may be ended after a ShutDown; ``on_halted`` if its last log
-    directory failed, or, where nobody is told of its start, if its session expired before it was
-    registered: it does nothing more, as Kafka's, whose start that ends.
+    ``on_shut_down`` once the broker may be ended after a ShutDown; ``on_halted`` with the reason if
+    its last log directory failed, if it failed in an event, or, where nobody is told of its start,
+    if its session expired before it was registered: it does nothing more, as Kafka's, whose start
+    that ends.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class BrokerActor(Actor):
         clock: Clock,
         on_started: Callable[[int, Exception | None], None] | None = None,
         on_shut_down: Callable[[int], None] | None = None,
-        on_halted: Callable[[int], None] | None = None,
+        on_halted: Callable[[int, str], None] | None = None,
     ) -> None:
         super().__init__(Address("broker", node.id), self._handle)
         self._node = node
@@ -159,14 +160,21 @@ class BrokerActor(Actor):
             case _:
                 raise AssertionError(f"{self.address} cannot handle {event}")
 
-    def _maybe_halt(self) -> None:
-        if self._node.broker.is_halted and not self.stopped:
-            self._halt()
+    def on_failed(self, error: BaseException) -> None:
+        """Halt after what is a bug: nobody knows what the broker holds now. What ZooKeeper or a
+        disk refused is no such thing."""
+        if not isinstance(error, KlammError) and not self.stopped:
+            self._halt(f"{type(error).__name__}: {error}")
 
-    def _halt(self) -> None:
+    def _maybe_halt(self) -> None:
+        reason = self._node.broker.halt_reason
+        if reason is not None and not self.stopped:
+            self._halt(reason)
+
+    def _halt(self, reason: str) -> None:
         self.stopped = True
         if self._on_halted is not None:
-            self._on_halted(self._node.id)
+            self._on_halted(self._node.id, reason)
 
     def _start_up(self, event: StartUp) -> None:
         try:
@@ -177,7 +185,7 @@ class BrokerActor(Actor):
                 self._retry = (now_ms + REGISTRATION_RETRY_MS, event)
             else:
                 self._tell_started(error)
-        except KlammError as error:
+        except Exception as error:
             self._tell_started(error)
         else:
             if not event.holds_controller:
@@ -192,7 +200,7 @@ class BrokerActor(Actor):
         if self._on_started is not None:
             self._on_started(self._node.id, error)
         elif isinstance(error, SessionExpired):
-            self._halt()
+            self._halt("its session expired before it was registered")
         elif error is not None:
             raise error
 

@@ -32,7 +32,8 @@ KILLED: Final = "killed"
 STOPPED: Final = "stopped"
 ADDED: Final = "added"
 NOT_STARTED: Final = "not started"
-FAILED: Final = "failed to start"
+FAILED_TO_START: Final = "failed to start"
+FAILED: Final = "failed"
 MOVE_TIMEOUT_S: Final = 30.0
 LOG_DIR_TIMEOUT_S: Final = 30.0
 
@@ -53,10 +54,16 @@ class BrokerOperations:
         """One of the words above."""
         running = self._cluster.nodes.get(broker_id)
         if running is None:
-            return self._ended.get(broker_id, STARTING)
+            default = STARTING if self.reason_of(broker_id) is None else FAILED
+            return self._ended.get(broker_id, default)
         if running.is_paused:
             return PAUSED
         return STARTING if broker_id in self._cluster.starting_broker_ids else RUNNING
+
+    def reason_of(self, broker_id: int) -> str | None:
+        """Why a broker failed, if that is why it does not run."""
+        failed = self._ended.get(broker_id, FAILED) in (FAILED, FAILED_TO_START)
+        return self._cluster.nodes.failures.get(broker_id) if failed else None
 
     def describe(self, broker_id: int) -> dict[str, Any]:
         """One broker, also from ZooKeeper's side: whether its id is registered, and by whom."""
@@ -102,7 +109,7 @@ class BrokerOperations:
         try:
             self._closing.result_of(started, None)
         except Exception:
-            self._ended.setdefault(broker_id, ended or FAILED)
+            self._ended.setdefault(broker_id, ended or FAILED_TO_START)
             raise
         took_ms = round((time.monotonic() - begun_s) * 1000)
         return {"id": broker_id, "state": RUNNING, "took_ms": took_ms}
@@ -173,14 +180,12 @@ class BrokerOperations:
     def fail_log_dir(self, broker_id: int, path: str) -> dict[str, Any]:
         """Let a log directory of a broker fail; returns once the broker has acted on it.
 
-        A broker that loses its last one halts, as if it was killed: ``state`` and ``halted`` say
+        A broker that loses its last one fails, as if it was killed: ``state`` and ``halted`` say
         so. One that is paused acts on it when it goes on: then ``halted`` says what it will do.
         """
         self._check_known(broker_id)
         running = self._cluster.nodes.get(broker_id)
         self._cluster.fail_log_dir(broker_id, path)
-        # What it is from now on if it does not run any more.
-        self._ended[broker_id] = KILLED
         halted = False
         if running is not None:
             broker = running.node.broker

@@ -24,7 +24,8 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
     """The cluster at one moment. ``controller`` is None while there is none; ``malformed`` of
     ``zookeeper`` then says which znodes keep anybody from being elected.
 
-    ``live`` of a broker says what the controller believes; None without a controller. ``is_stale``
+    ``live`` of a broker says what the controller believes; None without a controller. ``reason``:
+    why it failed, if that is why it does not run. ``is_stale``
     of ``zookeeper``: it does not answer, so that controller, live brokers, leaders and ISRs are as
     they were last known; another may have been elected since. ``failovers``: how many ``failed``
     since the last that succeeded, and how long candidates still wait.
@@ -70,6 +71,7 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
                 "id": broker_id,
                 "rack": cluster.spec.racks.get(broker_id),
                 "state": operations.state_of(broker_id),
+                "reason": operations.reason_of(broker_id),
                 "live": None if believed is None else broker_id in believed,
                 "is_candidate": cluster.spec.is_candidate(broker_id),
                 "is_controller": broker_id == active,

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 _IDLE_WAIT_S = 60.0
 _SOON_MS = 2_000.0
+_ERRORS_KEPT = 100
 
 
 class BrokerHub:
@@ -35,7 +37,7 @@ class BrokerHub:
         self._lock = threading.Lock()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="broker-hub", daemon=True)
-        self.errors: list[tuple[Address, BaseException]] = []
+        self.errors: deque[tuple[Address, BaseException]] = deque(maxlen=_ERRORS_KEPT)
 
     def start(self) -> None:
         """Start the thread."""
@@ -173,8 +175,11 @@ class BrokerHub:
         return max(0.0, (min(ready) - self._clock.monotonic_ms()) / 1000)
 
     def _failed(self, actor: Actor, error: BaseException) -> None:
+        if actor.is_shared:
+            raise error
         logger.error("%s failed in an event", actor.address, exc_info=error)
         self.errors.append((actor.address, error))
+        actor.on_failed(error)
 
 
 def _is_idle_until(actor: Actor, soon_ms: float) -> bool:

@@ -8,6 +8,7 @@ in the simulated world is runtime/simulated/world.py.
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +24,6 @@ from controller.candidacy import Candidacy
 from runtime.bandwidth import Bandwidth
 from runtime.clock import WallClock
 from runtime.cluster_spec import ClusterSpec
-from runtime.journal import FileJournal
 from runtime.kafka_logs import KafkaLogs
 from runtime.log_stores import LogStores
 from runtime.node import build_node
@@ -49,6 +49,8 @@ from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.kazoo_waves import Wait
 from zk.store import ANY_VERSION, Delete, SessionEvent, SessionState, StoreEvent
+
+logger = logging.getLogger(__name__)
 
 _START_MARGIN_MS = 5_000.0
 _OWN_SESSION_TIMEOUT_MS = 30_000
@@ -77,9 +79,9 @@ class RealCluster:
         self._logs = logs
         self._hub = BrokerHub(self.clock)
         self.candidacy = Candidacy(self.clock, on_failure)
-        files = [file for file in (journal, logs) if isinstance(file, FileJournal | KafkaLogs)]
+        on_change = self.nodes.on_candidacy_changed
         self.journal = JournalGuard(
-            journal, files, self.clock, self._hub.post, self._on_journal_changed
+            journal, logs, self.clock, self._hub.post, self.candidacy, on_change
         )
         self.clients = HubClients(self._hub, self.transport, self.clock)
         self._bandwidth = Bandwidth(self.clock, self.transport, self._hub.give)
@@ -112,11 +114,6 @@ class RealCluster:
     def _on_own_session(self, event: StoreEvent) -> None:
         if isinstance(event, SessionEvent):
             self.session_state = event.state
-
-    def _on_journal_changed(self) -> None:
-        failure = self.journal.failure
-        self.candidacy.hold = None if failure is None else failure.message
-        self.nodes.on_candidacy_changed()
 
     # -- starting and ending
 
@@ -200,7 +197,7 @@ class RealCluster:
         self.nodes.on_started(broker_id)
 
     def _give_up(self, broker_id: int, error: Exception) -> None:
-        running, started = self.nodes.give_up(broker_id)
+        running, started = self.nodes.give_up(broker_id, error)
         try:
             if running is not None:
                 self._free(broker_id, running)
@@ -275,13 +272,17 @@ class RealCluster:
         check_log_dir(self.nodes.running(broker_id).node.broker, path)
         self._hub.post(Address("broker", broker_id), FailLogDir(path))
 
-    def _on_halted(self, broker_id: int) -> None:
-        def kill() -> None:
-            with contextlib.suppress(UsageError):  # ended otherwise meanwhile
-                self.kill(broker_id)
+    def _on_halted(self, broker_id: int, reason: str) -> None:
+        logger.warning("broker %d failed: %s", broker_id, reason)
+        self.nodes.failures[broker_id] = reason
 
         # Killing it waits for the thread that this is called on.
-        threading.Thread(target=kill, name=f"broker-{broker_id}-halt").start()
+        name = f"broker-{broker_id}-halt"
+        threading.Thread(target=self._end_halted, args=(broker_id,), name=name).start()
+
+    def _end_halted(self, broker_id: int) -> None:
+        with contextlib.suppress(UsageError):  # ended otherwise meanwhile
+            self.kill(broker_id)
 
     def pause(self, broker_id: int) -> None:
         """Freeze a broker and its controller: nothing is processed, no heartbeat is sent."""

@@ -8,14 +8,17 @@ themselves (runtime/line_file.py). Mirrors nothing of Kafka, whose controller ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from cluster.errors import JournalUnwritable
 from cluster.journal import JournalRow
 from cluster.protocols import Clock, Journal
 from cluster.requests import Address
+from controller.candidacy import Candidacy
 from runtime.actors import Actor
+from runtime.journal import FileJournal
+from runtime.kafka_logs import KafkaLogs
 
 RETRY_INTERVAL_MS: Final = 500.0
 ADDRESS: Final = Address("journal", 0)
@@ -39,24 +42,30 @@ class KeptFile(Protocol):
 class JournalGuard(Actor):
     """A Journal that never raises. ``failure``: why it, or a log beside it, cannot be written.
 
-    An actor of the hub, where ``post`` brings events: it retries there, and tells ``on_change``
-    when the failure begins and when it is over.
+    An actor of the hub, where ``post`` brings events: it retries there. It holds the ``candidacy``
+    meanwhile, and ``on_change`` is called after that and once the failure is over.
     """
+
+    is_shared = True
 
     def __init__(
         self,
         journal: Journal,
-        files: Sequence[KeptFile],
+        logs: KafkaLogs | None,
         clock: Clock,
         post: Callable[[Address, object], None],
+        candidacy: Candidacy,
         on_change: Callable[[], None],
     ) -> None:
         super().__init__(ADDRESS, self._look)
         self.failure: JournalUnwritable | None = None
         self._journal = journal
-        self._files = files
+        self._files: list[KeptFile] = [journal] if isinstance(journal, FileJournal) else []
+        if logs is not None:
+            self._files.append(logs)
         self._clock = clock
         self._post = post
+        self._candidacy = candidacy
         self._on_change = on_change
         self._is_noticed = False
         self._failed_at_ms = 0.0
@@ -103,6 +112,7 @@ class JournalGuard(Actor):
             seconds = self.failed_for_ms / 1000
             logger.warning("the journal can be written again after %.1f s", seconds)
             self.failure, self._retry_at_ms, self._is_noticed = None, None, False
+            self._candidacy.hold = None
             self._on_change()
             return
         failures = (file.failure for file in self._files)
@@ -116,4 +126,5 @@ class JournalGuard(Actor):
         if begins:
             self._failed_at_ms = now_ms
             logger.warning("%s: there is no controller until it can be", failure)
+            self._candidacy.hold = failure.message
             self._on_change()

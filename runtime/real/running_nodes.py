@@ -15,11 +15,13 @@ from runtime.real.running_node import RunningNode
 class RunningNodes(dict[int, RunningNode]):
     """The nodes by broker id, for any thread: a copy of a dictionary is made at one stroke.
 
-    Only ``add``, ``give_up`` and ``take`` change it.
+    Only ``add``, ``give_up`` and ``take`` change it. ``failures``: why brokers that do not run
+    failed, if they did.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.failures: dict[int, str] = {}
         self._starting: dict[int, Future[None]] = {}
         self._relieved: dict[int, Future[None]] = {}
 
@@ -35,6 +37,7 @@ class RunningNodes(dict[int, RunningNode]):
     def add(self, broker_id: int, running: RunningNode) -> Future[None]:
         """A node that is started; the future ends when it is registered, or fails."""
         self[broker_id] = running
+        self.failures.pop(broker_id, None)
         started = self._starting[broker_id] = Future[None]()
         return started
 
@@ -53,9 +56,13 @@ class RunningNodes(dict[int, RunningNode]):
         if started is not None:
             started.set_result(None)
 
-    def give_up(self, broker_id: int) -> tuple[RunningNode | None, Future[None] | None]:
+    def give_up(
+        self, broker_id: int, error: Exception
+    ) -> tuple[RunningNode | None, Future[None] | None]:
         """Take a node that could not register, and the future that is to fail once it is freed;
         None for what somebody else has taken."""
+        hint = error.hint if isinstance(error, KlammError) else None
+        self.failures[broker_id] = f"{error} ({hint})" if hint else str(error)
         return self.pop(broker_id, None), self._starting.pop(broker_id, None)
 
     # -- an end

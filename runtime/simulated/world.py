@@ -131,7 +131,7 @@ class SimulatedWorld:
     def _on_shut_down(self, broker_id: int) -> None:
         self._shut_down.append(broker_id)
 
-    def _on_halted(self, broker_id: int) -> None:
+    def _on_halted(self, broker_id: int, _: str) -> None:
         self._halted.append(broker_id)
 
     def _failed(self, actor: Actor, error: BaseException) -> None:

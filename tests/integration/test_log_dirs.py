@@ -14,7 +14,7 @@ from runtime.checks.agreement import check_real_cluster
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
 from runtime.real.cluster import RealCluster
-from server.broker_operations import KILLED, RUNNING, BrokerOperations
+from server.broker_operations import FAILED, RUNNING, BrokerOperations
 from server.closing import Closing
 from tests.waiting import wait_until
 from zk.kafka_zk_client import KafkaZkClient
@@ -59,11 +59,13 @@ def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
     assert KafkaZkClient(cluster.store).get_all_log_dir_event_notifications() == []
     assert operations.state_of(1) == RUNNING
     failed = operations.fail_log_dir(1, "d1")
-    assert (failed["halted"], failed["state"]) == (True, KILLED)
+    assert (failed["halted"], failed["state"]) == (True, FAILED)
+    reason = operations.reason_of(1)
+    assert reason == "no log directory is left that works: d1: d1 was made to fail"
     wait_until(lambda: leaders(cluster) == [0, 2])
     assert cluster.errors == []
     operations.start(1, wait=True)
-    assert operations.state_of(1) == RUNNING
+    assert (operations.state_of(1), operations.reason_of(1)) == (RUNNING, None)
     wait_until(lambda: all(1 in state.isr for state in states(cluster).values()))
     wait_until(lambda: cluster.is_idle and check_real_cluster(cluster) == [])
 

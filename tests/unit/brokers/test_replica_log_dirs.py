@@ -270,9 +270,9 @@ def test_a_failure_is_told_once(network: Network) -> None:
 def test_the_last_failure_halts_the_broker(network: Network) -> None:
     for path in (A, B):
         broker(network).fail_log_dir(path)
-        assert not broker(network).is_halted
+        assert broker(network).halt_reason is None
     broker(network).fail_log_dir(C)
-    assert broker(network).is_halted
+    assert "no log directory is left" in str(broker(network).halt_reason)
     assert len(KafkaZkClient(network.stores[1]).get_all_log_dir_event_notifications()) == 2
 
 
@@ -282,7 +282,7 @@ def test_before_1_0_the_first_failure_halts_the_broker(version: str, halts: bool
     config = broker_config({"log.dirs": "a,b", "inter.broker.protocol.version": version})
     network.add(1, config).startup()
     broker(network).fail_log_dir("a")
-    assert broker(network).is_halted is halts
+    assert (broker(network).halt_reason is not None) is halts
     told = KafkaZkClient(network.stores[1]).get_all_log_dir_event_notifications()
     assert bool(told) is not halts
 

@@ -1,0 +1,81 @@
+"""A broker that its disk or a bug ends: shown as failed, with the reason, and started again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokers.logs.errors import LogStorageError
+from cli.status import status_lines
+from cluster.requests import Address, CreatableTopic, CreateTopicsRequest
+from server.broker_operations import FAILED, FAILED_TO_START, RUNNING
+from server.cluster_server import ClusterServer
+from server.config import ServerConfig
+from tests.waiting import wait_until
+
+ON_1 = CreatableTopic("on-1", assignments={0: (1, 0)})
+
+
+@pytest.fixture
+def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
+    config = ServerConfig(
+        brokers=2, zookeeper=chroot, session_timeout_ms=2000, data_dir=tmp_path, has_segments=True
+    )
+    with ClusterServer(config) as opened:
+        yield opened
+
+
+def broker_1(server: ClusterServer) -> dict[str, Any]:
+    """What the status shows of it."""
+    return server.status()["brokers"][1]
+
+
+def test_a_broker_that_loses_its_disk_is_failed_and_says_why(
+    server: ClusterServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = server.data_dir.brokers / "1"
+    assert disk.exists(), list(server.data_dir.brokers.iterdir())
+    shutil.rmtree(disk)
+    disk.write_text("a file where the directory was")
+    server.admin.create_topics(CreateTopicsRequest((ON_1,), 10_000))
+    wait_until(lambda: broker_1(server)["state"] == FAILED)
+    assert "no log directory is left that works: " in broker_1(server)["reason"]
+    assert "Not a directory" in broker_1(server)["reason"]
+    assert any(line.startswith("Broker 1 failed: ") for line in status_lines(server.status()))
+    assert any("broker 1 failed: " in record.getMessage() for record in caplog.records)
+
+    with pytest.raises(LogStorageError) as refused:
+        server.operations.start(1, wait=True)
+    assert refused.value.hint is not None and "disk" not in refused.value.message
+    assert broker_1(server)["state"] == FAILED_TO_START
+    assert refused.value.hint in broker_1(server)["reason"]
+
+    disk.unlink()
+    assert server.operations.start(1, wait=True)["state"] == RUNNING
+    assert (broker_1(server)["state"], broker_1(server)["reason"]) == (RUNNING, None)
+
+
+def test_a_broker_that_fails_in_an_event_is_failed_and_can_be_started(
+    server: ClusterServer,
+) -> None:
+    server.cluster._hub.post(Address("broker", 1), "nothing that a broker can handle")
+    wait_until(lambda: broker_1(server)["state"] == FAILED)
+    assert broker_1(server)["reason"].startswith("AssertionError: ")
+    assert len(server.status()["errors"]) == 1
+    assert server.operations.start(1, wait=True)["state"] == RUNNING
+    assert broker_1(server)["reason"] is None
+
+
+def test_what_fails_at_a_start_is_told_whatever_it_is(server: ClusterServer) -> None:
+    server.operations.stop(1)
+    bandwidth = server.cluster._bandwidth
+    bandwidth.join = None  # type: ignore[assignment, method-assign]
+    with pytest.raises(TypeError):
+        server.operations.start(1, wait=True)
+    assert broker_1(server)["state"] == "stopped"
+    del bandwidth.join
+    assert server.operations.start(1, wait=True)["state"] == RUNNING
