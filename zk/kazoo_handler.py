@@ -1,4 +1,4 @@
-"""The threads and sockets of one kazoo client: no worker threads, TLS, and a connection that pauses.
+"""Threads and sockets of one kazoo client: no worker threads, TLS, a connection that can pause.
 
 What is sent and read on the connection is zk/kazoo_session.py's business.
 """
