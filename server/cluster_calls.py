@@ -24,6 +24,7 @@ from runtime.real.running_node import RunningNode
 from server.closing import POLL_S, Closing
 from server.zookeeper import connected_store
 from zk.kafka_zk_client import KafkaZkClient
+from zk.store import SessionState
 
 API_TIMEOUT_S: Final = 60.0
 """How long a call looks for somebody to answer it: default.api.timeout.ms."""
@@ -102,7 +103,7 @@ class ClusterCalls:
                 except TimeoutError:
                     if self._is_lost(controller_id, sent):
                         return None
-            raise timed_out(call)
+            raise timed_out(call, hint=self._lost_zookeeper())
         finally:
             self._forget(sent)
 
@@ -191,6 +192,12 @@ class ClusterCalls:
         """Raises ZooKeeperUnavailable while ZooKeeper does not answer."""
         return KafkaZkClient(connected_store(self._cluster))
 
+    def _lost_zookeeper(self) -> str | None:
+        """Why a controller does not answer, if ZooKeeper is lost."""
+        if self._cluster.session_state is not SessionState.DISCONNECTED:
+            return None
+        return f"ZooKeeper at {self._cluster.connect_string} does not answer"
+
     def _deadline_s(self) -> float:
         return time.monotonic() + self._api_timeout_s
 
@@ -209,7 +216,7 @@ class ClusterCalls:
         try:
             return self._closing.wait_until(condition, deadline_s, "")
         except RequestTimedOut:
-            raise timed_out(call, hint=hint) from None
+            raise timed_out(call, hint=hint or self._lost_zookeeper()) from None
 
     # -- messages
 

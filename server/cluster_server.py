@@ -37,6 +37,7 @@ from server.data_dir import DataDir, ServerAddress
 from server.dump_loading import Say, load_dump
 from server.status import cluster_status
 from server.zookeeper_guard import ZooKeeperGuard
+from server.zookeeper_monitor import ZooKeeperMonitor
 from zk.dump_load import check_no_load_is_open
 from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
@@ -153,6 +154,7 @@ class ClusterServer:
         )
         self._start_brokers()
         self._elect_controller()
+        self._stack.callback(ZooKeeperMonitor(self.cluster, self.fail).close)
 
     def _check_logs(self) -> None:
         """Raise UsageError if the brokers would not see what they have written here."""

@@ -37,10 +37,13 @@ class FaultProxy:
         self._pairs: set[_Pair] = set()
         self._threads: list[threading.Thread] = []
         self._down = False
+        self._swallows = False
+        self._swallowed: list[socket.socket] = []
         self._paused = False
         self._replies_before_loss: int | None = None
         self._bytes_before_loss: int | None = None
         self._lost = threading.Event()
+        self._first_swallowed = threading.Event()
         self._listener = socket.create_server((HOST, 0))
         self.port = int(self._listener.getsockname()[1])
         self._closed = False
@@ -65,10 +68,18 @@ class FaultProxy:
             self._down = True
             self.cut()
 
+    def black_hole(self) -> threading.Event:
+        """Cut every connection, and take new ones without ever answering them, until ``up``; those
+        taken stay dead after it. Returns an event that is set when one was taken."""
+        with self._changed:
+            self._swallows, self._first_swallowed = True, threading.Event()
+            self.cut()
+            return self._first_swallowed
+
     def up(self) -> None:
         """Accept connections again."""
         with self._changed:
-            self._down = False
+            self._down = self._swallows = False
 
     def pause(self) -> None:
         """Let nothing through, either way, until ``resume``; connections stay open."""
@@ -112,6 +123,8 @@ class FaultProxy:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._accepting.join()
+        for client in self._swallowed:
+            client.close()
         for thread in self._threads:
             thread.join()
 
@@ -139,6 +152,11 @@ class FaultProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            with self._changed:
+                if self._swallows:
+                    self._swallowed.append(client)
+                    self._first_swallowed.set()
+                    continue
             try:
                 server = socket.create_connection(self._server, _CONNECT_TIMEOUT_S)
             except OSError:

@@ -18,10 +18,13 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 class SessionHandler(SequentialThreadingHandler):
     """Kazoo's threads without its two worker threads, which have nothing to do here."""
 
-    def __init__(self, running: threading.Event, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, running: threading.Event, tls: ssl.SSLContext | None, attempt_timeout_s: float
+    ) -> None:
         super().__init__()
         self._connection_may_run = running
         self._tls = tls
+        self._attempt_timeout_s = attempt_timeout_s
         self.connection_error: OSError | None = None
 
     def start(self) -> None:
@@ -37,12 +40,10 @@ class SessionHandler(SequentialThreadingHandler):
         thread.start()
         return thread
 
-    def create_connection(
-        self, address: tuple[str, int], hostname: str, timeout: float, **_: Any
-    ) -> socket.socket:
+    def create_connection(self, address: tuple[str, int], hostname: str, **_: Any) -> socket.socket:
         """A connection, its TLS handshake done. Raises OSError, kept as ``connection_error``."""
         try:
-            connection = socket.create_connection(address, timeout)
+            connection = socket.create_connection(address, self._attempt_timeout_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 # It closes the connection if the handshake fails.

@@ -26,6 +26,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
+from zk.kazoo_connection import Connection, attempt_timeout_s
 from zk.kazoo_handler import SessionHandler
 from zk.kazoo_watches import WatchTable
 from zk.kazoo_waves import Completion, Wait, Wave, block
@@ -45,7 +46,7 @@ from zk.store import (
 CONNECTION_TIMEOUT_MS: Final = 15_000
 CLOSE_TIMEOUT_MS: Final = 5_000
 _RECONNECT_FIRST_DELAY_S: Final = 0.05
-_RECONNECT_MAX_DELAY_S: Final = 1.0
+_RECONNECT_MAX_DELAY_S: Final = 0.5
 _GONE: Final = (KeeperState.CLOSED, KeeperState.EXPIRED_SESSION, KeeperState.AUTH_FAILED)
 _WATCH_KINDS: Final = {int(kind.value): kind for kind in WatchKind}
 
@@ -64,8 +65,15 @@ class KazooSession:
         session_timeout_ms: int,
         connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
         security: ZooKeeperSecurity = UNSECURED,
+        *,
+        silence_limit_ms: int | None = None,
+        zxid_seen: int = 0,
     ) -> None:
         """Connect to ``host:port[,host:port][/chroot]``.
+
+        ``silence_limit_ms``: a session timeout that decides when a silent server is given up, if
+        not the session's own. ``zxid_seen``: a zxid this cluster has seen; a server that has not
+        got so far refuses the session.
 
         Raises UsageError for a malformed connect string or unusable TLS files,
         ZooKeeperUnavailable if no server answers within ``connection_timeout_ms``.
@@ -74,6 +82,7 @@ class KazooSession:
         self._tls = None if security.tls is None else security.tls.context()
         self._hosts, self.chroot = _parse(connect_string)
         self._session_timeout_ms = session_timeout_ms
+        self._silence_limit_ms = silence_limit_ms or session_timeout_ms
         self._listeners: tuple[Listener, ...] = ()
         self._lock = threading.Lock()
         self._held: list[Wave] = []
@@ -85,6 +94,7 @@ class KazooSession:
         self.watches = WatchTable()
         self.has_multi_read: bool | None = None
         self._opening = Completion()
+        self._zxid_seen = zxid_seen
         self._client = self._new_client()
         self._client.start_async()
         if not self._opening.wait(connection_timeout_ms / 1000):
@@ -99,7 +109,18 @@ class KazooSession:
     @property
     def last_zxid(self) -> int:
         """The zxid of the last answer: every read sent from now on sees at least this. 0: none."""
-        return int(self._client.last_zxid)
+        return max(int(self._client.last_zxid), self._zxid_seen)
+
+    @property
+    def is_zxid_current(self) -> bool:
+        """Whether ``last_zxid`` is from an answer to this very session. (Its beginning has a zxid,
+        so its first answer has a greater one than any seen before.)"""
+        return int(self._client.last_zxid) > self._zxid_seen
+
+    @property
+    def refusals(self) -> int:
+        """How often in a row a server has closed the connection instead of taking the session."""
+        return int(self._client._connection.refusals)
 
     def add_listener(self, listener: Listener) -> None:
         """Call ``listener`` for every event, on the connection's thread: it may only enqueue."""
@@ -189,10 +210,15 @@ class KazooSession:
             return self._client
 
     def _new_client(self) -> KazooClient:
+        hosts, _ = collect_hosts(self._hosts)
         client = KazooClient(
             hosts=self._hosts,
             timeout=self._session_timeout_ms / 1000,
-            handler=SessionHandler(self._running, self._tls),
+            handler=SessionHandler(
+                self._running,
+                self._tls,
+                attempt_timeout_s(self._session_timeout_ms, len(hosts)),
+            ),
             auth_data=[("digest", digest)] if (digest := self.security.digest) else [],
             connection_retry=KazooRetry(
                 max_tries=-1,
@@ -201,7 +227,8 @@ class KazooSession:
             ),
             logger=_kazoo_log,
         )
-        client._connection._read_watch_event = self._on_watch_event
+        client.last_zxid = self._zxid_seen
+        Connection(client, self._silence_limit_ms, self._on_watch_event)
         client.add_listener(lambda state: self._on_client_state(client, state))
         return client
 
@@ -275,6 +302,8 @@ class KazooSession:
         # Left alone, kazoo would begin a new session by itself.
         client._stopped.set()
         self.watches.clear()
+        # Kazoo forgets it now; no later session may begin on a server that has lost what this saw.
+        self._zxid_seen = self.last_zxid
         with self._lock:
             self._dead = ResultCode.AUTHFAILED if auth_failed else ResultCode.SESSIONEXPIRED
             held, self._held = self._held, []

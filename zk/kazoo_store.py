@@ -8,14 +8,17 @@ Mirrors kafka.zookeeper.ZooKeeperClient, which sends one request per operation.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
 from zk.kazoo_session import KazooSession
 from zk.kazoo_watches import set_watches, watch_for
-from zk.kazoo_waves import Wait, block
+from zk.kazoo_waves import Wait, block, within
 from zk.kazoo_wire import Multi, MultiRead, Request, SingleRead, multi_reads
+from zk.security import UNSECURED, ZooKeeperSecurity
 from zk.store import (
+    Exists,
     GetData,
     Listener,
     ReadOp,
@@ -95,7 +98,7 @@ class KazooStore:
         ZooKeeper before 3.6 closes the connection after such a request: so only one is tried.
         """
         session = self._session
-        if session.has_multi_read is None or session.last_zxid == 0:
+        if session.has_multi_read is None or not session.is_zxid_current:
             [request] = multi_reads([GetData("/")], session.chroot)
             session.run([request], repeat=True, wait=self._wait)
             if request.code is ResultCode.OK:
@@ -145,6 +148,19 @@ class KazooStore:
             if isinstance(op, GetData) and op.watch and result.code is ResultCode.NONODE
         ]
         self._arm([op for op, _ in missed], [result for _, result in missed], 0)
+
+
+def newest_zxid(
+    connect_string: str, timeout_ms: int, security: ZooKeeperSecurity = UNSECURED
+) -> int:
+    """The zxid of a session that begins now: no transaction committed before has a newer one.
+
+    Raises ZooKeeperUnavailable if no server takes the session and answers in time.
+    """
+    hosts = connect_string.partition("/")[0]
+    with contextlib.closing(KazooSession(hosts, timeout_ms, timeout_ms, security)) as session:
+        KazooStore(session, within(timeout_ms / 1000)).read([Exists("/")])
+        return session.last_zxid
 
 
 def _code(request: Request) -> ResultCode:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from cluster.errors import ZooKeeperUnavailable
 from zk.kazoo_wire import Request
 from zk.store import ResultCode
 
@@ -56,6 +57,19 @@ Wait = Callable[[Completion], None]
 def block(completion: Completion) -> None:
     """The plain way to wait: this thread does nothing else."""
     completion.wait()
+
+
+def within(timeout_s: float) -> Wait:
+    """Wait for a limited time, then raise ZooKeeperUnavailable: what was sent may still be done."""
+
+    def wait(completion: Completion) -> None:
+        if not completion.wait(timeout_s):
+            raise ZooKeeperUnavailable(
+                f"ZooKeeper did not answer within {timeout_s:g} s",
+                hint="klamm continues when it is back",
+            )
+
+    return wait
 
 
 class Wave(Completion):

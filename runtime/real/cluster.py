@@ -40,28 +40,25 @@ from runtime.real.event_thread import EventThread
 from runtime.real.hub_clients import HubClients
 from runtime.real.journal_guard import JournalGuard
 from runtime.real.lifeline import MortalJournal, MortalTransport
+from runtime.real.own_session import OwnSession
 from runtime.real.running_node import RunningNode
 from runtime.real.running_nodes import RunningNodes
 from runtime.real.session_pool import SessionPool
 from runtime.transport import RoutedTransport
 from zk.kafka_zk_client import KafkaZkClient
-from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
-from zk.kazoo_waves import Wait
-from zk.store import ANY_VERSION, Delete, SessionEvent, SessionState, StoreEvent
+from zk.store import ANY_VERSION, Delete, SessionState
 
 logger = logging.getLogger(__name__)
 
 _START_MARGIN_MS = 5_000.0
-_OWN_SESSION_TIMEOUT_MS = 30_000
 
 
 class RealCluster:
     """Brokers and controllers of one ``klamm up``. Its methods may be called from any thread.
 
     ``logs``: the Kafka logs of the controllers, if they have any. ``on_failure`` is called, on any
-    thread, when the cluster cannot go on. ``session_state``: what became of the cluster's own
-    session with ZooKeeper."""
+    thread, when the cluster cannot go on."""
 
     def __init__(
         self,
@@ -87,33 +84,32 @@ class RealCluster:
         self._bandwidth = Bandwidth(self.clock, self.transport, self._hub.give)
         self.transport.on_links_cut = lambda: self._hub.call(self._bandwidth.on_links_cut).result()
         self._random = random.Random(spec.seed)
-        self._pool = SessionPool(connect_string, spec)
+        self._pool = SessionPool(connect_string, spec, lambda: self.newest_zxid)
         self._incarnations, self._is_closed = 0, False
         self.log_journal = LogJournal(self.journal, self.clock, spec.run_id)
         self._log_stores = LogStores(spec.segments, self.log_journal)
-        # It owns no ephemeral, so nobody waits for its end: a busy machine must not lose it.
-        timeout_ms = max(spec.session_timeout_ms, _OWN_SESSION_TIMEOUT_MS)
-        self._session = KazooSession(connect_string, timeout_ms, security=spec.zookeeper_security)
-        self.session_state = SessionState.CONNECTED
-        self._session.add_listener(self._on_own_session)
+        self.own_session = OwnSession(connect_string, spec)
         self._hub.start()
         self._hub.add(self._bandwidth)
         self._hub.add(self.journal)
 
     @property
     def store(self) -> KazooStore:
-        """A session of the cluster's own, for commands and checks; a new one if it expired."""
-        return self.store_that_waits(None)
+        """A session of the cluster's own, for commands and checks; a new one if it expired.
 
-    def store_that_waits(self, wait: Wait | None) -> KazooStore:
-        """The same, whose calls wait for ZooKeeper in their own way."""
-        if self.session_state is SessionState.EXPIRED:
-            self._session.reopen()
-        return KazooStore(self._session, wait)
+        Its calls raise ZooKeeperUnavailable if ZooKeeper does not answer within STORE_TIMEOUT_S.
+        """
+        return self.own_session.store()
 
-    def _on_own_session(self, event: StoreEvent) -> None:
-        if isinstance(event, SessionEvent):
-            self.session_state = event.state
+    @property
+    def session_state(self) -> SessionState:
+        """What became of the cluster's own session with ZooKeeper."""
+        return self.own_session.state
+
+    @property
+    def newest_zxid(self) -> int:
+        """The newest zxid that any session of the cluster has seen."""
+        return max(self.own_session.last_zxid, self.nodes.newest_zxid)
 
     # -- starting and ending
 
@@ -236,11 +232,12 @@ class RealCluster:
         """Let the controller move away what a broker leads, as before its end; returns when it has
         answered, or could not be asked.
 
-        The broker runs on, outside of every ISR. One that is paused or not registered yet is not
-        relieved. Raises UsageError if it does not run.
+        The broker runs on, outside of every ISR. None is relieved that is paused or not registered
+        yet, nor while ZooKeeper is lost. Raises UsageError if it does not run.
         """
         running = self.nodes.running(broker_id)
-        if running.is_paused or self.nodes.is_starting(broker_id):
+        is_lost = self.session_state is SessionState.DISCONNECTED
+        if is_lost or running.is_paused or self.nodes.is_starting(broker_id):
             return
         over = self.nodes.relief_of(broker_id)
         self._hub.post(Address("broker", broker_id), ShutDown())
@@ -332,7 +329,7 @@ class RealCluster:
             running.end_controller()
         with contextlib.ExitStack() as stack:
             stack.callback(self._hub.close)
-            stack.callback(self._session.close)
+            stack.callback(self.own_session.close)
             stack.callback(self._pool.close)
             for broker_id in tuple(self.nodes):
                 stack.callback(self._close_node, broker_id)

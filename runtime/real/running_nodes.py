@@ -32,6 +32,11 @@ class RunningNodes(dict[int, RunningNode]):
             raise UsageError(f"broker {broker_id} does not run")
         return running
 
+    @property
+    def newest_zxid(self) -> int:
+        """The newest zxid that any session of theirs has seen."""
+        return max((running.session.last_zxid for running in self.copy().values()), default=0)
+
     # -- a start
 
     def add(self, broker_id: int, running: RunningNode) -> Future[None]:

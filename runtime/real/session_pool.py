@@ -6,6 +6,7 @@ A controller candidate always has a session of its own: its death must remove bo
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from runtime.cluster_spec import ClusterSpec
 from zk.kazoo_session import KazooSession
@@ -15,11 +16,18 @@ BROKERS_PER_SESSION = 25
 
 
 class SessionPool:
-    """Opens sessions on demand; those that are shared live until ``close``."""
+    """Opens sessions on demand; those that are shared live until ``close``.
 
-    def __init__(self, connect_string: str, spec: ClusterSpec) -> None:
+    ``newest_zxid`` gives the newest zxid that the cluster has seen: no session begins on a server
+    that has not got so far.
+    """
+
+    def __init__(
+        self, connect_string: str, spec: ClusterSpec, newest_zxid: Callable[[], int]
+    ) -> None:
         self._connect_string = connect_string
         self._spec = spec
+        self._newest_zxid = newest_zxid
         self._shared: dict[int, KazooSession] = {}
 
     def session_of(self, broker_id: int) -> tuple[KazooSession, bool]:
@@ -47,4 +55,5 @@ class SessionPool:
             self._connect_string,
             self._spec.session_timeout_ms,
             security=self._spec.zookeeper_security,
+            zxid_seen=self._newest_zxid(),
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from brokers.broker import Broker
-from cluster.errors import UsageError, ZooKeeperUnavailable
+from cluster.errors import UsageError
 from cluster.journal import JournalRow
 from cluster.requests import Message, Request, Response
 from cluster.types import TopicPartition
@@ -22,7 +22,7 @@ from runtime.scenarios.driver import ToolResult
 from runtime.scenarios.tools import ScenarioTools
 from runtime.transport import NO_FAULTS, NetworkFaults
 from statemachines.context import ControllerContext
-from zk.kazoo_waves import Completion
+from zk.kazoo_waves import within
 from zk.store import Store
 
 _POLL_S: Final = 0.005
@@ -32,11 +32,6 @@ _ZOOKEEPER_TIMEOUT_S: Final = 30.0
 _CLIENT_TIMEOUT_S: Final = 30.0
 
 T = TypeVar("T")
-
-
-def _wait_for_zookeeper(completion: Completion) -> None:
-    if not completion.wait(_ZOOKEEPER_TIMEOUT_S):
-        raise ZooKeeperUnavailable(f"ZooKeeper did not answer within {_ZOOKEEPER_TIMEOUT_S:g} s")
 
 
 class RealDriver:
@@ -53,7 +48,7 @@ class RealDriver:
     @property
     def store(self) -> Store:
         """The cluster's own session. Its calls raise ZooKeeperUnavailable if none answers."""
-        return self._cluster.store_that_waits(_wait_for_zookeeper)
+        return self._cluster.own_session.store(within(_ZOOKEEPER_TIMEOUT_S))
 
     @property
     def rows(self) -> Sequence[JournalRow]:

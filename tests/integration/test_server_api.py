@@ -66,11 +66,11 @@ def test_the_status(api: AsgiClient, server: ClusterServer) -> None:
 def test_what_is_known_is_stale_while_nobody_answers(
     api: AsgiClient, server: ClusterServer, state: SessionState, is_stale: bool
 ) -> None:
-    server.cluster.session_state = state
+    server.cluster.own_session.state = state
     try:
         status = api.get("/status").json()
     finally:
-        server.cluster.session_state = SessionState.CONNECTED
+        server.cluster.own_session.state = SessionState.CONNECTED
     assert status["zookeeper"]["is_stale"] is is_stale
     assert [broker["live"] for broker in status["brokers"]] == [None if is_stale else True] * 4
 

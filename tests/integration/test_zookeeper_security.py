@@ -229,7 +229,7 @@ def test_replies_that_are_decrypted_already_are_not_waited_for(certificates: Cer
         assert client.recv(len("first reply, ")) == b"first reply, "
         may_run = threading.Event()
         may_run.set()
-        ready, _, _ = SessionHandler(may_run, certificates.tls().context()).select(
+        ready, _, _ = SessionHandler(may_run, certificates.tls().context(), 1.0).select(
             [client], [], None, 0
         )
         assert ready == [client]

@@ -1,0 +1,126 @@
+"""Watches whether ZooKeeper answers the cluster, and whether it still has the cluster's data.
+
+It looks through the cluster's own session, so it makes no difference whether the server is klamm's
+own (which server/zookeeper_guard.py starts again) or somebody else's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from cluster.errors import KlammError, StoreError, ZooKeeperUnavailable
+from runtime.real.cluster import RealCluster
+from zk.kafka_zk_client import KafkaZkClient
+from zk.kazoo_store import newest_zxid
+from zk.kazoo_waves import within
+from zk.store import SessionState
+from zk.znodes import MalformedZNode
+
+LOST_AFTER_S: Final = 0.5
+"""Moving to another server of an ensemble takes less, and is not worth a line."""
+REFUSALS_BEFORE_PROBE: Final = 3
+_LOOK_INTERVAL_S: Final = 0.1
+_PROBE_INTERVAL_S: Final = 1.0
+_ANSWER_TIMEOUT_S: Final = 3.0
+_WHAT_TO_DO: Final = (
+    "it was emptied, or restored from an older copy: bring the newer data back and run klamm up "
+    "again, or begin anew with another --data-dir or chroot"
+)
+
+logger = logging.getLogger(__name__)
+
+
+class ZooKeeperMonitor:
+    """Says when ZooKeeper is lost and when it is back, from its own thread, until ``close``.
+
+    ``on_data_lost`` is called once, on that thread, when ZooKeeper came back without what the
+    cluster had stored: then brokers must not register again, as if the cluster were new.
+    """
+
+    def __init__(self, cluster: RealCluster, on_data_lost: Callable[[KlammError], None]) -> None:
+        self._cluster = cluster
+        self._where = cluster.connect_string
+        self._on_data_lost = on_data_lost
+        self._lost_s: float | None = None
+        self._is_said = False
+        self._next_probe_s = 0.0
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="zookeeper-monitor")
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._closed.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_LOOK_INTERVAL_S):
+            failure = self._look()
+            if failure is not None and not self._closed.is_set():
+                self._on_data_lost(failure)
+                return
+
+    def _look(self) -> KlammError | None:
+        """What ends the cluster, or None."""
+        now_s, state = time.monotonic(), self._cluster.session_state
+        if state is SessionState.CONNECTED and self._lost_s is None:
+            return None
+        if self._lost_s is None:
+            self._lost_s = now_s
+        if state is SessionState.DISCONNECTED:
+            if not self._is_said and now_s - self._lost_s >= LOST_AFTER_S:
+                self._is_said = True
+                logger.warning("ZooKeeper at %s is lost: the cluster waits for it", self._where)
+            return self._probe(now_s)
+        try:
+            failure = self._check_cluster_id()
+        except MalformedZNode:
+            failure = None  # the data is there, and somebody has edited it
+        except (ZooKeeperUnavailable, StoreError):
+            return None  # lost again
+        if failure is None and self._is_said:
+            away_s = time.monotonic() - self._lost_s
+            logger.warning("ZooKeeper at %s is back after %.1f s", self._where, away_s)
+        self._lost_s, self._is_said = None, False
+        return failure
+
+    def _check_cluster_id(self) -> KlammError | None:
+        """Whether what is there now is this cluster. Raises ZooKeeperUnavailable, StoreError."""
+        client = KafkaZkClient(self._cluster.own_session.store(within(_ANSWER_TIMEOUT_S)))
+        found, wanted = client.get_cluster_id(), self._cluster.spec.cluster_id
+        if found == wanted:
+            return None
+        other = "no cluster" if found is None else f"cluster {found}"
+        return ZooKeeperUnavailable(
+            f"ZooKeeper at {self._where} came back without its data: it has {other}, not {wanted}",
+            hint=_WHAT_TO_DO,
+        )
+
+    def _probe(self, now_s: float) -> KlammError | None:
+        """Find out why a server that is there closes every connection of ours.
+
+        ZooKeeper does so, and does not say why, if the client has seen a zxid that the server has
+        not got to. A new session has a zxid after all that were committed: if even that is older,
+        the data was lost. An ensemble without a quorum refuses the new session, too.
+        """
+        if self._cluster.own_session.refusals < REFUSALS_BEFORE_PROBE or now_s < self._next_probe_s:
+            return None
+        seen = self._cluster.newest_zxid
+        try:
+            security = self._cluster.spec.zookeeper_security
+            found = newest_zxid(self._where, round(_ANSWER_TIMEOUT_S * 1000), security)
+        except (ZooKeeperUnavailable, StoreError):
+            return None
+        finally:
+            self._next_probe_s = time.monotonic() + _PROBE_INTERVAL_S
+        if found >= seen:
+            return None
+        return ZooKeeperUnavailable(
+            f"ZooKeeper at {self._where} has lost data: its last zxid is 0x{found:x}, and this "
+            f"cluster has seen 0x{seen:x}",
+            hint=_WHAT_TO_DO,
+        )

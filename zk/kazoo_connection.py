@@ -1,0 +1,95 @@
+"""Kazoo's connection to a ZooKeeper server, with time limits of its own.
+
+Kazoo derives all limits from the session timeout: a session of 30 s waits 30 s for one attempt to
+connect to a server that hangs, and 20 s before it notices that the server hangs. Here an attempt
+takes at most ATTEMPT_TIMEOUT_MAX_S, and the caller says how long a server may be silent. Mirrors
+the limits of org.apache.zookeeper.ClientCnxn (connectTimeout, readTimeout).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped
+from kazoo.protocol.connection import ConnectionHandler
+
+ATTEMPT_TIMEOUT_MIN_S: Final = 0.5
+ATTEMPT_TIMEOUT_MAX_S: Final = 3.0
+"""Limits of one attempt: first the TCP connection, then the answer to the handshake."""
+_SILENCE_SHARE: Final = 2 / 3
+
+
+def attempt_timeout_s(session_timeout_ms: float, host_count: int) -> float:
+    """How long one attempt may take. As in ZooKeeper's own client all servers can be tried before
+    the session expires, but a long session makes no attempt longer."""
+    share_s = session_timeout_ms / 1000 / host_count
+    return max(ATTEMPT_TIMEOUT_MIN_S, min(share_s, ATTEMPT_TIMEOUT_MAX_S))
+
+
+class Connection(ConnectionHandler):
+    """The connection of one KazooClient, which it replaces kazoo's own in.
+
+    ``silence_limit_ms``: the connection is dropped if the server was asked something and is silent
+    for two thirds of this, as of a session timeout; at most the session timeout itself counts.
+    ``on_watch_event`` gets the bytes of every watch event. ``refusals``: how often in a row a
+    server accepted the connection and closed it instead of answering the handshake.
+    """
+
+    def __init__(
+        self,
+        client: KazooClient,
+        silence_limit_ms: float,
+        on_watch_event: Callable[[bytes, int], None],
+    ) -> None:
+        kazoos_own = client._connection
+        super().__init__(
+            client,
+            kazoos_own.retry_sleeper,
+            logger=kazoos_own.logger,
+            sasl_options=kazoos_own.sasl_options,
+        )
+        self._silence_limit_ms = silence_limit_ms
+        self._on_watch_event = on_watch_event
+        self._unanswered_since_s: float | None = None
+        self.refusals = 0
+        client._connection = self
+
+    @property
+    def attempt_timeout_s(self) -> float:
+        """How long one attempt to connect may take."""
+        return attempt_timeout_s(self.client._session_timeout, len(self.client.hosts))
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        self._unanswered_since_s = None
+        refusals, self.refusals = self.refusals, 0
+        try:
+            read_timeout_ms, connect_timeout_ms = super()._connect(host, hostip, port)
+        except ConnectionDropped:
+            if self._socket is not None:
+                self.refusals = refusals + 1
+            raise
+        silence_ms = self._silence_limit_ms * _SILENCE_SHARE
+        return min(read_timeout_ms, silence_ms), connect_timeout_ms
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        return super()._invoke(min(timeout, self.attempt_timeout_s), request, xid)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        self._unanswered_since_s = None
+        return super()._read_socket(read_timeout)
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        # Kazoo pings only while nothing is sent: without this, requests that go on being sent to a
+        # server that hangs would keep the connection for ever.
+        now_s = time.monotonic()
+        if self._unanswered_since_s is None:
+            self._unanswered_since_s = now_s
+        elif now_s - self._unanswered_since_s > read_timeout:
+            raise ConnectionDropped("the server does not answer")
+        super()._send_request(read_timeout, connect_timeout)
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        self._on_watch_event(buffer, offset)
