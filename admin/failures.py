@@ -22,6 +22,7 @@ from cluster.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     InvalidTopic,
+    PolicyViolation,
     RequestTimedOut,
     TopicExists,
     UnknownTopicOrPartition,
@@ -88,6 +89,7 @@ _KINDS: Final[Mapping[Errors, tuple[type[AdminError], str]]] = {
         ),
         (InvalidReplicaAssignment, "Replica assignment is invalid."),
         (InvalidConfiguration, "Configuration is invalid."),
+        (PolicyViolation, "Request parameters do not satisfy the configured policy."),
         (
             _kind(Errors.NOT_CONTROLLER, "NotControllerException"),
             "This is not the correct controller for this cluster.",

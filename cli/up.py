@@ -19,6 +19,7 @@ from cli.connect import ZK_VARIABLES, tls_of
 from cli.interrupted import NOTHING_STARTED
 from cli.own_log import log_to
 from cluster.errors import KlammError, UsageError
+from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from cluster.quirks import parse_quirks
 from runtime.archive import DEFAULT_ROTATION, MAX_SEGMENT_BYTES, Rotation
 from server.cluster_server import ClusterServer
@@ -108,6 +109,10 @@ Segments = Annotated[
         "logs only count, and are empty again after a restart of klamm up.",
     ),
 ]
+MaxPartitionsPerRequest = Annotated[
+    int, typer.Option(help="How many partitions one request may create.")
+]
+MaxPartitions = Annotated[int, typer.Option(help="How many partitions the cluster may have.")]
 Seed = Annotated[
     int | None,
     typer.Option(
@@ -201,6 +206,8 @@ def up(
     journal_segment_ms: SegmentMs = DEFAULT_ROTATION.segment_ms,
     journal_retention_bytes: RetentionBytes = DEFAULT_ROTATION.retention_bytes,
     journal_retention_ms: RetentionMs = DEFAULT_ROTATION.retention_ms,
+    max_partitions_per_request: MaxPartitionsPerRequest = DEFAULT_LIMITS.per_request,
+    max_partitions: MaxPartitions = DEFAULT_LIMITS.cluster,
 ) -> None:
     """Run a cluster of simulated brokers with real controllers over a real ZooKeeper, in the
     foreground, until Ctrl-C. Its HTTP API is for this machine alone unless --host says so."""
@@ -233,6 +240,7 @@ def up(
                 journal_retention_bytes,
                 journal_retention_ms,
             ),
+            partition_limits=PartitionLimits(max_partitions_per_request, max_partitions),
         )
     _serve(server_config)
 

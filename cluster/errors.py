@@ -6,8 +6,8 @@
     |- UsageError                  exit code 2: the command line or a request is wrong
     |- AdminError                  what Kafka's admin tools refuse, with Kafka's text and error code
     |  |- InvalidTopic, TopicExists, InvalidPartitions, InvalidReplicationFactor,
-    |  |  InvalidReplicaAssignment, InvalidConfig, UnknownTopicOrPartition, RequestTimedOut,
-    |  |  BrokerNotAvailable, AdminCommandFailed, InvalidNumber
+    |  |  InvalidReplicaAssignment, InvalidConfig, PolicyViolation, UnknownTopicOrPartition,
+    |  |  RequestTimedOut, BrokerNotAvailable, AdminCommandFailed, InvalidNumber
     |  `- AdminOperationError      Kafka's AdminOperationException
     |- EnvironmentProblem          Java, a port, a data directory
     |  |- JavaNotFound
@@ -112,6 +112,13 @@ class InvalidConfig(AdminError):
 
     code = Errors.INVALID_CONFIG
     kafka_class = "org.apache.kafka.common.config.ConfigException"
+
+
+class PolicyViolation(AdminError):
+    """A request that the cluster's own limits do not allow."""
+
+    code = Errors.POLICY_VIOLATION
+    kafka_class = "org.apache.kafka.common.errors.PolicyViolationException"
 
 
 class UnknownTopicOrPartition(AdminError):

@@ -21,6 +21,7 @@ from cluster.api_errors import Errors
 from cluster.client_requests import ClientRequest, ClientResponse
 from cluster.constant_rate import ConstantRateRequest, ConstantRateResponse, EndOfLaw
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from cluster.integers import Int16, Int32
 from cluster.types import Broker, ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 
@@ -156,9 +157,9 @@ class CreatableTopic(msgspec.Struct, frozen=True):
     """A topic to create. -1 is the broker's default; ``assignments`` excludes both counts."""
 
     name: str
-    num_partitions: int = -1
-    replication_factor: int = -1
-    assignments: Mapping[int, tuple[int, ...]] = {}
+    num_partitions: Int32 = -1
+    replication_factor: Int16 = -1
+    assignments: Mapping[Int32, tuple[Int32, ...]] = {}
     configs: Mapping[str, str] = {}
 
 
@@ -166,7 +167,7 @@ class CreateTopicsRequest(msgspec.Struct, frozen=True):
     """Topics to create through the controller."""
 
     topics: tuple[CreatableTopic, ...]
-    timeout_ms: int
+    timeout_ms: Int32
     validate_only: bool = False
 
 

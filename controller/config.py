@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from placement.pools import Pools
 from zk.fenced_writes import GROUP_SIZE
 
@@ -24,7 +25,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``write_group_size``: how many writes share one fence and one transaction, at most; Kafka: 1.
     ``is_alter_isr_enabled``: leaders propose ISRs to the controller; otherwise (before the
     inter-broker protocol 2.7) they write them, and the controller watches what it reassigns.
-    ``pools``: where topics may be placed; None: anywhere.
+    ``pools``: where topics may be placed; None: anywhere. ``partition_limits``: how many partitions
+    may be created.
     ``is_feature_versioning_supported`` False (before 2.7): /feature is disabled.
     ``uses_topic_ids`` False (before 2.8): new topics get no id.
     ``journal_messages``: also journal every request sent and response received.
@@ -45,5 +47,6 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     is_feature_versioning_supported: bool = True
     uses_topic_ids: bool = True
     pools: Pools | None = None
+    partition_limits: PartitionLimits = DEFAULT_LIMITS
     journal_messages: bool = False
     write_group_size: int = GROUP_SIZE

@@ -119,12 +119,17 @@ def _validate(
     results: list[CreatableTopicResult] = []
     assignments: dict[str, Assignment] = {}
     drawn: set[str] = set()
+    limits = controller.config.partition_limits
+    requested = sum(_partition_count(controller, topic) for topic in request.topics)
+    partition_count = len(controller.context.assignments)
     for topic in request.topics:
         name = topic.name
         if entries[name] > 1:
             results.append(CreatableTopicResult(name, Errors.INVALID_REQUEST, DUPLICATE))
             continue
         try:
+            limits.check_request(requested)
+            limits.check_cluster(partition_count, _partition_count(controller, topic))
             assignment = _assign(controller, topic)
             validate_topic_create(name, assignment, topic.configs, existing)
             check_in_pool(controller.config.pools, name, assignment)
@@ -134,6 +139,7 @@ def _validate(
             continue
         existing.add(name)
         assignments[name] = assignment
+        partition_count += len(assignment)
         gets_id = controller.config.uses_topic_ids and not request.validate_only
         topic_id = draw_topic_id(controller, drawn) if gets_id else None
         replication_factor = len(assignment[min(assignment)])
@@ -143,6 +149,13 @@ def _validate(
             )
         )
     return results, assignments
+
+
+def _partition_count(controller: Controller, topic: CreatableTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    count = topic.num_partitions
+    return controller.config.num_partitions if count == UNSET else max(0, count)
 
 
 class RequestRefused(AdminError):

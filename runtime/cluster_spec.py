@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cluster import types
 from cluster.api_version import inter_broker_protocol
+from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from cluster.quirks import NO_QUIRKS, Quirks
 from controller.config import ControllerConfig
 from placement.pools import Pools
@@ -47,6 +48,7 @@ class ClusterSpec:
     journal_messages: bool = False
     write_group_size: int = GROUP_SIZE
     pools: Pools | None = None
+    partition_limits: PartitionLimits = DEFAULT_LIMITS
     segments: Path | None = None
     zookeeper_security: ZooKeeperSecurity = UNSECURED
 
@@ -83,6 +85,7 @@ class ClusterSpec:
             is_feature_versioning_supported=protocol.is_feature_versioning_supported,
             uses_topic_ids=protocol.uses_topic_ids,
             pools=self.pools,
+            partition_limits=self.partition_limits,
             journal_messages=self.journal_messages,
             write_group_size=self.write_group_size,
         )

@@ -1,36 +1,24 @@
-"""The HTTP API of a running cluster: which path does what, and how values become JSON.
+"""The HTTP API of a running cluster: which path does what.
 
-What the handlers do is in handlers.py and admin_handlers.py. Errors are JSON too:
-{"error": {"error", "code", "message", "hint", "definite", "retriable"}}, with Kafka's name of the
-error as code where there is one.
+What the handlers do is in handlers.py, admin_handlers.py and client_handlers.py; how a request is
+read, run and answered is in endpoint.py and answers.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 from starlette.routing import Route
 
-from admin.command_result import describe_error
-from cluster.errors import (
-    AdminError,
-    EnvironmentProblem,
-    KlammError,
-    RequestTimedOut,
-    StoreError,
-    UnknownTopicOrPartition,
-    UsageError,
-)
+from cluster.errors import KlammError
 from cluster.requests import CreateTopicsRequest
 from server import admin_handlers, client_handlers, handlers
+from server.answers import CountedAnswers, on_error, on_http_error
 from server.bodies import (
     AlterReassignments,
     CreatePartitions,
@@ -41,44 +29,47 @@ from server.bodies import (
 from server.client_bodies import CloseProducer, NewConsumer, NewProducer, Poll, SendRecords
 from server.cluster_server import ClusterServer
 from server.config_bodies import ConfigsOfEntities, Entities, Entity
+from server.endpoint import Endpoints
 from server.handlers import AddBroker, Handler, Network, StartBroker
 from server.log_dir_bodies import AlterLogDirs, Brokers, FailLogDir, Replicas
 from server.security import Gatekeeper
 
-MAX_BODY_BYTES: Final = 64 << 20
-_STATUS_OF_ERRORS: Final[tuple[tuple[type[KlammError], int], ...]] = (
-    (UsageError, 400),
-    (UnknownTopicOrPartition, 404),
-    (RequestTimedOut, 504),
-    (AdminError, 409),
-    (EnvironmentProblem, 503),
-    (StoreError, 409),
-    (KlammError, 503),
-)
+
+class IdConvertor(IntegerConvertor):
+    """Ids in paths: digits, no more than an int32 has."""
+
+    regex = "[0-9]{1,10}"
+
+
+register_url_convertor("id", IdConvertor())
 
 
 class ApiRoute(NamedTuple):
-    """A path, what answers there, and what is asked of it in the request's body."""
+    """A path, what answers there, and what is asked of it in the request's body.
+
+    ``only_looks``: it answers at once from what is known, and must do so however busy klamm is.
+    """
 
     method: str
     path: str
     handler: Handler
     body: Any = None
+    only_looks: bool = False
 
 
 ROUTES: Final = (
-    ApiRoute("GET", "/status", handlers.status),
-    ApiRoute("GET", "/metrics", handlers.metrics),
-    ApiRoute("GET", "/journal", handlers.journal),
+    ApiRoute("GET", "/status", handlers.status, only_looks=True),
+    ApiRoute("GET", "/metrics", handlers.metrics, only_looks=True),
+    ApiRoute("GET", "/journal", handlers.journal, only_looks=True),
     ApiRoute("POST", "/controller/move", handlers.move_controller),
     ApiRoute("GET", "/brokers", handlers.list_brokers),
     ApiRoute("POST", "/brokers", handlers.add_broker, AddBroker),
     ApiRoute("GET", "/brokers/live", handlers.live_brokers),
-    ApiRoute("GET", "/brokers/{id:int}", handlers.describe_broker),
-    ApiRoute("GET", "/brokers/{id:int}/metadata", handlers.broker_metadata),
-    ApiRoute("POST", "/brokers/{id:int}/start", handlers.start_broker, StartBroker),
-    ApiRoute("POST", "/brokers/{id:int}/fail-log-dir", handlers.fail_log_dir, FailLogDir),
-    ApiRoute("POST", "/brokers/{id:int}/{action:str}", handlers.act_on_broker),
+    ApiRoute("GET", "/brokers/{id:id}", handlers.describe_broker),
+    ApiRoute("GET", "/brokers/{id:id}/metadata", handlers.broker_metadata),
+    ApiRoute("POST", "/brokers/{id:id}/start", handlers.start_broker, StartBroker),
+    ApiRoute("POST", "/brokers/{id:id}/fail-log-dir", handlers.fail_log_dir, FailLogDir),
+    ApiRoute("POST", "/brokers/{id:id}/{action:str}", handlers.act_on_broker),
     ApiRoute("POST", "/network", handlers.set_network, Network),
     ApiRoute("GET", "/topics", handlers.list_topics),
     ApiRoute("POST", "/topics", handlers.create_topics, CreateTopicsRequest),
@@ -98,69 +89,35 @@ ROUTES: Final = (
     ApiRoute("POST", "/configs/describe", admin_handlers.describe_configs, Entity),
     ApiRoute("POST", "/configs/overrides", admin_handlers.config_overrides, Entities),
     ApiRoute("POST", "/producers", client_handlers.open_producer, NewProducer),
-    ApiRoute("POST", "/producers/{id:int}/records", client_handlers.send_records, SendRecords),
-    ApiRoute("POST", "/producers/{id:int}/close", client_handlers.close_producer, CloseProducer),
+    ApiRoute("POST", "/producers/{id:id}/records", client_handlers.send_records, SendRecords),
+    ApiRoute("POST", "/producers/{id:id}/close", client_handlers.close_producer, CloseProducer),
     ApiRoute("POST", "/consumers", client_handlers.open_consumer, NewConsumer),
-    ApiRoute("POST", "/consumers/{id:int}/poll", client_handlers.poll, Poll),
-    ApiRoute("POST", "/consumers/{id:int}/close", client_handlers.close_consumer),
+    ApiRoute("POST", "/consumers/{id:id}/poll", client_handlers.poll, Poll),
+    ApiRoute("POST", "/consumers/{id:id}/close", client_handlers.close_consumer),
 )
 """A table of contents. Fixed paths stand before those with a name in them."""
 
 
 def create_app(server: ClusterServer) -> Starlette:
     """The ASGI application of an open cluster."""
+    endpoints = Endpoints()
     routes = [
-        Route(route.path, _endpoint(server, route), methods=[route.method]) for route in ROUTES
+        Route(
+            route.path,
+            endpoints.endpoint(
+                partial(route.handler, server), route.body, only_looks=route.only_looks
+            ),
+            methods=[route.method],
+        )
+        for route in ROUTES
     ]
     return Starlette(
         routes=routes,
         middleware=[
-            Middleware(Gatekeeper, host_names=server.config.host_names(), token=server.config.token)
+            Middleware(CountedAnswers, counts=server.answer_counts),
+            Middleware(
+                Gatekeeper, host_names=server.config.host_names(), token=server.config.token
+            ),
         ],
-        exception_handlers={KlammError: _on_error, HTTPException: _on_http_error},
+        exception_handlers={KlammError: on_error, HTTPException: on_http_error},
     )
-
-
-def _endpoint(server: ClusterServer, route: ApiRoute) -> Callable[[Request], Any]:
-    async def endpoint(request: Request) -> Response:
-        body = bytearray()
-        try:
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > MAX_BODY_BYTES:
-                    raise HTTPException(413)
-        except ClientDisconnect:
-            # Half a request is none, and nobody is there to hear so.
-            return Response(status_code=400)
-        answer = await run_in_threadpool(_answer, server, route, request, body)
-        return answer if isinstance(answer, Response) else _json(200, answer)
-
-    return endpoint
-
-
-def _answer(server: ClusterServer, route: ApiRoute, request: Request, body: bytearray) -> Any:
-    """What the handler answers. Raises KlammError, HTTPException."""
-    wanted = None
-    if route.body is not None:
-        try:
-            wanted = msgspec.json.decode(body or b"{}", type=route.body)
-        except msgspec.DecodeError as error:
-            raise UsageError(f"malformed request: {error}") from error
-    return route.handler(server, request, wanted)
-
-
-def _json(status: int, value: object) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
-
-
-async def _on_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, KlammError)
-    status = next(code for kind, code in _STATUS_OF_ERRORS if isinstance(error, kind))
-    return _json(status, {"error": describe_error(error)})
-
-
-async def _on_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path}: {error.detail.lower()}"
-    described = {**describe_error(KlammError(message)), "error": error.detail}
-    return _json(error.status_code, {"error": described})

@@ -15,6 +15,7 @@ from admin.failures import Failure
 from admin.topics.cluster_topics import NewPartitions
 from admin.topics.text import TopicDescription
 from cluster.api_errors import Errors
+from cluster.integers import Count, Int32
 from cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 
 DEFAULT_TIMEOUT_MS = 30_000
@@ -24,7 +25,7 @@ class Partition(msgspec.Struct, frozen=True):
     """One partition."""
 
     topic: str
-    partition: int
+    partition: Count
 
     @property
     def key(self) -> TopicPartition:
@@ -58,14 +59,14 @@ class Topics(msgspec.Struct, frozen=True):
     """Body of POST /topics/describe and /topics/delete."""
 
     topics: tuple[str, ...]
-    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
 
 
 class CreatePartitions(msgspec.Struct, frozen=True):
     """Body of POST /topics/partitions."""
 
     topics: dict[str, NewPartitions]
-    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
 
 
 class TopicNames(msgspec.Struct, frozen=True):
@@ -144,14 +145,14 @@ class Reassignments(msgspec.Struct, frozen=True):
 class WantedReplicas(Partition, frozen=True):
     """Where a partition is to be; None cancels its reassignment."""
 
-    replicas: tuple[int, ...] | None
+    replicas: tuple[Int32, ...] | None
 
 
 class AlterReassignments(msgspec.Struct, frozen=True):
     """Body of POST /reassignments."""
 
     reassignments: tuple[WantedReplicas, ...]
-    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
 
 
 class PartitionResults(msgspec.Struct, frozen=True):
@@ -174,7 +175,7 @@ class ElectLeaders(msgspec.Struct, frozen=True):
 
     election_type: ElectionType
     partitions: tuple[Partition, ...] | None = None
-    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
 
 
 def keys(partitions: Iterable[Partition] | None) -> list[TopicPartition] | None:

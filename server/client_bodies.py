@@ -5,13 +5,20 @@ Values only: neither HTTP nor a client.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from cluster.data_requests import Acks
+from cluster.integers import INT32_MAX, INT64_MAX, Count, Int64
 
 NO_TIME_MS = -1
+MAX_RECORDS: Final = 100_000
+MAX_GENERATED_RECORDS: Final = 10_000_000
+MAX_RECORD_BYTES: Final = 1 << 20
+"""Of a key, of a value, or of a generated record."""
+RecordText = Annotated[str, Meta(max_length=MAX_RECORD_BYTES)]
 From = Literal["beginning", "end", "offset", "time"]
 
 
@@ -19,13 +26,13 @@ class NewProducer(msgspec.Struct, frozen=True):
     """Body of POST /producers. Of one topic; ``partition`` None: any, by key or in turn."""
 
     topic: str
-    partition: int | None = None
+    partition: Count | None = None
     acks: Acks = -1
     enable_idempotence: bool = False
-    delivery_timeout_ms: int = 120_000
-    request_timeout_ms: int = 30_000
-    retries: int = 2**31 - 1
-    max_in_flight_requests_per_connection: int = 5
+    delivery_timeout_ms: Count = 120_000
+    request_timeout_ms: Count = 30_000
+    retries: Count = INT32_MAX
+    max_in_flight_requests_per_connection: Count = 5
     compression_type: str = "none"
 
 
@@ -41,8 +48,8 @@ class ClientOpened(msgspec.Struct, frozen=True):
 class KeyValue(msgspec.Struct, frozen=True):
     """A record to send."""
 
-    value: str
-    key: str | None = None
+    value: RecordText
+    key: RecordText | None = None
 
 
 class SendRecords(msgspec.Struct, frozen=True):
@@ -51,11 +58,11 @@ class SendRecords(msgspec.Struct, frozen=True):
     Answered once no more than ``max_undecided`` records are undecided, or after ``wait_ms``.
     """
 
-    records: tuple[KeyValue, ...] = ()
-    record_count: int = 0
-    record_size_bytes: int = 100
-    max_undecided: int = 100_000
-    wait_ms: int = 1_000
+    records: Annotated[tuple[KeyValue, ...], Meta(max_length=MAX_RECORDS)] = ()
+    record_count: Annotated[int, Meta(ge=0, le=MAX_GENERATED_RECORDS)] = 0
+    record_size_bytes: Annotated[int, Meta(ge=1, le=MAX_RECORD_BYTES)] = 100
+    max_undecided: Count = 100_000
+    wait_ms: Count = 1_000
 
 
 class Offsets(msgspec.Struct, frozen=True):
@@ -96,7 +103,7 @@ class CloseProducer(msgspec.Struct, frozen=True):
     """Body of POST /producers/N/close: waits until all is decided, at most ``wait_ms``; then,
     with ``gives_up``, the producer is closed whatever is undecided, else only if nothing is."""
 
-    wait_ms: int = 1_000
+    wait_ms: Count = 1_000
     gives_up: bool = False
 
 
@@ -105,16 +112,16 @@ class NewConsumer(msgspec.Struct, frozen=True):
     with ``offset`` or ``timestamp_ms``."""
 
     topic: str
-    partition: int | None = None
+    partition: Count | None = None
     start: From = "end"
-    offset: int = 0
-    timestamp_ms: int = NO_TIME_MS
+    offset: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
+    timestamp_ms: Int64 = NO_TIME_MS
 
 
 class Poll(msgspec.Struct, frozen=True):
     """Body of POST /consumers/N/poll: answered with what there is, or after ``wait_ms``."""
 
-    wait_ms: int = 500
+    wait_ms: Count = 500
 
 
 class ReadRecords(msgspec.Struct, frozen=True):

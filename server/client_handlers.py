@@ -1,6 +1,7 @@
 """What the API answers to `klamm produce` and `klamm consume`.
 
-A handler only calls what does the work; its docstring is what docs/http-api.md says.
+A handler only calls what does the work; its docstring is what docs/http-api.md says. Those that
+wait for brokers are coroutines: thousands may wait, and none of them holds a thread.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ def open_producer(
     return server.client_sessions.open_producer(wanted)
 
 
-def send_records(
+async def send_records(
     server: ClusterServer, request: Request, wanted: bodies.SendRecords
 ) -> bodies.ProducerStatus:
     """Send records, or generated ones; what became of all so far."""
-    return server.client_sessions.send(request.path_params["id"], wanted)
+    return await server.client_sessions.send(request.path_params["id"], wanted)
 
 
-def close_producer(
+async def close_producer(
     server: ClusterServer, request: Request, wanted: bodies.CloseProducer
 ) -> bodies.ProducerStatus:
     """Wait until all is decided and end the producer; it lives on while `undecided` is not 0,
     unless it gives up."""
-    return server.client_sessions.close_producer(request.path_params["id"], wanted)
+    return await server.client_sessions.close_producer(request.path_params["id"], wanted)
 
 
 def open_consumer(
@@ -40,11 +41,11 @@ def open_consumer(
     return server.client_sessions.open_consumer(wanted)
 
 
-def poll(server: ClusterServer, request: Request, wanted: bodies.Poll) -> bodies.Polled:
+async def poll(server: ClusterServer, request: Request, wanted: bodies.Poll) -> bodies.Polled:
     """The next records."""
-    return server.client_sessions.poll(request.path_params["id"], wanted)
+    return await server.client_sessions.poll(request.path_params["id"], wanted)
 
 
-def close_consumer(server: ClusterServer, request: Request, _: None) -> bodies.Polled:
+async def close_consumer(server: ClusterServer, request: Request, _: None) -> bodies.Polled:
     """End the consumer."""
-    return server.client_sessions.close_consumer(request.path_params["id"])
+    return await server.client_sessions.close_consumer(request.path_params["id"])

@@ -7,6 +7,7 @@ command line is the other half.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -14,14 +15,15 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from aiokafka.partitioner import murmur2
+from starlette.concurrency import run_in_threadpool
 
 from admin.topics.text import TopicDescription
-from brokers.clients.batches import Counted, Payload
+from brokers.clients.batches import Counted, Payload, size_bytes
 from brokers.clients.config import ConsumerConfig, OffsetReset, ProducerConfig
 from brokers.clients.consumer import Consumer
 from brokers.clients.producer import Producer
 from brokers.logs.records import Record
-from cluster.errors import RequestTimedOut, UnknownTopicOrPartition, UsageError
+from cluster.errors import EnvironmentProblem, RequestTimedOut, UnknownTopicOrPartition, UsageError
 from cluster.topic_names import validate_topic_name
 from cluster.types import TopicPartition
 from runtime.client_actor import Client
@@ -33,6 +35,11 @@ from server.cluster_calls import new_client_address
 
 IDLE_S: Final = 300.0
 BATCH_SIZE_BYTES: Final = 16_384
+MAX_CLIENTS: Final = 1_000
+MAX_WAIT_MS: Final = 30_000
+MAX_GENERATED_BYTES: Final = 1 << 30
+MAX_UNDECIDED_BYTES: Final = 512 << 20
+_BATCH_OVERHEAD_BYTES: Final = 256
 _CALL_S: Final = 10.0
 
 _RESETS: Final[dict[bodies.From, OffsetReset]] = {
@@ -45,6 +52,12 @@ C = TypeVar("C", bound=Client)
 T = TypeVar("T")
 Describe = Callable[[str], TopicDescription]
 """Gives a topic; raises UnknownTopicOrPartition."""
+
+
+class ClientsBusy(EnvironmentProblem):
+    """There are too many producers or consumers, or they hold too much."""
+
+    retriable = True
 
 
 class Session(Generic[C]):
@@ -94,36 +107,52 @@ class ClientSessions:
         producer = Producer(new_client_address(), self._bootstrap(), config)
         return self._open(self._producers, producer, partitions)
 
-    def send(self, number: int, wanted: bodies.SendRecords) -> bodies.ProducerStatus:
-        """Send records, and wait until not too many are undecided."""
+    async def send(self, number: int, wanted: bodies.SendRecords) -> bodies.ProducerStatus:
+        """Send records, and wait until not too many are undecided.
+
+        Raises UsageError, ClientsBusy.
+        """
         session = _found(self._producers, number, "producer")
-        batches = self._batches(session, wanted)
+        batches = await run_in_threadpool(self._batches, session, wanted)
         producer = session.client
+        new_bytes = sum(_held_bytes(size_bytes(payload)) for _, payload in batches)
 
         def send(now_ms: float) -> None:
+            if batches and self._undecided_bytes() + new_bytes > MAX_UNDECIDED_BYTES:
+                raise ClientsBusy(
+                    f"producers hold {MAX_UNDECIDED_BYTES >> 20} MiB of undecided records",
+                    hint="wait until brokers have acknowledged some",
+                )
             for tp, payload in batches:
                 producer.send(tp, payload, now_ms)
 
-        self._call(send)
-        return self._await_undecided(producer, wanted.max_undecided, wanted.wait_ms)
+        await self._ask(send)
+        return await self._await_undecided(producer, wanted.max_undecided, wanted.wait_ms)
 
-    def close_producer(self, number: int, wanted: bodies.CloseProducer) -> bodies.ProducerStatus:
+    async def close_producer(
+        self, number: int, wanted: bodies.CloseProducer
+    ) -> bodies.ProducerStatus:
         """Wait until everything is decided, and end the producer if it is, or has to."""
         producer = _found(self._producers, number, "producer").client
-        status = self._await_undecided(producer, 0, wanted.wait_ms)
+        status = await self._await_undecided(producer, 0, wanted.wait_ms)
         if status.undecided and not wanted.gives_up:
             return status
-        self._call(lambda _: producer.give_up())
-        self._remove(self._producers, number)
-        return self._call(lambda _: producer_status(producer))
+        await self._ask(lambda _: producer.give_up())
+        await run_in_threadpool(self._remove, self._producers, number)
+        return await self._ask(lambda _: producer_status(producer))
 
-    def _await_undecided(
+    async def _await_undecided(
         self, producer: Producer, most: int, wait_ms: int
     ) -> bodies.ProducerStatus:
-        self._wait_for(
-            lambda: self._call(lambda _: producer.undecided_count) <= most or None, wait_ms
+        await self._wait_for(producer, lambda: producer.undecided_count <= most, wait_ms)
+        return await self._ask(lambda _: producer_status(producer))
+
+    def _undecided_bytes(self) -> int:
+        return sum(
+            _held_bytes(size)
+            for session in tuple(self._producers.values())
+            for size in session.client.undecided_batch_sizes()
         )
-        return self._call(lambda _: producer_status(producer))
 
     def _batches(
         self, session: Session[Producer], wanted: bodies.SendRecords
@@ -133,23 +162,26 @@ class ClientSessions:
             raise UsageError("records and record_count: which are meant?", hint="one of the two")
         if wanted.records:
             return self._batches_of(session, wanted.records)
-        if wanted.record_count < 0 or wanted.record_size_bytes < 1:
-            raise UsageError("a record has a byte at least, and there are no fewer than none")
-        size_bytes = wanted.record_size_bytes
-        per_batch = max(1, BATCH_SIZE_BYTES // size_bytes)
+        record_bytes = wanted.record_size_bytes
+        if wanted.record_count * record_bytes > MAX_GENERATED_BYTES:
+            raise UsageError(
+                f"{wanted.record_count} records of {record_bytes} bytes in one request",
+                hint=f"send at most {MAX_GENERATED_BYTES >> 20} MiB at once",
+            )
+        per_batch = max(1, BATCH_SIZE_BYTES // record_bytes)
         batches: list[tuple[TopicPartition, Payload]] = []
         left = wanted.record_count
         while left > 0:
             count = min(left, per_batch)
             left -= count
-            batches.append((_next_partition(session), self._generated(count, size_bytes)))
+            batches.append((_next_partition(session), self._generated(count, record_bytes)))
         return batches
 
-    def _generated(self, count: int, size_bytes: int) -> Payload:
+    def _generated(self, count: int, record_bytes: int) -> Payload:
         if not self._has_values:
-            return Counted(count, count * size_bytes)
+            return Counted(count, count * record_bytes)
         now_ms = self._cluster.clock.now_ms()
-        return (Record(now_ms, None, b"k" * size_bytes),) * count
+        return (Record(now_ms, None, b"k" * record_bytes),) * count
 
     def _batches_of(
         self, session: Session[Producer], records: tuple[bodies.KeyValue, ...]
@@ -161,19 +193,19 @@ class ClientSessions:
 
         def end(place: TopicPartition | None) -> None:
             mine = tuple(open_batches.pop(place))
-            size_bytes = open_bytes.pop(place)
-            payload = mine if self._has_values else Counted(len(mine), size_bytes)
+            held_bytes = open_bytes.pop(place)
+            payload = mine if self._has_values else Counted(len(mine), held_bytes)
             batches.append((place or _next_partition(session), payload))
 
         for one in records:
             key = None if one.key is None else one.key.encode()
             place = None if key is None else _partition_of(session, key)
             record = Record(now_ms, key, one.value.encode())
-            size_bytes = max(1, len(key or b"") + len(record.value or b""))
-            if open_bytes.get(place, 0) + size_bytes > BATCH_SIZE_BYTES and place in open_batches:
+            record_bytes = max(1, len(key or b"") + len(record.value or b""))
+            if open_bytes.get(place, 0) + record_bytes > BATCH_SIZE_BYTES and place in open_batches:
                 end(place)
             open_batches.setdefault(place, []).append(record)
-            open_bytes[place] = open_bytes.get(place, 0) + size_bytes
+            open_bytes[place] = open_bytes.get(place, 0) + record_bytes
         for place in list(open_batches):
             end(place)
         return batches
@@ -204,21 +236,21 @@ class ClientSessions:
                     consumer.seek_to_time(tp, wanted.timestamp_ms)
         return self._open(self._consumers, consumer, partitions)
 
-    def poll(self, number: int, wanted: bodies.Poll) -> bodies.Polled:
+    async def poll(self, number: int, wanted: bodies.Poll) -> bodies.Polled:
         """What can be read, or after a while what keeps it from being read."""
         consumer = _found(self._consumers, number, "consumer").client
 
-        def has_something(_: float) -> bool:
+        def has_something() -> bool:
             return consumer.has_records or bool(consumer.errors)
 
-        self._wait_for(lambda: self._call(has_something) or None, wanted.wait_ms)
-        return self._call(lambda _: polled(consumer))
+        await self._wait_for(consumer, has_something, wanted.wait_ms)
+        return await self._ask(lambda _: polled(consumer))
 
-    def close_consumer(self, number: int) -> bodies.Polled:
+    async def close_consumer(self, number: int) -> bodies.Polled:
         """End a consumer."""
         consumer = _found(self._consumers, number, "consumer").client
-        self._remove(self._consumers, number)
-        return self._call(lambda _: polled(consumer))
+        await run_in_threadpool(self._remove, self._consumers, number)
+        return await self._ask(lambda _: polled(consumer))
 
     # -- sessions
 
@@ -227,9 +259,14 @@ class ClientSessions:
     ) -> bodies.ClientOpened:
         self._end_idle()
         number = next(self._ids)
-        self._cluster.clients.add(client)
         with self._lock:
+            if len(self._producers) + len(self._consumers) >= MAX_CLIENTS:
+                raise ClientsBusy(
+                    f"{MAX_CLIENTS} producers and consumers are open",
+                    hint=f"close some; those that are not used for {IDLE_S:g} s end",
+                )
             sessions[number] = Session(client, partitions)
+        self._cluster.clients.add(client)
         ids = [tp.partition for tp in partitions]
         return bodies.ClientOpened(number, ids, self._has_values)
 
@@ -269,18 +306,23 @@ class ClientSessions:
     def _bootstrap(self) -> tuple[int, ...]:
         return tuple(self._cluster.spec.broker_ids)
 
-    def _call(self, function: Callable[[float], T]) -> T:
+    async def _ask(self, function: Callable[[float], T]) -> T:
+        """Run ``function`` on the thread of the brokers. Raises RequestTimedOut."""
         try:
-            return self._closing.result_of(self._cluster.clients.call(function), _CALL_S)
+            return await self._closing.awaited(self._cluster.clients.call(function), _CALL_S)
         except TimeoutError:
             raise RequestTimedOut(f"the brokers were busy for {_CALL_S:g} s") from None
 
-    def _wait_for(self, condition: Callable[[], bool | None], wait_ms: int) -> None:
-        deadline_s = time.monotonic() + min(wait_ms, 30_000) / 1000
-        try:
-            self._closing.wait_until(condition, deadline_s, "")
-        except RequestTimedOut:
+    async def _wait_for(self, client: Client, condition: Callable[[], bool], wait_ms: int) -> None:
+        if wait_ms <= 0:
             return
+        held = self._cluster.clients.when(client.address, condition)
+        with contextlib.suppress(TimeoutError):
+            await self._closing.awaited(held, min(wait_ms, MAX_WAIT_MS) / 1000)
+
+
+def _held_bytes(payload_bytes: int) -> int:
+    return payload_bytes + _BATCH_OVERHEAD_BYTES
 
 
 def _found(sessions: dict[int, Session[C]], number: int, kind: str) -> Session[C]:

@@ -1,10 +1,11 @@
 """Waiting that ends when the server does.
 
-Requests wait on threads of their own; none of them may keep the server from ending.
+Requests wait on threads or in the event loop; none of them may keep the server from ending.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from concurrent import futures
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeVar
 from cluster.errors import KlammError, RequestTimedOut
 
 POLL_S: Final = 0.02
+_FIRST: Final = asyncio.FIRST_COMPLETED
 
 T = TypeVar("T")
 
@@ -22,6 +24,8 @@ class Closing:
 
     def __init__(self) -> None:
         self._closed: futures.Future[None] = futures.Future()
+        # No lock: a signal handler calls ``set`` on the thread that may be changing the set.
+        self._end_awaits: set[Callable[[], None]] = set()
 
     @property
     def is_set(self) -> bool:
@@ -32,6 +36,8 @@ class Closing:
         """End every wait; idempotent."""
         if not self._closed.done():
             self._closed.set_result(None)
+        for end_await in tuple(self._end_awaits):
+            end_await()
 
     def result_of(self, future: futures.Future[T], timeout_s: float | None) -> T:
         """What ``future`` ends with.
@@ -42,6 +48,33 @@ class Closing:
         futures.wait(either, timeout_s, futures.FIRST_COMPLETED)
         if future.done():
             return future.result()
+        if self.is_set:
+            raise KlammError("klamm is ending")
+        raise TimeoutError
+
+    async def awaited(self, future: futures.Future[T], timeout_s: float) -> T:
+        """Like ``result_of``, for a coroutine: holds no thread.
+
+        A future that is no longer waited for is cancelled if nothing runs it yet.
+        """
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+
+        def end() -> None:
+            loop.call_soon_threadsafe(ended.set)
+
+        result = asyncio.wrap_future(future)
+        ending = loop.create_task(ended.wait())
+        self._end_awaits.add(end)
+        try:
+            if not self.is_set:
+                await asyncio.wait((result, ending), timeout=timeout_s, return_when=_FIRST)
+            if result.done():
+                return result.result()
+        finally:
+            self._end_awaits.discard(end)
+            result.cancel()
+            ending.cancel()
         if self.is_set:
             raise KlammError("klamm is ending")
         raise TimeoutError

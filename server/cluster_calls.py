@@ -28,6 +28,8 @@ from zk.store import SessionState
 
 API_TIMEOUT_S: Final = 60.0
 """How long a call looks for somebody to answer it: default.api.timeout.ms."""
+ANSWER_MARGIN_S: Final = 5.0
+"""How much longer than a request's own timeout its answer is waited for."""
 RETRY_BACKOFF_S: Final = 0.1
 """retry.backoff.ms."""
 
@@ -72,22 +74,35 @@ class ClusterCalls:
     # -- the controller
 
     def _ask_controller(
-        self, call: str, request: Request, kind: type[R], is_refused: Callable[[R], bool]
+        self,
+        call: str,
+        request: Request,
+        kind: type[R],
+        is_refused: Callable[[R], bool],
+        *,
+        timeout_ms: int | None = None,
     ) -> R:
         """Ask until one answers that is the controller, as ``is_refused`` tells from the answer.
 
-        Raises RequestTimedOut if there is none in time.
+        ``timeout_ms``: how long the request itself lets the controller take; a controller is looked
+        for no longer, and gets a little more to say that time was up. Raises RequestTimedOut.
         """
-        deadline_s = self._deadline_s()
+        deadline_s = self._deadline_s(timeout_ms)
         while True:
             controller_id = self._controller_id(deadline_s, call)
-            response = self._ask_once(controller_id, request, call, deadline_s)
+            answer_by_s = deadline_s if timeout_ms is None else deadline_s + ANSWER_MARGIN_S
+            response = self._ask_once(controller_id, request, call, answer_by_s)
             if isinstance(response, kind) and not is_refused(response):
                 return response
             self._pause(deadline_s, call)
 
     def _controller_id(self, deadline_s: float, call: str) -> int:
-        return self._wait_until(lambda: self._cluster.active_controller, deadline_s, call)
+        return self._wait_until(
+            lambda: self._cluster.active_controller,
+            deadline_s,
+            call,
+            hint="no broker is the controller; klamm status shows which brokers run",
+        )
 
     def _ask_once(
         self, controller_id: int, request: Request, call: str, deadline_s: float
@@ -198,8 +213,9 @@ class ClusterCalls:
             return None
         return f"ZooKeeper at {self._cluster.connect_string} does not answer"
 
-    def _deadline_s(self) -> float:
-        return time.monotonic() + self._api_timeout_s
+    def _deadline_s(self, timeout_ms: int | None = None) -> float:
+        own_s = self._api_timeout_s if timeout_ms is None else max(0, timeout_ms) / 1000
+        return time.monotonic() + min(own_s, self._api_timeout_s)
 
     def _pause(self, deadline_s: float, call: str) -> None:
         retry_at_s = time.monotonic() + RETRY_BACKOFF_S

@@ -28,6 +28,7 @@ from runtime.clock import WallClock
 from runtime.journal import FileJournal
 from runtime.kafka_logs import KafkaLogs
 from runtime.real.cluster import RealCluster
+from server.answers import AnswerCounts
 from server.broker_operations import BrokerOperations, controller_of_all
 from server.client_sessions import ClientSessions
 from server.closing import Closing
@@ -73,6 +74,7 @@ class ClusterServer:
         self.config = config
         self.data_dir = DataDir(config.data_dir)
         self.closing = Closing()
+        self.answer_counts = AnswerCounts()
         self.is_embedded = config.zookeeper is None
         self.url: str | None = None
         self.failure: KlammError | None = None

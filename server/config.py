@@ -15,6 +15,7 @@ from typing import Final
 
 from brokers.config import broker_config
 from cluster.errors import UsageError
+from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from cluster.quirks import NO_QUIRKS, Quirks
 from placement.pool_rules import check_brokers_exist
 from placement.pools import Pools
@@ -49,6 +50,8 @@ class ServerConfig:
     directory. ``journal_fsync``: the journal is on the disk after each event. ``rotation``: of the
     journal and Kafka's logs. ``zookeeper_digest``: USER:PASSWORD. The brokers are 0 to
     ``brokers`` - 1, or those of ``dump``.
+    directory. ``zookeeper_digest``: USER:PASSWORD. ``partition_limits``: how many partitions may be
+    created. The brokers are 0 to ``brokers`` - 1, or those of ``dump``.
     """
 
     brokers: int | None = None
@@ -73,6 +76,7 @@ class ServerConfig:
     zookeeper_tls: ZooKeeperTls | None = None
     journal_fsync: bool = False
     rotation: Rotation = DEFAULT_ROTATION
+    partition_limits: PartitionLimits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
         self._check_cluster()
@@ -180,6 +184,7 @@ class ServerConfig:
             quirks=self.quirks,
             config=self.config,
             pools=self.pools,
+            partition_limits=self.partition_limits,
             segments=segments,
             journal_messages=self.journal_messages,
             run_id=run_id,

@@ -1,8 +1,8 @@
 """What the API answers about the cluster, its brokers and its topics.
 
-A handler gets the server, the request and what its body said, runs on a thread of its own, and only
-calls what does the work; its docstring is what docs/http-api.md says. Which path and which body it
-has is in api.py.
+A handler gets the server, the request and what its body said, runs on a thread or is a coroutine,
+and only calls what does the work; its docstring is what docs/http-api.md says. Which path and which
+body it has is in api.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.errors import UsageError
+from cluster.integers import Count
 from cluster.requests import CreateTopicsRequest, CreateTopicsResponse
 from server.bodies import (
     CreatePartitions,
@@ -32,6 +33,8 @@ from server.log_dir_bodies import FailLogDir
 from server.metrics import CONTENT_TYPE, metrics_text
 
 MAX_ROWS: Final = 10_000
+MAX_PLACE: Final = 1 << 42
+"""In the journal: no file system's files are so long that it would be too little."""
 
 Handler = Callable[[ClusterServer, Request, Any], Any]
 
@@ -45,14 +48,14 @@ class StartBroker(msgspec.Struct, frozen=True):
 class AddBroker(msgspec.Struct, frozen=True):
     """Body of POST /brokers. ``id`` None: the next one."""
 
-    id: int | None = None
+    id: Count | None = None
     rack: str | None = None
 
 
 class Network(msgspec.Struct, frozen=True):
     """Body of POST /network. ``isolated``: who is cut off from all others; none: nobody."""
 
-    isolated: tuple[int, ...]
+    isolated: tuple[Count, ...]
 
 
 class JournalPage(msgspec.Struct, frozen=True):
@@ -74,7 +77,9 @@ def status(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
 
 def metrics(server: ClusterServer, request: Request, _: None) -> Response:
     """The controller's metrics under Kafka's names, as Prometheus reads them."""
-    return Response(metrics_text(server.cluster), headers={"Content-Type": CONTENT_TYPE})
+    return Response(
+        metrics_text(server.cluster, server.answer_counts), headers={"Content-Type": CONTENT_TYPE}
+    )
 
 
 def journal(server: ClusterServer, request: Request, _: None) -> JournalPage:
@@ -82,9 +87,9 @@ def journal(server: ClusterServer, request: Request, _: None) -> JournalPage:
     `next`)."""
     path, params = server.data_dir.journal, request.query_params
     if "after" in params:
-        part = rows_after(path, _number(params, "after", 0, None))
+        part = rows_after(path, _number(params, "after", MAX_PLACE))
     else:
-        part = last_rows(path, _number({"last": "20", **params}, "last", 0, MAX_ROWS))
+        part = last_rows(path, _number({"last": "20", **params}, "last", MAX_ROWS))
     return JournalPage([msgspec.Raw(line) for line in part.lines], part.next, part.damaged)
 
 
@@ -190,10 +195,9 @@ def delete_topics(server: ClusterServer, request: Request, wanted: Topics) -> To
     return TopicFailures(dict(server.admin.delete_topics(wanted.topics, wanted.timeout_ms)))
 
 
-def _number(params: Mapping[str, str], name: str, least: int, most: int | None) -> int:
+def _number(params: Mapping[str, str], name: str, most: int) -> int:
     word = params[name]
-    value = int(word) if word.isdecimal() else -1
-    if value < least or (most is not None and value > most):
-        above = "" if most is None else f" to {most}"
-        raise UsageError(f"{name}={word}", hint=f"a whole number from {least}{above}")
+    value = int(word) if word.isdecimal() and len(word) <= len(str(most)) else -1
+    if not 0 <= value <= most:
+        raise UsageError(f"{name}={word[:100]}", hint=f"a whole number from 0 to {most}")
     return value

@@ -14,13 +14,14 @@ from admin.log_dirs_command import LogDirDescription, ReplicaInfo
 from admin.reassignments.reassign_admin import ReplicaLogDirs
 from admin.reassignments.reassignment_json import TopicPartitionReplica
 from cluster.api_errors import Errors
+from cluster.integers import Count
 from server.bodies import Partition
 
 
 class Replica(Partition, frozen=True):
     """One replica of a partition."""
 
-    broker: int
+    broker: Count
 
     @property
     def replica(self) -> TopicPartitionReplica:
@@ -37,7 +38,7 @@ class FailLogDir(msgspec.Struct, frozen=True):
 class Brokers(msgspec.Struct, frozen=True):
     """Body of POST /log-dirs/describe. None: those that live."""
 
-    brokers: tuple[int, ...] | None = None
+    brokers: tuple[Count, ...] | None = None
 
 
 class ReplicaLog(Partition, frozen=True):

@@ -62,8 +62,8 @@ class HealthCollector(Collector):
         )
 
 
-def metrics_text(cluster: RealCluster) -> bytes:
-    """The metrics of everything that runs."""
+def metrics_text(cluster: RealCluster, *others: Collector) -> bytes:
+    """The metrics of everything that runs, and those of ``others``."""
     controllers = ControllerCollector()
     for broker_id, running in sorted(dict(cluster.nodes).items()):
         controller = running.node.controller
@@ -73,4 +73,6 @@ def metrics_text(cluster: RealCluster) -> bytes:
     registry.register(controllers)
     registry.register(BrokerCollector(cluster.status()["brokers"]))
     registry.register(HealthCollector(cluster))
+    for other in others:
+        registry.register(other)
     return generate_latest(registry)

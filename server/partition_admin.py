@@ -80,6 +80,7 @@ class PartitionCalls(ClusterCalls):
             ),
             ElectLeadersResponse,
             lambda answer: answer.error is Errors.NOT_CONTROLLER,
+            timeout_ms=timeout_ms,
         )
         _raise(ApiError(response.error))
         return {tp: _failure(error) for tp, error in response.partitions.items()}

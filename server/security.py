@@ -1,7 +1,8 @@
 """Who may call the API: the right Host, no foreign web page, the token where there is one.
 
 A web page can make a browser call loopback. DNS rebinding gives such a page a name of its own for
-127.0.0.1, which shows in Host; a form or a script of it shows in Origin. It knows no endpoint.
+127.0.0.1, which shows in Host; a form or a script of it shows in Origin, and what else it loads,
+which has no Origin, in Sec-Fetch-Site. It knows no endpoint.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 FORBIDDEN = 403
 UNAUTHORIZED = 401
+OWN_SITES = ("same-origin", "none")
+"""What a browser says of requests by klamm's own pages, and of addresses that a user typed."""
 
 
 class Gatekeeper:
@@ -41,8 +44,15 @@ class Gatekeeper:
                 "klamm up --allowed-host NAME allows another name",
             )
         for origin in headers.getlist("origin"):
-            if urlsplit(origin).netloc.lower() != hosts[0].lower():
+            if _netloc(origin) != hosts[0].lower():
                 return _refused(FORBIDDEN, f"refused: a page of {origin} may not call klamm", None)
+        for site in headers.getlist("sec-fetch-site"):
+            if site.lower() not in OWN_SITES:
+                return _refused(
+                    FORBIDDEN,
+                    f"refused: a page of another site may not call klamm (Sec-Fetch-Site: {site})",
+                    None,
+                )
         if self._token is not None and not self._has_token(headers):
             return _refused(
                 UNAUTHORIZED, "the token is missing or wrong", "set KLAMM_TOKEN to the server's"
@@ -55,6 +65,13 @@ class Gatekeeper:
         return scheme.lower() == "bearer" and hmac.compare_digest(
             given.strip().encode(), self._token.encode()
         )
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def host_name(host: str) -> str | None:

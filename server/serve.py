@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import logging
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType
 from typing import Final
 
@@ -23,6 +25,13 @@ from server.api import create_app
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from server.dump_loading import Say
+from server.http_protocol import (
+    HEADER_TIMEOUT_S,
+    KEEP_ALIVE_S,
+    MAX_HEADER_BYTES,
+    MAX_REQUESTS,
+    BoundedProtocol,
+)
 from server.thread_failures import threads_watched
 
 INTERRUPTED: Final = 130
@@ -112,16 +121,7 @@ def _serve_http(
     signals: _Signals,
     on_up: Callable[[ClusterServer], None],
 ) -> None:
-    http = _Server(
-        uvicorn.Config(
-            create_app(server),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            timeout_graceful_shutdown=2,
-        )
-    )
+    http = http_server(server)
 
     def end() -> None:
         server.begin_close()
@@ -130,6 +130,30 @@ def _serve_http(
     signals.on_signal = end
     on_up(server)
     asyncio.run(http.serve([listener]))
+
+
+def http_server(
+    server: ClusterServer, header_timeout_s: float = HEADER_TIMEOUT_S
+) -> uvicorn.Server:
+    """The web server of an open cluster; ``serve`` runs it on a listening socket."""
+    # What uvicorn warns of, clients can cause at any rate: malformed requests, too many of them.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    return _Server(
+        uvicorn.Config(
+            create_app(server),
+            # Config's type knows classes alone; Server calls whatever it is given.
+            http=partial(BoundedProtocol, header_timeout_s=header_timeout_s),  # type: ignore[arg-type]
+            ws="none",
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            limit_concurrency=MAX_REQUESTS,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=2,
+        )
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:

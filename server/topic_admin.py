@@ -48,20 +48,32 @@ class TopicCalls(ClusterCalls):
     def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """Create topics; asks again if the controller moves or dies before it answers.
 
-        Raises RequestTimedOut if there is no controller.
+        Raises PolicyViolation, and RequestTimedOut if there is no controller within the request's
+        own timeout.
         """
+        self._check_limits(
+            sum(len(one.assignments) or max(1, one.num_partitions) for one in request.topics)
+        )
         return self._ask_controller(
-            "createTopics", request, CreateTopicsResponse, _is_not_controller
+            "createTopics",
+            request,
+            CreateTopicsResponse,
+            _is_not_controller,
+            timeout_ms=request.timeout_ms,
         )
 
     def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, Failure]:
         """Delete topics; asks again if the controller moves or dies before it answers.
 
-        Raises RequestTimedOut if there is no controller.
+        Raises RequestTimedOut if there is no controller within ``timeout_ms``.
         """
         request = DeleteTopicsRequest(tuple(topics), timeout_ms)
         response = self._ask_controller(
-            "deleteTopics", request, DeleteTopicsResponse, _is_not_controller
+            "deleteTopics",
+            request,
+            DeleteTopicsResponse,
+            _is_not_controller,
+            timeout_ms=timeout_ms,
         )
         return {r.name: Failure(r.error) for r in response.topics if r.error is not Errors.NONE}
 
@@ -70,10 +82,18 @@ class TopicCalls(ClusterCalls):
     ) -> Mapping[str, Failure]:
         """Add partitions; answered when they have leaders, or at the timeout.
 
-        Raises RequestTimedOut if there is no controller.
+        Raises PolicyViolation, and RequestTimedOut if there is no controller within
+        ``timeout_ms``.
         """
-        controller_id = self._controller_id(self._deadline_s(), "createPartitions")
         deadline_s = time.monotonic() + timeout_ms / 1000
+        controller_id = self._controller_id(self._deadline_s(timeout_ms), "createPartitions")
+        known = self._cache(controller_id)
+        self._check_limits(
+            sum(
+                max(0, wanted.total_count - known.num_partitions(topic))
+                for topic, wanted in topics.items()
+            )
+        )
         failures: dict[str, Failure] = {}
         waiting: dict[str, list[TopicPartition]] = {}
         for topic, wanted in topics.items():
@@ -132,6 +152,13 @@ class TopicCalls(ClusterCalls):
 
     # -- helpers
 
+    def _check_limits(self, added: int) -> None:
+        limits = self._cluster.spec.partition_limits
+        limits.check_request(added)
+        controller = self._controller()
+        if controller is not None:
+            limits.check_cluster(len(controller.context.assignments), added)
+
     def _get_leaders(
         self, cache: MetadataCache, partitions: Sequence[TopicPartition], deadline_s: float
     ) -> bool:
@@ -147,7 +174,8 @@ class TopicCalls(ClusterCalls):
 
     def _add_partitions(self, topic: str, wanted: NewPartitions) -> list[TopicPartition]:
         """Validate and write; the partitions that are new. Raises AdminError."""
-        admin = TopicAdmin(self._zk(), JavaRandom(0), self._cluster.spec.pools)
+        spec = self._cluster.spec
+        admin = TopicAdmin(self._zk(), JavaRandom(0), spec.pools, spec.partition_limits)
         existing = admin.existing_assignment(topic)
         if not existing:
             raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")

@@ -74,8 +74,11 @@ class AsgiClient:
     async def _exchange(self, scope: MutableMapping[str, Any], content: bytes) -> Response:
         sent: list[MutableMapping[str, Any]] = []
 
+        parts = [{"type": "http.request", "body": content, "more_body": False}]
+
         async def receive() -> MutableMapping[str, Any]:
-            return {"type": "http.request", "body": content, "more_body": False}
+            # The client stays until it is answered.
+            return parts.pop() if parts else await asyncio.Event().wait()
 
         async def send(message: MutableMapping[str, Any]) -> None:
             sent.append(message)

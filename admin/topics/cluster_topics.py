@@ -27,6 +27,7 @@ from admin.topics.text import DescribeFilter, TopicDescription
 from admin.topics.topic_configs import TOPIC_CONFIGS
 from cluster.api_errors import Errors
 from cluster.errors import UsageError
+from cluster.integers import Int32
 from cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 REQUEST_TIMEOUT_MS: Final = 30_000
@@ -39,8 +40,8 @@ class NewPartitions(msgspec.Struct, frozen=True):
     ``new_assignments``: the replicas of each partition that is added, in order.
     """
 
-    total_count: int
-    new_assignments: tuple[tuple[int, ...], ...] | None = None
+    total_count: Int32
+    new_assignments: tuple[tuple[Int32, ...], ...] | None = None
 
 
 class ClusterAdmin(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from admin.topics.topic_configs import validate_configs
 from cluster.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
+from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from cluster.topic_names import has_collision, has_collision_chars, validate_topic_name
 from cluster.types import ReplicaAssignment, TopicPartition
 from placement.assign import Assignment
@@ -67,12 +68,18 @@ class TopicAdmin:
     """AdminZkClient's operations on topics. ``source`` draws start index and shift.
 
     With ``pools`` whatever is placed, automatically or by hand, keeps to the topic's pool.
+    ``limits``: how many partitions one call may add.
     """
 
     def __init__(
-        self, client: KafkaZkClient, source: IntSource, pools: Pools | None = None
+        self,
+        client: KafkaZkClient,
+        source: IntSource,
+        pools: Pools | None = None,
+        limits: PartitionLimits = DEFAULT_LIMITS,
     ) -> None:
         self._client = client
+        self._limits = limits
         self._source = source
         self._pools = pools
 
@@ -96,9 +103,10 @@ class TopicAdmin:
     ) -> Assignment:
         """Place a new topic on the live brokers and write it; gives {partition: replicas}.
 
-        Raises InvalidPartitions, InvalidReplicationFactor and what
+        Raises PolicyViolation, InvalidPartitions, InvalidReplicationFactor and what
         ``create_topic_with_assignment`` raises.
         """
+        self._limits.check_request(partitions)
         brokers = broker_metadatas(brokers_in_pool(self._pools, topic, self._registered()), mode)
         assignment = assign_in_pool(
             self._pools, topic, brokers, partitions, replication_factor, self._source
@@ -138,8 +146,9 @@ class TopicAdmin:
     ) -> None:
         """Bring a topic to ``num_partitions``; ``manual`` are replicas of the new partitions.
 
-        Raises what placement.pool_rules.add_partitions_in_pool raises.
+        Raises PolicyViolation and what placement.pool_rules.add_partitions_in_pool raises.
         """
+        self._limits.check_request(num_partitions - len(existing))
         registered = self._registered()
         if manual is None:
             registered = list(brokers_in_pool(self._pools, topic, registered))

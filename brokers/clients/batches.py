@@ -49,6 +49,13 @@ def record_count(payload: Payload) -> int:
     return payload.record_count if isinstance(payload, Counted) else len(payload)
 
 
+def size_bytes(payload: Payload) -> int:
+    """How much memory its keys and values take; those that are only counted take none."""
+    if isinstance(payload, Counted):
+        return 0
+    return sum(len(one.key or b"") + len(one.value or b"") for one in payload)
+
+
 class Batch(msgspec.Struct, eq=False):
     """Records that go to a partition together, the first of them its ``first_number``-th.
 
@@ -61,6 +68,7 @@ class Batch(msgspec.Struct, eq=False):
     record_count: int
     payload: Payload
     created_ms: float
+    size_bytes: int = 0
     attempts: int = 0
     retry_ms: float = 0.0
     is_in_doubt: bool = False

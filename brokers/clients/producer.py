@@ -9,7 +9,7 @@ RecordAccumulator of org.apache.kafka.clients.producer.internals.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -19,6 +19,7 @@ from brokers.clients.batches import (
     PartitionBatches,
     Payload,
     record_count,
+    size_bytes,
 )
 from brokers.clients.config import ProducerConfig
 from brokers.clients.idempotence import Idempotence
@@ -75,7 +76,7 @@ class Producer:
         assert count > 0
         self.network.metadata.add_topic(tp.topic)
         partition = self._partitions.setdefault(tp, PartitionBatches())
-        batch = Batch(partition.next_number, count, payload, now_ms)
+        batch = Batch(partition.next_number, count, payload, now_ms, size_bytes(payload))
         partition.next_number += count
         partition.waiting.append(batch)
         self._undecided[tp] = partition
@@ -90,6 +91,12 @@ class Producer:
             for partition in self._undecided.values()
             for batch in (*partition.waiting, *partition.sent)
         )
+
+    def undecided_batch_sizes(self) -> Iterator[int]:
+        """How many bytes of keys and values each undecided batch holds."""
+        for partition in self._undecided.values():
+            for batch in (*partition.waiting, *partition.sent):
+                yield batch.size_bytes
 
     @property
     def sent_count(self) -> int:

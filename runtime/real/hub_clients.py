@@ -9,13 +9,48 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from cluster.protocols import Clock
+from cluster.errors import KlammError
+from cluster.protocols import Clock, Transport
 from cluster.requests import Address
 from runtime.client_actor import Client, ClientActor
 from runtime.real.broker_hub import BrokerHub
 from runtime.transport import RoutedTransport
 
 T = TypeVar("T")
+_Wait = tuple[Future[None], Callable[[], bool]]
+
+
+class _HubClient(ClientActor):
+    """A client that is asked only once after each change when it is due, as hundreds may wait.
+
+    ``after_event`` is called after each of its events.
+    """
+
+    def __init__(
+        self, client: Client, transport: Transport, clock: Clock, after_event: Callable[[], None]
+    ) -> None:
+        super().__init__(client, transport, clock)
+        self._after_event = after_event
+        self._is_due_known = False
+        self._due_ms: float | None = None
+
+    def next_due_ms(self) -> float | None:
+        """When the client is due."""
+        if not self._is_due_known:
+            self._due_ms = super().next_due_ms()
+            self._is_due_known = True
+        return self._due_ms
+
+    def changed(self) -> None:
+        """The client may be due at another time than was known."""
+        self._is_due_known = False
+
+    def run_event(self) -> None:
+        """Handle one message, or what is due."""
+        self.changed()
+        super().run_event()
+        self.changed()
+        self._after_event()
 
 
 class HubClients:
@@ -25,31 +60,100 @@ class HubClients:
         self._hub = hub
         self._transport = transport
         self._clock = clock
+        # Touched on the hub's thread alone.
+        self._actors: dict[Address, _HubClient] = {}
+        self._waits: dict[Address, list[_Wait]] = {}
 
     def add(self, client: Client) -> None:
         """Let a client live; it hears of brokers that end."""
-        actor = ClientActor(client, self._transport, self._clock)
+        actor = _HubClient(
+            client, self._transport, self._clock, lambda: self._look_at_waits(client.address)
+        )
+
+        def begin() -> None:
+            self._actors[actor.address] = actor
+            self._waits[actor.address] = []
+
         self._transport.register(
             actor.address,
             lambda message: self._hub.post(actor.address, message),
             hears_of_connections=True,
         )
+        self._hub.call(begin).result()
         self._hub.add(actor)
 
     def remove(self, address: Address) -> None:
-        """Let a client end as it is."""
+        """Let a client end as it is; whoever waits for it gets an error."""
         self._transport.unregister(address)
         self._hub.remove(address)
+        self._hub.call(lambda: self._forget(address)).result()
 
     def call(self, function: Callable[[float], T]) -> Future[T]:
         """Run ``function`` with the monotonic milliseconds, while no client runs."""
         future: Future[T] = Future()
 
         def run() -> None:
-            try:
-                future.set_result(function(self._clock.monotonic_ms()))
-            except Exception as error:
-                future.set_exception(error)
+            if future.set_running_or_notify_cancel():
+                _complete(future, lambda: function(self._clock.monotonic_ms()))
+                for actor in self._actors.values():
+                    actor.changed()
 
         self._hub.soon(run)
         return future
+
+    def when(self, address: Address, condition: Callable[[], bool]) -> Future[None]:
+        """A future that is done once ``condition`` holds.
+
+        It is looked at now and after each event of the client; cancel the future to stop that.
+        """
+        future: Future[None] = Future()
+
+        def begin() -> None:
+            if address in self._waits:
+                self._waits[address].append((future, condition))
+                self._look_at_waits(address)
+            else:
+                _fail_closed(future)
+
+        self._hub.soon(begin)
+        return future
+
+    def _look_at_waits(self, address: Address) -> None:
+        if self._waits.get(address):
+            self._waits[address] = [wait for wait in self._waits[address] if _is_open(wait)]
+
+    def _forget(self, address: Address) -> None:
+        self._actors.pop(address, None)
+        for future, _ in self._waits.pop(address, ()):
+            _fail_closed(future)
+
+
+def _fail_closed(future: Future[None]) -> None:
+    if future.set_running_or_notify_cancel():
+        future.set_exception(KlammError("the producer or consumer was closed meanwhile"))
+
+
+def _is_open(wait: _Wait) -> bool:
+    """Complete a wait whose condition holds; True if it has to be looked at again."""
+    future, condition = wait
+    if future.cancelled():
+        return False
+    try:
+        if not condition():
+            return True
+    except Exception as error:
+        if future.set_running_or_notify_cancel():
+            future.set_exception(error)
+        return False
+    if future.set_running_or_notify_cancel():
+        future.set_result(None)
+    return False
+
+
+def _complete(future: Future[T], function: Callable[[], T]) -> None:
+    try:
+        result = function()
+    except Exception as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -1,0 +1,51 @@
+"""How many partitions one request may add, and how many a cluster may have.
+
+A cluster's own policy, as kafka.server.policy.CreateTopicPolicy is for Kafka: it is checked before
+anything is placed, so that a number with too many digits costs no memory.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from cluster.errors import PolicyViolation, UsageError
+
+_HINT = "klamm up --max-partitions-per-request, --max-partitions"
+
+
+class PartitionLimits(msgspec.Struct, frozen=True):
+    """Both limits, at least 1. Raises UsageError otherwise."""
+
+    per_request: int = 200_000
+    cluster: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("--max-partitions-per-request", self.per_request),
+            ("--max-partitions", self.cluster),
+        ):
+            if value < 1:
+                raise UsageError(f"{name} {value} is less than 1")
+
+    def check_request(self, added: int) -> None:
+        """Raise PolicyViolation if a request may not add so many partitions."""
+        if added > self.per_request:
+            raise PolicyViolation(
+                f"The request adds {added} partitions; at most {self.per_request} are allowed in"
+                " one request.",
+                hint=_HINT,
+            )
+
+    def check_cluster(self, existing: int, added: int) -> None:
+        """Raise PolicyViolation if the cluster would have too many partitions."""
+        if existing + added > self.cluster:
+            raise PolicyViolation(
+                f"The cluster has {existing} partitions and would have {existing + added}; at"
+                f" most {self.cluster} are allowed.",
+                hint=_HINT,
+            )
+
+
+DEFAULT_LIMITS: Final = PartitionLimits()

@@ -1,0 +1,153 @@
+"""How values and errors become answers of the API, and how answers are counted.
+
+Errors are JSON too: {"error": {"error", "code", "message", "hint", "definite", "retriable"}}, with
+Kafka's name of the error as code where there is one. A bug never shows its traceback to a client:
+it is logged once for each place in the code, counted, and answered with 500.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from admin.command_result import describe_error
+from cluster.errors import (
+    AdminError,
+    EnvironmentProblem,
+    KlammError,
+    RequestTimedOut,
+    StoreError,
+    UnknownTopicOrPartition,
+    UsageError,
+)
+from server.request_bodies import BodyTooLarge, BodyTooSlow
+
+logger = logging.getLogger(__name__)
+
+INTERNAL_ERROR: Final = 500
+_STATUS_OF_ERRORS: Final[tuple[tuple[type[KlammError], int], ...]] = (
+    (BodyTooLarge, 413),
+    (BodyTooSlow, 408),
+    (UsageError, 400),
+    (UnknownTopicOrPartition, 404),
+    (RequestTimedOut, 504),
+    (AdminError, 409),
+    (EnvironmentProblem, 503),
+    (StoreError, 409),
+    (KlammError, 503),
+)
+
+
+class UnexpectedError(KlammError):
+    """A bug of klamm."""
+
+    definite = False
+
+
+def json_answer(status: int, value: object) -> Response:
+    """An answer with a value."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """The answer to a request that is refused or failed."""
+    assert isinstance(error, KlammError)
+    status = next(code for kind, code in _STATUS_OF_ERRORS if isinstance(error, kind))
+    return json_answer(status, {"error": describe_error(error)})
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """The answer where no path, or no method of it, is meant."""
+    assert isinstance(error, HTTPException)
+    message = f"{request.method} {request.url.path}: {error.detail.lower()}"
+    described = {**describe_error(KlammError(message)), "error": error.detail}
+    return json_answer(error.status_code, {"error": described})
+
+
+class AnswerCounts(Collector):
+    """How many answers had which status. For any thread."""
+
+    def __init__(self) -> None:
+        self._by_status: Counter[int] = Counter()
+        self._logged: set[tuple[type[BaseException], str, int]] = set()
+        self._lock = threading.Lock()
+
+    def add(self, status: int) -> None:
+        """Count an answer."""
+        with self._lock:
+            self._by_status[status] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        """The counts for Prometheus."""
+        family = CounterMetricFamily(
+            "klamm_http_answers", "Answers of the HTTP API by status", labels=["status"]
+        )
+        with self._lock:
+            for status, count in sorted(self._by_status.items()):
+                family.add_metric([str(status)], count)
+        yield family
+
+    def unexpected(self, scope: Scope, error: Exception) -> Response:
+        """The answer to a request at which klamm failed; logs each kind of failure once."""
+        at = error.__traceback__
+        while at is not None and at.tb_next is not None:
+            at = at.tb_next
+        where = ("", 0) if at is None else (at.tb_frame.f_code.co_filename, at.tb_lineno)
+        kind = (type(error), *where)
+        what = f"{scope['method']} {scope['path']}"
+        with self._lock:
+            is_new = kind not in self._logged
+            self._logged.add(kind)
+        if is_new:
+            logger.error("%s failed", ascii(what), exc_info=error)
+        answered = UnexpectedError(
+            f"klamm failed to answer {what}: {type(error).__name__}",
+            hint="this is a bug of klamm; klamm.log in the data directory has the details",
+        )
+        return json_answer(INTERNAL_ERROR, {"error": describe_error(answered)})
+
+
+class CountedAnswers:
+    """ASGI middleware that counts answers and answers where everything else has failed."""
+
+    def __init__(self, app: ASGIApp, counts: AnswerCounts) -> None:
+        self._app = app
+        self._counts = counts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on and look at the answer."""
+        has_begun = False
+
+        async def counted_send(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                self._counts.add(message["status"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, counted_send)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            answer = self._counts.unexpected(scope, error)
+            if has_begun:
+                raise
+            await answer(scope, receive, counted_send)
+
+
+def environment_problem(error: OSError) -> EnvironmentProblem:
+    """What the machine refuses, e.g. to read a file."""
+    place = f": {error.filename}" if error.filename else ""
+    return EnvironmentProblem(f"{error.strerror or type(error).__name__}{place}")

@@ -1,0 +1,79 @@
+"""One path of the API as an ASGI endpoint: reads the request, runs the handler, answers.
+
+A handler that waits for the cluster without a thread is a coroutine, and ends when its client goes.
+All others run on threads: a few for those that only look, so that `klamm status` is answered while
+any number of changes wait, and more for the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from server.answers import environment_problem, json_answer
+from server.request_bodies import RequestBodies, decode
+
+LOOKING_THREADS: Final = 4
+OTHER_THREADS: Final = 64
+_BAD_REQUEST: Final = 400
+
+
+class Endpoints:
+    """Makes the endpoints of one application, which share threads and bounds."""
+
+    def __init__(self) -> None:
+        self._bodies = RequestBodies()
+        self._looking = CapacityLimiter(LOOKING_THREADS)
+        self._others = CapacityLimiter(OTHER_THREADS)
+
+    def endpoint(
+        self, handler: Callable[[Request, Any], Any], body_kind: Any, *, only_looks: bool
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """``handler`` gets the request and the value of its body, which is a ``body_kind``."""
+        limiter = self._looking if only_looks else self._others
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                async with self._bodies.read(request) as body:
+                    wanted = None if body_kind is None else await decode(body, body_kind)
+                    if inspect.iscoroutinefunction(handler):
+                        answer = await _unless_gone(request, handler(request, wanted))
+                    else:
+                        answer = await anyio.to_thread.run_sync(
+                            partial(handler, request, wanted), limiter=limiter
+                        )
+            except ClientDisconnect:
+                # Nobody is there to read it.
+                return Response(status_code=_BAD_REQUEST)
+            except OSError as error:
+                raise environment_problem(error) from error
+            return answer if isinstance(answer, Response) else json_answer(200, answer)
+
+        return endpoint
+
+
+async def _unless_gone(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
+    """What ``work`` returns. Cancels it and raises ClientDisconnect if the client goes first."""
+    working = asyncio.create_task(work)
+    watching = asyncio.create_task(_disconnected(request))
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        working.cancel()
+        watching.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

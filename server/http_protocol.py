@@ -1,0 +1,102 @@
+"""HTTP/1.1 of one connection, with bounds that uvicorn leaves open.
+
+A connection that sends no complete request header in time is closed: otherwise clients that open
+connections and send a byte now and then hold them for ever. Connections above the bound are closed
+at once. What is no HTTP is answered in JSON like every other refusal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+from typing import Any, Final
+
+import msgspec
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from admin.command_result import describe_error
+from cluster.errors import UsageError
+
+MAX_CONNECTIONS: Final = 1_000
+MAX_REQUESTS: Final = 900
+"""Above it requests are answered with 503; there are fewer than connections, so that one is."""
+MAX_HEADER_BYTES: Final = 1 << 16
+HEADER_TIMEOUT_S: Final = 10.0
+KEEP_ALIVE_S: Final = 5
+
+
+class BoundedProtocol(H11Protocol):
+    """uvicorn's protocol with a bound on connections and on the time of a request's header."""
+
+    def __init__(
+        self, *args: Any, header_timeout_s: float = HEADER_TIMEOUT_S, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._header_timeout_s = header_timeout_s
+        self._header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client has connected."""
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+            return
+        self._await_header()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._await_no_header()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Part of a request, or several, came."""
+        try:
+            super().data_received(data)
+        except UnicodeDecodeError:
+            self.send_400_response("the path has bytes that must be written as %XX")
+        if self._is_answering():
+            self._await_no_header()
+        elif self._header_timer is None:
+            self._await_header()
+
+    def on_response_complete(self) -> None:
+        """A request is answered; part of the next one may be here already."""
+        super().on_response_complete()
+        if not self._is_answering() and self.conn.trailing_data[0] and self._header_timer is None:
+            self._await_header()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP/1.1."""
+        self._refuse(http.HTTPStatus.BAD_REQUEST, msg)
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _await_header(self) -> None:
+        self._header_timer = self.loop.call_later(self._header_timeout_s, self._on_header_timeout)
+
+    def _await_no_header(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _on_header_timeout(self) -> None:
+        self._header_timer = None
+        if not self._is_answering():
+            self._refuse(
+                http.HTTPStatus.REQUEST_TIMEOUT,
+                f"no complete request header arrived within {self._header_timeout_s:g} s",
+            )
+
+    def _refuse(self, status: http.HTTPStatus, message: str) -> None:
+        if self.transport.is_closing():
+            return
+        body = msgspec.json.encode({"error": describe_error(UsageError(message))})
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        # Not if an answer has begun: the client would take this for a part of it.
+        if not self._is_answering():
+            self.transport.write(head.encode() + body)
+        self.transport.close()

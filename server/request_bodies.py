@@ -1,0 +1,102 @@
+"""Reads the body of a request within bounds, and decodes it.
+
+Whatever is too large, too slow, too deep or malformed is refused before values are made of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from cluster.errors import EnvironmentProblem, UsageError
+
+MAX_BODY_BYTES: Final = 32 << 20
+LARGE_BODY_BYTES: Final = 1 << 20
+MAX_LARGE_BODIES: Final = 2
+"""How many requests with a large body are read and answered at the same time."""
+MAX_BODY_VALUES: Final = 3_000_000
+"""A comma is counted as a value: that bounds the memory of a body before it is decoded."""
+BODY_TIMEOUT_S: Final = 60.0
+_DECODED_IN_LOOP_BYTES: Final = 1 << 16
+
+
+class BodyTooLarge(UsageError):
+    """The body has too many bytes."""
+
+
+class BodyTooSlow(UsageError):
+    """The body did not arrive in time."""
+
+
+class TooManyLargeBodies(EnvironmentProblem):
+    """Other requests with large bodies have not been answered yet."""
+
+    retriable = True
+
+
+class RequestBodies:
+    """The bodies of one application's requests."""
+
+    def __init__(self) -> None:
+        self._large = asyncio.Semaphore(MAX_LARGE_BODIES)
+
+    @contextlib.asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[bytearray]:
+        """The body; a large one keeps its place among the large ones until the end.
+
+        Raises UsageError, TooManyLargeBodies, ClientDisconnect.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            body = bytearray()
+            try:
+                async with asyncio.timeout(BODY_TIMEOUT_S):
+                    async for chunk in request.stream():
+                        was_small = len(body) <= LARGE_BODY_BYTES
+                        body += chunk
+                        if len(body) > MAX_BODY_BYTES:
+                            raise BodyTooLarge(
+                                f"the body has more than {MAX_BODY_BYTES >> 20} MiB",
+                                hint="send it in parts",
+                            )
+                        if was_small and len(body) > LARGE_BODY_BYTES:
+                            await self._take_place(stack)
+            except TimeoutError:
+                raise BodyTooSlow(f"the body did not arrive within {BODY_TIMEOUT_S:g} s") from None
+            yield body
+
+    async def _take_place(self, stack: contextlib.AsyncExitStack) -> None:
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_S / 2):
+                await stack.enter_async_context(self._large)
+        except TimeoutError:
+            raise TooManyLargeBodies(
+                f"{MAX_LARGE_BODIES} requests with more than {LARGE_BODY_BYTES >> 20} MiB are "
+                "being answered",
+                hint="try again later",
+            ) from None
+
+
+async def decode(body: bytearray, kind: Any) -> Any:
+    """The value of a body; an empty one is ``{}``. Raises UsageError."""
+    if len(body) > LARGE_BODY_BYTES and body.count(b",") > MAX_BODY_VALUES:
+        raise UsageError(
+            f"the body has more than {MAX_BODY_VALUES} values", hint="send it in parts"
+        )
+    if len(body) > _DECODED_IN_LOOP_BYTES:
+        return await run_in_threadpool(_decode, body, kind)
+    return _decode(body, kind)
+
+
+def _decode(body: bytearray, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except RecursionError:
+        raise UsageError("malformed request: nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"malformed request: {error}") from error

@@ -1,0 +1,185 @@
+"""What the HTTP API refuses before it costs anything: sizes, numbers, bytes, times, other sites."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from cluster.partition_limits import PartitionLimits
+from server import handlers
+from server.api import create_app
+from server.cluster_server import ClusterServer
+from server.config import ServerConfig
+from server.request_bodies import MAX_BODY_BYTES, MAX_BODY_VALUES
+from tests.api_server import ApiServer
+from tests.asgi import AsgiClient
+from zk.embedded import EmbeddedZooKeeper
+
+HEADER_TIMEOUT_S = 0.3
+
+
+@pytest.fixture(scope="module")
+def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
+    """One broker, and few partitions."""
+    config = ServerConfig(
+        brokers=1,
+        zookeeper=f"{zookeeper.connect_string}/server-bounds",
+        session_timeout_ms=3000,
+        partition_limits=PartitionLimits(per_request=20, cluster=50),
+    )
+    with ClusterServer(config) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(server: ClusterServer) -> Iterator[ApiServer]:
+    api = ApiServer(server, HEADER_TIMEOUT_S)
+    yield api
+    api.close()
+
+
+def topics(*, timeout_ms: int = 20_000, **topic: Any) -> bytes:
+    body = {"topics": [{"name": "t", **topic}], "timeout_ms": timeout_ms}
+    return msgspec.json.encode(body)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/topics", topics(num_partitions=2**31 - 1), 409, "at most 20"),
+        ("/topics", topics(num_partitions=2**31), 400, "`int` <= 2147483647"),
+        ("/topics", topics(num_partitions=1, replication_factor=40_000), 400, "`int` <= 32767"),
+        ("/topics", topics(timeout_ms=10**40), 400, "int"),
+        ("/topics/partitions", b'{"topics":{"t":{"total_count":2147483647}}}', 409, "at most 20"),
+        ("/topics", b'{"topics":[],"timeout_ms":NaN}', 400, "malformed"),
+        ("/topics", b'{"topics":[],"timeout_ms":1e999}', 400, "malformed"),
+        ("/topics/delete", b'{"topics":["\xff\xfe"]}', 400, "malformed"),
+        ("/topics/delete", rb'{"topics":["\ud800"]}', 400, "malformed"),
+        ("/topics/delete", b'{"x":' + b"[" * 500_000, 400, "malformed"),
+        ("/topics/delete", b'{"topics":[' + b'"",' * (MAX_BODY_VALUES + 1), 400, "values"),
+        ("/topics/delete", b" " * (MAX_BODY_BYTES + 1), 413, "more than 32 MiB"),
+        ("/elections", b'{"election_type":0,"partitions":[{"topic":"t","partition":-1}]}', 400, ""),
+        ("/consumers", b'{"topic":"t","start":"offset","offset":-5}', 400, "`int` >= 0"),
+        ("/producers/1/records", b'{"record_count":4611686018427387904}', 400, "`int` <="),
+        ("/producers/1/records", b'{"record_size_bytes":1048577}', 400, "`int` <="),
+        ("/network", b'{"isolated":[99999999999999999999]}', 400, "malformed"),
+        (f"/brokers/{'9' * 5000}/start", b"", 404, "not found"),
+        ("/brokers/2147483648/start", b"", 400, "there is no broker"),
+        ("/producers/9999999999/close", b"", 400, "there is no producer"),
+    ],
+)
+def test_a_post_is_refused(api: ApiServer, path: str, body: bytes, status: int, words: str) -> None:
+    answered, value = api.request("POST", path, body)
+    assert (answered, words in value["error"]["message"]) == (status, True), value
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["after=-1", "after=x", f"after={2**63 - 1}", f"after={'9' * 5000}", "last=10001", "last="],
+)
+def test_a_place_in_the_journal_is_refused(api: ApiServer, query: str) -> None:
+    assert api.request("GET", f"/journal?{query}")[0] == 400
+
+
+def test_a_place_after_the_end_of_the_journal_is_none(api: ApiServer) -> None:
+    assert api.request("GET", f"/journal?after={handlers.MAX_PLACE}")[1]["rows"] == []
+
+
+def test_a_cluster_takes_so_many_partitions(api: ApiServer) -> None:
+    def create(name: str, count: int) -> tuple[int, Any]:
+        return api.request("POST", "/topics", topics(name=name, num_partitions=count))
+
+    for name in ("a", "b"):
+        assert create(name, 20)[1]["topics"][0]["error"] == 0
+    status, value = create("c", 11)
+    assert (status, value["error"]["code"]) == (409, "POLICY_VIOLATION")
+    assert create("c", 10)[1]["topics"][0]["error"] == 0
+    more = {"topics": {"a": {"total_count": 21}}}
+    assert api.request("POST", "/topics/partitions", msgspec.json.encode(more))[0] == 409
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET /status HTTP/1.1\r\nHost: local", b"GET /status HTTP/1.1\r\nHost: localhost\r\n"],
+)
+def test_a_header_that_does_not_come_ends_the_connection(api: ApiServer, sent: bytes) -> None:
+    begun_s = time.monotonic()
+    answered = api.exchange(sent)
+    assert HEADER_TIMEOUT_S <= time.monotonic() - begun_s < 10
+    assert answered.startswith(b"HTTP/1.1 408 ") and b"request header" in answered
+
+
+def test_a_second_header_that_does_not_come_ends_the_connection(api: ApiServer) -> None:
+    request = b"GET /brokers/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answered = api.exchange(request + request[:30])
+    assert answered.startswith(b"HTTP/1.1 200 ") and b"HTTP/1.1 408 " in answered
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\n" + b"X: " + b"x" * 100_000,
+        b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused(api: ApiServer, sent: bytes) -> None:
+    answered = api.exchange(sent)
+    assert answered.startswith(b"HTTP/1.1 400 ")
+    assert b'{"error":' in answered
+
+
+@pytest.mark.parametrize("path", ["/topics/%ff%fe", "/topics/%00", "/topics/%ed%a0%80", "/%2f%2e"])
+def test_a_name_in_a_path_may_be_anything(api: ApiServer, path: str) -> None:
+    assert api.request("GET", path)[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("site", "status"),
+    [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403), ("", 403)],
+)
+def test_a_page_of_another_site_loads_nothing(
+    server: ClusterServer, site: str, status: int
+) -> None:
+    client = AsgiClient(create_app(server))
+    answer = client.get("/brokers/live", headers={"Sec-Fetch-Site": site})
+    assert answer.status_code == status
+    assert client.get("/status", headers={"Origin": "http://["}).status_code == 403
+
+
+def test_a_bug_is_logged_once_counted_and_not_shown(
+    server: ClusterServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "a path of the server"
+    monkeypatch.setattr(handlers, "MAX_ROWS", secret)
+    client = AsgiClient(create_app(server))
+    for _ in range(3):
+        answer = client.get("/journal?last=1")
+        assert answer.status_code == 500
+        assert answer.json()["error"]["error"] == "UnexpectedError"
+        assert "klamm.log" in answer.json()["error"]["hint"] and "Trace" not in answer.text
+    logged = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert [one.getMessage() for one in logged] == ["'GET /journal' failed"]
+    assert 'klamm_http_answers_total{status="500"} 3.0' in client.get("/metrics").text
+
+
+def test_a_creation_without_a_live_broker_ends_at_its_timeout(
+    zookeeper: EmbeddedZooKeeper,
+) -> None:
+    address = f"{zookeeper.connect_string}/server-no-broker"
+    config = ServerConfig(brokers=1, zookeeper=address, session_timeout_ms=3000)
+    with ClusterServer(config) as alone:
+        client = AsgiClient(create_app(alone))
+        client.post("/brokers/0/stop")
+        begun_s = time.monotonic()
+        body = {"topics": [{"name": "t", "num_partitions": 1}], "timeout_ms": 500}
+        answer = client.post("/topics", json=body)
+        assert 0.5 <= time.monotonic() - begun_s < 3
+        assert answer.status_code == 504
+        assert "no broker is the controller" in answer.json()["error"]["hint"]
