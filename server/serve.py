@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
@@ -136,13 +136,14 @@ def http_server(
     server: ClusterServer, header_timeout_s: float = HEADER_TIMEOUT_S
 ) -> uvicorn.Server:
     """The web server of an open cluster; ``serve`` runs it on a listening socket."""
+    # Config's type knows classes alone; the server calls whatever it is given.
+    protocol: Any = partial(BoundedProtocol, header_timeout_s=header_timeout_s)
     # What uvicorn warns of, clients can cause at any rate: malformed requests, too many of them.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return _Server(
         uvicorn.Config(
             create_app(server),
-            # Config's type knows classes alone; Server calls whatever it is given.
-            http=partial(BoundedProtocol, header_timeout_s=header_timeout_s),  # type: ignore[arg-type]
+            http=protocol,
             ws="none",
             log_config=None,
             access_log=False,
