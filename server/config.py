@@ -48,10 +48,8 @@ class ServerConfig:
     one. ``controllers`` None: all brokers, but at most five. ``seed`` None: drawn. ``pools``: where
     the cluster may place topics. ``has_segments``: brokers keep logs of real files in the data
     directory. ``journal_fsync``: the journal is on the disk after each event. ``rotation``: of the
-    journal and Kafka's logs. ``zookeeper_digest``: USER:PASSWORD. The brokers are 0 to
-    ``brokers`` - 1, or those of ``dump``.
-    directory. ``zookeeper_digest``: USER:PASSWORD. ``partition_limits``: how many partitions may be
-    created. The brokers are 0 to ``brokers`` - 1, or those of ``dump``.
+    journal and Kafka's logs. ``zookeeper_digest``: USER:PASSWORD. ``partition_limits``: how many
+    partitions may be created. The brokers are 0 to ``brokers`` - 1, or those of ``dump``.
     """
 
     brokers: int | None = None
