@@ -58,6 +58,7 @@ class Watch:
         if self._thread.is_alive():
             self._thread.join(STATUS_TIMEOUT_S + 5.0)
         self._note_active(set())
+        self._api.close()
 
     def _run(self) -> None:
         last_usage_s = 0.0

@@ -68,6 +68,7 @@ class Api:
         self.faults: list[str] = []
         self.answers = self.unanswered = 0
         self._connections = threading.local()
+        self._opened: list[http.client.HTTPConnection] = []
 
     def get(self, path: str, timeout_s: float = HTTP_TIMEOUT_S) -> Answer:
         """Send a GET request."""
@@ -77,12 +78,18 @@ class Api:
         """Send a POST request with a JSON body."""
         return self._ask("POST", path, {} if body is None else body, timeout_s)
 
+    def close(self) -> None:
+        """Close the connections of all threads, none of which may ask any more."""
+        for connection in self._opened:
+            connection.close()
+
     def _ask(self, method: str, path: str, body: Json, timeout_s: float) -> Answer:
         connection: http.client.HTTPConnection | None
         connection = getattr(self._connections, "open", None)
         if connection is None:
             connection = http.client.HTTPConnection(self.host, self.port)
             self._connections.open = connection
+            self._opened.append(connection)
         # The server closes idle connections, perhaps while a request is on its way: that request
         # may not be sent again, so no idle connection is used.
         if time.monotonic() - getattr(self._connections, "used_s", 0.0) > REUSE_WITHIN_S:
@@ -159,10 +166,9 @@ class Up:
                 raise RuntimeError(f"klamm up ended with {self.process.returncode}: {self.tail()}")
             url = self.url()
             if url is not None:
-                api = Api(url)
-                if api.get("/status", 10.0).is_ok:
-                    self.api = api
-                    return api
+                self.api = self.api or Api(url)
+                if self.api.get("/status", 10.0).is_ok:
+                    return self.api
             time.sleep(_POLL_S)
         raise RuntimeError(f"klamm up did not serve within {timeout_s:g} s: {self.tail()}")
 
@@ -201,6 +207,8 @@ class Up:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.end()
+        if self.api is not None:
+            self.api.close()
 
 
 def wait_for(condition: Callable[[], object], timeout_s: float) -> bool:

@@ -86,6 +86,7 @@ def test_a_znode_that_cannot_be_read_is_found(checker: Checker, client: KazooCli
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_short_chaos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--minutes", "0.3", "--seed", "7", "--brokers", "4", "--session-timeout-ms", "1500"]
     code = chaos.main([*words, "--segments", "--json", "--data-dir", str(tmp_path / "data")])
@@ -96,17 +97,19 @@ def test_a_short_chaos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_fault_that_is_planted_in_a_running_cluster_ends_chaos_with_10(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--minutes", "0.05", "--brokers", "4", "--session-timeout-ms", "1500", "--json"]
-    code = chaos.main([*words, "--plant", "isr", "--data-dir", str(tmp_path / "data")])
+    code = chaos.main([*words, "--plant", "controller-epoch", "--data-dir", str(tmp_path / "data")])
     result = json.loads(capsys.readouterr().out)
     assert code == 10
-    assert any(line.startswith("ISR outside the replicas") for line in result["safety"])
+    assert any(line.startswith("written by a deposed controller") for line in result["safety"])
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("words", [["--segments"], ["--cluster-seed", "7"]])
 def test_a_few_kills(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     data_dir = str(tmp_path / "data")
