@@ -6,8 +6,6 @@ touch the disk (lockLogDirs, loadLogs, asyncDelete, deleteLogs, checkpoints, shu
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -68,7 +66,7 @@ class FileLogStore:
         self._root = root
         self._disk = disk
         self._new_id = new_id
-        self._locks: dict[Path, int] = {}
+        self._locks: dict[Path, Callable[[], None]] = {}
         self._dirs: dict[Path, DirLogs] = {}
         self._marked: list[tuple[int, SegmentLog]] = []
 
@@ -99,7 +97,7 @@ class FileLogStore:
             if is_clean:
                 # A crash while logs are loaded is no clean shutdown.
                 self._disk.remove(directory / CLEAN_SHUTDOWN)
-            names = [name for name in self._disk.names(directory) if (directory / name).is_dir()]
+            names = self._disk.folders(directory)
         recovery_points = self._offsets(directory / RECOVERY_POINT_CHECKPOINT, complaints)
         starts = self._offsets(directory / LOG_START_OFFSET_CHECKPOINT, complaints)
         logs = self._dirs[directory] = DirLogs({}, {})
@@ -140,9 +138,9 @@ class FileLogStore:
                 with storage_errors("marking the clean shutdown", directory):
                     self._disk.create(directory / CLEAN_SHUTDOWN)
         finally:
-            lock = self._locks.pop(directory, None)
-            if lock is not None:
-                os.close(lock)
+            unlock = self._locks.pop(directory, None)
+            if unlock is not None:
+                unlock()
 
     def create(
         self,
@@ -217,20 +215,14 @@ class FileLogStore:
             return {}
 
     def _lock(self, directory: Path) -> None:
-        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._locks[directory] = self._disk.lock(directory / LOCK)
         except BlockingIOError as error:
-            os.close(lock)
             raise EnvironmentProblem(
                 f"Failed to acquire lock on file {LOCK} in {directory}. A Kafka instance in "
                 "another process or thread is using this directory.",
                 hint="stop it, or name other log directories",
             ) from error
-        except BaseException:
-            os.close(lock)
-            raise
-        self._locks[directory] = lock
 
 
 def _check_owner(path: Path, owner: MetaProperties, disk: Disk) -> None:

@@ -2,12 +2,13 @@
 
 Paths go in and OSErrors with a file name come out. No file stays open between two calls, so
 thousands of logs need no file descriptors, a renamed directory needs no care, and a directory that
-disappeared is noticed at once; opening a file costs some microseconds. The other implementation,
-a disk that fails on demand, is brokers/storage/faults.py.
+disappeared is noticed at once; opening a file costs some microseconds. The other implementations:
+memory_disk.py, for simulated worlds, and faults.py, a disk that fails on demand.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -37,12 +38,17 @@ class Disk(Protocol):
         """List a directory, in order."""
         ...
 
+    def folders(self, path: StrPath) -> list[str]:
+        """List the directories in a directory, in order."""
+        ...
+
     def stat(self, path: StrPath) -> FileStat:
         """Return size and time of a file."""
         ...
 
-    def create(self, path: StrPath, size_bytes: int = 0) -> None:
-        """Make a file that is empty or has zeros that take no room yet, in place of any other."""
+    def create(self, path: StrPath, size_bytes: int = 0, mode: int = 0o644) -> None:
+        """Make a file that is empty or has zeros that take no room yet, in place of any other.
+        ``mode``: who may read and write it, if it is new."""
         ...
 
     def reading(self, path: StrPath) -> AbstractContextManager[ReadAt]:
@@ -87,6 +93,13 @@ class Disk(Protocol):
         """Remove a directory and everything in it."""
         ...
 
+    def lock(self, path: StrPath) -> Callable[[], None]:
+        """Lock a file, which is made if it does not exist; returns what unlocks it.
+
+        Raises BlockingIOError if it is locked by another process or another call.
+        """
+        ...
+
 
 class LocalDisk:
     """The disk of this machine. It has no state: LOCAL_DISK is enough for everyone."""
@@ -97,12 +110,16 @@ class LocalDisk:
     def names(self, path: StrPath) -> list[str]:
         return sorted(os.listdir(path))
 
+    def folders(self, path: StrPath) -> list[str]:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+
     def stat(self, path: StrPath) -> FileStat:
         found = os.stat(path)
         return FileStat(found.st_size, found.st_mtime)
 
-    def create(self, path: StrPath, size_bytes: int = 0) -> None:
-        with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
+    def create(self, path: StrPath, size_bytes: int = 0, mode: int = 0o644) -> None:
+        with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode) as descriptor:
             os.ftruncate(descriptor, size_bytes)
 
     @contextmanager
@@ -142,6 +159,15 @@ class LocalDisk:
     def remove_tree(self, path: StrPath) -> None:
         shutil.rmtree(path)
 
+    def lock(self, path: StrPath) -> Callable[[], None]:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return lambda: os.close(descriptor)
+
 
 LOCAL_DISK: Final = LocalDisk()
 
@@ -151,23 +177,23 @@ def read_whole(disk: Disk, path: StrPath) -> bytes:
     return disk.read_at(path, 0, disk.stat(path).size_bytes)
 
 
-def write_whole(disk: Disk, path: StrPath, data: bytes) -> None:
+def write_whole(disk: Disk, path: StrPath, data: bytes, mode: int = 0o644) -> None:
     """Make a file hold ``data``, or leave it as it is.
 
     The file is written as NAME.tmp, brought to the disk and renamed, so a crash leaves the old file
     or the new one. A NAME.tmp that a crash left is overwritten by the next write.
     """
     temporary = f"{os.fspath(path)}.tmp"
-    disk.create(temporary)
+    disk.create(temporary, mode=mode)
     disk.write_at(temporary, 0, data)
     disk.sync(temporary)
     disk.rename(temporary, path)
 
 
 @contextmanager
-def _opened(path: StrPath, flags: int) -> Iterator[int]:
+def _opened(path: StrPath, flags: int, mode: int = 0o644) -> Iterator[int]:
     """A file descriptor, closed at the end."""
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
     try:
         yield descriptor
     except OSError as error:

@@ -131,13 +131,17 @@ class FaultyDisk:
         self._touch(path)
         return self._disk.names(path)
 
+    def folders(self, path: StrPath) -> list[str]:
+        self._touch(path)
+        return self._disk.folders(path)
+
     def stat(self, path: StrPath) -> FileStat:
         self._touch(path)
         return self._disk.stat(path)
 
-    def create(self, path: StrPath, size_bytes: int = 0) -> None:
+    def create(self, path: StrPath, size_bytes: int = 0, mode: int = 0o644) -> None:
         self._grow(path)
-        self._disk.create(path, size_bytes)
+        self._disk.create(path, size_bytes, mode)
 
     @contextmanager
     def reading(self, path: StrPath) -> Iterator[ReadAt]:
@@ -182,6 +186,10 @@ class FaultyDisk:
     def remove_tree(self, path: StrPath) -> None:
         self._touch(path)
         self._disk.remove_tree(path)
+
+    def lock(self, path: StrPath) -> Callable[[], None]:
+        self._touch(path)
+        return self._disk.lock(path)
 
     # -- what fails
 
