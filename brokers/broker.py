@@ -257,11 +257,11 @@ class Broker:
             self.replica_manager.leaders.isr_changes.propose_waiting()
         self._send_what_is_due()
 
-    def fail_log_dir(self, path: str) -> None:
+    def fail_log_dir(self, path: str, reason: str | None = None) -> None:
         """Lose a log directory: its replicas go offline, and the controller is told to ask for
         them. Nothing if it failed before; without an online one the broker has a ``halt_reason``.
         """
-        self._log_dir_failures.fail(path)
+        self._log_dir_failures.fail(path, reason)
 
     def on_arrived(self, arrived: Arrived) -> None:
         """A copy of this broker has arrived, or was ended by another."""

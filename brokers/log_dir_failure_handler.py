@@ -38,9 +38,12 @@ class LogDirFailureHandler:
         self._zk = zk
         self._log_journal = log_journal
 
-    def fail(self, path: str) -> None:
+    def fail(self, path: str, reason: str | None) -> None:
         """Lose a directory as if its disk had failed. Nothing if it failed before."""
-        error = LogStorageError(f"{path} was made to fail")
+        text = f"{path} was made to fail"
+        if reason is not None:
+            text = f"Error while writing to log dir {path}: {reason}"
+        error = LogStorageError(text)
         self._log_manager.handle_log_dir_failure(path, error)
         self.handle_failures()
 

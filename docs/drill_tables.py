@@ -12,7 +12,6 @@ from drills.conditions import CONDITIONS
 from drills.library import NAMES, named_drill, named_text
 from drills.run import Verdict, play
 from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.simulated.world import SimulatedWorld
 
 EXAMPLE = "leader-loss"
 
@@ -51,7 +50,7 @@ def example_run() -> str:
     """What that drill prints with seed 0."""
     drill = named_drill(EXAMPLE)
     lines = [text.heading(drill.name, "simulated, seed 0", drill.about)]
-    for part in play(drill, SimulatedDriver(SimulatedWorld(drill.spec(NO_QUIRKS, 0)))):
+    for part in play(drill, SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0))):
         if isinstance(part, Verdict):
             lines += text.verdict_lines(drill.name, part)
         else:

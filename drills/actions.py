@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 import yaml
 
+from brokers.storage.faults import DiskFault, FaultKind
 from cluster.types import ElectionType
-from drills.reading import is_null
+from drills.reading import Entry, is_null
 from drills.shapes import DrillReader
 from runtime.scenarios import steps
 from runtime.scenarios.steps import Action, BrokerRef
@@ -55,18 +56,6 @@ def _degrade_network(reader: DrillReader, node: yaml.Node) -> Actions:
     return (steps.DegradeNetwork(**shares),)
 
 
-def _heal_network(reader: DrillReader, node: yaml.Node) -> Actions:
-    if not is_null(node):
-        raise reader.error(node, "heal_network takes no value")
-    return (steps.HealNetwork(),)
-
-
-def _move_controller(reader: DrillReader, node: yaml.Node) -> Actions:
-    if not is_null(node):
-        raise reader.error(node, "move_controller takes no value")
-    return (steps.MoveController(),)
-
-
 def _fail_log_dir(reader: DrillReader, node: yaml.Node) -> Actions:
     fields = reader.fields(node, "fail_log_dir", ("broker", "dir"))
     for needed in ("broker", "dir"):
@@ -74,6 +63,54 @@ def _fail_log_dir(reader: DrillReader, node: yaml.Node) -> Actions:
             raise reader.error(node, f"fail_log_dir needs '{needed}'")
     broker = reader.broker_ref(fields["broker"].value)
     return (steps.FailLogDir(broker, reader.text(fields["dir"].value, "a directory")),)
+
+
+def _fail_disk(reader: DrillReader, node: yaml.Node) -> Actions:
+    fields = reader.fields(
+        node, "fail_disk", ("broker", "dir", "journal", "kind", "after_bytes", "times")
+    )
+    if ("broker" in fields) == ("journal" in fields):
+        raise reader.error(node, "fail_disk needs 'broker', or 'journal: true'")
+    if "kind" not in fields:
+        raise reader.error(node, "fail_disk needs 'kind'", f"one of {', '.join(FaultKind)}")
+    word = reader.text(fields["kind"].value, "kind")
+    if word not in list(FaultKind):
+        raise reader.unknown(fields["kind"].value, "kind of fault", word, list(FaultKind))
+    numbers = {
+        name: reader.integer(fields[name].value, name, least)
+        for name, least in (("after_bytes", 0), ("times", 1))
+        if name in fields
+    }
+    fault = DiskFault(FaultKind(word), **numbers)
+    if "journal" in fields:
+        return (steps.FailJournal(fault),)
+    broker, log_dir = _log_dir(reader, fields)
+    return (steps.FailDisk(broker, fault, log_dir),)
+
+
+def _slow_disk(reader: DrillReader, node: yaml.Node) -> Actions:
+    fields = reader.fields(node, "slow_disk", ("broker", "dir", "bytes_per_s"))
+    for needed in ("broker", "bytes_per_s"):
+        if needed not in fields:
+            raise reader.error(node, f"slow_disk needs '{needed}'")
+    bytes_per_s = reader.integer(fields["bytes_per_s"].value, "bytes_per_s", 1)
+    broker, log_dir = _log_dir(reader, fields)
+    return (steps.SlowDisk(broker, bytes_per_s, log_dir),)
+
+
+def _log_dir(reader: DrillReader, fields: Mapping[str, Entry]) -> tuple[BrokerRef, str | None]:
+    broker = reader.broker_ref(fields["broker"].value)
+    has_dir = "dir" in fields
+    return broker, reader.text(fields["dir"].value, "a directory") if has_dir else None
+
+
+def _without_value(word: str, action: Action) -> Read:
+    def read(reader: DrillReader, node: yaml.Node) -> Actions:
+        if not is_null(node):
+            raise reader.error(node, f"{word} takes no value")
+        return (action,)
+
+    return read
 
 
 def _run(reader: DrillReader, node: yaml.Node) -> Actions:
@@ -206,6 +243,40 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         "Let a log directory of a broker fail; the directories are those of log.dirs in the "
         "cluster's config.",
     ),
+    "fail_disk": ActionKind(
+        _fail_disk,
+        "fail_disk: {broker: 1, dir: d1, kind: enospc}",
+        "Let the disk of a broker's log directory fail, or without `dir` of all of them, or with "
+        "`journal: true` that of the journal. `kind`: `enospc`, no room; `eio`, every operation "
+        "fails; `short-write`, a part of a write is in the file; `fsync`, the file cannot be "
+        "brought to the disk and loses a part of what should be. `after_bytes`: how much can be "
+        "written before. `times`: how often it fails before it works again. Logs in memory (no "
+        "`segments`) fail at once.",
+    ),
+    "slow_disk": ActionKind(
+        _slow_disk,
+        "slow_disk: {broker: 1, bytes_per_s: 1000}",
+        "Let replicas be copied to and from a broker's log directory `dir`, or all of them, at "
+        "this rate at most.",
+    ),
+    "heal_disks": ActionKind(
+        _without_value("heal_disks", steps.HealDisks()),
+        "heal_disks",
+        "End every fault of a disk. A log directory that failed stays offline until its broker "
+        "is started again.",
+    ),
+    "kill_all": ActionKind(
+        _without_value("kill_all", steps.KillAll()),
+        "kill_all",
+        "Kill the process of the whole cluster, as kill -9 of `klamm up` does. ZooKeeper, files "
+        "and the drill's clients stay; logs in memory are gone.",
+    ),
+    "up_again": ActionKind(
+        _without_value("up_again", steps.UpAgain()),
+        "up_again",
+        "Start the whole cluster again with the data and the seed that it had: all brokers, and "
+        "once they are registered, the controllers.",
+    ),
     "isolate": ActionKind(
         _isolate,
         "isolate: [2]",
@@ -219,10 +290,14 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         "be overtaken, until it is said otherwise. Simulated only.",
     ),
     "heal_network": ActionKind(
-        _heal_network, "heal_network", "End every isolation, loss, repetition and reordering."
+        _without_value("heal_network", steps.HealNetwork()),
+        "heal_network",
+        "End every isolation, loss, repetition and reordering.",
     ),
     "move_controller": ActionKind(
-        _move_controller, "move_controller", "Delete /controller, so that another is elected."
+        _without_value("move_controller", steps.MoveController()),
+        "move_controller",
+        "Delete /controller, so that another is elected.",
     ),
     "run": ActionKind(
         _run,

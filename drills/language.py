@@ -25,7 +25,15 @@ from runtime.scenarios import steps
 from runtime.scenarios.steps import STEP_TIMEOUT_MS, Action, Check, Condition, Moment, Settle, Step
 
 DRILL_WORDS: Final = ("drill", "about", "cluster", "steps", "checks")
-CLUSTER_WORDS: Final = ("brokers", "controllers", "racks", "session_timeout", "config", "topics")
+CLUSTER_WORDS: Final = (
+    "brokers",
+    "controllers",
+    "racks",
+    "session_timeout",
+    "config",
+    "segments",
+    "topics",
+)
 STEP_WORDS: Final = ("name", "until", "within", "expect", "files")
 TOPIC_WORDS: Final = ("replicas", "config")
 MAX_BROKERS: Final = 100
@@ -120,6 +128,8 @@ class _File:
             values["session_timeout_ms"] = int(timeout_ms)
         if "config" in fields:
             values["config"] = self._broker_configs(fields["config"].value)
+        if "segments" in fields:
+            values["segments"] = reader.boolean(fields["segments"].value, "segments")
         cluster = DrillCluster(**values)
         if "topics" not in fields:
             return cluster, []

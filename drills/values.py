@@ -8,6 +8,7 @@ over" is a further field of Step.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -15,9 +16,12 @@ import msgspec
 from cluster.quirks import Quirks
 from runtime.cluster_spec import ClusterSpec, rack_map
 from runtime.scenarios.steps import Action, DegradeNetwork, ProduceConstantly, Step
+from runtime.simulated.world import SimulatedWorld
 
 SESSION_TIMEOUT_MS: Final = 3_000
 AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
+BROKERS_FOLDER: Final = Path("brokers")
+"""For the files of brokers, if they keep any; below the folder that a drill is run in."""
 
 
 _SIMULATED_ONLY: Final = (DegradeNetwork, ProduceConstantly)
@@ -25,13 +29,14 @@ _SIMULATED_ONLY: Final = (DegradeNetwork, ProduceConstantly)
 
 class DrillCluster(msgspec.Struct, frozen=True):
     """The brokers of a drill. ``controllers`` None: any may become the controller. ``config``:
-    Kafka's names, over klamm's defaults."""
+    Kafka's names, over klamm's defaults. ``segments``: brokers keep logs in files."""
 
     broker_ids: tuple[int, ...] = (0, 1, 2)
     controllers: tuple[int, ...] | None = None
     racks: tuple[str, ...] = ()
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     config: Mapping[str, str] = {}
+    segments: bool = False
 
 
 class Drill(msgspec.Struct, frozen=True):
@@ -67,7 +72,12 @@ class Drill(msgspec.Struct, frozen=True):
             config={AUTO_REBALANCE: "false", **cluster.config},
             run_id=self.name,
             seed=seed,
+            segments=BROKERS_FOLDER if cluster.segments else None,
         )
+
+    def simulated_world(self, quirks: Quirks, seed: int) -> SimulatedWorld:
+        """A simulated cluster to run it on, whose files are in memory."""
+        return SimulatedWorld(self.spec(quirks, seed), has_memory_disk=True)
 
 
 def _is_simulated_only(action: Action) -> bool:

@@ -87,11 +87,13 @@ class Worlds:
                 chroot = stack.enter_context(self._own_chroot())
                 journal = MemoryJournal()
                 stack.callback(_write_journal, journal, out)
-                secured = replace(spec, zookeeper_security=self._security)
-                cluster = stack.enter_context(RealCluster(secured, chroot, journal))
-                yield RealDriver(cluster, journal)
+                segments = None if spec.segments is None else out / spec.segments
+                placed = replace(spec, zookeeper_security=self._security, segments=segments)
+                driver = RealDriver(RealCluster(placed, chroot, journal), journal)
+                stack.callback(driver.close)
+                yield driver
             else:
-                world = SimulatedWorld(spec)
+                world = SimulatedWorld(spec, has_memory_disk=True)
                 stack.callback(_write_journal, world.journal, out)
                 yield SimulatedDriver(world)
 

@@ -99,13 +99,39 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self.rows: list[JournalRow] = []
+        self.failure: JournalUnwritable | None = None
+        self._pending: list[JournalRow] = []
+        self._is_refusing = False
+
+    def refuse(self, reason: str) -> None:
+        """Behave from now on like a file whose disk fails."""
+        self._is_refusing = True
+        self.failure = JournalUnwritable(f"the journal cannot be written: {reason}")
+
+    def accept(self) -> None:
+        """Let ``retry`` succeed again."""
+        self._is_refusing = False
 
     def append(self, rows: Iterable[JournalRow]) -> None:
-        """Add rows."""
+        """Add rows. Raises JournalUnwritable as a FileJournal does, and keeps them."""
+        if self.failure is not None:
+            self._pending.extend(rows)
+            raise self.failure.with_traceback(None)
         self.rows.extend(rows)
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Nothing is buffered. Raises JournalUnwritable."""
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+
+    def retry(self) -> bool:
+        """Add the rows that were kept; True if rows can be added (again)."""
+        if self._is_refusing:
+            return False
+        self.failure = None
+        self.rows += self._pending
+        self._pending.clear()
+        return True
 
     def to_bytes(self) -> bytes:
         """What a FileJournal would hold."""

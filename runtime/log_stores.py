@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from brokers.logs.file_log_store import FileLogStore
 from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_store import LogStore, MemoryLogStore
+from brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
 from cluster.errors import UsageError
 
 
@@ -19,11 +20,14 @@ class LogStores:
     """A store for each broker, by its id.
 
     ``segments``: a directory with real files, ``ID/`` for each broker and its log directories in
-    it; None: logs in memory that only count. ``journal``: for what is cut from them.
+    it; None: logs in memory that only count. ``journal``: for what is cut from them. ``disk``: has
+    the files.
     """
 
-    def __init__(self, segments: Path | None, journal: LogJournal) -> None:
+    def __init__(self, segments: Path | None, journal: LogJournal, disk: FaultyDisk) -> None:
         self.journal = journal
+        self.disk = disk
+        self.faults: dict[tuple[int, str], DiskFault] = {}
         self._segments = segments
         self._stores: dict[int, LogStore] = {}
 
@@ -39,7 +43,31 @@ class LogStores:
     def _make(self, broker_id: int) -> LogStore:
         if self._segments is None:
             return MemoryLogStore()
-        return FileLogStore(self._segments / str(broker_id))
+        return FileLogStore(self._segments / str(broker_id), disk=self.disk)
+
+    def fail(self, broker_id: int, log_dir: str, fault: DiskFault) -> str | None:
+        """Let a log directory fail. Returns the reason if it has no files that will find out."""
+        self.faults[broker_id, log_dir] = fault
+        if self._segments is not None:
+            self.disk.arm(self._segments / str(broker_id) / log_dir, fault)
+            return None
+        store = self[broker_id]
+        assert isinstance(store, MemoryLogStore)
+        kind = fault.kind or FaultKind.EIO
+        store.failures[log_dir] = kind.reason
+        return kind.reason
+
+    def heal(self) -> None:
+        """End every fault, that of the journal's file among them."""
+        self.faults.clear()
+        self.disk.heal_all()
+        for store in self._stores.values():
+            if isinstance(store, MemoryLogStore):
+                store.failures.clear()
+
+    def end_process(self) -> None:
+        """Keep what a process leaves behind that ends: files, and nothing in memory."""
+        self._stores.clear()
 
 
 def check_log_dirs_are_relative(log_dirs: Iterable[str]) -> None:

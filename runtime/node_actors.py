@@ -57,9 +57,11 @@ class ShutDown:
 
 @dataclass(frozen=True)
 class FailLogDir:
-    """Event of a broker: one of its log directories fails."""
+    """Event of a broker: one of its log directories fails. ``reason``: what its disk says, None if
+    only the directory is made to fail."""
 
     path: str
+    reason: str | None = None
 
 
 def check_log_dir(broker: Broker, path: str) -> None:
@@ -151,8 +153,8 @@ class BrokerActor(Actor):
             case ShutDown():
                 self._is_shutting_down = True
                 self._node.broker.begin_controlled_shutdown()
-            case FailLogDir(path):
-                self._node.broker.fail_log_dir(path)
+            case FailLogDir(path, reason):
+                self._node.broker.fail_log_dir(path, reason)
             case Message():
                 self._node.broker.receive(event)
             case Arrived():

@@ -58,7 +58,7 @@ class BrokerOperations:
             return self._ended.get(broker_id, default)
         if running.is_paused:
             return PAUSED
-        return STARTING if broker_id in self._cluster.starting_broker_ids else RUNNING
+        return STARTING if broker_id in self._cluster.nodes.starting_broker_ids else RUNNING
 
     def reason_of(self, broker_id: int) -> str | None:
         """Why a broker failed, if that is why it does not run."""

@@ -184,7 +184,7 @@ class ClusterCalls:
 
     def _is_registered(self, broker_id: int) -> bool:
         cluster = self._cluster
-        return broker_id in cluster.nodes and broker_id not in cluster.starting_broker_ids
+        return broker_id in cluster.nodes and broker_id not in cluster.nodes.starting_broker_ids
 
     def _cache(self, broker_id: int | None = None) -> MetadataCache:
         """A broker's metadata cache: the controller's own if there is a controller.

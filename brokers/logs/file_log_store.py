@@ -198,13 +198,17 @@ class FileLogStore:
         write_offsets(file, high_watermarks, self._disk)
 
     def crash(self, draw: Draw) -> int:
-        """As LogStore says: of the batch that holds the place that is drawn, a half is left."""
+        """As LogStore says: of the batch that holds the place that is drawn, a half is left, and
+        perhaps zeros after it."""
         lost = 0
         for logs in self._dirs.values():
             for _, log in logs.items():
                 kept_end = draw(log.recovery_point, log.log_end_offset)
                 lost += log.log_end_offset - kept_end
-                forget_unflushed(_files(log).directory, kept_end, self._disk)
+                is_length_kept = bool(draw(0, 1))
+                forget_unflushed(
+                    _files(log).directory, kept_end, self._disk, is_length_kept=is_length_kept
+                )
         return lost
 
     def _offsets(self, path: Path, complaints: list[str]) -> dict[TopicPartition, int]:

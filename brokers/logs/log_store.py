@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from brokers.logs.checkpoints import MetaProperties
+from brokers.logs.errors import LogStorageError
 from brokers.logs.interval_log import IntervalLog
 from brokers.logs.log_config import LogConfig
 from brokers.logs.recovery import Repair, RepairKind
@@ -132,11 +133,15 @@ class MemoryLogStore:
     def __init__(self) -> None:
         self.dirs: dict[str, DirLogs] = {}
         self.high_watermarks: dict[str, Mapping[TopicPartition, int]] = {}
+        self.failures: dict[str, str] = {}
+        """Directories whose disk fails, and what it says: they cannot be opened."""
         self._lost: dict[str, list[tuple[TopicPartition, Repair]]] = {}
 
     def open_dir(
         self, path: str, owner: MetaProperties, config_of: LogConfigs, now_ms: int
     ) -> FoundDir:
+        if path in self.failures:
+            raise LogStorageError(f"Error while loading log dir {path}: {self.failures[path]}")
         logs = self.dirs.setdefault(path, DirLogs({}, {}))
         for partition, log in logs.items():
             assert isinstance(log, IntervalLog)

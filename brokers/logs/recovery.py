@@ -149,9 +149,11 @@ def _ended(segments: list[LogSegment], log_start_offset: int, repairs: list[Repa
     return Loaded(segments, end_offset, repairs)
 
 
-def forget_unflushed(directory: Path, kept_end: int, disk: Disk) -> None:
+def forget_unflushed(directory: Path, kept_end: int, disk: Disk, *, is_length_kept: bool) -> None:
     """Do to a log that nobody has open what a machine does that stops: lose what it had not
     written yet. Batches that end before ``kept_end`` are kept, half of the next one, and no more.
+
+    ``is_length_kept``: the file had its length already, so zeros are in place of the other half.
     """
     for base_offset in reversed(_base_offsets(directory, disk)):
         if base_offset > kept_end:
@@ -163,4 +165,6 @@ def forget_unflushed(directory: Path, kept_end: int, disk: Disk) -> None:
         found = log.find(kept_end, 0)
         if found is not None:
             log.truncate(found.position + found.header.size_bytes // 2)
+            if is_length_kept:
+                log.truncate(found.position + found.header.size_bytes)
         return

@@ -34,6 +34,19 @@ class FaultKind(StrEnum):
     SHORT_WRITE = "short-write"
     FSYNC = "fsync"
 
+    @property
+    def errno(self) -> int:
+        """The number of the OSError that is raised."""
+        return errno.ENOSPC if self in _NEEDS_ROOM else errno.EIO
+
+    @property
+    def reason(self) -> str:
+        """What the system says of it."""
+        return os.strerror(self.errno)
+
+
+_NEEDS_ROOM: Final = (FaultKind.ENOSPC, FaultKind.SHORT_WRITE)
+
 
 @dataclass(frozen=True, slots=True)
 class DiskFault:
@@ -74,15 +87,6 @@ class _Armed:
         return True
 
 
-_NAMES: Final = {
-    FaultKind.ENOSPC: errno.ENOSPC,
-    FaultKind.EIO: errno.EIO,
-    FaultKind.SHORT_WRITE: errno.ENOSPC,
-    FaultKind.FSYNC: errno.EIO,
-}
-_NEEDS_ROOM: Final = (FaultKind.ENOSPC, FaultKind.SHORT_WRITE)
-
-
 class FaultyDisk:
     """``disk``, with faults. While none is armed an operation costs one more call.
 
@@ -120,6 +124,11 @@ class FaultyDisk:
         if not kept:
             self._safe_bytes.clear()
         return is_healed
+
+    def heal_all(self) -> None:
+        """End every fault."""
+        self._armed = ()
+        self._safe_bytes.clear()
 
     # -- the operations of Disk
 
@@ -266,5 +275,4 @@ class FaultyDisk:
 
 
 def _error(kind: FaultKind, path: str) -> OSError:
-    number = _NAMES[kind]
-    return OSError(number, os.strerror(number), path)
+    return OSError(kind.errno, kind.reason, path)

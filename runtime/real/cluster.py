@@ -17,6 +17,7 @@ from typing import Any
 
 from brokers.logs.log_journal import LogJournal
 from brokers.status import broker_status
+from brokers.storage.faults import FaultyDisk
 from cluster.errors import KlammError, UsageError
 from cluster.protocols import Journal
 from cluster.requests import Address
@@ -24,6 +25,7 @@ from controller.candidacy import Candidacy
 from runtime.bandwidth import Bandwidth
 from runtime.clock import WallClock
 from runtime.cluster_spec import ClusterSpec
+from runtime.disks import ClusterDisks, local_disk
 from runtime.kafka_logs import KafkaLogs
 from runtime.log_stores import LogStores
 from runtime.node import build_node
@@ -57,8 +59,9 @@ _START_MARGIN_MS = 5_000.0
 class RealCluster:
     """Brokers and controllers of one ``klamm up``. Its methods may be called from any thread.
 
-    ``logs``: the Kafka logs of the controllers, if they have any. ``on_failure`` is called, on any
-    thread, when the cluster cannot go on."""
+    ``logs``: the Kafka logs of the controllers, if they have any. ``disk`` has the files of the
+    brokers, and of the journal. ``on_failure`` is called, on any thread, when the cluster cannot
+    go on."""
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class RealCluster:
         journal: Journal,
         logs: KafkaLogs | None = None,
         on_failure: Callable[[KlammError], None] = lambda _: None,
+        disk: FaultyDisk | None = None,
     ) -> None:
         self.spec = spec
         self.connect_string = connect_string
@@ -82,12 +86,13 @@ class RealCluster:
         )
         self.clients = HubClients(self._hub, self.transport, self.clock)
         self._bandwidth = Bandwidth(self.clock, self.transport, self._hub.give)
-        self.transport.on_links_cut = lambda: self._hub.call(self._bandwidth.on_links_cut).result()
+        self.transport.on_links_cut = lambda: self._call(self._bandwidth.on_links_cut)
         self._random = random.Random(spec.seed)
         self._pool = SessionPool(connect_string, spec, lambda: self.newest_zxid)
         self._incarnations, self._is_closed = 0, False
         self.log_journal = LogJournal(self.journal, self.clock, spec.run_id)
-        self._log_stores = LogStores(spec.segments, self.log_journal)
+        stores = LogStores(spec.segments, self.log_journal, disk or local_disk())
+        self.disks = ClusterDisks(spec, stores, self._bandwidth, journal, self._tell, self._call)
         self.own_session = OwnSession(connect_string, spec)
         self._hub.start()
         self._hub.add(self._bandwidth)
@@ -174,7 +179,7 @@ class RealCluster:
                 journal=journal,
                 state_change_log=self._logs.open(broker_id) if self._logs else None,
                 incarnation=self._incarnations,
-                log_store=self._log_stores[broker_id],
+                log_store=self.disks.stores[broker_id],
                 log_journal=self.log_journal,
                 copying=self._bandwidth,
                 candidacy=self.candidacy,
@@ -267,7 +272,13 @@ class RealCluster:
         killed if it was the last one. Raises UsageError if it does not run or has no such one.
         """
         check_log_dir(self.nodes.running(broker_id).node.broker, path)
-        self._hub.post(Address("broker", broker_id), FailLogDir(path))
+        self._tell(broker_id, FailLogDir(path))
+
+    def _tell(self, broker_id: int, event: FailLogDir) -> None:
+        self._hub.post(Address("broker", broker_id), event)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        self._hub.call(function).result()
 
     def _on_halted(self, broker_id: int, reason: str) -> None:
         logger.warning("broker %d failed: %s", broker_id, reason)
@@ -297,11 +308,10 @@ class RealCluster:
 
     def _set_paused(self, broker_id: int, paused: bool) -> None:
         self._hub.set_paused(Address("broker", broker_id), paused)
-        self._hub.call(lambda: self._bandwidth.set_paused(broker_id, paused)).result()
+        self._call(lambda: self._bandwidth.set_paused(broker_id, paused))
 
     def isolate(self, broker_ids: Iterable[int]) -> None:
-        """From now on records travel among these brokers and among the others, not between them;
-        none: among all."""
+        """Let records travel among these brokers and among the others only; none: among all."""
         self.transport.isolated = tuple(broker_ids)
 
     def move_controller(self) -> bool:
@@ -309,10 +319,7 @@ class RealCluster:
         return KafkaZkClient(self.store).delete("/controller")
 
     def add_broker(self, broker_id: int, rack: str | None = None) -> None:
-        """Let a broker be one of the cluster's, no controller candidate; it is not started yet.
-
-        Raises UsageError if it is one already.
-        """
+        """Let a broker be one of the cluster's, not started yet. Raises UsageError if it is."""
         if broker_id in self.spec.broker_ids:
             raise UsageError(f"there is a broker {broker_id} already")
         self.spec = self.spec.with_broker(broker_id, rack)
@@ -357,11 +364,6 @@ class RealCluster:
         return self.nodes.active_controller
 
     @property
-    def starting_broker_ids(self) -> list[int]:
-        """The brokers that are not registered yet."""
-        return self.nodes.starting_broker_ids
-
-    @property
     def isolated_broker_ids(self) -> list[int]:
         """The brokers that are cut off from the others."""
         return sorted(self.transport.isolated)
@@ -393,4 +395,4 @@ class RealCluster:
         for role in ("broker", "controller"):
             self.transport.unregister(Address(role, broker_id))
         self._hub.remove(Address("broker", broker_id))
-        self._hub.call(running.node.broker.replica_manager.break_connections).result()
+        self._call(running.node.broker.replica_manager.break_connections)

@@ -11,21 +11,25 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol, TypeVar
 
 from brokers.broker import Broker
-from brokers.clients.batches import Counted
+from brokers.clients.batches import Counted, Payload
 from brokers.clients.config import ConsumerConfig, ProducerConfig
 from brokers.clients.consumer import Consumer
 from brokers.clients.producer import Producer
 from brokers.logs.log_journal import LogJournal
-from cluster.requests import Address
+from brokers.logs.records import Record
+from cluster.records import NO_TIMESTAMP
+from cluster.requests import Address, Disconnected, Message
 from cluster.types import TopicPartition
 from runtime.checks.clients import Finding, check_clients, check_leader
 from runtime.client_actor import Client
+from runtime.transport import NO_CORRELATION_ID
 
 PRODUCER: Final = Address("client", 1)
 CONSUMER: Final = Address("client", 2)
 BATCH_RECORDS: Final = 10
 RECORD_BYTES: Final = 100
 _FETCH_WAIT_MS: Final = 20_000
+_RECORD: Final = Record(NO_TIMESTAMP, None, b"v" * RECORD_BYTES)
 
 T = TypeVar("T")
 
@@ -48,10 +52,18 @@ class ClientHost(Protocol):
 
 class ScenarioClients:
     """The clients of one scenario; ``bootstrap``: brokers to begin with. ``log_journal`` is told of
-    batches that cannot be read."""
+    batches that cannot be read. ``has_files``: logs keep records and do not only count them."""
 
-    def __init__(self, host: ClientHost, bootstrap: Iterable[int], log_journal: LogJournal) -> None:
+    def __init__(
+        self,
+        host: ClientHost,
+        bootstrap: Iterable[int],
+        log_journal: LogJournal,
+        *,
+        has_files: bool,
+    ) -> None:
         self._host = host
+        self._has_files = has_files
         config = ProducerConfig(acks=-1, enable_idempotence=True)
         brokers = tuple(bootstrap)
         self._producer = Producer(PRODUCER, brokers, config)
@@ -74,9 +86,29 @@ class ScenarioClients:
                     self._consumer.seek(tp, before)
             for sent in range(0, count, BATCH_RECORDS):
                 records = min(BATCH_RECORDS, count - sent)
-                self._producer.send(tp, Counted(records, records * RECORD_BYTES), now_ms)
+                payload: Payload = Counted(records, records * RECORD_BYTES)
+                if self._has_files:
+                    payload = (_RECORD,) * records
+                self._producer.send(tp, payload, now_ms)
 
         self._host.call_client(give)
+
+    def reconnect(self, broker_ids: Iterable[int]) -> None:
+        """Let the clients go on in another process of the cluster: their connections are lost."""
+        if not self._has_begun:
+            return
+        clients: tuple[Client, ...] = (self._producer, self._consumer)
+        for client in clients:
+            self._host.add_client(client)
+
+        def lose(now_ms: float) -> None:
+            for client in clients:
+                for broker_id in broker_ids:
+                    gone = Address("broker", broker_id)
+                    lost = Message(gone, client.address, NO_CORRELATION_ID, Disconnected())
+                    client.receive(lost, now_ms)
+
+        self._host.call_client(lose)
 
     def _end_of(self, tp: TopicPartition) -> int:
         """Where logs end that were filled before: what is there is none of the producer's."""

@@ -13,6 +13,7 @@ import msgspec
 from cluster.journal import JournalRow
 from cluster.requests import Message, Request, Response
 from cluster.types import TopicPartition
+from runtime.disks import ClusterDisks
 from runtime.transport import NetworkFaults
 from statemachines.context import ControllerContext
 from zk.store import Store
@@ -46,6 +47,25 @@ class ScenarioDriver(Protocol):
 
     def add_tap(self, tap: Callable[[Message], None]) -> None:
         """Call ``tap`` with every message that is sent from now on."""
+        ...
+
+    @property
+    def disks(self) -> ClusterDisks:
+        """The cluster's disks, to let them fail."""
+        ...
+
+    def kill_all(self) -> list[int]:
+        """Kill the process of the whole cluster; returns the brokers that ran in it. ZooKeeper, the
+        disks and the scenario's clients stay."""
+        ...
+
+    def begin_start_all(self) -> Sequence[int]:
+        """Start all brokers, in a new process after ``kill_all``; returns them. None becomes the
+        controller before ``begin_candidacies``."""
+        ...
+
+    def begin_candidacies(self) -> None:
+        """Let a controller be elected after ``begin_start_all``."""
         ...
 
     def start(self, broker_id: int) -> None:

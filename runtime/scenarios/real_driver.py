@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from brokers.broker import Broker
@@ -13,6 +14,7 @@ from cluster.requests import Message, Request, Response
 from cluster.types import TopicPartition
 from runtime.checks.agreement import check_real_cluster, context_of_real_cluster
 from runtime.client_actor import Client
+from runtime.disks import ClusterDisks
 from runtime.journal import MemoryJournal
 from runtime.preloading import preload_replicas
 from runtime.real.cluster import RealCluster
@@ -42,8 +44,14 @@ class RealDriver:
         self._journal = journal
         self._tools = ScenarioTools(cluster.spec.seed, cluster.spec.config)
         self._began_s = time.monotonic()
+        self._incarnation = 0
         self._client = OperatorClient(cluster.transport, self.store)
-        self._clients = ScenarioClients(self, cluster.spec.broker_ids, cluster.log_journal)
+        self._clients = ScenarioClients(
+            self,
+            cluster.spec.broker_ids,
+            cluster.log_journal,
+            has_files=cluster.spec.segments is not None,
+        )
 
     @property
     def store(self) -> Store:
@@ -63,6 +71,40 @@ class RealDriver:
     def add_tap(self, tap: Callable[[Message], None]) -> None:
         """Call ``tap`` with every message that is sent."""
         self._cluster.transport.add_tap(tap)
+
+    @property
+    def disks(self) -> ClusterDisks:
+        """The cluster's disks."""
+        return self._cluster.disks
+
+    def kill_all(self) -> list[int]:
+        """End the cluster as a process that is killed: sessions are left to expire, logs in memory
+        are gone. A new cluster, in which no broker runs yet, takes its place."""
+        old, killed = self._cluster, list(self._cluster.nodes)
+        for broker_id in killed:
+            old.kill(broker_id)
+        old.close()
+        self._incarnation += 1
+        spec = replace(old.spec, seed=hash((old.spec.seed, self._incarnation)))
+        self._cluster = RealCluster(spec, old.connect_string, self._journal)
+        self._client = OperatorClient(self._cluster.transport, self.store)
+        self._clients.reconnect(old.spec.broker_ids)
+        return killed
+
+    def begin_start_all(self) -> Sequence[int]:
+        """Begin to start every broker."""
+        for broker_id in self._cluster.spec.broker_ids:
+            self._cluster.begin_start(broker_id, holds_controller=True)
+        return self._cluster.spec.broker_ids
+
+    def begin_candidacies(self) -> None:
+        """Let controllers be elected."""
+        for broker_id in filter(self._cluster.spec.is_candidate, self._cluster.spec.broker_ids):
+            self._cluster.begin_candidacy(broker_id)
+
+    def close(self) -> None:
+        """Close the cluster that runs now; idempotent."""
+        self._cluster.close()
 
     def start(self, broker_id: int) -> None:
         """Start a broker."""

@@ -114,9 +114,48 @@ class ScenarioRunner:
                 self._act_on_znode(action)
             case steps.Isolate() | steps.DegradeNetwork() | steps.HealNetwork():
                 self._act_on_network(action)
+            case (
+                steps.FailDisk()
+                | steps.SlowDisk()
+                | steps.FailJournal()
+                | steps.HealDisks()
+                | steps.KillAll()
+                | steps.UpAgain()
+            ):
+                self._act_on_machine(action)
             case _:
                 self._act_on_brokers(action)
         return None
+
+    def _up_again(self) -> None:
+        """As ``klamm up`` does: a controller that is elected before all brokers have registered
+        takes the others for dead and shrinks ISRs. Sessions of the former process go first."""
+        if not self._wait_for(Condition("brokers", [])):
+            raise KlammError("brokers of the former process are still registered")
+        broker_ids = sorted(self._driver.begin_start_all())
+        if not self._wait_for(Condition("brokers", broker_ids)):
+            raise KlammError("not all brokers registered again")
+        self._driver.begin_candidacies()
+        self._dead.clear()
+
+    def _act_on_machine(self, action: steps.DiskAction | steps.ProcessAction) -> None:
+        disks = self._driver.disks
+        match action:
+            case steps.FailDisk(broker, fault, log_dir):
+                for broker_id in self._broker_ids(broker):
+                    disks.fail(broker_id, log_dir, fault)
+            case steps.SlowDisk(broker, bytes_per_s, log_dir):
+                for broker_id in self._broker_ids(broker):
+                    disks.slow(broker_id, log_dir, bytes_per_s)
+            case steps.FailJournal(fault):
+                disks.fail_journal(fault)
+            case steps.HealDisks():
+                disks.heal()
+            case steps.KillAll():
+                self._dead.update(self._driver.kill_all())
+                self._paused.clear()
+            case steps.UpAgain():
+                self._up_again()
 
     def _act_on_network(self, action: steps.NetworkAction) -> None:
         driver = self._driver

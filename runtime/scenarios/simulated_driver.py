@@ -11,6 +11,7 @@ from cluster.requests import Message, Request, Response
 from cluster.types import TopicPartition
 from runtime.checks.agreement import check_simulated_world, context_of_simulated_world
 from runtime.client_actor import Client
+from runtime.disks import ClusterDisks
 from runtime.preloading import preload_replicas
 from runtime.scenarios.by_hand import OperatorClient, bounce_registration
 from runtime.scenarios.clients import CONSUMER, RECORD_BYTES, ScenarioClients
@@ -34,7 +35,12 @@ class SimulatedDriver:
         self._tools = ScenarioTools(world.spec.seed, world.spec.config)
         self.store: Store = world.open_store()
         self._client = OperatorClient(world.transport, self.store)
-        self._clients = ScenarioClients(self, world.spec.broker_ids, world.log_stores.journal)
+        self._clients = ScenarioClients(
+            self,
+            world.spec.broker_ids,
+            world.log_stores.journal,
+            has_files=world.spec.segments is not None,
+        )
         self._workloads: list[WorkloadChecker] = []
 
     @property
@@ -50,6 +56,28 @@ class SimulatedDriver:
     def add_tap(self, tap: Callable[[Message], None]) -> None:
         """Call ``tap`` with every message that is sent."""
         self._world.transport.add_tap(tap)
+
+    @property
+    def disks(self) -> ClusterDisks:
+        """The world's disks."""
+        return self._world.disks
+
+    def kill_all(self) -> list[int]:
+        """Kill every node at once."""
+        killed = list(self._world.nodes)
+        self._world.kill_all()
+        return killed
+
+    def begin_start_all(self) -> Sequence[int]:
+        """Start every node."""
+        for broker_id in self._world.spec.broker_ids:
+            self._world.start(broker_id, holds_controller=True)
+        return self._world.spec.broker_ids
+
+    def begin_candidacies(self) -> None:
+        """Let controllers be elected."""
+        for broker_id in filter(self._world.spec.is_candidate, self._world.spec.broker_ids):
+            self._world.begin_candidacy(broker_id)
 
     def start(self, broker_id: int) -> None:
         """Start a broker."""

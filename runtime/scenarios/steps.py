@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from brokers.storage.faults import DiskFault
 from cluster.types import ElectionType, TopicPartition
 
 STEP_TIMEOUT_MS: Final = 30_000.0
@@ -114,6 +115,40 @@ class FailLogDir(msgspec.Struct, frozen=True):
     path: str
 
 
+class FailDisk(msgspec.Struct, frozen=True):
+    """Let the disk of a broker's log directory fail, or with None of all of them."""
+
+    broker: BrokerRef
+    fault: DiskFault
+    log_dir: str | None = None
+
+
+class SlowDisk(msgspec.Struct, frozen=True):
+    """Let replicas be copied to and from a log directory, or all of a broker, no faster."""
+
+    broker: BrokerRef
+    bytes_per_s: int
+    log_dir: str | None = None
+
+
+class FailJournal(msgspec.Struct, frozen=True):
+    """Let the disk of the journal fail."""
+
+    fault: DiskFault
+
+
+class HealDisks(msgspec.Struct, frozen=True):
+    """End every fault of a disk."""
+
+
+class KillAll(msgspec.Struct, frozen=True):
+    """Kill the process of the whole cluster."""
+
+
+class UpAgain(msgspec.Struct, frozen=True):
+    """Start the whole cluster again with what its process left."""
+
+
 class Isolate(msgspec.Struct, frozen=True):
     """Let records travel among these brokers, and among the others, from now on."""
 
@@ -176,6 +211,8 @@ class Wait(msgspec.Struct, frozen=True):
 
 BrokerAction = Start | Kill | PowerOff | Stop | Pause | Resume | BounceRegistration | FailLogDir
 RecordAction = Produce | ProduceConstantly | Preload
+DiskAction = FailDisk | SlowDisk | FailJournal | HealDisks
+ProcessAction = KillAll | UpAgain
 NetworkAction = Isolate | DegradeNetwork | HealNetwork
 ZnodeAction = CreateZnode | SetZnode | DeleteZnode | SetTopicPartitions
 Action = (
@@ -184,6 +221,8 @@ Action = (
     | ZnodeAction
     | BrokerAction
     | NetworkAction
+    | DiskAction
+    | ProcessAction
     | MoveController
     | Reassign
     | ElectLeaders

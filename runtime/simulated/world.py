@@ -26,6 +26,7 @@ from runtime.bandwidth import Bandwidth
 from runtime.client_actor import Client, ClientActor
 from runtime.clock import VirtualClock
 from runtime.cluster_spec import ClusterSpec
+from runtime.disks import ClusterDisks, simulated_disk
 from runtime.journal import MemoryJournal
 from runtime.log_stores import LogStores
 from runtime.node import Node, build_node
@@ -61,10 +62,12 @@ class SimulatedWorld:
     ``choose(n)`` picks one of n runnable actors; by default it draws from the seed. An actor in
     which a hook of the server raises Crashed takes its whole node down, unless ``on_crash`` is
     another method that takes the node's id, such as ``crash_controller``. ``log_stores``: the
-    brokers' disks, which outlive them.
+    brokers' disks, which outlive them; their files are in memory if ``has_memory_disk``.
     """
 
-    def __init__(self, spec: ClusterSpec, *, choose: Chooser | None = None) -> None:
+    def __init__(
+        self, spec: ClusterSpec, *, choose: Chooser | None = None, has_memory_disk: bool = False
+    ) -> None:
         self.spec = spec
         self.clock = VirtualClock()
         self._rng = random.Random(spec.seed)
@@ -78,7 +81,9 @@ class SimulatedWorld:
         self._connect(self.bandwidth)
         self.nodes: dict[int, SimulatedNode] = {}
         log_journal = LogJournal(self.journal, self.clock, spec.run_id)
-        self.log_stores = LogStores(spec.segments, log_journal)
+        disk = simulated_disk(self.clock, spec.seed, is_in_memory=has_memory_disk)
+        self.log_stores = stores = LogStores(spec.segments, log_journal, disk)
+        self.disks = ClusterDisks(spec, stores, self.bandwidth, self.journal, self._tell)
         self.errors: list[str] = []
         self.on_crash = self.kill
         self._shut_down: list[int] = []
@@ -234,7 +239,18 @@ class SimulatedWorld:
     def fail_log_dir(self, broker_id: int, path: str) -> None:
         """Let a log directory of a broker fail; one whose last directory fails is killed."""
         check_log_dir(self._node(broker_id).node.broker, path)
-        self.scheduler.actors[Address("broker", broker_id)].give(FailLogDir(path))
+        self._tell(broker_id, FailLogDir(path))
+
+    def _tell(self, broker_id: int, event: FailLogDir) -> None:
+        self.scheduler.give(Address("broker", broker_id), event)
+
+    def kill_all(self) -> None:
+        """End the process of the whole cluster: every node, all logs without files, and every
+        fault of the network. ZooKeeper and the disks stay."""
+        for broker_id in tuple(self.nodes):
+            self.kill(broker_id)
+        self.log_stores.end_process()
+        self.transport.heal()
 
     def pause(self, broker_id: int) -> None:
         """Freeze a node as a long garbage collection does: no heartbeat leaves it either."""

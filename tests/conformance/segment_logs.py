@@ -15,6 +15,7 @@ from brokers.logs.records import Record, encode_batch
 from brokers.logs.recovery import forget_unflushed
 from brokers.logs.replica_log import ReplicaLog
 from brokers.logs.segment_log import SegmentLog
+from brokers.storage.disk import LOCAL_DISK
 from cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from tests.conformance.replica_logs import NOW_MS, RECORD_BYTES
 
@@ -50,7 +51,7 @@ class SegmentLogFactory:
     def crash(self, log: ReplicaLog, kept_end: int | None = None) -> SegmentLog:
         assert isinstance(log, SegmentLog)
         kept = max(log.recovery_point, kept_end or 0)
-        forget_unflushed(log.directory, kept)
+        forget_unflushed(log.directory, kept, LOCAL_DISK, is_length_kept=False)
         found = SegmentLog(
             log.directory,
             log.config,

@@ -191,7 +191,7 @@ def test_the_end_does_not_wait_for_those_who_wait(chroot: str, tmp_path: Path) -
         server.operations.kill(0)
         starting = in_thread(lambda: server.operations.start(0, wait=True))
         creating = in_thread(lambda: server.admin.create_topics(TOPIC))
-        wait_until(lambda: server.cluster.starting_broker_ids == [0])
+        wait_until(lambda: server.cluster.nodes.starting_broker_ids == [0])
         assert server.operations.state_of(0) == "starting"
         assert not starting.done()
         assert not creating.done()
@@ -204,7 +204,7 @@ def test_a_broker_that_is_killed_while_it_waits(chroot: str, tmp_path: Path) -> 
     with ClusterServer(config(chroot, data_dir=tmp_path, session_timeout_ms=20_000)) as server:
         server.operations.kill(1)
         starting = in_thread(lambda: server.operations.start(1, wait=True))
-        wait_until(lambda: server.cluster.starting_broker_ids == [1])
+        wait_until(lambda: server.cluster.nodes.starting_broker_ids == [1])
         server.operations.kill(1)
         with pytest.raises(KlammError, match="was ended before it registered"):
             starting.result(5)

@@ -39,7 +39,7 @@ SKELETON = "drill: d\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\nsteps:\n"
 
 
 def run(drill: Drill, quirks: Quirks = NO_QUIRKS, seed: int = 0) -> Verdict:
-    driver = SimulatedDriver(SimulatedWorld(drill.spec(quirks, seed)))
+    driver = SimulatedDriver(drill.simulated_world(quirks, seed))
     *_, last = play(drill, driver)
     assert isinstance(last, Verdict)
     return last

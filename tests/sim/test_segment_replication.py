@@ -122,8 +122,9 @@ def test_restarts_find_logs_epochs_and_topic_ids(cluster: Cluster) -> None:
     assert repairs(cluster) == []
 
 
+@pytest.mark.parametrize("is_length_kept", [0, 1])
 def test_a_machine_that_stops_has_torn_files_which_are_repaired(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, is_length_kept: int
 ) -> None:
     for _ in range(6):
         cluster.produce(0, 20)
@@ -131,7 +132,7 @@ def test_a_machine_that_stops_has_torn_files_which_are_repaired(
     log = cluster.world.nodes[1].node.broker.log_manager.dirs.current(T0)
     assert log is not None
     recovery_point = log.recovery_point
-    draws = iter([recovery_point + 5])
+    draws = iter([recovery_point + 5, is_length_kept])
     cluster.world.nodes[1].node.broker.log_manager.store.crash(lambda low, high: next(draws))
     cluster.world.kill(1)
     cluster.world.run_for(10_000)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from brokers.storage.faults import DiskFault, FaultKind
 from cluster.errors import UsageError
 from cluster.quirks import NO_QUIRKS
 from cluster.types import ElectionType, TopicPartition
@@ -68,6 +69,20 @@ ACTION_CASES = {
     "heal_network": (steps.HealNetwork(),),
     "bounce_registration: 2": (steps.BounceRegistration(2),),
     "fail_log_dir: {broker: 1, dir: d1}": (steps.FailLogDir(1, "d1"),),
+    "fail_disk: {broker: 1, dir: d1, kind: enospc}": (
+        steps.FailDisk(1, DiskFault(FaultKind.ENOSPC), "d1"),
+    ),
+    "fail_disk: {broker: leader of t-0, kind: fsync, times: 2, after_bytes: 9}": (
+        steps.FailDisk(T0, DiskFault(FaultKind.FSYNC, after_bytes=9, times=2)),
+    ),
+    "fail_disk: {journal: true, kind: short-write}": (
+        steps.FailJournal(DiskFault(FaultKind.SHORT_WRITE)),
+    ),
+    "slow_disk: {broker: 1, bytes_per_s: 1000}": (steps.SlowDisk(1, 1000),),
+    "slow_disk: {broker: 1, dir: d1, bytes_per_s: 5}": (steps.SlowDisk(1, 5, "d1"),),
+    "heal_disks": (steps.HealDisks(),),
+    "kill_all": (steps.KillAll(),),
+    "up_again": (steps.UpAgain(),),
     "move_controller:": (steps.MoveController(),),
     "move_controller": (steps.MoveController(),),
     "preload: {t-0: 1.5GB}": (steps.Preload(T0, 1_500_000_000),),
@@ -172,6 +187,16 @@ WRONG = {
     "- degrade_network: {loss: 10%}": ("5:29", "loss must be a number, not '10%'", "as in 0.1"),
     "- degrade_network: {loss: 1.5}": ("5:29", "loss must be from 0 to 1, not 1.5", ""),
     "- degrade_network: {loss: -0.5}": ("5:29", "loss must be from 0 to 1, not -0.5", ""),
+    "- {fail_disk: {kind: eio}}": ("5:17", "fail_disk needs 'broker', or 'journal: true'", ""),
+    "- {fail_disk: {broker: 1}}": ("5:17", "fail_disk needs 'kind'", "enospc, eio, short-write"),
+    "- {fail_disk: {broker: 1, kind: eioo}}": (
+        "5:35",
+        "unknown kind of fault",
+        "did you mean eio?",
+    ),
+    "- {fail_disk: {broker: 1, kind: eio, times: 0}}": ("5:47", "times must be from 1", ""),
+    "- {slow_disk: {broker: 1}}": ("5:17", "slow_disk needs 'bytes_per_s'", ""),
+    "- {heal_disks: 1}": ("5:18", "heal_disks takes no value", ""),
     "- {fail_log_dir: {broker: 1}}": ("5:20", "fail_log_dir needs 'dir'", ""),
     "- {fail_log_dir: {broker: 1, dri: x}}": ("5:32", "unknown word", "did you mean dir?"),
     "- {reassign: {t: [1]}}": ("5:17", "a key must be a partition, not 't'", "as in t-0"),

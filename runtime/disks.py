@@ -1,0 +1,128 @@
+"""Faults of the disks of one cluster, in either world: its brokers' log directories, its journal.
+
+Arms and ends faults; who finds one, and what follows, is up to the code that uses the disk. Files
+fail at their next operation. Logs in memory have none, so their directory fails at once, with the
+same error, and cannot be opened before it is healed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind
+from brokers.config import broker_config
+from brokers.storage.disk import LOCAL_DISK
+from brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
+from brokers.storage.memory_disk import MemoryDisk
+from cluster.errors import UsageError
+from cluster.protocols import Clock, Journal
+from runtime.bandwidth import Bandwidth
+from runtime.cluster_spec import ClusterSpec
+from runtime.journal import FileJournal, MemoryJournal
+from runtime.log_stores import LogStores
+from runtime.node_actors import FailLogDir
+
+
+def local_disk() -> FaultyDisk:
+    """Return this machine's disk, which fails on demand."""
+    return FaultyDisk(LOCAL_DISK, random.Random())
+
+
+def simulated_disk(clock: Clock, seed: int, *, is_in_memory: bool) -> FaultyDisk:
+    """Return a disk that fails on demand and never waits, as no time passes while code runs."""
+    disk = MemoryDisk(clock.now_ms) if is_in_memory else LOCAL_DISK
+    return FaultyDisk(disk, random.Random(seed + 2), sleep=_no_sleep)
+
+
+def _no_sleep(_: float) -> None:
+    """Simulated time passes between events alone."""
+
+
+def _at_once(function: Callable[[], None]) -> None:
+    function()
+
+
+class ClusterDisks:
+    """``tell`` gives an event to a broker, lost if it does not run. ``call`` runs a function on the
+    brokers' thread."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        stores: LogStores,
+        bandwidth: Bandwidth,
+        journal: Journal,
+        tell: Callable[[int, FailLogDir], None],
+        call: Callable[[Callable[[], None]], None] = _at_once,
+    ) -> None:
+        self._log_dirs = broker_config(spec.config).log_dirs
+        self.stores = stores
+        self._bandwidth = bandwidth
+        self._journal = journal
+        self._tell = tell
+        self._call = call
+        self._slow: dict[tuple[int, str], int] = {}
+        self._journal_fault: DiskFault | None = None
+
+    def fail(self, broker_id: int, log_dir: str | None, fault: DiskFault) -> None:
+        """Let a log directory of a broker fail, or with None all of them. Raises UsageError."""
+        for path in self._paths(broker_id, log_dir):
+            reason = self.stores.fail(broker_id, path, fault)
+            if reason is not None:
+                self._tell(broker_id, FailLogDir(path, reason))
+
+    def slow(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> None:
+        """Let replicas be copied to and from a log directory, or all of a broker, at this rate at
+        most. Raises UsageError."""
+        for path in self._paths(broker_id, log_dir):
+            self._slow[broker_id, path] = bytes_per_s
+            self._set_rate(broker_id, path, bytes_per_s)
+
+    def fail_journal(self, fault: DiskFault) -> None:
+        """Let the journal fail."""
+        self._journal_fault = fault
+        match self._journal:
+            case MemoryJournal():
+                self._journal.refuse((fault.kind or FaultKind.EIO).reason)
+            case FileJournal():
+                self.stores.disk.arm(self._journal.path, fault)
+
+    def heal(self) -> None:
+        """End all faults. A log directory that failed stays offline until its broker restarts."""
+        self.stores.heal()
+        for broker_id, path in self._slow:
+            self._set_rate(broker_id, path, UNLIMITED)
+        self._slow.clear()
+        self._journal_fault = None
+        if isinstance(self._journal, MemoryJournal):
+            self._journal.accept()
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the faults that are armed, as plain values."""
+        found: list[dict[str, Any]] = [
+            {"broker": broker_id, "log_dir": path, "kind": fault.kind}
+            for (broker_id, path), fault in sorted(self.stores.faults.items())
+        ]
+        found += [
+            {"broker": broker_id, "log_dir": path, "kind": "slow", "bytes_per_s": rate}
+            for (broker_id, path), rate in sorted(self._slow.items())
+        ]
+        if self._journal_fault is not None:
+            found.append({"journal": True, "kind": self._journal_fault.kind})
+        return found
+
+    def _paths(self, broker_id: int, log_dir: str | None) -> tuple[str, ...]:
+        if log_dir is None:
+            return self._log_dirs
+        if log_dir not in self._log_dirs:
+            raise UsageError(
+                f"broker {broker_id} has no log directory {log_dir}",
+                hint=f"it has {', '.join(self._log_dirs)}",
+            )
+        return (log_dir,)
+
+    def _set_rate(self, broker_id: int, path: str, bytes_per_s: int) -> None:
+        resource = Resource(ResourceKind.DISK, broker_id, path)
+        self._call(lambda: self._bandwidth.set_capacities({resource: bytes_per_s}))
