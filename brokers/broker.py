@@ -7,6 +7,7 @@ kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Final
@@ -54,8 +55,10 @@ from cluster.requests import (
 from cluster.types import NO_BROKER_EPOCH
 from cluster.types import Broker as RegisteredBroker
 from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Store
-from zk.znodes import BrokerInfo
+from zk.store import Exists, Store
+from zk.znodes import BrokerIdZNode, BrokerInfo
+
+logger = logging.getLogger(__name__)
 
 _STANDING: Final = -1
 """The correlation id of answers that no request is waiting for."""
@@ -122,6 +125,7 @@ class Broker:
             config, self.log_manager, self.replica_manager.partitions, clock, log_journal
         )
         self.laws = Laws(self.replica_manager, growing)
+        self._log_journal = log_journal
         self._log_dir_failures = LogDirFailureHandler(
             info.id, config, self.log_manager, self.replica_manager, self._zk, log_journal
         )
@@ -190,9 +194,34 @@ class Broker:
         """Somebody else registered this broker again: requests of older epochs are stale now."""
         self.broker_epoch = broker_epoch
 
+    def watch_registration(self) -> bool:
+        """True if its session has it registered; what happens to the znode next will be told."""
+        path = BrokerIdZNode.path(self.info.id)
+        stat = self._zk.read([Exists(path, watch=True)])[0].stat
+        return stat is not None and stat.ephemeral_owner == self._store.session_id
+
+    def register_again(self) -> None:
+        """Register anew if somebody has deleted the registration, though the session lives.
+
+        2.8.2 does not notice, and its controller takes the broker for dead until it is restarted.
+        Raises NodeExists if another session has the id by now.
+        """
+        if self.broker_epoch == NO_BROKER_EPOCH or self.watch_registration():
+            return
+        before, epoch = self.broker_epoch, self._register()
+        logger.warning(
+            "broker %d: its znode was deleted while its session lived: registered again, "
+            "with epoch %d",
+            self.info.id,
+            epoch,
+        )
+        if self._log_journal is not None:
+            self._log_journal.registered_again(self.info.id, before, epoch)
+
     def _register(self) -> int:
         info = BrokerInfo(self.info)
         self.on_registered(self._zk.register_broker(info, self._clock.now_ms()))
+        self.watch_registration()
         return self.broker_epoch
 
     # -- messages and timers

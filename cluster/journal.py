@@ -55,6 +55,7 @@ class Kind(StrEnum):
     BATCH_SPOILT = "batch_spoilt"
     JOURNAL_REPAIRED = "journal_repaired"
     JOURNAL_ROWS_LOST = "journal_rows_lost"
+    BROKER_REGISTERED_AGAIN = "broker_registered_again"
 
 
 class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):

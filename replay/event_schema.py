@@ -101,6 +101,7 @@ KINDS: Final = (
     Kind.BATCH_SPOILT,
     Kind.JOURNAL_REPAIRED,
     Kind.JOURNAL_ROWS_LOST,
+    Kind.BROKER_REGISTERED_AGAIN,
 )
 ELECTIONS: Final = tuple(
     str(strategy)

@@ -17,9 +17,9 @@ from cluster.requests import Address, Message
 from controller.kafka_controller import KafkaController
 from runtime.actors import Actor
 from runtime.node import Node
-from zk.store import SessionEvent, SessionState, StoreEvent, WatchEvent
+from zk.store import SessionEvent, SessionState, StoreEvent, WatchEvent, WatchKind
 from zk.znode_client import NodeExists
-from zk.znodes import ConfigEntityChangeNotificationZNode
+from zk.znodes import BrokerIdZNode, ConfigEntityChangeNotificationZNode
 
 REGISTRATION_RETRY_MS = 200.0
 CONFIG_CHANGES_PATH = ConfigEntityChangeNotificationZNode.path
@@ -48,6 +48,13 @@ class ReRegister:
 @dataclass(frozen=True)
 class ConfigChanges:
     """Event of a broker: the children of /config/changes changed, or may have."""
+
+
+@dataclass(frozen=True)
+class RegistrationChanged:
+    """Event of a broker: its znode was created, changed or deleted."""
+
+    is_deleted: bool
 
 
 @dataclass(frozen=True)
@@ -97,21 +104,24 @@ class BrokerActor(Actor):
         self._on_started = on_started
         self._on_shut_down = on_shut_down
         self._on_halted = on_halted
+        self._registration_path = BrokerIdZNode.path(node.id)
         self._is_shutting_down = False
         self._is_expired = False
         self._retry: tuple[float, StartUp] | None = None
 
-    @staticmethod
-    def wants(event: StoreEvent) -> bool:
+    def wants(self, event: StoreEvent) -> bool:
         """True if ``on_store_event`` is to be told; may be called from any thread."""
-        return isinstance(event, SessionEvent) or event.path == CONFIG_CHANGES_PATH
+        paths = (CONFIG_CHANGES_PATH, self._registration_path)
+        return isinstance(event, SessionEvent) or event.path in paths
 
     def on_store_event(self, event: StoreEvent) -> None:
-        """Take that configs changed, or what became of the session: of a broker that has no
-        controller to see to it this registers again."""
+        """Take that configs changed or the registration, or what became of the session: of a broker
+        that has no controller to see to it this registers again."""
         if isinstance(event, WatchEvent):
             if event.path == CONFIG_CHANGES_PATH:
                 self.give(ConfigChanges())
+            elif event.path == self._registration_path:
+                self.give(RegistrationChanged(event.kind is WatchKind.DELETED))
         elif event.state is SessionState.EXPIRED:
             self._is_expired = True
             if self._node.controller is None:
@@ -119,6 +129,8 @@ class BrokerActor(Actor):
         elif event.state is SessionState.CONNECTED and self._is_expired:
             self._is_expired = False
             self.give(ConfigChanges())
+            # The session is another one, which watches nothing yet.
+            self.give(RegistrationChanged(is_deleted=False))
 
     def next_due_ms(self) -> float | None:
         """When the broker's next timer is due."""
@@ -150,6 +162,8 @@ class BrokerActor(Actor):
                 self._node.broker.on_session_expired()
             case ConfigChanges():
                 self._node.broker.dynamic_config_manager.process_notifications()
+            case RegistrationChanged(is_deleted):
+                self._on_registration_changed(is_deleted)
             case ShutDown():
                 self._is_shutting_down = True
                 self._node.broker.begin_controlled_shutdown()
@@ -177,6 +191,18 @@ class BrokerActor(Actor):
         self.stopped = True
         if self._on_halted is not None:
             self._on_halted(self._node.id, reason)
+
+    def _on_registration_changed(self, is_deleted: bool) -> None:
+        broker = self._node.broker
+        try:
+            if is_deleted and not self._is_shutting_down:
+                broker.register_again()
+            else:
+                broker.watch_registration()
+        except SessionExpired:
+            pass  # in the next session it registers anyway
+        except KlammError as error:
+            self._halt(f"its registration was deleted, and it cannot register again: {error}")
 
     def _start_up(self, event: StartUp) -> None:
         try:

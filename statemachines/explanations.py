@@ -283,4 +283,9 @@ KIND_RULES: Final[Mapping[Kind, Rule]] = {
         "The disk refused the journal for so long that rows were dropped; they are missing here.",
         "klamm",
     ),
+    Kind.BROKER_REGISTERED_AGAIN: Rule(
+        "Somebody deleted the broker's znode while its session lived. Kafka 2.8.2 stays"
+        " unregistered until it is restarted; klamm's broker registers again, with a new epoch.",
+        "klamm",
+    ),
 }

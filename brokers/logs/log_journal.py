@@ -1,5 +1,5 @@
 """Journal rows of brokers: what was cut from a log, what was repaired when it was loaded, which
-log directories failed, and which batches somebody could not read.
+log directories failed, which batches somebody could not read, and who had to register again.
 
 One for all brokers of a cluster, whose rows are numbered together: no controller writes them, so
 they are of controller -1 and epoch 0, as the run's first row is. Decides nothing and reads no log.
@@ -80,6 +80,11 @@ class LogJournal:
         """A log directory went offline."""
         row = self._row(Kind.LOG_DIR_FAILED, broker_id)
         self._write(row, {"log_dir": path, "reason": reason})
+
+    def registered_again(self, broker_id: int, epoch_before: int, epoch: int) -> None:
+        """A broker whose znode somebody had deleted is registered again."""
+        row = self._row(Kind.BROKER_REGISTERED_AGAIN, broker_id)
+        self._write(row, {"broker_epoch_before": epoch_before, "broker_epoch": epoch})
 
     def spoilt(self, found: Spoilt, met_by: str) -> None:
         """Somebody fetched a batch that is not whole."""

@@ -80,10 +80,8 @@ class RealCluster:
         self._logs = logs
         self._hub = BrokerHub(self.clock)
         self.candidacy = Candidacy(self.clock, on_failure)
-        on_change = self.nodes.on_candidacy_changed
-        self.journal = JournalGuard(
-            journal, logs, self.clock, self._hub.post, self.candidacy, on_change
-        )
+        notify, post = self.nodes.on_candidacy_changed, self._hub.post
+        self.journal = JournalGuard(journal, logs, self.clock, post, self.candidacy, notify)
         self.clients = HubClients(self._hub, self.transport, self.clock)
         self._bandwidth = Bandwidth(self.clock, self.transport, self._hub.give)
         self.transport.on_links_cut = lambda: self._call(self._bandwidth.on_links_cut)
@@ -134,6 +132,7 @@ class RealCluster:
         With ``holds_controller`` its controller waits for ``begin_candidacy``. A broker that could
         not register is freed before its future fails.
         """
+        self.nodes.await_end(broker_id)
         if broker_id in self.nodes:
             raise UsageError(f"broker {broker_id} runs already")
         running = self._build(broker_id)
@@ -282,11 +281,11 @@ class RealCluster:
 
     def _on_halted(self, broker_id: int, reason: str) -> None:
         logger.warning("broker %d failed: %s", broker_id, reason)
-        self.nodes.failures[broker_id] = reason
-
         # Killing it waits for the thread that this is called on.
         name = f"broker-{broker_id}-halt"
-        threading.Thread(target=self._end_halted, args=(broker_id,), name=name).start()
+        thread = threading.Thread(target=self._end_halted, args=(broker_id,), name=name)
+        thread.start()
+        self.nodes.on_failed(broker_id, reason, thread)
 
     def _end_halted(self, broker_id: int) -> None:
         with contextlib.suppress(UsageError):  # ended otherwise meanwhile

@@ -6,6 +6,7 @@ and who may end a node. What is done to a node is runtime/real/cluster.py's busi
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future
 
 from cluster.errors import KlammError, UsageError
@@ -22,6 +23,7 @@ class RunningNodes(dict[int, RunningNode]):
     def __init__(self) -> None:
         super().__init__()
         self.failures: dict[int, str] = {}
+        self._ending: dict[int, threading.Thread] = {}
         self._starting: dict[int, Future[None]] = {}
         self._relieved: dict[int, Future[None]] = {}
 
@@ -71,6 +73,17 @@ class RunningNodes(dict[int, RunningNode]):
         return self.pop(broker_id, None), self._starting.pop(broker_id, None)
 
     # -- an end
+
+    def on_failed(self, broker_id: int, reason: str, ending: threading.Thread) -> None:
+        """The broker cannot go on; the thread ``ending`` ends it."""
+        self.failures[broker_id] = reason
+        self._ending[broker_id] = ending
+
+    def await_end(self, broker_id: int) -> None:
+        """Wait until a broker that failed is ended, and holds nothing any more."""
+        ending = self._ending.pop(broker_id, None)
+        if ending is not None:
+            ending.join()
 
     def relief_of(self, broker_id: int) -> Future[None]:
         """Ends once the broker has been relieved, has asked often enough, or was ended."""

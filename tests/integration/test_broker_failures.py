@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from brokers.logs.errors import LogStorageError
 from cli.status import status_lines
+from cluster.journal import Kind
 from cluster.requests import Address, CreatableTopic, CreateTopicsRequest
+from cluster.types import TopicPartition
+from runtime.journal import read_journal
 from server.broker_operations import FAILED, FAILED_TO_START, RUNNING
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from tests.waiting import wait_until
+from zk.kafka_zk_client import KafkaZkClient
 
 ON_1 = CreatableTopic("on-1", assignments={0: (1, 0)})
 
@@ -79,3 +84,26 @@ def test_what_fails_at_a_start_is_told_whatever_it_is(server: ClusterServer) -> 
     assert broker_1(server)["state"] == "stopped"
     del bandwidth.join
     assert server.operations.start(1, wait=True)["state"] == RUNNING
+
+
+def test_a_broker_whose_znode_was_deleted_registers_again(
+    server: ClusterServer, zookeeper_client: KazooClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.admin.create_topics(CreateTopicsRequest((ON_1,), 10_000))
+    root = f"/{server.cluster.connect_string.rpartition('/')[2]}"
+    before = broker_1(server)["broker_epoch"]
+    zookeeper_client.delete(f"{root}/brokers/ids/1")
+    wait_until(lambda: broker_1(server)["broker_epoch"] > before and broker_1(server)["live"])
+    stat = zookeeper_client.exists(f"{root}/brokers/ids/1")
+    assert stat.czxid == broker_1(server)["broker_epoch"]
+    said = "broker 1: its znode was deleted while its session lived: registered again"
+    assert any(said in record.getMessage() for record in caplog.records)
+    rows = read_journal(server.data_dir.journal)
+    assert [row.replica for row in rows if row.kind == Kind.BROKER_REGISTERED_AGAIN] == [1]
+    client = KafkaZkClient(server.cluster.store)
+    on_1_0 = TopicPartition("on-1", 0)
+
+    def isr() -> set[int]:
+        return set(client.get_partition_states([on_1_0]).values[on_1_0].leader_and_isr.isr)
+
+    wait_until(lambda: isr() == {0, 1})
