@@ -55,7 +55,7 @@ from cluster.requests import (
 from cluster.types import NO_BROKER_EPOCH
 from cluster.types import Broker as RegisteredBroker
 from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Exists, Store
+from zk.store import Store
 from zk.znodes import BrokerIdZNode, BrokerInfo
 
 logger = logging.getLogger(__name__)
@@ -195,16 +195,14 @@ class Broker:
         self.broker_epoch = broker_epoch
 
     def watch_registration(self) -> bool:
-        """True if its session has it registered; what happens to the znode next will be told."""
-        path = BrokerIdZNode.path(self.info.id)
-        stat = self._zk.read([Exists(path, watch=True)])[0].stat
-        return stat is not None and stat.ephemeral_owner == self._store.session_id
+        """True if its id is registered; what happens to the znode next will be told."""
+        return self._zk.paths_exist([BrokerIdZNode.path(self.info.id)], watch=True)[0]
 
     def register_again(self) -> None:
         """Register anew if somebody has deleted the registration, though the session lives.
 
         2.8.2 does not notice, and its controller takes the broker for dead until it is restarted.
-        Raises NodeExists if another session has the id by now.
+        While another session has the id nothing is done. Raises NodeExists if one was faster.
         """
         if self.broker_epoch == NO_BROKER_EPOCH or self.watch_registration():
             return

@@ -201,6 +201,8 @@ class BrokerActor(Actor):
                 broker.watch_registration()
         except SessionExpired:
             pass  # in the next session it registers anyway
+        except NodeExists:
+            self.give(RegistrationChanged(is_deleted=False))
         except KlammError as error:
             self._halt(f"its registration was deleted, and it cannot register again: {error}")
 

@@ -63,14 +63,18 @@ def test_it_is_watched_in_the_next_session_too(broker_id: int) -> None:
     assert check_simulated_world(world) == []
 
 
-def test_a_broker_whose_id_another_session_took_ends() -> None:
+def test_while_another_session_has_the_id_the_broker_waits() -> None:
     world = world_with_topic()
     store = world.open_store()
     path = BrokerIdZNode.path(2)
     (found,) = store.read([GetData(path)])
     store.write([[Delete(path), Create(path, found.data, ephemeral=True)]])
     world.run_for(5_000)
-    assert 2 not in world.nodes
+    assert not [r for r in world.journal.rows if r.kind == Kind.BROKER_REGISTERED_AGAIN]
+    store.close()
+    world.run_for(20_000)
+    assert [r.replica for r in world.journal.rows if r.kind == Kind.BROKER_REGISTERED_AGAIN] == [2]
+    assert check_simulated_world(world) == []
     assert not world.errors
 
 
