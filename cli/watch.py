@@ -23,7 +23,7 @@ from cli.client import find_server
 from cli.journal import ServerSource
 from cli.journal_text import EventNames, Row, row_text, time_text, what_text
 from cli.options import DataDirectory, Server
-from cli.status import counts
+from cli.status import counts, what_prevents_elections
 from server.journal_tail import MAX_BYTES
 
 EXAMPLES = """
@@ -114,7 +114,8 @@ def summary_line(status: Mapping[str, Any]) -> str:
     running = sum(broker["state"] == "running" for broker in brokers)
     alive = f"brokers {running}/{len(brokers)} running"
     if controller is None:
-        return f"== no controller; {alive}"
+        why = status["journal"]["failure"] or status["failovers"]["failure"]
+        return f"== no controller{'' if why is None else f' ({why})'}; {alive}"
     known = "ZooKeeper does not answer; last known " if status["zookeeper"]["is_stale"] else ""
     return (
         f"== {known}controller {controller['controller_id']} epoch {controller['epoch']}; {alive}; "
@@ -142,6 +143,9 @@ def _head(status: Mapping[str, Any]) -> RenderableType:
     table.add_row("ZooKeeper", Text(f"{zookeeper['connect']} {zookeeper['state'].lower()}"))
     if controller is None:
         table.add_row("Controller", Text("none", style="red"))
+        for line in what_prevents_elections(status):
+            label, _, text = line.partition(":")
+            table.add_row(label, Text(text.strip(), style="yellow"))
         if zookeeper["malformed"]:
             table.add_row("Malformed", Text(", ".join(zookeeper["malformed"]), style="yellow"))
         return table

@@ -146,7 +146,7 @@ class RealCluster:
             self.transport.register(Address("controller", broker_id), controller.receive)
             running.event_thread = EventThread(controller, self.clock)
             running.event_thread.start()
-        running.session.add_listener(
+        running.listen(
             lambda event: (
                 self._hub.soon(lambda: actor.on_store_event(event)) if actor.wants(event) else None
             )

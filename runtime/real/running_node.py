@@ -11,12 +11,14 @@ from runtime.node import Node
 from runtime.real.event_thread import EventThread
 from runtime.real.lifeline import MortalJournal, MortalTransport
 from zk.kazoo_session import KazooSession
+from zk.store import Listener
 
 
 @dataclass(kw_only=True)
 class RunningNode:
     """A broker and its controller, their session (``is_pooled``: shared with other nodes), and
-    whether they are paused. ``event_thread`` is the controller's, None without one."""
+    whether they are paused. ``event_thread`` is the controller's, None without one; ``listener`` is
+    the broker's."""
 
     node: Node
     session: KazooSession
@@ -24,6 +26,7 @@ class RunningNode:
     transport: MortalTransport
     journal: MortalJournal
     event_thread: EventThread | None = None
+    listener: Listener | None = None
     is_paused: bool = False
 
     @property
@@ -44,9 +47,16 @@ class RunningNode:
             return None
         return controller.context.epoch
 
+    def listen(self, listener: Listener) -> None:
+        """Call ``listener`` for what happens to the session, until ``silence``."""
+        self.listener = listener
+        self.session.add_listener(listener)
+
     def silence(self) -> None:
-        """From now on nothing is sent or journalled: the node is dead to everybody."""
+        """From now on nothing is sent, journalled or heard: the node is dead to everybody."""
         self.transport.is_dead = self.journal.is_dead = True
+        if self.listener is not None:
+            self.session.remove_listener(self.listener)
 
     def pause(self) -> None:
         """Send no heartbeat and let the controller process nothing."""
