@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.own_log import OnceForAll
 from cluster.errors import KlammError
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
@@ -79,6 +80,7 @@ def test_a_thread_that_fails_ends_the_process(
     (record,) = [r for r in caplog.records if r.name == "server.thread_failures"]
     assert record.getMessage() == f"thread {name} ended"
     assert record.levelno == logging.ERROR and record.exc_info is not None
+    assert not OnceForAll().filter(record), "the error that ends klamm up says the same"
     left = [t for t in threading.enumerate() if t not in threads and "AnyIO" not in t.name]
     assert left == []
     assert not (tmp_path / "server.json").exists()
