@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.status import Status
 
 from cli.errors import FAILED
 from cli.options import AsJson, print_json
 from cli.running import ending_signals_raise, own_log, work_folder
+from cli.terminal import HarmlessConsole
 from cluster.version import klamm_version
 from report.page import page_html
 from runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, tell
@@ -181,7 +181,7 @@ class Teller:
     """Prints steps: on a terminal with a spinner for the one under way, else in plain lines."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._console = Console(highlight=False, soft_wrap=True, quiet=quiet)
+        self._console = HarmlessConsole(highlight=False, soft_wrap=True, quiet=quiet)
         self._status: Status | None = None
         self._count = 0
 

@@ -20,6 +20,7 @@ from cli.journal import DamageWarnings, FileSource, JournalSource, journal_sourc
 from cli.options import AsJson, DataDirectory, Server, print_json
 from cluster.errors import UsageError
 from cluster.journal import JournalRow
+from cluster.plain_text import harmless_line
 from cluster.types import TopicPartition
 from runtime.explanations.explain import Chosen, Explained, explain_event, explain_partition
 
@@ -82,7 +83,7 @@ def explain(
         print_json(as_json(explained))
         return
     for line in explained_lines(explained):
-        typer.echo(line)
+        typer.echo(harmless_line(line))
 
 
 def _explain(

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from cluster.journal import Kind
+from cluster.plain_text import harmless_line
 
 Row = Mapping[str, Any]
 
@@ -67,13 +68,13 @@ def what_text(row: Row) -> str:
             parts.append(str(row[field]))
     if kind == Kind.EVENT:
         parts[0] = f"event #{row.get('event_id', 0)}"
-    return " ".join(part for part in parts if part)
+    return harmless_line(" ".join(part for part in parts if part))
 
 
 def row_text(row: Row, names: EventNames) -> str:
     """One line: time, who, what, why."""
     cause = names.cause_of(row)
-    why = f"  [{cause}]" if cause else ""
+    why = harmless_line(f"  [{cause}]") if cause else ""
     return f"{time_text(row)}  {who_text(row):24}  {what_text(row)}{why}"
 
 

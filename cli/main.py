@@ -18,11 +18,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # They take half a second, long enough to change one's mind.
         from cli import errors
         from cli.app import app
+        from cli.terminal import harmless_output
     except KeyboardInterrupt:
         if args[:1] == ["up"]:
             print(NOTHING_STARTED, file=sys.stderr)
         return INTERRUPTED
-    return errors.run(lambda: app(args, prog_name="klamm", standalone_mode=False) or 0)
+    with harmless_output():
+        return errors.run(lambda: app(args, prog_name="klamm", standalone_mode=False) or 0)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from cli.client import SERVER_VARIABLE
+from cluster.plain_text import harmless_line
 
 Server = Annotated[
     str | None,
@@ -31,7 +32,7 @@ def print_json(value: object) -> None:
 
 def table_lines(rows: Sequence[Sequence[object]]) -> list[str]:
     """Rows as text in columns; the first row is the heading."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[harmless_line(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from brokers.dynamic_config import FOR_ALL
+from cluster.plain_text import harmless, harmless_line
 from server.thread_failures import IN_FILE_ONLY
 
 ONCE_FOR_ALL_S: Final = 30.0
@@ -26,10 +27,26 @@ class OneLine(logging.Formatter):
         """The line; of what all brokers say, the words for all of them."""
         for_all: str | None = getattr(record, FOR_ALL, None)
         if for_all is not None:
-            return f"{record.levelname.lower()}: {for_all} (klamm status lists it until it is gone)"
-        error = record.exc_info[1] if record.exc_info else None
-        behind = f": {error!r}" if error is not None else ""
-        return f"{record.levelname.lower()}: {record.getMessage()}{behind}"
+            message = f"{for_all} (klamm status lists it until it is gone)"
+        else:
+            error = record.exc_info[1] if record.exc_info else None
+            message = record.getMessage() + (f": {error!r}" if error is not None else "")
+        return harmless_line(f"{record.levelname.lower()}: {message}")
+
+
+class FileLines(logging.Formatter):
+    """A warning for klamm.log: one line, and a traceback if there is one."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """All of it."""
+        return harmless(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return harmless_line(super().formatMessage(record))
 
 
 class OnceForAll(logging.Filter):
@@ -66,6 +83,7 @@ class OwnLog(RotatingFileHandler):
             errors="backslashreplace",
             delay=True,
         )
+        self.setFormatter(FileLines())
         self._is_failing = False
         self._was_failing = False
 
@@ -84,9 +102,7 @@ class OwnLog(RotatingFileHandler):
 
 def log_to(path: Path) -> None:
     """Send warnings to the terminal, and to a file that the first of them makes."""
-    file = OwnLog(path)
-    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     terminal = logging.StreamHandler()
     terminal.setFormatter(OneLine())
     terminal.addFilter(OnceForAll())
-    logging.basicConfig(level=logging.WARNING, handlers=[file, terminal])
+    logging.basicConfig(level=logging.WARNING, handlers=[OwnLog(path), terminal])

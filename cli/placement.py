@@ -17,10 +17,10 @@ from typing import Annotated, NamedTuple
 import msgspec
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cli.terminal import HarmlessConsole
 from cluster.errors import AdminError, KlammError, UsageError
 from placement.assign import (
     Assignment,
@@ -255,7 +255,7 @@ def _print_text(placed: Placement) -> None:
     where = f"Broker list: {_joined(placed.broker_list)}"
     seed = "" if placed.seed is None else f"  Seed: {placed.seed}"
     start = f"Start index: {placed.start_index}  Next replica shift: {placed.next_replica_shift}"
-    console = Console(file=sys.stdout, highlight=False)
+    console = HarmlessConsole(file=sys.stdout, highlight=False)
     if not console.is_terminal:
         for line in (where, start + seed):
             typer.echo(line)

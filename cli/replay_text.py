@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from cli.terminal import HarmlessConsole
 from report.values import Page, Table, Tone
 
 ROWS_SHOWN: Final = 10
@@ -27,10 +28,10 @@ def show_page(page: Page, states: dict[str, Any] | None, file: TextIO | None = N
 
     Words are shown as they are: no name is taken for a style.
     """
-    console = Console(file=file, highlight=False, soft_wrap=True)
+    console = HarmlessConsole(file=file, highlight=False, soft_wrap=True)
     if not console.is_terminal:
         # Nobody cuts what a file has, so nothing is folded.
-        console = Console(file=file, highlight=False, width=_WIDTH, soft_wrap=True)
+        console = HarmlessConsole(file=file, highlight=False, width=_WIDTH, soft_wrap=True)
     console.print(Text(page.title, style="bold"))
     console.print(Text(page.verdict, style=_STYLES[page.tone]))
     for name, value in page.facts:

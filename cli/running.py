@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+from cli.own_log import OwnLog
 from cluster.errors import EnvironmentProblem, UsageError
 from server.data_dir import OWN_LOG_FILE
 
@@ -21,8 +22,7 @@ from server.data_dir import OWN_LOG_FILE
 @contextlib.contextmanager
 def own_log(folder: Path) -> Iterator[None]:
     """What libraries complain of goes into a file, as it would tear the output apart."""
-    handler = logging.FileHandler(folder / OWN_LOG_FILE, delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler = OwnLog(folder / OWN_LOG_FILE)
     root = logging.getLogger()
     root.addHandler(handler)
     try:

@@ -9,6 +9,7 @@ import typer
 
 from cli.client import find_server
 from cli.options import AsJson, DataDirectory, Server, print_json, table_lines
+from cluster.plain_text import harmless_line
 
 SHOWN: Final = 5
 EXAMPLES = """
@@ -30,7 +31,7 @@ def status(
         print_json(values)
         return
     for line in status_lines(values):
-        typer.echo(line)
+        typer.echo(harmless_line(line))
 
 
 def status_lines(values: Mapping[str, Any]) -> list[str]:

@@ -18,6 +18,7 @@ from cli.client import TOKEN_VARIABLE
 from cli.connect import ZK_VARIABLES, tls_of
 from cli.interrupted import NOTHING_STARTED
 from cli.own_log import log_to
+from cli.terminal import HarmlessConsole
 from cluster.errors import KlammError, UsageError
 from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from cluster.quirks import parse_quirks
@@ -249,7 +250,7 @@ def _serve(server_config: ServerConfig) -> NoReturn:
     """Run the cluster to its end. Raises typer.Exit with the exit code, KlammError."""
     assert server_config.data_dir is not None
     log_to(server_config.data_dir / OWN_LOG_FILE)
-    progress = Progress(Console(file=sys.stdout, highlight=False))
+    progress = Progress(HarmlessConsole(file=sys.stdout, highlight=False))
     try:
         code = serve(server_config, progress.say, progress.on_up)
     except KlammError:

@@ -24,6 +24,7 @@ from cli.journal import ServerSource
 from cli.journal_text import EventNames, Row, row_text, time_text, what_text
 from cli.options import DataDirectory, Server
 from cli.status import counts, what_prevents_elections
+from cli.terminal import HarmlessConsole
 from server.journal_tail import MAX_BYTES
 
 EXAMPLES = """
@@ -76,7 +77,7 @@ def watch(
     """Watch controller, queue, brokers, counts of states, and the last events with their causes,
     until Ctrl-C."""
     watcher = Watcher(server, data_dir)
-    console = Console(file=sys.stdout)
+    console = HarmlessConsole(file=sys.stdout)
     if console.is_terminal:
         _watch_live(watcher, console, interval)
     else:

@@ -1,6 +1,7 @@
 """The text of state-change.log and controller.log, as Kafka 2.8 writes it.
 
 Formats lines and hands them to sinks in as few writes as possible; never decides, never journals.
+Names and reasons from outside can neither end a line nor command a terminal.
 A sink that is None costs nothing, and at INFO no line about a single replica is even formatted.
 Mirrors kafka/controller/StateChangeLogger.scala and the message texts of kafka/controller/.
 """
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Protocol
 
+from cluster.plain_text import harmless_line
 from cluster.protocols import Clock
 from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
 
@@ -89,7 +91,7 @@ class StateChangeLog:
         """INFO lines of controller.log at one instant, for what is said of each of many."""
         if self._controller is not None:
             before, after = self._around("INFO", Source.CONTROLLER)
-            body = (after + before).join(texts)
+            body = (after + before).join(map(harmless_line, texts))
             if body:
                 self._controller.write(f"{before}{body}{after}")
 
@@ -114,7 +116,7 @@ class StateChangeLog:
             return
         before = f"{self._time()} {level} [Controller id={self.controller_id} epoch={self.epoch}] "
         after = " (state.change.logger)\n"
-        body = (after + before).join(texts)
+        body = (after + before).join(map(harmless_line, texts))
         if body:
             self._state_change.write(f"{before}{body}{after}")
 
@@ -124,7 +126,8 @@ class StateChangeLog:
             return
         before = f"{self._time()} ERROR [Controller id={self.controller_id} epoch={self.epoch}] "
         for text, exception in texts:
-            self._state_change.write(f"{before}{text} (state.change.logger)\n{exception}\n")
+            line = f"{before}{harmless_line(text)} (state.change.logger)\n"
+            self._state_change.write(f"{line}{harmless_line(exception)}\n")
 
     def _write_controller(
         self, level: str, text: str, source: Source, error: BaseException | None
@@ -132,9 +135,9 @@ class StateChangeLog:
         if self._controller is None:
             return
         before, after = self._around(level, source)
-        line = f"{before}{text}{after}"
+        line = f"{before}{harmless_line(text)}{after}"
         if error is not None:
-            line += f"{type(error).__name__}: {error}\n"
+            line += harmless_line(f"{type(error).__name__}: {error}") + "\n"
         self._controller.write(line)
 
     def _around(self, level: str, source: Source) -> tuple[str, str]:

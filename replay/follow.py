@@ -46,6 +46,10 @@ def open_followed(path: Path, folder: Path) -> SourceFiles:
     (found, *others) = find_files([path])
     if path.is_dir() or others or found.source.name != JOURNAL:
         raise UsageError(f"--follow takes one journal, {path} is none")
+    # Rotated files of it are found by following, too.
+    journal = path.absolute()
+    summary = msgspec.structs.replace(found.summaries[-1], path=str(journal))
+    found = found._replace(paths=[journal], summaries=[summary])
     with path.open("rb") as file:
         if compression_of(file.read(4)) is not None:
             raise UsageError(f"{path} is compressed and cannot be followed")

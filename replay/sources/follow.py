@@ -16,9 +16,15 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from replay.sources import READ_SCHEMA
-from replay.sources.file_parts import FilePart
-from replay.sources.growing_file import beginning, last_line_end, parts_between, place_of
-from replay.sources.journal import read_part_of_journal
+from replay.sources.growing_file import (
+    LogPart,
+    beginning,
+    last_line_end,
+    parts_between,
+    place_of,
+    read_log_part,
+)
+from replay.sources.journal import batches_of
 
 FORMAT: Final = "growingjournal"
 
@@ -41,7 +47,7 @@ class GrowingJournal(DataSource):
 
 
 class _Part(InputPartition):
-    def __init__(self, part: FilePart) -> None:
+    def __init__(self, part: LogPart) -> None:
         super().__init__(part)
 
 
@@ -59,4 +65,5 @@ class _Reader(DataSourceStreamReader):
         return [_Part(part) for part in parts_between(place_of(start), place_of(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_part_of_journal(partition.value)
+        part = partition.value
+        return batches_of(read_log_part(part), part.file)

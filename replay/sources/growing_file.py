@@ -1,6 +1,7 @@
-"""A file that grows by lines: how far it is read, and whether it is still the same file.
+"""A log that grows by lines: how far it is read, its rotated files included.
 
-Values and reads of single blocks; knows neither Spark nor what the lines mean.
+Values and reads of single blocks; knows neither Spark nor what the lines mean. Line numbers are
+those of the whole log.
 """
 
 from __future__ import annotations
@@ -8,21 +9,25 @@ from __future__ import annotations
 import os
 import zlib
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
 from cluster.errors import EnvironmentProblem
-from replay.sources.file_parts import BLOCK_BYTES, PART_BYTES, FilePart, count_lines, number
+from cluster.rotated_names import RotatedName, rotated_names
+from replay.sources.file_parts import BLOCK_BYTES, PART_BYTES, CutShort, FilePart, Lines, read_part
 
 _CHECKED_BYTES: Final = 4096
+_SIZE_BYTES: Final = 4
+_NO_FILE: Final = 0
 
 
 class Place(msgspec.Struct, frozen=True):
-    """How far a file is read: ``byte`` is the one after the last complete line.
+    """How far a log is read: ``byte`` of its newest file is the one after the last complete line.
 
-    ``inode`` tells a file from another of its name; ``lines`` end before ``byte``; ``check`` is a
-    CRC-32 of up to 4 KiB before it, as a file may be cut and written anew.
+    ``base`` bytes of rotated files precede that file. ``inode`` tells it from another of its name,
+    0: it was not looked at. ``lines`` of the whole log end before ``byte``; ``check`` is a CRC-32
+    of up to 4 KiB before it, as a file may be cut and written anew.
     """
 
     file: str
@@ -30,10 +35,21 @@ class Place(msgspec.Struct, frozen=True):
     byte: int = 0
     lines: int = 0
     check: int = 0
+    base: int = 0
 
     def as_offset(self) -> dict[str, Any]:
         """As Spark keeps it."""
         return msgspec.structs.asdict(self)
+
+
+class LogPart(NamedTuple):
+    """Lines of a log that begin at ``begin`` <= byte < ``end`` of the whole log, and lie in one of
+    its files, whatever that is called when it is read."""
+
+    file: str
+    begin: int
+    end: int
+    lines_before: int = 0
 
 
 def place_of(offset: dict[str, Any]) -> Place:
@@ -42,49 +58,158 @@ def place_of(offset: dict[str, Any]) -> Place:
 
 
 def beginning(path: Path) -> Place:
-    """Before the first line of a file. Raises EnvironmentProblem if there is none."""
-    with _opened(str(path.absolute())) as file:
-        return Place(file.name, os.fstat(file.fileno()).st_ino)
+    """Before the first line of a log. Raises EnvironmentProblem if there is none."""
+    file = str(path.absolute())
+    if names := _rotated(file):
+        return Place(file, _NO_FILE, base=_begin_of(file, names, 0))
+    try:
+        return Place(file, os.stat(file).st_ino)
+    except FileNotFoundError:
+        raise EnvironmentProblem(f"{file} is not there any more") from None
 
 
 def last_line_end(place: Place) -> Place:
     """After the last complete line that is there now: a half one waits.
 
-    Raises EnvironmentProblem if the file was removed, replaced or truncated since ``place``.
+    Raises EnvironmentProblem if the file was removed, replaced or truncated since ``place``, or if
+    what follows ``place`` was deleted after a rotation.
     """
-    with _opened(place.file) as file:
-        status = os.fstat(file.fileno())
-        if status.st_ino != place.inode:
-            raise EnvironmentProblem(f"{place.file} was replaced by another file")
-        if status.st_size < place.byte or _check(file, place.byte) != place.check:
-            raise EnvironmentProblem(f"{place.file} was truncated")
-        end, lines = place.byte, place.lines
-        file.seek(end)
-        while data := file.read(BLOCK_BYTES):
-            begun_at = file.tell() - len(data)
-            if count := data.count(b"\n"):
-                lines += count
-                end = begun_at + data.rindex(b"\n") + 1
-        return Place(place.file, place.inode, end, lines, _check(file, end))
+    while True:
+        names = _rotated(place.file)
+        base = names[-1].end if names else 0
+        is_rotated = base > place.base
+        try:
+            with open(place.file, "rb") as file:
+                if _rotated(place.file) != names:
+                    continue
+                start = _after_rotation(place, base) if is_rotated else place
+                return _last_line_end(file, start)
+        except FileNotFoundError:
+            if is_rotated:  # the next file is about to be made
+                return _after_rotation(place, base)
+            raise EnvironmentProblem(f"{place.file} is not there any more") from None
 
 
-def parts_between(start: Place, end: Place, part_bytes: int = PART_BYTES) -> list[FilePart]:
+def parts_between(start: Place, end: Place, part_bytes: int = PART_BYTES) -> list[LogPart]:
     """The lines between two places, in parts that can be read at once."""
-    begins = range(start.byte, end.byte, part_bytes)
-    parts = [FilePart(end.file, begin, min(begin + part_bytes, end.byte), None) for begin in begins]
+    parts = []
+    lines = start.lines
+    begin, last = start.base + start.byte, end.base + end.byte
+    ends = [name.end for name in _rotated(start.file) if begin < name.end < last]
+    for file_end in (*ends, last):
+        while begin < file_end:
+            part = LogPart(start.file, begin, min(begin + part_bytes, file_end), lines)
+            parts.append(part)
+            lines += count_lines(part)
+            begin = part.end
+    return parts
+
+
+def count_lines(part: LogPart) -> int:
+    """How many lines begin in a part."""
+    blocks = read_log_part(part)
+    return sum(block.data.count(b"\n") for block in blocks if not isinstance(block, CutShort))
+
+
+def read_log_part(part: LogPart) -> list[Lines | CutShort]:
+    """The lines of a part, as ``read_part`` has them. Raises EnvironmentProblem."""
+    while True:
+        found = locate(part)
+        try:
+            blocks = _blocks(part, found)
+        except (FileNotFoundError, EnvironmentProblem) as error:
+            if locate(part) == found:
+                raise EnvironmentProblem(str(error)) from error
+        else:
+            if locate(part) == found:
+                return blocks
+        # The file was rotated or compressed meanwhile, and has another name now.
+
+
+def locate(part: LogPart) -> FilePart:
+    """Where a part is now: in the newest file, or in a rotated one; all of a compressed one.
+
+    Raises EnvironmentProblem if it was deleted.
+    """
+    names = _rotated(part.file)
+    at = next((n for n, name in enumerate(names) if name.end > part.begin), len(names))
+    is_newest = at == len(names)
+    base = _begin_of(part.file, names, at)
+    begin, end = part.begin - base, part.end - base
+    if begin < 0:
+        raise EnvironmentProblem(f"{part.file}: what follows was rotated and deleted")
     # A part that does not begin the file counts from the newline before it.
-    before = start.lines - 1 if start.byte else 0
-    return [
-        part._replace(lines_before=before + part.lines_before)
-        for part in number(parts, list(map(count_lines, parts)))
-    ]
+    before = part.lines_before - 1 if begin else part.lines_before
+    if is_newest:
+        return FilePart(part.file, begin, end, None, before)
+    file = os.path.join(os.path.dirname(part.file), names[at].name)
+    if names[at].is_compressed:
+        return FilePart(file, begin, end, "gzip", part.lines_before)
+    return FilePart(file, begin, end, None, before)
 
 
-def _opened(file: str) -> BinaryIO:
+def _blocks(part: LogPart, found: FilePart) -> list[Lines | CutShort]:
+    blocks = list(read_part(found._replace(lines_before=0) if found.compression else found))
+    if found.compression is None:
+        return blocks
+    data = b"".join(block.data for block in blocks if isinstance(block, Lines))
+    begin, end = (_line_after(data, byte) for byte in (found.begin, found.end))
+    damages = [block for block in blocks if isinstance(block, CutShort) and end == len(data)]
+    return [Lines(data[begin:end], part.lines_before + 1)] * (begin < end) + damages
+
+
+def _line_after(data: bytes, byte: int) -> int:
+    """Where the first line begins that does not begin before a byte."""
+    if not byte:
+        return 0
+    newline = data.find(b"\n", byte - 1)
+    return len(data) if newline < 0 else newline + 1
+
+
+def _after_rotation(place: Place, base: int) -> Place:
+    """The beginning of the newest file, for who has read up to a place in an older one."""
+    end = Place(place.file, _NO_FILE, base=base)
+    parts = parts_between(place, end)
+    lines = parts[-1].lines_before + count_lines(parts[-1]) if parts else place.lines
+    return msgspec.structs.replace(end, lines=lines)
+
+
+def _last_line_end(file: BinaryIO, place: Place) -> Place:
+    status = os.fstat(file.fileno())
+    if place.inode not in (_NO_FILE, status.st_ino):
+        raise EnvironmentProblem(f"{place.file} was replaced by another file")
+    if status.st_size < place.byte or _check(file, place.byte) != place.check:
+        raise EnvironmentProblem(f"{place.file} was truncated")
+    end, lines = place.byte, place.lines
+    file.seek(end)
+    while data := file.read(BLOCK_BYTES):
+        begun_at = file.tell() - len(data)
+        if count := data.count(b"\n"):
+            lines += count
+            end = begun_at + data.rindex(b"\n") + 1
+    return Place(place.file, status.st_ino, end, lines, _check(file, end), place.base)
+
+
+def _rotated(file: str) -> list[RotatedName]:
+    """The rotated files of a log, the oldest first."""
+    folder, name = os.path.split(file)
     try:
-        return open(file, "rb")
+        return rotated_names(name, os.listdir(folder))
     except FileNotFoundError:
-        raise EnvironmentProblem(f"{file} is not there any more") from None
+        return []
+
+
+def _begin_of(file: str, names: list[RotatedName], at: int) -> int:
+    """How many bytes of a log precede a file; the oldest rotated one is as long as gzip says."""
+    if at or not names:
+        return names[at - 1].end if names else 0
+    path = os.path.join(os.path.dirname(file), names[at].name)
+    with open(path, "rb") as opened:
+        size = opened.seek(0, os.SEEK_END)
+        if names[at].is_compressed:
+            opened.seek(max(size - _SIZE_BYTES, 0))
+            size = int.from_bytes(opened.read(_SIZE_BYTES), "little")
+    return max(names[at].end - size, 0)
 
 
 def _check(file: BinaryIO, byte: int) -> int:

@@ -6,7 +6,7 @@ files whose lines are counted. The schema is that of cluster.journal.JournalRow,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from replay.sources import Damaged, Source, SourceOptions, Tasks, damaged_batch
 from replay.sources.file_parts import (
     CutShort,
     FilePart,
+    Lines,
     cut,
     decompressed_head,
     part_size,
@@ -49,11 +50,16 @@ def find_rows(
 
 def read_part_of_journal(part: FilePart) -> Iterator[pa.RecordBatch]:
     """The rows and the damaged lines of a part, by READ_SCHEMA."""
-    for found in read_part(part):
+    return batches_of(read_part(part), part.file)
+
+
+def batches_of(blocks: Iterable[Lines | CutShort], file: str) -> Iterator[pa.RecordBatch]:
+    """The rows and the damaged lines of some blocks of a file, by READ_SCHEMA."""
+    for found in blocks:
         if isinstance(found, CutShort):
-            yield damaged_batch(JOURNAL, part.file, [Damaged(*found)])
+            yield damaged_batch(JOURNAL, file, [Damaged(*found)])
         else:
-            yield from journal_batches(found.data, part.file, found.first_line)
+            yield from journal_batches(found.data, file, found.first_line)
 
 
 def read_journals(

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from cluster.errors import UsageError
+from cluster.rotated_names import parse_rotated
 from replay.event_schema import EPOCH_SHIFT
 from replay.local_time import is_ambiguous
 from replay.sources.file_parts import CutShort, FilePart, compression_of, read_part
@@ -126,7 +127,10 @@ def files_of_brokers(paths: Iterable[Path]) -> dict[tuple[str, str], list[Path]]
 
 def _rotation(name: str) -> tuple[str, tuple[int, str, int]]:
     """A name without what rotation adds, and how old that says the file is: dates grow, and numbers
-    behind them; numbers alone count into the past; the file without either is being written."""
+    behind them; numbers alone count into the past; klamm's own grow; the file without any of these
+    is being written."""
+    if rotated := parse_rotated(name):
+        return rotated.live, (1, "", rotated.end)
     stem = name
     for ending in (".gz", ".zst"):
         stem = stem.removesuffix(ending)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cluster.errors import UsageError
+from cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated_names
 from replay.event_table import FileSummary
 from replay.sources import Source, journal, kafka_logs, zookeeper
 from replay.sources.file_parts import decompressed_head, hold_the_same
@@ -48,14 +49,15 @@ class SourceFiles(NamedTuple):
 def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
     """What there is to ingest under some paths, each a file, or a directory searched to its ground.
 
-    Of a directory, files of no known kind are left alone. Raises UsageError for a path that is not
-    there, an empty or unknown file, a directory without a log, and a file that is there twice.
+    A log that klamm has rotated brings its rotated files along. Of a directory, files of no known
+    kind are left alone. Raises UsageError for a path that is not there, an empty or unknown file, a
+    directory without a log, and a file that is there twice.
     """
     if not paths:
         raise UsageError("no files to read", hint="name journals, logs or their directories")
     found: dict[str, SourceFiles] = {}
     seen: dict[str | bytes, list[Path]] = {}
-    for path in paths:
+    for path in _with_rotated(paths):
         for file, source, summary, begins in _logs_under(path):
             # Logs of two servers may begin and end alike; their source tells what is there twice.
             alike = seen.setdefault(str(file) if source.unites_copies else begins, [])
@@ -68,6 +70,19 @@ def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
             files.paths.append(file)
             files.summaries.append(summary)
     return [found[source.name] for source in SOURCES if source.name in found]
+
+
+def _with_rotated(paths: Sequence[Path]) -> Iterator[Path]:
+    """Each path behind the rotated files of its log that are not given themselves."""
+    given = {path.absolute() for path in paths}
+    for path in paths:
+        if path.is_file():
+            names = rotated_names(path.name, os.listdir(path.absolute().parent))
+            rotated = [path.with_name(name.name) for name in names]
+            yield from (other for other in rotated if other.absolute() not in given)
+            if rotated and not path.stat().st_size:
+                continue  # rotated a moment ago
+        yield path
 
 
 def _logs_under(path: Path) -> Iterator[_Log]:
@@ -90,9 +105,17 @@ def _logs_under(path: Path) -> Iterator[_Log]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
+    """All files, but none that rotation has compressed or is compressing: the others are whole."""
     for parent, folders, names in os.walk(folder):
         folders.sort()
-        yield from (path for name in sorted(names) if (path := Path(parent, name)).is_file())
+        finished = set(names)
+        left = (
+            name
+            for name in sorted(names)
+            if not name.endswith(UNFINISHED)
+            and not (parse_rotated(name) and f"{name}{COMPRESSED}" in finished)
+        )
+        yield from (path for name in left if (path := Path(parent, name)).is_file())
 
 
 def _recognized(path: Path) -> _Log | None:

@@ -135,6 +135,31 @@ def test_a_file_beside_its_compressed_copy_is_refused(
         assert [path.name for path in found.paths] == ["journal.jsonl", "journal.jsonl.packed"]
 
 
+def test_a_journal_brings_its_rotated_files_along(tmp_path: Path) -> None:
+    whole = "".join(row(n) for n in range(1, 31)).encode().splitlines(keepends=True)
+    names, end = [], 0
+    for n in (0, 10):
+        rotated = b"".join(whole[n : n + 10])
+        end += len(rotated)
+        names.append(f"journal.jsonl.{end:020d}")
+        (tmp_path / names[-1]).write_bytes(rotated)
+    # A crash left the first both plain and compressed, and the second half compressed.
+    packed = tmp_path / f"{names[0]}.gz"
+    packed.write_bytes(gzip.compress(b"".join(whole[:10])))
+    (tmp_path / f"{names[1]}.gz.tmp").write_bytes(packed.read_bytes()[:40])
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(b"".join(whole[20:]))
+    expected = [packed.name, names[1], "journal.jsonl"]
+    for given in ([journal], [tmp_path / names[1], journal], [journal, packed]):
+        (found,) = find_files(given)
+        assert sorted(path.name for path in found.paths) == sorted(expected)
+    (found,) = find_files([tmp_path])
+    assert sorted(path.name for path in found.paths) == sorted(expected)
+    journal.write_bytes(b"")
+    (found,) = find_files([journal])
+    assert [path.name for path in found.paths] == expected[:2]
+
+
 def test_what_is_no_table_is_never_replaced(
     journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

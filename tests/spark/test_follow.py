@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import threading
@@ -49,6 +50,8 @@ class Following:
 
     def wait_for(self, count: int) -> None:
         wait_until(lambda: self.read >= count or self._done.done(), DEADLINE_S)
+        if self._done.done():
+            print("DONE", self._done.exception())
         # What was stored just before a stop may be stored again.
         assert self.read >= count
 
@@ -83,6 +86,13 @@ def append(journal: Path, data: bytes) -> None:
         file.write(data)
 
 
+def rotate(journal: Path) -> None:
+    """What klamm up does with a large journal."""
+    rotated = journal.with_name(f"{journal.name}.{journal.stat().st_size:020d}.gz")
+    rotated.write_bytes(gzip.compress(journal.read_bytes()))
+    journal.unlink()
+
+
 def seqs_and_lines(spark: SparkSession, table: Path) -> list[tuple[int, int]]:
     found = open_table(spark, table).events.select("seq", "line").orderBy("line", "seq").collect()
     return [(at.seq, at.line) for at in found]
@@ -101,7 +111,9 @@ def test_stop_and_restart_give_equal_totals(
         assert first.stopped().rows == 8
     lines = [(n, n) for n in range(1, 7)] + [(7, 8), (8, 9)]
     assert seqs_and_lines(spark, table) == lines
-    append(journal, b"\n" + rows(10, 40))
+    append(journal, b"\n" + rows(10, 25))
+    rotate(journal)
+    append(journal, rows(26, 40))
     with following(follower, journal) as second:
         second.wait_for(32)
         with pytest.raises(UsageError, match=r"table follows \S+/journal\.jsonl and is not whole"):

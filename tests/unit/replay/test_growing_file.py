@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import os
 from collections.abc import Callable
@@ -10,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import EnvironmentProblem
-from replay.sources.file_parts import CutShort, read_part
+from replay.sources.file_parts import CutShort
 from replay.sources.growing_file import (
+    LogPart,
     Place,
     beginning,
     last_line_end,
     parts_between,
     place_of,
+    read_log_part,
 )
 
 
@@ -26,9 +29,13 @@ def append(path: Path, data: bytes) -> None:
 
 
 def lines_between(start: Place, end: Place, part_bytes: int) -> list[tuple[int, bytes]]:
+    return lines_of(parts_between(start, end, part_bytes))
+
+
+def lines_of(parts: list[LogPart]) -> list[tuple[int, bytes]]:
     found = []
-    for part in parts_between(start, end, part_bytes):
-        for block in read_part(part):
+    for part in parts:
+        for block in read_log_part(part):
             assert not isinstance(block, CutShort)
             lines = block.data.removesuffix(b"\n").split(b"\n")
             found += list(enumerate(lines, block.first_line))
@@ -74,4 +81,59 @@ def test_it_must_stay_the_same_file(
     assert place.byte == 10
     change(path)
     with pytest.raises(EnvironmentProblem, match=message):
+        last_line_end(place)
+
+
+def rotate(path: Path, *, packed: bool) -> None:
+    """What klamm up does: a name with the bytes so far, perhaps compressed, and a new file."""
+    ends = [int(other.name.split(".")[-1]) for other in path.parent.glob("journal.0*[0-9]")]
+    ends += [int(other.name.split(".")[-2]) for other in path.parent.glob("journal.0*.gz")]
+    rotated = path.with_name(f"journal.{max(ends, default=0) + path.stat().st_size:020d}")
+    path.rename(rotated)
+    if packed:
+        pack(rotated)
+    path.touch()
+
+
+def pack(rotated: Path) -> None:
+    rotated.with_name(f"{rotated.name}.gz").write_bytes(gzip.compress(rotated.read_bytes()))
+    rotated.unlink()
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("part_bytes", [1, 7, 1000])
+def test_each_line_is_read_once_over_rotations(
+    part_bytes: int, packed: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal"
+    path.touch()
+    places = [beginning(path)]
+    lines = [b"line %d" % number for number in range(1, 41)]
+    for number, line in enumerate(lines, 1):
+        append(path, line + b"\n")
+        if number in (3, 4, 17, 30, 39):
+            rotate(path, packed=packed)
+        if number in (1, 3, 10, 18, 40):
+            places.append(place_of(last_line_end(places[-1]).as_offset()))
+    read = [lines_between(*pair, part_bytes) for pair in itertools.pairwise(places)]
+    assert [len(part) for part in read] == [1, 2, 7, 8, 22]
+    assert list(itertools.chain(*read)) == list(enumerate(lines, 1))
+    late = beginning(path)
+    assert lines_between(late, last_line_end(late), part_bytes) == list(enumerate(lines, 1))
+    parts = parts_between(late, places[-1], part_bytes)
+    for rotated in path.parent.glob("journal.0*[0-9]"):
+        pack(rotated)  # between the plan and the reading of its parts
+    assert lines_of(parts) == list(enumerate(lines, 1))
+
+
+def test_what_retention_deletes_before_it_is_read_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    append(path, b"one\n")
+    place = last_line_end(beginning(path))
+    append(path, b"two\n")
+    rotate(path, packed=False)
+    append(path, b"three\n")
+    rotate(path, packed=True)
+    (tmp_path / "journal.00000000000000000008").unlink()
+    with pytest.raises(EnvironmentProblem, match="what follows was rotated and deleted"):
         last_line_end(place)

@@ -24,6 +24,12 @@ def test_numbers_count_into_the_past() -> None:
     assert [path.name for path in group] == names[::-1]
 
 
+def test_klamms_own_numbers_grow() -> None:
+    names = [f"controller.log{ending}" for ending in (f".{900:020}.gz", f".{1800:020}", "")]
+    [group] = files_of_brokers(Path("/b", name) for name in names[::-1]).values()
+    assert [path.name for path in group] == names
+
+
 def test_dates_before_the_ending() -> None:
     names = ["controller-2021-09-01-1.log", "controller.2021-09-02.log.gz", "controller.log"]
     [group] = files_of_brokers(Path("/b", name) for name in names[::-1]).values()
