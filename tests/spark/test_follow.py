@@ -50,7 +50,6 @@ class Following:
 
     def wait_for(self, count: int) -> None:
         wait_until(lambda: self.read >= count or self._done.done(), DEADLINE_S)
-        if self._done.done():
         # What was stored just before a stop may be stored again.
         assert self.read >= count
 
