@@ -290,9 +290,10 @@ class Chaos:
         return f"nobody is isolated{self._answered('heal', answer)}"
 
     def _pause_zookeeper(self) -> str | None:
-        pid = self._up.zookeeper_pid()
-        if pid is None:
+        pids = self._up.zookeeper_pids()
+        if not pids:
             return None
+        pid = self._random.choice(pids)
         for_s = self._random.uniform(0.3, 1.4 * self._session_s)
         begun_s = time.monotonic()
         try:
@@ -305,13 +306,14 @@ class Chaos:
         return f"for {for_s:.1f} s"
 
     def _kill_zookeeper(self) -> str | None:
-        pid = self._up.zookeeper_pid()
+        pids = self._up.zookeeper_pids()
         begun_s = time.monotonic()
-        if pid is None or begun_s - self._last_zookeeper_kill_s < ZOOKEEPER_KILL_EVERY_S:
+        if not pids or begun_s - self._last_zookeeper_kill_s < ZOOKEEPER_KILL_EVERY_S:
             return None
         self._last_zookeeper_kill_s = begun_s
+        pid = self._random.choice(pids)
         os.kill(pid, signal.SIGKILL)
-        is_back = wait_for(lambda: self._up.zookeeper_pid() not in (None, pid), 30.0)
+        is_back = wait_for(lambda: len({*self._up.zookeeper_pids()} - {pid}) >= len(pids), 30.0)
         self._disturb_all("ZooKeeper killed", begun_s)
         return f"its process {pid}{'' if is_back else ', and it did not come back'}"
 

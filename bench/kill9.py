@@ -57,6 +57,8 @@ CATCH_UP_TIMEOUT_S = 30.0
 READ_TIMEOUT_S = 120.0
 ROTATION_TIMEOUT_S = 3.0
 ROWS = 2_000
+JOURNAL_SEGMENT_BYTES = 32_768
+"""So small that the journal is rotated several times in each cycle."""
 READ_EVERY = 10
 """In how many cycles everything is read once; in the others only the logs' ends are compared."""
 MOMENTS = {"serving": 55, "startup": 20, "shutdown": 15, "rotation": 10}
@@ -83,32 +85,32 @@ class Outcome:
 
 
 class Kill9:
-    """All cycles on one data directory."""
+    """All cycles on one data directory. ``model`` and ``produced``: what was acknowledged."""
 
     def __init__(
         self, options: argparse.Namespace, data_dir: Path, say: Callable[[str], None]
     ) -> None:
         self.outcome = Outcome()
         self.judge = Judge()
-        self._options, self._say = options, say
+        self.options, self._say = options, say
         self._data_dir = data_dir
         self._output = data_dir.with_name(data_dir.name + "-up.log")
         self._random = random.Random(options.seed)
         self._port = free_port()
         self._zookeeper_port: int | None = None
-        self._model = Model()
-        self._produced: dict[str, list[Produced]] = {topic: [] for topic in LOAD_TOPICS}
+        self.model = Model()
+        self.produced: dict[str, list[Produced]] = {topic: [] for topic in LOAD_TOPICS}
         self._cycle = 0
 
     def go(self) -> None:
         """Every cycle, and then once more without a kill."""
-        for number in range(1, self._options.kills + 1):
+        for number in range(1, self.options.kills + 1):
             self._cycle = number
             moment = self._random.choices(list(MOMENTS), list(MOMENTS.values()))[0]
             self._kill_at(moment)
             self.outcome.kills[moment] += 1
             self._say_progress(moment)
-            if self.outcome.exit_code and self._options.stop:
+            if self.outcome.exit_code and self.options.stop:
                 return
         self._cycle += 1
         with self._up() as up:
@@ -126,7 +128,8 @@ class Kill9:
     def _kill_at(self, moment: str) -> None:
         with self._up() as up:
             if moment == "startup":
-                time.sleep(self._random.uniform(0.0, 4.0))
+                usual_s = statistics.median(self.outcome.serve_s or [4.0])
+                time.sleep(self._random.uniform(0.0, 1.1 * usual_s))
             else:
                 api = self._served(up)
                 if api is not None:
@@ -136,9 +139,10 @@ class Kill9:
         self._check_nothing_is_left()
 
     def _up(self) -> Up:
-        options = self._options
+        options = self.options
         words = ["--brokers", str(options.brokers), "--port", str(self._port)]
         words += ["--session-timeout-ms", str(options.session_timeout_ms)]
+        words += ["--journal-segment-bytes", str(JOURNAL_SEGMENT_BYTES)]
         if options.segments:
             words.append("--segments")
         if options.cluster_seed is not None:
@@ -162,7 +166,7 @@ class Kill9:
         with self._checked(up, api):
             loads = [ProducerLoad(api, topic, RATE, max_undecided=20) for topic in LOAD_TOPICS]
             operations = Operations(
-                api, self._model, self._random.random(), LOAD_TOPICS, self._options.brokers
+                api, self.model, self._random.random(), LOAD_TOPICS, self.options.brokers
             )
             begun_s = time.monotonic()
             if wait_for(lambda: all(one.acknowledged for one in loads), CATCH_UP_TIMEOUT_S):
@@ -174,7 +178,7 @@ class Kill9:
             operations.close()
             for load in loads:
                 load.on_kill()
-                self._produced[load.topic] += load.produced
+                self.produced[load.topic] += load.produced
         self._note_faults(api)
 
     def _await(self, up: Up, moment: str) -> None:
@@ -208,13 +212,13 @@ class Kill9:
         if self._cycle_made_topics(api):
             return
         where = f"cycle {self._cycle}: "
-        self.outcome.safety += [where + one for one in self._model.what_is_missing(api)]
+        self.outcome.safety += [where + one for one in self.model.what_is_missing(api)]
         self._verify_journal(api)
-        if not self._options.segments:
-            for produced in self._produced.values():
+        if not self.options.segments:
+            for produced in self.produced.values():
                 produced.clear()  # such records live in memory alone, as the docs say
         elif reads:
-            for topic, produced in self._produced.items():
+            for topic, produced in self.produced.items():
                 count = sum(one.acknowledged_count for one in produced)
                 consumed = read_all(api, topic, count, READ_TIMEOUT_S)
                 self.outcome.safety += [where + one for one in compare(topic, produced, consumed)]
@@ -227,7 +231,7 @@ class Kill9:
         listed = api.get("/topics")
         if not listed.is_ok or set(LOAD_TOPICS) <= set(listed.body["topics"]):
             return False
-        if any(self._produced.values()):
+        if any(self.produced.values()):
             return False  # they were there: the model says that they are missing
         topics = [
             {"name": name, "num_partitions": PARTITIONS, "replication_factor": 3}
@@ -237,13 +241,13 @@ class Kill9:
         answer = api.post("/topics", {"topics": topics, "timeout_ms": 20_000})
         if answer.is_ok and not any(one["error"] for one in answer.body["topics"]):
             for name in LOAD_TOPICS:
-                self._model.topics[name] = PARTITIONS
+                self.model.topics[name] = PARTITIONS
         return True
 
     def _ends_that_are_missing(self, api: Api) -> list[str]:
         """Logs that end before what was acknowledged."""
         wanted: dict[tuple[str, int], int] = {}
-        for topic, produced in self._produced.items():
+        for topic, produced in self.produced.items():
             for one in (stretch for producer in produced for stretch in producer.acknowledged):
                 key = (topic, one.partition)
                 wanted[key] = max(wanted.get(key, 0), one.end)
@@ -297,7 +301,7 @@ class Kill9:
                 if sweep is None:
                     left = ["ZooKeeper does not answer"]
                 else:
-                    left = what_is_not_converged(sweep, range(self._options.brokers))
+                    left = what_is_not_converged(sweep, range(self.options.brokers))
                     left += checker.work_left()
                 return not left
 
@@ -333,11 +337,11 @@ class Kill9:
 
     def _say_progress(self, moment: str) -> None:
         acknowledged = sum(
-            one.acknowledged_count for found in self._produced.values() for one in found
+            one.acknowledged_count for found in self.produced.values() for one in found
         )
         serve = f"{self.outcome.serve_s[-1]:.1f} s" if self.outcome.serve_s else "-"
         self._say(
-            f"{self._cycle} of {self._options.kills}: killed at {moment}; last start took {serve}, "
+            f"{self._cycle} of {self.options.kills}: killed at {moment}; last start took {serve}, "
             f"{acknowledged:,} acknowledged, {len(self.outcome.safety)} safety, "
             f"{len(self.outcome.liveness)} liveness"
         )
@@ -355,9 +359,9 @@ class Kill9:
             ),
             "all gone after a kill, in s": _median_and_longest(outcome.gone_s),
             "records acknowledged": sum(
-                one.acknowledged_count for found in self._produced.values() for one in found
+                one.acknowledged_count for found in self.produced.values() for one in found
             ),
-            "topics and configs compared": self._model.compared,
+            "topics and configs compared": self.model.compared,
             "journal rows read": outcome.rows,
             "samples of state znodes": self.judge.samples,
         }
@@ -371,7 +375,7 @@ def _median_and_longest(values: Sequence[float]) -> list[float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print and judge."""
-    options = _parse(arguments)
+    options = parse(arguments)
     started_s = time.monotonic()
     file = sys.stderr if options.json else sys.stdout
 
@@ -393,7 +397,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run.outcome.exit_code
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.kill9",
         description=__doc__,

@@ -177,14 +177,9 @@ class Up:
         text = self.output.read_text(errors="replace").strip().splitlines()
         return " | ".join(text[-lines:])
 
-    def zookeeper_pid(self) -> int | None:
-        """The process of its embedded ZooKeeper; None while there is none."""
-        for pid in descendants(self.pid):
-            if ZOOKEEPER_MAIN in command_line(pid) and Path(f"/proc/{pid}/exe").exists():
-                with contextlib.suppress(OSError):
-                    if "java" in os.readlink(f"/proc/{pid}/exe"):
-                        return pid
-        return None
+    def zookeeper_pids(self) -> list[int]:
+        """The processes of its embedded ZooKeeper servers."""
+        return [pid for pid in descendants(self.pid) if _is_zookeeper(pid)]
 
     def kill(self) -> None:
         """kill -9, and reap it."""
@@ -243,6 +238,13 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def _is_zookeeper(pid: int) -> bool:
+    """Whether it is a server itself, not the process that supervises one."""
+    with contextlib.suppress(OSError):
+        return "java" in os.readlink(f"/proc/{pid}/exe") and ZOOKEEPER_MAIN in command_line(pid)
+    return False
+
+
 def command_line(pid: int) -> str:
     """The command line of a process; empty if it is gone."""
     with contextlib.suppress(OSError):
@@ -291,11 +293,10 @@ def usage_of(up: Up) -> Usage | None:
         descriptors = len(os.listdir(f"/proc/{up.pid}/fd"))
     except OSError:
         return None
-    zookeeper = up.zookeeper_pid()
     zookeeper_mb = 0.0
-    if zookeeper is not None:
+    for zookeeper in up.zookeeper_pids():
         with contextlib.suppress(OSError, KeyError):
-            zookeeper_mb = _status_of(zookeeper)["VmRSS"] / 1024
+            zookeeper_mb += _status_of(zookeeper)["VmRSS"] / 1024
     return Usage(
         rss_mb=status.get("VmRSS", 0) / 1024,
         threads=status.get("Threads", 0),

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from bench import chaos, kill9
+from bench import chaos, kill9, kill9_model
 from bench.chaos_checker import Checker
 from bench.live_cluster import held_locks, is_port_free, processes_naming
+from bench.live_ledger import Produced, Stretch
 from tests.waiting import wait_until
 
 STATE = {"version": 1, "leader": 1, "isr": [1, 2], "leader_epoch": 4, "controller_epoch": 3}
@@ -110,13 +111,32 @@ def test_a_fault_that_is_planted_in_a_running_cluster_ends_chaos_with_10(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("words", [["--segments"], ["--cluster-seed", "7"]])
-def test_a_few_kills(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    data_dir = str(tmp_path / "data")
-    code = kill9.main(["--kills", "3", "--seed", "7", "--json", "--data-dir", data_dir, *words])
+def test_a_few_kills(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = kill9.main(["--kills", "4", "--json", "--data-dir", str(tmp_path / "data")])
     result = json.loads(capsys.readouterr().out)
     assert (code, result["safety"], result["liveness"]) == (0, [], [])
-    assert result["figures"]["kills"] == 3
+    assert result["figures"]["kills"] == 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_few_kills_with_files_and_what_is_lost_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--seed", "4", "--segments", "--cluster-seed", "7"]
+    run = kill9.Kill9(kill9.parse([*words, "--kills", "3"]), tmp_path / "data", lambda _: None)
+    run.go()
+    assert (run.outcome.safety, run.outcome.liveness) == ([], [])
+    assert any(one.acknowledged_count for one in run.produced["load-0"])
+
+    run.options = kill9.parse([*words, "--kills", "0"])
+    run.produced["load-0"].append(Produced("never", [Stretch(0, 0, 10**6, 10**6 + 1)]))
+    run.model.topics["never"] = 1
+    monkeypatch.setattr(kill9, "READ_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(kill9_model, "MISSING_TIMEOUT_S", 1.0)
+    run.go()
+    assert "topic never has None partitions, not 1" in run.outcome.safety[0]
+    assert "load-0: 1 acknowledged records lost" in run.outcome.safety[1]
 
 
 def test_what_a_cluster_left_is_found(tmp_path: Path) -> None:
