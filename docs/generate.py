@@ -19,6 +19,7 @@ import msgspec
 import statemachines.diagrams
 from cluster import quirks
 from docs import drill_tables, event_table
+from docs.http_bounds import bound_table
 from replay.answers import answer_table
 from replay.generate.options import planted_table
 from server.api import ROUTES
@@ -124,7 +125,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "docs/deviations.md": lambda page: fill(
         page, {"quirks": quirk_table, "scenarios": scenario_table}
     ),
-    "docs/http-api.md": lambda page: fill(page, {"routes": route_table}),
+    "docs/http-api.md": lambda page: fill(page, {"routes": route_table, "bounds": bound_table}),
     "docs/event-table.md": lambda page: fill(page, event_table.SECTIONS),
     "docs/replay.md": lambda page: fill(page, {"planted": planted_table}),
     "docs/replay-sources.md": lambda page: fill(page, {"answers": answer_table}),

@@ -55,16 +55,40 @@ class UnexpectedError(KlammError):
     definite = False
 
 
+class ErrorDescription(msgspec.Struct, frozen=True):
+    """klamm's class, Kafka's name of the error where there is one, what is wrong, and what helps.
+
+    ``definite``: it certainly did not happen. ``retriable``: the same request may succeed later.
+    """
+
+    error: str
+    code: str | None
+    message: str
+    hint: str | None
+    definite: bool
+    retriable: bool
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True):
+    """The answer to every request that is refused or failed."""
+
+    error: ErrorDescription
+
+
 def json_answer(status: int, value: object) -> Response:
     """An answer with a value."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def _refusal(status: int, description: ErrorDescription) -> Response:
+    return json_answer(status, ErrorAnswer(description))
 
 
 async def on_error(request: Request, error: Exception) -> Response:
     """The answer to a request that is refused or failed."""
     assert isinstance(error, KlammError)
     status = next(code for kind, code in _STATUS_OF_ERRORS if isinstance(error, kind))
-    return json_answer(status, {"error": describe_error(error)})
+    return _refusal(status, ErrorDescription(**describe_error(error)))
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -72,7 +96,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path}: {error.detail.lower()}"
     described = {**describe_error(KlammError(message)), "error": error.detail}
-    return json_answer(error.status_code, {"error": described})
+    return _refusal(error.status_code, ErrorDescription(**described))
 
 
 class AnswerCounts(Collector):
@@ -115,7 +139,7 @@ class AnswerCounts(Collector):
             f"klamm failed to answer {what}: {type(error).__name__}",
             hint="this is a bug of klamm; klamm.log in the data directory has the details",
         )
-        return json_answer(INTERNAL_ERROR, {"error": describe_error(answered)})
+        return _refusal(INTERNAL_ERROR, ErrorDescription(**describe_error(answered)))
 
 
 class CountedAnswers:

@@ -30,8 +30,9 @@ from server.client_bodies import CloseProducer, NewConsumer, NewProducer, Poll, 
 from server.cluster_server import ClusterServer
 from server.config_bodies import ConfigsOfEntities, Entities, Entity
 from server.endpoint import Endpoints
-from server.handlers import AddBroker, Handler, Network, StartBroker
+from server.handlers import AddBroker, Handler, JournalQuery, Network, StartBroker
 from server.log_dir_bodies import AlterLogDirs, Brokers, FailLogDir, Replicas
+from server.openapi import openapi_document
 from server.security import Gatekeeper
 
 
@@ -45,7 +46,7 @@ register_url_convertor("id", IdConvertor())
 
 
 class ApiRoute(NamedTuple):
-    """A path, what answers there, and what is asked of it in the request's body.
+    """A path, what answers there, and what is asked of it in the request's body and query.
 
     ``only_looks``: it answers at once from what is known, and must do so however busy klamm is.
     """
@@ -54,13 +55,15 @@ class ApiRoute(NamedTuple):
     path: str
     handler: Handler
     body: Any = None
+    query: Any = None
     only_looks: bool = False
 
 
 ROUTES: Final = (
     ApiRoute("GET", "/status", handlers.status, only_looks=True),
+    ApiRoute("GET", "/openapi.json", handlers.openapi, only_looks=True),
     ApiRoute("GET", "/metrics", handlers.metrics, only_looks=True),
-    ApiRoute("GET", "/journal", handlers.journal, only_looks=True),
+    ApiRoute("GET", "/journal", handlers.journal, None, JournalQuery, only_looks=True),
     ApiRoute("POST", "/controller/move", handlers.move_controller),
     ApiRoute("GET", "/brokers", handlers.list_brokers),
     ApiRoute("POST", "/brokers", handlers.add_broker, AddBroker),
@@ -111,7 +114,7 @@ def create_app(server: ClusterServer) -> Starlette:
         )
         for route in ROUTES
     ]
-    return Starlette(
+    app = Starlette(
         routes=routes,
         middleware=[
             Middleware(CountedAnswers, counts=server.answer_counts),
@@ -121,3 +124,10 @@ def create_app(server: ClusterServer) -> Starlette:
         ],
         exception_handlers={KlammError: on_error, HTTPException: on_http_error},
     )
+    app.state.openapi = api_document()
+    return app
+
+
+def api_document() -> dict[str, Any]:
+    """The OpenAPI document of all routes."""
+    return openapi_document(ROUTES, {"action": handlers.ACTIONS})

@@ -7,14 +7,16 @@ body it has is in api.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from admin.topics.text import TopicDescription
 from cluster.errors import UsageError
 from cluster.integers import Count
 from cluster.requests import CreateTopicsRequest, CreateTopicsResponse
@@ -35,6 +37,9 @@ from server.metrics import CONTENT_TYPE, metrics_text
 MAX_ROWS: Final = 10_000
 MAX_PLACE: Final = 1 << 42
 """In the journal: no file system's files are so long that it would be too little."""
+
+ACTIONS: Final = ("kill", "power-off", "stop", "pause", "resume")
+"""What is done to a broker; named like the methods of BrokerOperations."""
 
 Handler = Callable[[ClusterServer, Request, Any], Any]
 
@@ -58,6 +63,13 @@ class Network(msgspec.Struct, frozen=True):
     isolated: tuple[Count, ...]
 
 
+class JournalQuery(msgspec.Struct, frozen=True):
+    """Query of GET /journal."""
+
+    after: Annotated[int, Meta(ge=0, le=MAX_PLACE)] | None = None
+    last: Annotated[int, Meta(ge=0, le=MAX_ROWS)] = 20
+
+
 class JournalPage(msgspec.Struct, frozen=True):
     """Answer of GET /journal: rows as they are in the file, and where to go on. ``damaged`` names
     lines between them that are no rows: file, line, and why."""
@@ -75,6 +87,12 @@ def status(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
     return server.status()
 
 
+def openapi(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """This API for machines, as an OpenAPI document."""
+    document: dict[str, Any] = request.app.state.openapi
+    return document
+
+
 def metrics(server: ClusterServer, request: Request, _: None) -> Response:
     """The controller's metrics under Kafka's names, as Prometheus reads them."""
     return Response(
@@ -85,11 +103,15 @@ def metrics(server: ClusterServer, request: Request, _: None) -> Response:
 def journal(server: ClusterServer, request: Request, _: None) -> JournalPage:
     """Rows of the journal: the last (`?last=20`), or those after a place (`?after=`, an answer's
     `next`)."""
-    path, params = server.data_dir.journal, request.query_params
-    if "after" in params:
-        part = rows_after(path, _number(params, "after", MAX_PLACE))
+    path = server.data_dir.journal
+    try:
+        wanted = msgspec.convert(dict(request.query_params), JournalQuery, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"malformed query: {error}") from error
+    if wanted.after is None:
+        part = last_rows(path, wanted.last)
     else:
-        part = last_rows(path, _number({"last": "20", **params}, "last", MAX_ROWS))
+        part = rows_after(path, wanted.after)
     return JournalPage([msgspec.Raw(line) for line in part.lines], part.next, part.damaged)
 
 
@@ -139,18 +161,11 @@ def fail_log_dir(server: ClusterServer, request: Request, wanted: FailLogDir) ->
 
 def act_on_broker(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
     """`kill`, `power-off`, `stop`, `pause` or `resume` a broker."""
-    operations = server.operations
-    actions: dict[str, Callable[[int], dict[str, Any]]] = {
-        "kill": operations.kill,
-        "power-off": operations.power_off,
-        "stop": operations.stop,
-        "pause": operations.pause,
-        "resume": operations.resume,
-    }
-    action = actions.get(request.path_params["action"])
-    if action is None:
+    action = request.path_params["action"]
+    if action not in ACTIONS:
         raise HTTPException(404)
-    return action(request.path_params["id"])
+    act: Callable[[int], dict[str, Any]] = getattr(server.operations, action.replace("-", "_"))
+    return act(request.path_params["id"])
 
 
 def set_network(server: ClusterServer, request: Request, wanted: Network) -> dict[str, Any]:
@@ -178,7 +193,7 @@ def describe_topics(server: ClusterServer, request: Request, wanted: Topics) -> 
     return TopicDescriptions(list(server.admin.describe_topics(wanted.topics)))
 
 
-def describe_topic(server: ClusterServer, request: Request, _: None) -> object:
+def describe_topic(server: ClusterServer, request: Request, _: None) -> TopicDescription:
     """Describe one topic."""
     return server.admin.describe_topics([request.path_params["topic"]])[0]
 
@@ -193,11 +208,3 @@ def create_partitions(
 def delete_topics(server: ClusterServer, request: Request, wanted: Topics) -> TopicFailures:
     """Delete topics; the answer names those that were refused."""
     return TopicFailures(dict(server.admin.delete_topics(wanted.topics, wanted.timeout_ms)))
-
-
-def _number(params: Mapping[str, str], name: str, most: int) -> int:
-    word = params[name]
-    value = int(word) if word.isdecimal() and len(word) <= len(str(most)) else -1
-    if not 0 <= value <= most:
-        raise UsageError(f"{name}={word[:100]}", hint=f"a whole number from 0 to {most}")
-    return value

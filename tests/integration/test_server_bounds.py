@@ -156,8 +156,7 @@ def test_a_page_of_another_site_loads_nothing(
 def test_a_bug_is_logged_once_counted_and_not_shown(
     server: ClusterServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    secret = "a path of the server"
-    monkeypatch.setattr(handlers, "MAX_ROWS", secret)
+    monkeypatch.setattr(handlers, "last_rows", None)
     client = AsgiClient(create_app(server))
     for _ in range(3):
         answer = client.get("/journal?last=1")

@@ -1,0 +1,116 @@
+"""The OpenAPI document of the HTTP API, made from its routes and the types of their bodies.
+
+It says what docs/http-api.md says, for machines: clients are generated from it, and tests fuzz it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol, get_type_hints
+
+import msgspec
+from starlette.responses import Response
+
+from cluster.integers import INT32_MAX
+from cluster.version import klamm_version
+from server.answers import ErrorAnswer
+
+_REF: Final = "#/components/schemas/{name}"
+_PARAMETER: Final = re.compile(r"\{(\w+):\w+\}")
+_JSON: Final = "application/json"
+
+
+class OpenApiRoute(Protocol):
+    """What the document needs to know of a route."""
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def handler(self) -> Any: ...
+
+    @property
+    def body(self) -> Any: ...
+
+    @property
+    def query(self) -> Any: ...
+
+
+def openapi_document(
+    routes: Iterable[OpenApiRoute], words: Mapping[str, Iterable[str]]
+) -> dict[str, Any]:
+    """The document; ``words``: the values of path parameters that have only a few."""
+    routes = tuple(routes)
+    answers = [_answer_type(route) for route in routes]
+    bodies = [route.body for route in routes]
+    queries = [route.query for route in routes]
+    types = [one for one in (*bodies, *queries, *answers, ErrorAnswer) if _has_schema(one)]
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    schema_of = dict(zip(types, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for route, answer in zip(routes, answers, strict=True):
+        operation: dict[str, Any] = {
+            "operationId": route.handler.__name__
+            + ("" if route.method == "POST" or route.body is None else "_get"),
+            "summary": " ".join(str(inspect.getdoc(route.handler)).split()),
+            "parameters": [*_path_parameters(route.path, words), *_query_parameters(route.query)],
+            "responses": {
+                "200": _response("The answer.", schema_of.get(answer, {}), answer is Response),
+                "default": _response("Why there is none.", schema_of[ErrorAnswer], False),
+            },
+        }
+        if route.body is not None:
+            content = {_JSON: {"schema": schema_of[route.body]}}
+            operation["requestBody"] = {"content": content}
+        paths.setdefault(plain_path(route.path), {})[route.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "klamm", "version": klamm_version()},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def plain_path(path: str) -> str:
+    """A route's path without the kinds of its parameters."""
+    return _PARAMETER.sub(r"{\1}", path)
+
+
+def _answer_type(route: OpenApiRoute) -> Any:
+    return get_type_hints(route.handler)["return"]
+
+
+def _has_schema(kind: Any) -> bool:
+    return kind is not None and kind is not Response and kind is not object
+
+
+def _path_parameters(path: str, words: Mapping[str, Iterable[str]]) -> list[dict[str, Any]]:
+    found = []
+    for name in _PARAMETER.findall(path):
+        schema: dict[str, Any] = {"type": "string", "minLength": 1}
+        if name in words:
+            schema = {"enum": list(words[name])}
+        elif name == "id":
+            schema = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
+        found.append({"name": name, "in": "path", "required": True, "schema": schema})
+    return found
+
+
+def _query_parameters(query: Any) -> list[dict[str, Any]]:
+    if query is None:
+        return []
+    properties = msgspec.json.schema(query)["$defs"][query.__name__]["properties"]
+    return [
+        {"name": name, "in": "query", "required": False, "schema": schema}
+        for name, schema in properties.items()
+    ]
+
+
+def _response(text: str, schema: Mapping[str, Any], is_text: bool) -> dict[str, Any]:
+    content = {"text/plain": {}} if is_text else {_JSON: {"schema": schema}}
+    return {"description": text, "content": content}

@@ -1,0 +1,27 @@
+"""Every operation of the OpenAPI document, with right and wrong requests: none is answered 500."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench import fuzz_http
+from zk.embedded import EmbeddedZooKeeper
+
+REQUESTS = 150
+MEMORY_MIB = 300
+
+
+@pytest.mark.slow
+def test_no_request_is_answered_with_500(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    config = fuzz_http.config_at(
+        f"{zookeeper.connect_string}/server-fuzz", tmp_path, has_segments=True
+    )
+    with fuzz_http.served(config) as fuzz:
+        before_mib = fuzz_http.peak_rss_mib()
+        fuzz_http.run(fuzz, REQUESTS, seed_number=12)
+        fuzz.check_alive()
+    assert fuzz.by_status[500] == 0
+    assert {200, 400, 404, 409} <= fuzz.by_status.keys()
+    assert fuzz_http.peak_rss_mib() - before_mib < MEMORY_MIB

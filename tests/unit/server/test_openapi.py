@@ -1,0 +1,61 @@
+"""The OpenAPI document: the routes, docs/http-api.md and it say the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+from bench.fuzz_http import Requests
+from docs.generate import ROOT
+from server.api import ROUTES, api_document
+from server.openapi import plain_path
+
+DOCUMENT = json.loads(msgspec.json.encode(api_document()))
+PAGE = (ROOT / "docs" / "http-api.md").read_text(encoding="utf-8")
+
+
+def operations() -> dict[tuple[str, str], Any]:
+    return {
+        (method.upper(), path): operation
+        for path, item in DOCUMENT["paths"].items()
+        for method, operation in item.items()
+    }
+
+
+def test_routes_page_and_document_have_the_same_operations() -> None:
+    routes = {(route.method, plain_path(route.path)) for route in ROUTES}
+    rows = re.findall(r"(?m)^\| (GET|POST) `([^`]+)` \|", PAGE)
+    assert routes == set(operations()) == set(rows)
+    assert len(routes) == len(ROUTES) == len(rows)
+
+
+def test_every_operation_says_what_it_takes_and_answers() -> None:
+    for (method, path), operation in operations().items():
+        named = {p["name"] for p in operation["parameters"] if p["in"] == "path"}
+        assert named == set(re.findall(r"\{(\w+)\}", path))
+        error = operation["responses"]["default"]["content"]["application/json"]["schema"]
+        assert error == {"$ref": "#/components/schemas/ErrorAnswer"}
+        assert operation["summary"]
+        route = next(r for r in ROUTES if (r.method, plain_path(r.path)) == (method, path))
+        assert ("requestBody" in operation) == (route.body is not None)
+    identifiers = [operation["operationId"] for operation in operations().values()]
+    assert len(set(identifiers)) == len(identifiers)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    names = re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(DOCUMENT))
+    assert names and set(names) <= DOCUMENT["components"]["schemas"].keys()
+
+
+def test_numbers_have_kafkas_bounds() -> None:
+    partitions = DOCUMENT["components"]["schemas"]["CreatableTopic"]["properties"]["num_partitions"]
+    assert partitions["maximum"] == 2**31 - 1
+    journal = operations()["GET", "/journal"]["parameters"]
+    assert [one["name"] for one in journal] == ["after", "last"]
+
+
+def test_every_operation_is_fuzzed() -> None:
+    assert len(Requests(DOCUMENT).operations) == len(ROUTES)
