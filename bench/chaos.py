@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import shutil
 import sys
 import tempfile
 import time
@@ -24,7 +23,16 @@ from bench.chaos_actions import LOG_DIRS, Chaos
 from bench.chaos_checker import Checker
 from bench.chaos_judge import Sweep, what_is_not_converged
 from bench.chaos_watch import Watch
-from bench.live_cluster import Api, Up, held_locks, is_port_free, processes_naming, wait_for
+from bench.live_cluster import (
+    Api,
+    Up,
+    held_locks,
+    is_port_free,
+    output_of,
+    processes_naming,
+    remove,
+    wait_for,
+)
 from bench.live_ledger import compare
 from bench.live_load import ConsumerLoad, ProducerLoad, read_all
 
@@ -46,6 +54,11 @@ CONVERGE_TIMEOUT_S = 120.0
 DECIDE_TIMEOUT_S = 90.0
 READ_TIMEOUT_S = 180.0
 PROGRESS_S = 10.0
+JOURNAL_SEGMENT_BYTES = 512 << 10
+LOG_BYTES_MAX = 4 * JOURNAL_SEGMENT_BYTES
+"""Of the journal, and of each log in Kafka's words: the file that is written to, one that is being
+compressed, and the rotated ones that are kept, which are compressed; with room for one more."""
+LOGS_OF_A_BROKER = 2
 CONTROLLER_MARGIN_S = 5.0
 
 
@@ -88,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run.judge_end(outcome)
     _report(outcome, options, say)
     if options.data_dir is None and not outcome.exit_code:
-        shutil.rmtree(data_dir, ignore_errors=True)
+        remove(data_dir)
     else:
         say(f"everything it wrote is in {data_dir}")
     return outcome.exit_code
@@ -223,13 +236,16 @@ class Run:
 
     def _judge_convergence(self, outcome: Outcome) -> None:
         left: list[str] = []
+        begun_s = told_s = time.monotonic()
 
         def is_whole() -> bool:
-            nonlocal left
+            nonlocal left, told_s
             left = self._what_is_left()
+            if left and time.monotonic() - told_s >= PROGRESS_S:
+                told_s = time.monotonic()
+                self._say(f"== {len(left)} things are left to do: {', '.join(left[:3])}")
             return not left
 
-        begun_s = time.monotonic()
         if not wait_for(is_whole, CONVERGE_TIMEOUT_S):
             outcome.liveness += [f"not within {CONVERGE_TIMEOUT_S:g} s: {one}" for one in left[:20]]
         outcome.figures["converged in s"] = round(time.monotonic() - begun_s, 1)
@@ -279,6 +295,9 @@ class Run:
         outcome.liveness += [f"an answer of 500: {one}" for one in self.api.faults[:20]]
         outcome.liveness += [f"an answer of 500: {one}" for one in self.watch.faults[:20]]
         outcome.liveness += [f"inside a broker: {one}" for one in self.watch.broker_errors[:20]]
+        for name, largest, bound in self._log_sizes():
+            if largest > bound:
+                outcome.liveness.append(f"{name} takes {largest:.1f} of {bound:.1f} MB")
         for name, growth in self.watch.growths().items():
             if not growth.is_flat:
                 outcome.liveness.append(f"{name} grows: {growth.rise:.1f} of {growth.bound:.1f}")
@@ -296,15 +315,27 @@ class Run:
         figures["overlaps seen, all matched with a pause"] = len(watch.overlaps)
         figures["slowest /status in s"] = round(watch.slowest_status_s, 2)
         figures["HTTP answers"] = self.api.answers
+        figures["HTTP requests without an answer"] = self.api.unanswered
         for name, growth in watch.growths().items():
             figures[f"{name} from, to"] = [round(growth.first, 1), round(growth.last, 1)]
             figures[f"{name} rise (bound)"] = f"{growth.rise:.1f} ({growth.bound:.1f})"
-        if watch.usage:
-            figures["journal MB"] = round(watch.usage[-1][1].journal_mb, 2)
-            figures["ZooKeeper MB, largest"] = round(
-                max(u.zookeeper_rss_mb for _, u in watch.usage)
-            )
-            figures["logs MB"] = round(watch.usage[-1][1].logs_mb, 2)
+        for name, largest, bound in self._log_sizes():
+            figures[f"{name} MB, largest (bound)"] = f"{largest:.1f} ({bound:.1f})"
+        zookeeper_mb = [usage.zookeeper_rss_mb for _, usage in watch.usage]
+        figures["ZooKeeper MB, largest"] = round(max(zookeeper_mb, default=0.0))
+
+    def _log_sizes(self) -> list[tuple[str, float, float]]:
+        """Name, largest size and bound of what is rotated, in MB."""
+        bound = LOG_BYTES_MAX / 1e6
+        usage = [usage for _, usage in self.watch.usage]
+        return [
+            ("journal", max((one.journal_mb for one in usage), default=0.0), bound),
+            (
+                "logs in Kafka's words",
+                max((one.logs_mb for one in usage), default=0.0),
+                bound * self.options.brokers * LOGS_OF_A_BROKER,
+            ),
+        ]
 
     def judge_end(self, outcome: Outcome) -> None:
         """After the cluster was ended in order: what it left behind."""
@@ -333,7 +364,7 @@ class Run:
 def _opened(
     options: argparse.Namespace, data_dir: Path, say: Callable[[str], None]
 ) -> Iterator[Run]:
-    output = data_dir.with_name(data_dir.name + "-up.log")
+    output = output_of(data_dir)
     with Up(data_dir, _up_arguments(options), output) as up:
         say(f"klamm up is process {up.pid}, its output is {output}")
         run = Run(options, up, up.wait_until_serving(UP_TIMEOUT_S), say)
@@ -347,6 +378,8 @@ def _opened(
 def _up_arguments(options: argparse.Namespace) -> list[str]:
     words = ["--brokers", str(options.brokers), "--port", "0"]
     words += ["--session-timeout-ms", str(options.session_timeout_ms)]
+    words += ["--journal-segment-bytes", str(JOURNAL_SEGMENT_BYTES)]
+    words += ["--journal-retention-bytes", str(JOURNAL_SEGMENT_BYTES)]
     words += ["--config", f"log.dirs={','.join(LOG_DIRS)}"]
     if options.segments:
         words.append("--segments")

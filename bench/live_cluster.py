@@ -11,6 +11,7 @@ import fcntl
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -204,6 +205,17 @@ class Up:
             self.end()
         if self.api is not None:
             self.api.close()
+
+
+def output_of(data_dir: Path) -> Path:
+    """Where the output of a `klamm up` on this data directory is kept: beside it."""
+    return data_dir.with_name(f"{data_dir.name}-up.log")
+
+
+def remove(data_dir: Path) -> None:
+    """Remove a data directory and the output that belongs to it."""
+    shutil.rmtree(data_dir, ignore_errors=True)
+    output_of(data_dir).unlink(missing_ok=True)
 
 
 def wait_for(condition: Callable[[], object], timeout_s: float) -> bool:
