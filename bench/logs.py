@@ -19,6 +19,7 @@ from pathlib import Path
 from bench.machine import machine
 from brokers.logs.log_config import LogConfig
 from brokers.logs.records import Record, encode_batch
+from brokers.logs.recovery import Known
 from brokers.logs.segment_log import SegmentLog
 
 BATCH_BYTES = 16 * 1024
@@ -61,7 +62,7 @@ def measure(folder: Path, batches: int) -> list[tuple[str, bool]]:
     print(f"  with the last segment on the disk: {megabytes / flushed_s:,.0f} MB/s")
     raw_s = _timed(lambda: _write_raw(folder / "raw", encoded[0], batches))
     print(f"  the same bytes by os.write, and fsync: {megabytes / raw_s:,.0f} MB/s")
-    log, opened_s = _opened(folder)
+    log, opened_s = _opened(folder, log.log_end_offset)
     print(f"open {len(log.base_offsets)} segments: {opened_s * 1000:,.0f} ms")
     dice = random.Random(1)
     offsets = [dice.randrange(log.log_end_offset) for _ in range(_LOOKUPS)]
@@ -99,9 +100,10 @@ def _write_raw(path: Path, batch: bytes, batches: int) -> None:
     path.unlink()
 
 
-def _opened(folder: Path) -> tuple[SegmentLog, float]:
+def _opened(folder: Path, end_offset: int) -> tuple[SegmentLog, float]:
     started_s = time.perf_counter()
-    log = SegmentLog(folder / "bench-0", now_ms=NOW_MS, is_clean=True)
+    known = Known(recovery_point=end_offset, is_clean=True)
+    log = SegmentLog(folder / "bench-0", now_ms=NOW_MS, known=known)
     return log, time.perf_counter() - started_s
 
 

@@ -10,7 +10,7 @@ import contextlib
 
 from brokers.config import BrokerConfig
 from brokers.logs.errors import LogStorageError
-from brokers.logs.log_journal import LogJournal
+from brokers.logs.log_journal import LogJournal, log_repair
 from brokers.logs.log_manager import LogDirFailure, LogManager
 from brokers.replica_manager import ReplicaManager
 from cluster.errors import SessionExpired
@@ -58,6 +58,11 @@ class LogDirFailureHandler:
     def handle_failures(self) -> None:
         """The same, and let the controller ask for these replicas; without an online directory the
         broker is to be ended."""
+        self._tell_of_restored()
+        if self._replica_manager.wants_state:
+            self._replica_manager.wants_state = False
+            with contextlib.suppress(SessionExpired):
+                self._zk.propagate_log_dir_event(self._broker_id)
         if not self._log_manager.has_failures:
             return
         failures = self.take_offline()
@@ -70,3 +75,7 @@ class LogDirFailureHandler:
         with contextlib.suppress(SessionExpired):
             for _ in failures:
                 self._zk.propagate_log_dir_event(self._broker_id)
+
+    def _tell_of_restored(self) -> None:
+        for tp, repair in self._log_manager.take_restored():
+            log_repair(self._broker_id, tp, repair, self._log_journal)

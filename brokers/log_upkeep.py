@@ -17,7 +17,7 @@ from typing import Final
 from brokers.config import BrokerConfig
 from brokers.log_configs import topic_log_config
 from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.log_journal import LogJournal
+from brokers.logs.log_journal import LogJournal, log_damage, log_repair
 from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import Draw
 from brokers.partitions.partition import Partition
@@ -72,17 +72,9 @@ class LogUpkeep:
         for complaint in found.complaints:
             logger.warning("broker %d: %s", owner.broker_id, complaint)
         for tp, repair in found.repairs:
-            logger.warning(
-                "broker %d: log %s: %s in the segment of offset %d, %d bytes of batches gone: %s",
-                owner.broker_id,
-                tp,
-                repair.kind,
-                repair.base_offset,
-                repair.size_bytes,
-                repair.reason,
-            )
-            if self._log_journal is not None:
-                self._log_journal.repaired(owner.broker_id, tp, repair)
+            log_repair(owner.broker_id, tp, repair, self._log_journal)
+        for tp, error in found.damaged.items():
+            log_damage(owner.broker_id, tp, error, self._log_journal)
         # Some may have too old records, or be marked for deletion.
         if any(log.log_end_offset for log in self._log_manager.logs()):
             self.note(self._clock.monotonic_ms())

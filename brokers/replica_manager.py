@@ -18,7 +18,7 @@ from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.leaders.copies import Copies
 from brokers.leaders.leader_replicas import LeaderReplicas
 from brokers.leaders.zk_isr_manager import IsrManager
-from brokers.logs.errors import LogStorageError
+from brokers.logs.errors import DamagedLog, LogStorageError
 from brokers.logs.log_manager import LogDirFailure, LogManager
 from brokers.metadata_cache import MetadataCache
 from brokers.partitions.partition import Partition
@@ -35,7 +35,7 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from cluster.types import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
+from cluster.types import EPOCH_DURING_DELETE, NO_EPOCH, NO_LEADER, TopicPartition
 
 _States = list[tuple[Partition, LeaderAndIsrPartitionState]]
 
@@ -43,9 +43,10 @@ _States = list[tuple[Partition, LeaderAndIsrPartitionState]]
 class ReplicaManager:
     """The hosted partitions of one broker.
 
-    ``partitions`` are those that can be used, ``offline_partitions`` those whose log directory
-    failed. ``replica_alter_log_dirs_manager`` copies those that move to another directory.
-    ``controller_epoch`` is the highest seen in any request.
+    ``partitions`` are those that can be used, ``offline_partitions`` those whose log is damaged
+    or whose log directory failed. ``replica_alter_log_dirs_manager`` copies those that move to
+    another directory. ``controller_epoch`` is the highest seen in any request.
+    ``wants_state``: damaged replicas may be restored once the controller says who leads them now.
     ``is_shutting_down``: replicas that become followers are no longer fetched.
     ``log_manager`` has their logs, and logs that the controller has not named yet.
     """
@@ -68,6 +69,7 @@ class ReplicaManager:
         self.log_dirs = log_manager.dirs
         self.controller_epoch = 0
         self.is_shutting_down = False
+        self.wants_state = False
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline_partitions: dict[TopicPartition, None] = {}
         self.metadata_cache = metadata_cache
@@ -116,6 +118,8 @@ class ReplicaManager:
             tp = state.topic_partition
             partition = partitions.get(tp)
             if partition is None:
+                if tp in self.log_manager.damaged:
+                    self._maybe_restore(state, wall_ms)
                 if tp in self.offline_partitions:
                     errors[tp] = Errors.KAFKA_STORAGE_ERROR
                     continue
@@ -132,7 +136,7 @@ class ReplicaManager:
         some_refused = bool(errors)
         self._make_leaders(to_be_leader, errors, now_ms, wall_ms)
         self._make_followers(to_be_follower, errors, wall_ms)
-        if some_refused or self.log_dirs.offline:
+        if some_refused or self.log_dirs.offline or self.log_manager.damaged:
             self._mark_offline_without_log(errors)
         if self.log_dirs.has_futures:
             self._resume_moves(to_be_leader, wall_ms)
@@ -147,6 +151,15 @@ class ReplicaManager:
             for tp in named
             if tp not in self.partitions and self.log_dirs.path_of(tp) is None
         )
+
+    def _maybe_restore(self, state: LeaderAndIsrPartitionState, wall_ms: int) -> None:
+        """Bring a damaged replica back once another replica has what it lost, and it is out of the
+        ISR: from there it could become the leader before it has fetched the rest."""
+        if state.leader in (NO_LEADER, self.broker_id) or self.broker_id in state.isr:
+            return
+        with contextlib.suppress(DamagedLog, LogStorageError):
+            self.log_manager.restore(state.topic_partition, wall_ms)
+            self.offline_partitions.pop(state.topic_partition, None)
 
     def _load(self, tp: TopicPartition) -> Partition:
         """A replica as its log directory has it, or one that has no log yet."""
@@ -254,7 +267,12 @@ class ReplicaManager:
         return StopReplicaResponse(Errors.NONE, errors)
 
     def _check_stop(self, state: StopReplicaPartitionState) -> Errors:
+        if state.topic_partition in self.log_manager.damaged and state.delete_partition:
+            self.offline_partitions.pop(state.topic_partition, None)
+            return Errors.NONE
         if state.topic_partition in self.offline_partitions:
+            # The controller has taken a damaged replica out of the ISR, if another one is in it.
+            self.wants_state |= state.topic_partition in self.log_manager.damaged
             return Errors.KAFKA_STORAGE_ERROR
         partition = self.partitions.get(state.topic_partition)
         if partition is None or state.leader_epoch in (EPOCH_DURING_DELETE, NO_EPOCH):

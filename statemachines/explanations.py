@@ -263,7 +263,7 @@ KIND_RULES: Final[Mapping[Kind, Rule]] = {
     ),
     Kind.LOG_REPAIRED: Rule(
         "The broker did not stop in order, or files were damaged: what could not be read was cut,"
-        " and indexes were made again.",
+        " indexes were made again, or the replica was taken offline until another one restores it.",
         "kafka/log/Log.scala, loadSegments and recoverLog",
     ),
     Kind.LOG_DIR_FAILED: Rule(

@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from brokers.logs.errors import CorruptRecord
-from brokers.logs.record_batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, parse_header
+from brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
+from brokers.logs.record_batch import (
+    HEADER_SIZE_BYTES,
+    LOG_OVERHEAD_BYTES,
+    BatchHeader,
+    check_crc,
+    parse_header,
+    refuse_old_format,
+)
 from brokers.storage.disk import Disk, ReadAt
 
 OFFSET_DELTA_MAX: Final = 2**31 - 1
@@ -74,8 +81,9 @@ class BatchFile:
         except CorruptRecord:
             return
 
-    def valid(self, base_offset: int) -> Iterator[Found]:
-        """Every batch, its CRC checked and its offsets: they rise, and fit into one segment.
+    def valid(self, base_offset: int, *, has_gaps: bool = False) -> Iterator[Found]:
+        """Every batch, its CRC checked and its offsets: each batch follows the one before, and all
+        fit into one segment. ``has_gaps``: a log cleaner may have removed offsets between batches.
 
         Raises CorruptRecord at the first that is not valid.
         """
@@ -83,11 +91,18 @@ class BatchFile:
         with self._disk.reading(self.path) as read_at:
             for found in self._batches(read_at, 0):
                 header = found.header
-                check_crc(read_at(found.position, header.size_bytes), header)
-                if not next_offset <= header.last_offset <= base_offset + OFFSET_DELTA_MAX:
-                    raise CorruptRecord(
-                        f"Offset {header.last_offset} does not follow {next_offset - 1} in a "
-                        f"segment that begins at {base_offset}"
+                try:
+                    check_crc(read_at(found.position, header.size_bytes), header)
+                except CorruptRecord as error:
+                    raise self.damaged(error.message, found.position) from error
+                follows = header.base_offset == next_offset or (
+                    has_gaps and header.base_offset > next_offset
+                )
+                if not follows or header.last_offset > base_offset + OFFSET_DELTA_MAX:
+                    raise self.damaged(
+                        f"Offset {header.base_offset} does not follow {next_offset - 1} in a "
+                        f"segment that begins at {base_offset}",
+                        found.position,
                     )
                 next_offset = header.next_offset
                 yield found
@@ -102,10 +117,10 @@ class BatchFile:
     def read(self, found: Found, max_bytes: int, end_offset: int) -> bytes:
         """This batch and those after it that end before ``end_offset``, whole ones.
 
-        At most ``max_bytes``, but at least this one. One that cannot be read ends the answer; who
-        asks for it next is told so by ``find``.
+        At most ``max_bytes``, but at least this one. A batch that cannot be read, or that does not
+        follow the one before, ends the answer: the next read, which begins there, raises.
         """
-        end = found.header.size_bytes
+        end, next_offset = found.header.size_bytes, found.header.next_offset
         size = max(end, min(max_bytes, self.size_bytes - found.position))
         records = self._disk.read_at(self.path, found.position, size)
         while end + HEADER_SIZE_BYTES <= len(records):
@@ -115,7 +130,9 @@ class BatchFile:
                 break
             if end + header.size_bytes > len(records) or header.next_offset > end_offset:
                 break
-            end += header.size_bytes
+            if header.base_offset != next_offset:
+                break
+            end, next_offset = end + header.size_bytes, header.next_offset
         return records[:end]
 
     def batch(self, found: Found) -> bytes:
@@ -127,23 +144,45 @@ class BatchFile:
         while position < self.size_bytes:
             if len(chunk) - (position - chunk_start) < HEADER_SIZE_BYTES:
                 chunk, chunk_start = read_at(position, _CHUNK_BYTES), position
-            header = self._header(chunk, position - chunk_start, position)
+            header = self._header(read_at, chunk, position - chunk_start, position)
             yield Found(position, header)
-            position += header.size_bytes
+            position += header.length + LOG_OVERHEAD_BYTES
 
-    def _header(self, chunk: bytes, at: int, position: int) -> BatchHeader:
+    def _header(self, read_at: ReadAt, chunk: bytes, at: int, position: int) -> BatchHeader:
         left = self.size_bytes - position
         try:
             if min(left, len(chunk) - at) < HEADER_SIZE_BYTES:
                 raise CorruptRecord(f"{left} bytes are too few for a record batch")
             header = parse_header(chunk, at)
-            if header.size_bytes > left:
+            if header.length > left - LOG_OVERHEAD_BYTES:
                 raise CorruptRecord(
                     f"A record batch of {header.size_bytes} bytes ends after {left}"
                 )
         except CorruptRecord as error:
-            raise CorruptRecord(
-                f"{error.message} (file {self.path} at byte {position})",
-                hint="another replica may still have these records",
-            ) from error
+            self._refuse_old_format(read_at, position)
+            raise self.damaged(error.message, position) from error
+        except UnsupportedMessageFormat as error:
+            raise self._unsupported(error, position) from error
         return header
+
+    def damaged(self, reason: str, position: int) -> CorruptRecord:
+        """The error for a batch at this byte that cannot be read or does not belong there."""
+        return CorruptRecord(
+            f"{reason} (file {self.path} at byte {position})",
+            hint="another replica may still have these records",
+        )
+
+    def _unsupported(self, error: UnsupportedMessageFormat, position: int) -> Exception:
+        text = f"{error.message} (file {self.path} at byte {position})"
+        return UnsupportedMessageFormat(text, hint=error.hint)
+
+    def _refuse_old_format(self, read_at: ReadAt, position: int) -> None:
+        """Raise UnsupportedMessageFormat if a whole message of format 0 or 1 is at this byte; it
+        may be shorter than a header or longer than the chunk that was read."""
+        length = int.from_bytes(read_at(position + 8, 4), "big", signed=True)
+        if 0 < length <= self.size_bytes - position - LOG_OVERHEAD_BYTES:
+            message = read_at(position, length + LOG_OVERHEAD_BYTES)
+            try:
+                refuse_old_format(message.ljust(HEADER_SIZE_BYTES, b"\0"))
+            except UnsupportedMessageFormat as error:
+                raise self._unsupported(error, position) from error

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from brokers.logs.errors import LogStorageError
+from brokers.logs.errors import CorruptCheckpoint, LogStorageError
 from brokers.storage.disk import LOCAL_DISK, Disk, read_whole, write_whole
 from cluster.types import TopicPartition
 
@@ -67,9 +67,15 @@ def read_offsets(path: Path, disk: Disk = LOCAL_DISK) -> dict[TopicPartition, in
     """Offsets by partition, as recovery-point-offset-checkpoint, replication-offset-checkpoint and
     log-start-offset-checkpoint hold them; none if there is no file.
 
-    Raises LogStorageError if it cannot be read, is of another version or has a malformed line.
+    Raises CorruptCheckpoint for another version or a malformed line, and LogStorageError if it
+    cannot be read.
     """
-    return dict(_read(path, _offset_entry, disk))
+    offsets: dict[TopicPartition, int] = {}
+    for partition, offset in _read(path, _offset_entry, disk):
+        if partition in offsets:
+            raise CorruptCheckpoint(f"{partition} is twice in checkpoint file ({path})")
+        offsets[partition] = offset
+    return offsets
 
 
 def write_offsets(
@@ -83,7 +89,8 @@ def write_offsets(
 def read_epochs(path: Path, disk: Disk = LOCAL_DISK) -> tuple[EpochEntry, ...]:
     """A leader-epoch-checkpoint's entries in the order of the file; none if there is no file.
 
-    Raises LogStorageError if it cannot be read, is of another version or has a malformed line.
+    Raises CorruptCheckpoint for another version or a malformed line, and LogStorageError if it
+    cannot be read.
     """
     return tuple(_read(path, _epoch_entry, disk))
 
@@ -96,19 +103,20 @@ def write_epochs(path: Path, entries: Iterable[EpochEntry], disk: Disk = LOCAL_D
 def read_topic_id(path: Path, disk: Disk = LOCAL_DISK) -> str | None:
     """The topic id (22 characters) that a partition.metadata file holds; None if there is no file.
 
-    Raises LogStorageError if it cannot be read, is of another version or malformed.
+    Raises CorruptCheckpoint for another version or a malformed line, and LogStorageError if it
+    cannot be read.
     """
     lines = _lines(path, disk)
     if lines is None:
         return None
-    version = _value(path, lines, 0)
-    if _number(path, version) != _VERSION:
-        raise LogStorageError(
+    version = _value(_line(path, lines, 0))
+    if _number(_line(path, lines, 0), version) != _VERSION:
+        raise CorruptCheckpoint(
             f"Unrecognized version of partition metadata file ({path}): {version}"
         )
-    topic_id = _value(path, lines, 1)
+    topic_id = _value(_line(path, lines, 1))
     if topic_id == _NO_TOPIC_ID or not _TOPIC_ID.fullmatch(topic_id):
-        raise LogStorageError(f"Invalid topic ID in partition metadata file ({path})")
+        raise CorruptCheckpoint(f"Invalid topic ID in partition metadata file ({path})")
     return topic_id
 
 
@@ -120,7 +128,8 @@ def write_topic_id(path: Path, topic_id: str, disk: Disk = LOCAL_DISK) -> None:
 def read_meta_properties(path: Path, disk: Disk = LOCAL_DISK) -> MetaProperties | None:
     """Whose directory it is; None if there is no meta.properties.
 
-    Raises LogStorageError if it cannot be read, is of another version or names nobody.
+    Raises CorruptCheckpoint for another version or a missing id, and LogStorageError if it cannot
+    be read.
     """
     lines = _lines(path, disk)
     if lines is None:
@@ -129,10 +138,10 @@ def read_meta_properties(path: Path, disk: Disk = LOCAL_DISK) -> MetaProperties 
     properties = {key.strip(): value.strip() for key, _, value in found}
     version = properties.get("version", str(_VERSION))
     if version != str(_VERSION):
-        raise LogStorageError(f"Unrecognized version of {path}: {version}")
+        raise CorruptCheckpoint(f"Unrecognized version of {path}: {version}")
     cluster_id, broker_id = properties.get("cluster.id"), properties.get("broker.id", "")
     if not cluster_id or not _NUMBER.fullmatch(broker_id):
-        raise LogStorageError(
+        raise CorruptCheckpoint(
             f"{path} names no cluster or no broker: cluster.id={cluster_id}, broker.id={broker_id}"
         )
     return MetaProperties(cluster_id, int(broker_id))
@@ -147,21 +156,36 @@ def write_meta_properties(path: Path, meta: MetaProperties, disk: Disk = LOCAL_D
     )
 
 
-def _offset_entry(path: Path, line: str) -> tuple[TopicPartition, int]:
-    fields = _SPACES.split(line.rstrip())
+class _Line(NamedTuple):
+    """A line of a file; the first has number 1."""
+
+    path: Path
+    number: int
+    text: str
+
+
+def _line(path: Path, lines: list[str], index: int) -> _Line:
+    return _Line(path, index + 1, lines[index] if index < len(lines) else "")
+
+
+def _offset_entry(line: _Line) -> tuple[TopicPartition, int]:
+    fields = _SPACES.split(line.text.rstrip())
     if len(fields) != 3:
-        raise _malformed(path, line)
+        raise _malformed(line)
     topic, partition, offset = fields
-    return TopicPartition(topic, _number(path, partition, line)), _number(path, offset, line)
+    found = TopicPartition(topic, _number(line, partition)), _number(line, offset)
+    if not topic or min(found[0].partition, found[1]) < 0:
+        raise _malformed(line)
+    return found
 
 
-def _epoch_entry(path: Path, line: str) -> EpochEntry:
-    fields = _SPACES.split(line.rstrip())
+def _epoch_entry(line: _Line) -> EpochEntry:
+    fields = _SPACES.split(line.text.rstrip())
     if len(fields) != 2:
-        raise _malformed(path, line)
-    entry = EpochEntry(*(_number(path, field, line) for field in fields))
+        raise _malformed(line)
+    entry = EpochEntry(*(_number(line, field) for field in fields))
     if min(entry) < 0:
-        raise _malformed(path, line)
+        raise _malformed(line)
     return entry
 
 
@@ -170,22 +194,22 @@ def _write(path: Path, lines: list[str], disk: Disk) -> None:
     write_text(path, text, disk)
 
 
-def _read(path: Path, parse: Callable[[Path, str], _Entry], disk: Disk) -> list[_Entry]:
+def _read(path: Path, parse: Callable[[_Line], _Entry], disk: Disk) -> list[_Entry]:
     lines = _lines(path, disk)
     if not lines:
         return []
-    version = _number(path, lines[0])
+    version = _number(_line(path, lines, 0))
     if version != _VERSION:
-        raise LogStorageError(
+        raise CorruptCheckpoint(
             f"Unrecognized version of the checkpoint file ({path}): {version}",
             hint=f"klamm, as Kafka 2.8, knows version {_VERSION} only",
         )
     if len(lines) == 1:
         return []
-    expected = _number(path, lines[1])
-    entries = [parse(path, line) for line in lines[2:]]
+    expected = _number(_line(path, lines, 1))
+    entries = [parse(_line(path, lines, index)) for index in range(2, len(lines))]
     if len(entries) != expected:
-        raise LogStorageError(
+        raise CorruptCheckpoint(
             f"Expected {expected} entries in checkpoint file ({path}), "
             f"but found only {len(entries)}"
         )
@@ -197,26 +221,34 @@ def _lines(path: Path, disk: Disk) -> list[str] | None:
         text = read_whole(disk, path).decode().replace("\r\n", "\n")
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise LogStorageError(f"Error while reading checkpoint file {path}: {reason}") from error
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpoint(
+            f"Error while reading checkpoint file {path}: it is not text"
+        ) from error
+    except OSError as error:
+        raise LogStorageError(
+            f"Error while reading checkpoint file {path}: {error.strerror}"
+        ) from error
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _value(path: Path, lines: list[str], index: int) -> str:
+def _value(line: _Line) -> str:
     """What follows the colon in one line of a partition.metadata file."""
-    line = lines[index] if index < len(lines) else ""
-    fields = _COLON.split(line)
+    fields = _COLON.split(line.text)
     if len(fields) != 2:
-        raise _malformed(path, line)
+        raise _malformed(line)
     return fields[1]
 
 
-def _number(path: Path, text: str, line: str | None = None) -> int:
+def _number(line: _Line, text: str | None = None) -> int:
+    """A field of a line, or all of it, as a number."""
+    text = line.text if text is None else text
     if not _NUMBER.fullmatch(text):
-        raise _malformed(path, text if line is None else line)
+        raise _malformed(line)
     return int(text)
 
 
-def _malformed(path: Path, line: str) -> LogStorageError:
-    return LogStorageError(f"Malformed line in checkpoint file ({path}): '{line}'")
+def _malformed(line: _Line) -> CorruptCheckpoint:
+    return CorruptCheckpoint(
+        f"Malformed line in checkpoint file ({line.path}): '{line.text}' (line {line.number})"
+    )

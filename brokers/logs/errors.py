@@ -15,7 +15,9 @@
        |- InvalidProducerEpoch     a producer that another one has fenced
        |- OffsetsOutOfOrder        records to append that do not follow each other
        |- UnexpectedAppendOffset   records to append that do not follow the log's end
+       |- DamagedLog               files of one log that do not hold what the log held
        `- LogStorageError          Kafka's KafkaStorageException: a directory or a file in it
+          `- CorruptCheckpoint     a checkpoint that can be read but does not hold what it should
 
 Messages are Kafka's where Kafka has one. Nothing of a refused append is in the log.
 """
@@ -108,10 +110,29 @@ class UnexpectedAppendOffset(ReplicaLogError):
         self.last_offset = last_offset
 
 
+class DamagedLog(ReplicaLogError):
+    """Files of one log that are missing, damaged or contradict each other, found when it is opened.
+
+    The replica is offline, its log directory is not. ``offset``: the first offset that cannot be
+    trusted; None if klamm must not cut the log because another program can still read it.
+    """
+
+    code = Errors.KAFKA_STORAGE_ERROR
+
+    def __init__(self, message: str, *, offset: int | None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.offset = offset
+
+
 class LogStorageError(ReplicaLogError):
     """A log directory, or a file in it, that cannot be read or written; the message names it."""
 
     code = Errors.KAFKA_STORAGE_ERROR
+
+
+class CorruptCheckpoint(LogStorageError):
+    """A checkpoint, partition.metadata or meta.properties with wrong contents; the message names
+    the file and the line."""
 
 
 @contextmanager

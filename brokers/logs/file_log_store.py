@@ -6,9 +6,10 @@ touch the disk (lockLogDirs, loadLogs, asyncDelete, deleteLogs, checkpoints, shu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from brokers.logs.checkpoints import (
@@ -23,10 +24,22 @@ from brokers.logs.checkpoints import (
     write_meta_properties,
     write_offsets,
 )
-from brokers.logs.errors import LogStorageError, storage_errors
+from brokers.logs.errors import (
+    CorruptCheckpoint,
+    DamagedLog,
+    LogStorageError,
+    storage_errors,
+)
 from brokers.logs.log_config import LogConfig
 from brokers.logs.log_store import DirLogs, Draw, FoundDir, LogConfigs
-from brokers.logs.recovery import Repair, forget_unflushed
+from brokers.logs.recovery import (
+    NOTHING_KNOWN,
+    Known,
+    Repair,
+    RepairKind,
+    cut_files,
+    forget_unflushed,
+)
 from brokers.logs.replica_log import ReplicaLog
 from brokers.logs.segment_files import (
     DELETE_DIR_SUFFIX,
@@ -42,6 +55,14 @@ from cluster.errors import EnvironmentProblem
 from cluster.types import TopicPartition
 
 LOCK: Final = ".lock"
+
+
+class _Damaged(NamedTuple):
+    """A damaged log, the folder that has its files, or had them, and what is known of it."""
+
+    folder: Path
+    known: Known
+    error: DamagedLog
 
 
 def random_id() -> str:
@@ -68,7 +89,8 @@ class FileLogStore:
         self._new_id = new_id
         self._locks: dict[Path, Callable[[], None]] = {}
         self._dirs: dict[Path, DirLogs] = {}
-        self._marked: list[tuple[int, SegmentLog]] = []
+        self._damaged: dict[Path, dict[TopicPartition, _Damaged]] = {}
+        self._marked: list[tuple[int, Path]] = []
 
     def open_dir(
         self, path: str, owner: MetaProperties, config_of: LogConfigs, now_ms: int
@@ -76,8 +98,9 @@ class FileLogStore:
         """Lock the directory, which is made if it is not there, and load its logs.
 
         Without the mark of a clean shutdown logs are recovered from their recovery points on. A
-        checkpoint that cannot be read counts as empty, so more is recovered, and is complained of.
-        Raises EnvironmentProblem if another process uses the directory, or it is another broker's.
+        corrupt checkpoint counts as empty, so more is recovered, and is complained of. The files of
+        a damaged log, and what the checkpoints say of it, stay as they are. Raises
+        EnvironmentProblem if another process uses the directory, or it is another broker's.
         """
         try:
             return self._open_dir(self._root / path, owner, config_of, now_ms)
@@ -98,41 +121,83 @@ class FileLogStore:
                 # A crash while logs are loaded is no clean shutdown.
                 self._disk.remove(directory / CLEAN_SHUTDOWN)
             names = self._disk.folders(directory)
-        recovery_points = self._offsets(directory / RECOVERY_POINT_CHECKPOINT, complaints)
+        points = self._offsets(directory / RECOVERY_POINT_CHECKPOINT, complaints) or {}
         starts = self._offsets(directory / LOG_START_OFFSET_CHECKPOINT, complaints)
+        high_watermarks = self._offsets(directory / REPLICATION_OFFSET_CHECKPOINT, complaints) or {}
         logs = self._dirs[directory] = DirLogs({}, {})
+        damaged = self._damaged[directory] = {}
         repairs: list[tuple[TopicPartition, Repair]] = []
         for name in names:
             partition, suffix = parse_log_dir_name(name)
             config = config_of(partition.topic)
-            log = SegmentLog(
-                directory / name,
-                config,
-                now_ms=now_ms,
-                log_start_offset=starts.get(partition, 0),
-                recovery_point=recovery_points.get(partition, 0),
-                is_clean=is_clean,
-                disk=self._disk,
-            )
             if suffix == DELETE_DIR_SUFFIX:
-                self._marked.append((now_ms + config.file_delete_delay_ms, log))
+                self._marked.append((now_ms + config.file_delete_delay_ms, directory / name))
+                points.pop(partition, None)
                 continue
+            known = Known(
+                None if starts is None else starts.get(partition, 0),
+                points.pop(partition, None),
+                high_watermarks.get(partition, 0),
+                is_clean,
+            )
             table = logs.futures if suffix == FUTURE_DIR_SUFFIX else logs.current
             if partition in table:
                 raise LogStorageError(
                     f"Duplicate log directories for {partition} are found in {directory}",
                     hint=f"delete all but one of the folders {name.split('.')[0]}.*-future there",
                 )
+            try:
+                log = self._log(directory / name, config, now_ms, known)
+            except DamagedLog as error:
+                found = _Damaged(directory / name, known, error)
+                if table is logs.current:
+                    damaged[partition] = found
+                    continue
+                # The current log has everything that a future log needs.
+                log = self._cut(found, config, now_ms)
             table[partition] = log
             repairs.extend((partition, repair) for repair in log.repairs)
-        high_watermarks = self._offsets(directory / REPLICATION_OFFSET_CHECKPOINT, complaints)
-        return FoundDir(logs, high_watermarks, repairs, complaints)
+        for partition, point in points.items():
+            if point > (starts or {}).get(partition, 0):
+                damaged[partition] = _missing(directory, partition, point, is_clean=is_clean)
+        errors = {partition: one.error for partition, one in damaged.items()}
+        return FoundDir(logs, high_watermarks, repairs, complaints, errors)
+
+    def _log(self, folder: Path, config: LogConfig, now_ms: int, known: Known) -> SegmentLog:
+        log = SegmentLog(folder, config, now_ms=now_ms, known=known, disk=self._disk)
+        log.on_recovery_point_lowered = partial(self._checkpoint_open_logs, folder.parent)
+        return log
+
+    def _cut(self, damaged: _Damaged, config: LogConfig, now_ms: int) -> SegmentLog:
+        """Open a damaged log without what cannot be trusted. Raises DamagedLog if it must not be
+        cut."""
+        folder, known, error = damaged
+        size_bytes = 0
+        while error.offset is not None:
+            with storage_errors(f"cutting {folder.name}", folder.parent):
+                self._disk.make_dirs(folder)
+                size_bytes += cut_files(folder, error.offset, self._disk)
+            start = min(known.log_start_offset or 0, error.offset)
+            try:
+                log = self._log(folder, config, now_ms, Known(start))
+            except DamagedLog as another:
+                if another.offset is None or another.offset >= error.offset:
+                    raise
+                error = another
+            else:
+                kind = RepairKind.CUT_TO_RESTORE
+                cut = Repair(kind, log.log_end_offset, size_bytes, damaged.error.message)
+                others = (one for one in log.repairs if one.kind is not RepairKind.EPOCHS_REBUILT)
+                log.repairs = (cut, *others)
+                return log
+        raise error
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
         """Unlock the directory, with the mark of a clean shutdown in it if it was one."""
         directory = self._root / path
         self._dirs.pop(directory, None)
-        self._marked = [one for one in self._marked if one[1].directory.parent != directory]
+        self._damaged.pop(directory, None)
+        self._marked = [one for one in self._marked if one[1].parent != directory]
         try:
             if is_clean:
                 with storage_errors("marking the clean shutdown", directory):
@@ -154,7 +219,25 @@ class FileLogStore:
         name = log_dir_name(partition)
         if is_future:
             name = log_future_dir_name(partition, self._new_id())
-        return SegmentLog(self._root / path / name, config, now_ms=now_ms, disk=self._disk)
+        return self._log(self._root / path / name, config, now_ms, NOTHING_KNOWN)
+
+    def restore(
+        self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
+    ) -> tuple[SegmentLog, Sequence[Repair]]:
+        damaged = self._damaged[self._root / path]
+        log = self._cut(damaged[partition], config, now_ms)
+        del damaged[partition]
+        return log, log.repairs
+
+    def mark_damaged_deleted(
+        self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
+    ) -> None:
+        folder = self._damaged[self._root / path].pop(partition).folder
+        if folder.name in self._disk.folders(folder.parent):
+            marked = folder.with_name(log_delete_dir_name(partition, self._new_id()))
+            with storage_errors(f"renaming dir for {partition}", folder.parent):
+                self._disk.rename(folder, marked)
+            self._marked.append((now_ms + config.file_delete_delay_ms, marked))
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
         _files(log).rename_dir(log_dir_name(partition))
@@ -162,34 +245,43 @@ class FileLogStore:
     def mark_deleted(self, partition: TopicPartition, log: ReplicaLog, now_ms: int) -> None:
         files = _files(log)
         files.rename_dir(log_delete_dir_name(partition, self._new_id()))
-        self._marked.append((now_ms + files.config.file_delete_delay_ms, files))
+        self._marked.append((now_ms + files.config.file_delete_delay_ms, files.directory))
 
     def delete_marked(self, path: str, now_ms: int) -> int:
         directory = self._root / path
-        due = [
-            marked
-            for marked in self._marked
-            if marked[0] <= now_ms and marked[1].directory.parent == directory
-        ]
+        due = [one for one in self._marked if one[0] <= now_ms and one[1].parent == directory]
         for marked in due:
             self._marked.remove(marked)
-            marked[1].delete()
+            with storage_errors(f"deleting {marked[1].name}", directory):
+                self._disk.remove_tree(marked[1])
         return len(due)
 
     def next_deletion_ms(self) -> int | None:
         return min((due_ms for due_ms, _ in self._marked), default=None)
 
     def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
-        directory = self._root / path
+        self._checkpoint(self._root / path, logs)
+
+    def _checkpoint(self, directory: Path, logs: DirLogs) -> None:
         points = {partition: log.recovery_point for partition, log in logs.items()}
-        write_offsets(directory / RECOVERY_POINT_CHECKPOINT, points, self._disk)
         # The start of any other log is where its first file begins.
         starts = {
             partition: log.log_start_offset
             for partition, log in logs.items()
             if log.log_start_offset > _files(log).base_offsets[0]
         }
+        for partition, (_, known, _) in self._damaged.get(directory, {}).items():
+            if known.recovery_point is not None:
+                points[partition] = known.recovery_point
+            if known.log_start_offset:
+                starts[partition] = known.log_start_offset
+        write_offsets(directory / RECOVERY_POINT_CHECKPOINT, points, self._disk)
         write_offsets(directory / LOG_START_OFFSET_CHECKPOINT, starts, self._disk)
+
+    def _checkpoint_open_logs(self, directory: Path) -> None:
+        logs = self._dirs.get(directory)
+        if logs is not None:
+            self._checkpoint(directory, logs)
 
     def checkpoint_high_watermarks(
         self, path: str, high_watermarks: Mapping[TopicPartition, int]
@@ -211,12 +303,13 @@ class FileLogStore:
                 )
         return lost
 
-    def _offsets(self, path: Path, complaints: list[str]) -> dict[TopicPartition, int]:
+    def _offsets(self, path: Path, complaints: list[str]) -> dict[TopicPartition, int] | None:
+        """What a checkpoint says, None if it is corrupt."""
         try:
             return read_offsets(path, self._disk)
-        except LogStorageError as error:
+        except CorruptCheckpoint as error:
             complaints.append(error.message)
-            return {}
+            return None
 
     def _lock(self, directory: Path) -> None:
         try:
@@ -254,3 +347,9 @@ def _check_owner(path: Path, owner: MetaProperties, disk: Disk) -> None:
 def _files(log: ReplicaLog) -> SegmentLog:
     assert isinstance(log, SegmentLog)
     return log
+
+
+def _missing(directory: Path, partition: TopicPartition, point: int, *, is_clean: bool) -> _Damaged:
+    folder = directory / log_dir_name(partition)
+    error = DamagedLog(f"{folder} is missing, which had been flushed up to {point}", offset=0)
+    return _Damaged(folder, Known(0, point, is_clean=is_clean), error)

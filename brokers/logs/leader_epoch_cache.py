@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from brokers.logs.checkpoints import EpochEntry, read_epochs, write_epochs
+from brokers.logs.checkpoints import EpochEntry, write_epochs
 from brokers.storage.disk import LOCAL_DISK, Disk
 from cluster.records import UNDEFINED_EPOCH_END, EpochEndOffset
 from cluster.types import NO_EPOCH
@@ -91,18 +91,16 @@ def truncate_from_start(entries: EpochEntries, start_offset: int) -> EpochEntrie
 class LeaderEpochFileCache:
     """Entries that are written to a leader-epoch-checkpoint file as soon as they change.
 
-    Raises LogStorageError if the file cannot be read at first or written later.
+    Raises LogStorageError if the file cannot be written.
     """
 
     __slots__ = ("_disk", "_entries", "_path")
 
-    def __init__(self, path: Path, disk: Disk = LOCAL_DISK) -> None:
-        """Take over what the file holds; nothing if there is none yet."""
+    def __init__(self, path: Path, entries: EpochEntries = (), disk: Disk = LOCAL_DISK) -> None:
+        """``entries``: what the file holds."""
         self._path = path
         self._disk = disk
-        self._entries: EpochEntries = ()
-        for entry in read_epochs(path, disk):
-            self._entries = assign(self._entries, entry.epoch, entry.start_offset)
+        self._entries = entries
 
     @property
     def entries(self) -> EpochEntries:
@@ -129,6 +127,10 @@ class LeaderEpochFileCache:
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what lies before ``start_offset``, as ``truncate_from_start`` says."""
         self._keep(truncate_from_start(self._entries, start_offset))
+
+    def replace(self, entries: EpochEntries) -> None:
+        """Hold these entries instead, in the file too."""
+        self._keep(entries)
 
     def clear(self) -> None:
         """Forget everything, in the file too."""

@@ -8,17 +8,21 @@ they are of controller -1 and epoch 0, as the run's first row is. Decides nothin
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
-from brokers.logs.recovery import Repair
+from brokers.logs.errors import DamagedLog
+from brokers.logs.recovery import Repair, RepairKind
 from brokers.logs.spoilt_batch import SpoiltBatch
 from cluster.errors import JournalUnwritable
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from cluster.protocols import Clock, Journal
 from cluster.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 _NO_CONTROLLER: Final = -1
 
@@ -43,6 +47,23 @@ class Spoilt(NamedTuple):
     leader: int
     leader_epoch: int
     batch: SpoiltBatch
+
+
+def log_repair(
+    broker_id: int, tp: TopicPartition, repair: Repair, journal: LogJournal | None
+) -> None:
+    """Write a repair to the log and to the journal, if there is one."""
+    logger.warning(
+        "broker %d: log %s: %s from offset %d, %d bytes of batches gone: %s",
+        broker_id,
+        tp,
+        repair.kind,
+        repair.base_offset,
+        repair.size_bytes,
+        repair.reason,
+    )
+    if journal is not None:
+        journal.repaired(broker_id, tp, repair)
 
 
 class LogJournal:
@@ -113,3 +134,21 @@ class LogJournal:
         with contextlib.suppress(JournalUnwritable):
             self._journal.append([row])
             self._journal.flush()
+
+
+def log_damage(
+    broker_id: int, tp: TopicPartition, error: DamagedLog, journal: LogJournal | None
+) -> None:
+    """Say that a replica is offline because its log is damaged."""
+    offset = -1 if error.offset is None else error.offset
+    logger.error(
+        "broker %d: log %s is damaged at offset %d and offline: %s%s",
+        broker_id,
+        tp,
+        offset,
+        error.message,
+        f" ({error.hint})" if error.hint else "",
+    )
+    if journal is not None:
+        repair = Repair(RepairKind.TAKEN_OFFLINE, offset, 0, error.message)
+        journal.repaired(broker_id, tp, repair)

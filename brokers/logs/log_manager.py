@@ -7,12 +7,12 @@ and no thread: the broker calls what is due. Mirrors kafka.log.LogManager, witho
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.errors import LogStorageError, ReplicaLogError
+from brokers.logs.errors import DamagedLog, LogStorageError, ReplicaLogError
 from brokers.logs.log_config import NEVER, LogConfig
 from brokers.logs.log_dirs import LogDirs
 from brokers.logs.log_store import FoundDir, LogConfigs, LogStore
@@ -36,11 +36,12 @@ class StartUp(NamedTuple):
     """What was not in order in the directories that were opened.
 
     ``repairs``: what was done to the files of a partition's log. ``complaints``: checkpoints that
-    could not be used, in words.
+    could not be used, in words. ``damaged``: current logs that are offline.
     """
 
     repairs: list[tuple[TopicPartition, Repair]]
     complaints: list[str]
+    damaged: dict[TopicPartition, DamagedLog]
 
 
 class LogManager:
@@ -54,6 +55,8 @@ class LogManager:
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._flushed_ms: dict[tuple[str, TopicPartition], int] = {}
         self._failures: list[LogDirFailure] = []
+        self._damaged: dict[TopicPartition, str] = {}
+        self._restored: list[tuple[TopicPartition, Repair]] = []
         self._open: list[str] = []
 
     @property
@@ -65,6 +68,11 @@ class LogManager:
     def has_failures(self) -> bool:
         """True if ``take_failures`` has something to tell."""
         return bool(self._failures)
+
+    @property
+    def damaged(self) -> Collection[TopicPartition]:
+        """Partitions whose current log is damaged and offline, in a directory that is online."""
+        return self._damaged.keys()
 
     def logs(self) -> Iterator[ReplicaLog]:
         """All logs that can be used, future ones among them."""
@@ -83,7 +91,7 @@ class LogManager:
         Raises LogStorageError if none is left or if a partition has two current logs or two future
         ones, and EnvironmentProblem if another broker uses a directory. What was opened is let go.
         """
-        report = StartUp([], [])
+        report = StartUp([], [], {})
         try:
             for path in self.dirs.paths:
                 try:
@@ -99,6 +107,7 @@ class LogManager:
                     f"{', '.join(self.dirs.paths)} can be created or validated",
                     hint="; ".join(failure.reason for failure in self._failures),
                 )
+            self._forget_moved(report)
         except BaseException:
             self.abandon()
             raise
@@ -107,6 +116,9 @@ class LogManager:
     def _take(self, path: str, found: FoundDir, report: StartUp) -> None:
         report.complaints.extend(found.complaints)
         report.repairs.extend(found.repairs)
+        for partition, error in found.damaged.items():
+            self._damaged[partition] = path
+            report.damaged[partition] = error
         for partition in found.logs.current:
             self._refuse_two(partition, path, self.dirs.path_of(partition))
         for partition in found.logs.futures:
@@ -121,12 +133,39 @@ class LogManager:
                 hint="it was moving when one failed or the machine stopped: delete one of the two",
             )
 
+    def _forget_moved(self, report: StartUp) -> None:
+        """A broker that was killed between a move and its checkpoint has not lost the log."""
+        for partition in [tp for tp in self._damaged if self.dirs.path_of(tp) is not None]:
+            del self._damaged[partition], report.damaged[partition]
+
+    def restore(self, partition: TopicPartition, now_ms: int) -> None:
+        """Cut a damaged log to what can be trusted, so that it can be fetched from its leader.
+
+        Raises DamagedLog if it must not be cut, and LogStorageError.
+        """
+        path = self._damaged[partition]
+        with self.in_dir(path):
+            config = self._config_of(partition.topic)
+            log, repairs = self.store.restore(path, partition, config, now_ms)
+            del self._damaged[partition]
+            self.dirs.logs(path).current[partition] = log
+            self._restored.extend((partition, repair) for repair in repairs)
+            self._checkpoint_dir(path)
+
+    def take_restored(self) -> list[tuple[TopicPartition, Repair]]:
+        """What was done to damaged logs since this was last asked, for the broker to tell."""
+        restored, self._restored = self._restored, []
+        return restored
+
     def get_or_create(self, partition: TopicPartition, now_ms: int, *, is_new: bool) -> ReplicaLog:
         """The current log; if there is none, a new one where LogDirs says.
 
         A directory in which it cannot be made goes offline, and the next one is tried. Raises
-        LogStorageError if none is left, or if ``is_new`` is False and a directory is offline.
+        LogStorageError if none is left, if ``is_new`` is False and a directory is offline, or if
+        the log is damaged.
         """
+        if partition in self._damaged:
+            raise LogStorageError(f"The log of {partition} is damaged and offline")
         log = self.dirs.current(partition)
         while log is None:
             path = self.dirs.choose(partition, is_new=is_new)
@@ -210,6 +249,12 @@ class LogManager:
             log = self.dirs.logs(path).current.pop(partition)
             with self.in_dir(path):
                 self.store.mark_deleted(partition, log, now_ms)
+                self._checkpoint_dir(path)
+        elif partition in self._damaged:
+            path = self._damaged.pop(partition)
+            with self.in_dir(path):
+                config = self._config_of(partition.topic)
+                self.store.mark_damaged_deleted(path, partition, config, now_ms)
                 self._checkpoint_dir(path)
 
     def delete_future(self, partition: TopicPartition, now_ms: int) -> None:
@@ -295,7 +340,11 @@ class LogManager:
         known = {**self._high_watermarks, **high_watermarks}
         for path in list(self._open):
             here = self.dirs.logs(path).current
-            offsets = {tp: offset for tp, offset in known.items() if tp in here}
+            offsets = {
+                tp: offset
+                for tp, offset in known.items()
+                if tp in here or self._damaged.get(tp) == path
+            }
             with suppress(LogStorageError), self.in_dir(path):
                 self.store.checkpoint_high_watermarks(path, offsets)
 
@@ -312,6 +361,7 @@ class LogManager:
         if not self.dirs.is_online(path):
             return
         lost = tuple(self.dirs.logs(path).current)
+        self._damaged = {tp: one for tp, one in self._damaged.items() if one != path}
         self.dirs.mark_offline(path)
         if path in self._open:
             self._open.remove(path)

@@ -7,11 +7,11 @@ uses it: handed to the next one, it has what that one left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.errors import LogStorageError
+from brokers.logs.errors import DamagedLog, LogStorageError
 from brokers.logs.interval_log import IntervalLog
 from brokers.logs.log_config import LogConfig
 from brokers.logs.recovery import Repair, RepairKind
@@ -53,13 +53,14 @@ class FoundDir(NamedTuple):
     """What a log directory holds. ``logs``: a table that the manager keeps up to date from now on.
 
     ``repairs``: what was done to the files of a partition's log. ``complaints``: checkpoints that
-    could not be used, in words.
+    could not be used, in words. ``damaged``: current logs that are not among ``logs``, and why.
     """
 
     logs: DirLogs
     high_watermarks: Mapping[TopicPartition, int]
     repairs: list[tuple[TopicPartition, Repair]]
     complaints: list[str]
+    damaged: Mapping[TopicPartition, DamagedLog]
 
 
 class LogStore(Protocol):
@@ -91,6 +92,19 @@ class LogStore(Protocol):
         is_future: bool,
     ) -> ReplicaLog:
         """A new log, for the table."""
+        ...
+
+    def restore(
+        self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
+    ) -> tuple[ReplicaLog, Sequence[Repair]]:
+        """A damaged log without what cannot be trusted, for the table, and what was done; its
+        leader has the rest. Raises DamagedLog if it must not be cut."""
+        ...
+
+    def mark_damaged_deleted(
+        self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
+    ) -> None:
+        """As ``mark_deleted``, of a damaged log."""
         ...
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
@@ -149,7 +163,7 @@ class MemoryLogStore:
             # A log that is loaded keeps its records and forgets epochs that wrote none.
             log.truncate_to(log.log_end_offset)
         high_watermarks = self.high_watermarks.pop(path, {})
-        return FoundDir(logs, high_watermarks, self._lost.pop(path, []), [])
+        return FoundDir(logs, high_watermarks, self._lost.pop(path, []), [], {})
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
         """There is nothing to let go of."""
@@ -164,6 +178,16 @@ class MemoryLogStore:
         is_future: bool,
     ) -> IntervalLog:
         return IntervalLog(config)
+
+    def restore(
+        self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
+    ) -> tuple[IntervalLog, Sequence[Repair]]:
+        raise AssertionError("no log in memory is ever damaged")
+
+    def mark_damaged_deleted(
+        self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
+    ) -> None:
+        raise AssertionError("no log in memory is ever damaged")
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
         """The tables say it."""

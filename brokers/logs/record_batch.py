@@ -16,6 +16,7 @@ base offset and its epoch without computing the CRC again.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -37,6 +38,7 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 _TIMESTAMP: Final = struct.Struct(">q")
 _CRC_END: Final = 21
 _SMALLEST_LENGTH: Final = 14
+_LEAST_LENGTH: Final = HEADER_SIZE_BYTES - LOG_OVERHEAD_BYTES
 _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _MAX_TIMESTAMP_AT: Final = 35
@@ -125,18 +127,14 @@ class BatchHeader(NamedTuple):
 def parse_header(buffer: bytes, position: int = 0) -> BatchHeader:
     """The header at ``position`` of a buffer that holds all of it.
 
-    Raises CorruptRecord for a length or magic that cannot be, UnsupportedMessageFormat for
-    messages of formats 0 and 1.
+    Raises CorruptRecord for a length or magic that cannot be, UnsupportedMessageFormat for a
+    message of format 0 or 1 that the buffer holds whole.
     """
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
-        if header.magic in (0, 1) and header.length >= _SMALLEST_LENGTH:
-            raise UnsupportedMessageFormat(
-                f"Messages of format {header.magic} cannot be read",
-                hint="Kafka 0.11 and newer write format 2 where log.message.format.version lets it",
-            )
+        refuse_old_format(buffer, position)
         raise CorruptRecord(f"Invalid magic found in record: {header.magic}")
-    if header.size_bytes < HEADER_SIZE_BYTES:
+    if header.length < _LEAST_LENGTH:
         raise CorruptRecord(
             f"Record batch is corrupted (the size {header.size_bytes} is smaller than the minimum "
             f"allowed overhead {HEADER_SIZE_BYTES})"
@@ -147,6 +145,24 @@ def parse_header(buffer: bytes, position: int = 0) -> BatchHeader:
             f"last offset delta {header.last_offset_delta})"
         )
     return header
+
+
+def refuse_old_format(buffer: bytes, position: int = 0) -> None:
+    """Raise UnsupportedMessageFormat if a whole message of format 0 or 1 begins at ``position``.
+
+    Their CRC (CRC-32 of what follows it) tells them from a batch of format 2 whose magic byte was
+    damaged.
+    """
+    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    end = position + header.size_bytes
+    if header.magic not in (0, 1) or header.length < _SMALLEST_LENGTH or end > len(buffer):
+        return
+    (crc,) = _CRC.unpack_from(buffer, position + LOG_OVERHEAD_BYTES)
+    if zlib.crc32(buffer[position + _PLACE_END : end]) == crc:
+        raise UnsupportedMessageFormat(
+            f"Messages of format {header.magic} cannot be read",
+            hint="Kafka 0.11 and newer write format 2 where log.message.format.version lets it",
+        )
 
 
 def check_crc(batch: bytes, header: BatchHeader) -> None:

@@ -1,25 +1,38 @@
 """Opening a segment log: which of its files count, what is damaged, what is done about it.
 
 What was flushed is never cut: only segments at or above the recovery point are checked batch by
-batch, and only if the broker did not stop in order. Each repair is returned as a value, for the
-broker to write it to its journal. What the disk refuses is an OSError. Mirrors the loading of
-kafka.log.Log (loadSegments, recoverLog, rebuildProducerState).
+batch, and only after an unclean shutdown. Each repair is returned as a value, for the broker to
+write to its journal. Where records may be missing that were flushed, and where files contradict
+each other, DamagedLog is raised and every batch stays as it is. What the disk refuses is an
+OSError. Mirrors the loading of kafka.log.Log (loadSegments, recoverLog, rebuildProducerState),
+which has no DamagedLog: it starts later, or reads over the gap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from brokers.logs.batch_file import BatchFile
-from brokers.logs.errors import CorruptRecord, LogStorageError
-from brokers.logs.segment import Cut, LogSegment
+from brokers.logs.checkpoints import LEADER_EPOCH_CHECKPOINT, read_epochs
+from brokers.logs.errors import (
+    CorruptCheckpoint,
+    CorruptRecord,
+    DamagedLog,
+    UnsupportedMessageFormat,
+)
+from brokers.logs.leader_epoch_cache import EpochEntries
+from brokers.logs.log_inspection import Inspected, agreed_epochs, epochs_between, inspect
+from brokers.logs.producer_state import ProducerStates
+from brokers.logs.segment import LogSegment
 from brokers.logs.segment_files import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
+    SegmentFile,
     file_name,
     parse_file_name,
 )
@@ -38,12 +51,17 @@ class RepairKind(StrEnum):
     TAIL_CUT = "tail_cut"
     SEGMENT_DELETED = "segment_deleted"
     UNFLUSHED_LOST = "unflushed_lost"
+    EPOCHS_REBUILT = "epochs_rebuilt"
+    LOG_START_MOVED = "log_start_moved"
+    TOPIC_ID_FORGOTTEN = "topic_id_forgotten"
+    TAKEN_OFFLINE = "taken_offline"
+    CUT_TO_RESTORE = "cut_to_restore"
 
 
 class Repair(NamedTuple):
     """One repair: of the segment that begins at ``base_offset``; ``size_bytes`` of batches gone.
 
-    A log without files has lost what was not flushed, from ``base_offset`` on.
+    For UNFLUSHED_LOST and later kinds ``base_offset`` is the first offset that it is about.
     """
 
     kind: RepairKind
@@ -52,101 +70,311 @@ class Repair(NamedTuple):
     reason: str
 
 
+class Known(NamedTuple):
+    """What the files of the log directory say of a log.
+
+    ``log_start_offset`` and ``recovery_point``: None if their checkpoint does not say.
+    ``is_clean``: the broker stopped in order.
+    """
+
+    log_start_offset: int | None = None
+    recovery_point: int | None = None
+    high_watermark: int = 0
+    is_clean: bool = False
+
+    @property
+    def flushed_end(self) -> int:
+        """Everything below this offset was on the disk."""
+        flushed = self.recovery_point or 0
+        return max(flushed, self.high_watermark) if self.is_clean else flushed
+
+
+NOTHING_KNOWN: Final = Known()
+
+
 class Loaded(NamedTuple):
-    """The segments that count, in order, perhaps none; the offset after the last batch."""
+    """A log as its files have it. ``segments``: in order, perhaps none. ``epochs``: what
+    leader-epoch-checkpoint must hold, ``recorded_epochs``: what it holds."""
 
     segments: list[LogSegment]
+    start_offset: int
     end_offset: int
+    epochs: EpochEntries
+    recorded_epochs: EpochEntries
+    producers: ProducerStates
     repairs: list[Repair]
 
 
-def load_segments(
-    directory: Path,
-    make_segment: MakeSegment,
-    *,
-    disk: Disk,
-    log_start_offset: int,
-    recovery_point: int,
-    is_clean: bool,
-) -> Loaded:
-    """The segments of a log's directory, repaired. ``is_clean``: the broker stopped in order.
+class _Files(NamedTuple):
+    """Names in a log's directory: the base offsets of its segments in order, the indexes of
+    segments that are not there, and files that may be removed."""
 
-    Raises LogStorageError for what a log cleaner left half done, and UnsupportedMessageFormat.
+    base_offsets: list[int]
+    orphans: list[SegmentFile]
+    removable: list[str]
+
+
+def load_segments(
+    directory: Path, make_segment: MakeSegment, known: Known, *, has_gaps: bool, disk: Disk
+) -> Loaded:
+    """The segments of a log's directory, repaired. ``has_gaps``: the log may have been compacted.
+
+    Raises DamagedLog.
     """
-    segments = [make_segment(offset) for offset in _base_offsets(directory, disk)]
-    repairs: list[Repair] = []
-    kept = len(segments)
-    for number, segment in enumerate(segments):
-        ends_flushed = number + 1 < len(segments) and (
-            segments[number + 1].base_offset <= recovery_point
+    return _Loading(directory, known, disk, has_gaps=has_gaps).load(make_segment)
+
+
+class _Loading:
+    """One log while it is opened."""
+
+    def __init__(self, directory: Path, known: Known, disk: Disk, *, has_gaps: bool) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._known = known
+        self._has_gaps = has_gaps
+        self._files = _list_files(directory, disk)
+        self._repairs: list[Repair] = []
+
+    def load(self, make_segment: MakeSegment) -> Loaded:
+        segments = [make_segment(offset) for offset in self._files.base_offsets]
+        recorded = self._read_epochs()
+        self._check_first(segments, recorded)
+        try:
+            self._recover(segments)
+            inspected = inspect(segments, has_gaps=self._has_gaps)
+        except UnsupportedMessageFormat as error:
+            raise DamagedLog(error.message, offset=None, hint=error.hint) from error
+        start = self._start_offset(segments, recorded)
+        end = start if inspected.next_offset is None else inspected.next_offset
+        self._check_end(start, end)
+        epochs = self._agreed_epochs(inspected, recorded, start, end)
+        for segment in inspected.misindexed:
+            segment.rebuild_indexes()
+            self._repair(RepairKind.INDEX_REBUILT, segment.base_offset, _INDEX)
+        for name in (*self._files.removable, *(file_name(*one) for one in self._files.orphans)):
+            self._disk.remove(self._directory / name)
+        return Loaded(segments, start, end, epochs, recorded, inspected.producers, self._repairs)
+
+    def _repair(self, kind: RepairKind, offset: int, reason: str, size_bytes: int = 0) -> None:
+        self._repairs.append(Repair(kind, offset, size_bytes, reason))
+
+    def _read_epochs(self) -> EpochEntries:
+        """What leader-epoch-checkpoint holds, nothing if it cannot be used."""
+        try:
+            return read_epochs(self._directory / LEADER_EPOCH_CHECKPOINT, self._disk)
+        except CorruptCheckpoint as error:
+            self._repair(RepairKind.EPOCHS_REBUILT, 0, error.message)
+            return ()
+
+    def _check_first(self, segments: Sequence[LogSegment], recorded: EpochEntries) -> None:
+        """The first epoch begins where the log does: a log that begins later lost its first file.
+        It is written before the file of a deleted segment goes."""
+        known, orphans = self._known, self._files.orphans
+        begins = recorded[0].start_offset if recorded else None
+        if begins is None and orphans:
+            begins = orphans[0].base_offset
+        if not segments:
+            if begins is None or (
+                known.is_clean and known.recovery_point == (known.log_start_offset or 0)
+            ):
+                return
+            if known.is_clean or known.flushed_end > begins or orphans:
+                raise DamagedLog(f"no .log file is in {self._directory}", offset=begins)
+            self._repair(RepairKind.UNFLUSHED_LOST, begins, "nothing of it had been flushed")
+            return
+        first = segments[0].base_offset
+        if begins is not None and begins < first:
+            raise DamagedLog(
+                f"offsets from {begins} on are missing: the first file is {segments[0].log.path}",
+                offset=begins,
+            )
+
+    def _recover(self, segments: list[LogSegment]) -> None:
+        known, flushed = self._known, self._known.recovery_point or 0
+        for number, segment in enumerate(segments):
+            following = segments[number + 1 :]
+            if known.is_clean or (following and following[0].base_offset <= flushed):
+                if segment.load():
+                    self._repair(RepairKind.INDEX_REBUILT, segment.base_offset, _INDEX)
+                if following or not self._ends_late(segment):
+                    continue
+            cut = segment.recover(flushed)
+            if cut:
+                self._repair(RepairKind.TAIL_CUT, segment.base_offset, cut.reason, cut.size_bytes)
+            if cut or (following and self._ends_early(segment, following[0].base_offset)):
+                self._delete(following)
+                del segments[number + 1 :]
+                return
+
+    def _ends_late(self, segment: LogSegment) -> bool:
+        """True if a log that was closed in order is longer than it was then, or cannot be read."""
+        point = self._known.recovery_point
+        try:
+            return point is not None and segment.next_offset() > point
+        except CorruptRecord:
+            return True
+
+    def _ends_early(self, segment: LogSegment, next_base_offset: int) -> bool:
+        """True if a segment that was not flushed lacks its last batches. If an index says that
+        there was a segment in between, a file is missing instead."""
+        end = segment.next_offset()
+        return end < next_base_offset and not (
+            self._has_gaps
+            or any(end <= orphan.base_offset < next_base_offset for orphan in self._files.orphans)
         )
-        if is_clean or ends_flushed:
-            if segment.load():
-                repairs.append(Repair(RepairKind.INDEX_REBUILT, segment.base_offset, 0, _INDEX))
-        elif _recover(segment, repairs):
-            kept = number + 1
-            break
-    for segment in segments[kept:]:
-        segment.log.load()
-        _delete(segment, "follows a segment that was cut", repairs)
-    del segments[kept:]
-    return _ended(segments, log_start_offset, repairs)
+
+    def _delete(self, segments: Sequence[LogSegment]) -> None:
+        reason = "follows a segment that was cut"
+        # The last one first: what is left is always without a gap.
+        for segment in reversed(segments):
+            segment.log.load()
+            size_bytes = segment.size_bytes
+            self._repair(RepairKind.SEGMENT_DELETED, segment.base_offset, reason, size_bytes)
+            segment.delete()
+
+    def _start_offset(self, segments: Sequence[LogSegment], recorded: EpochEntries) -> int:
+        """Where the log starts. log-start-offset-checkpoint may be out of date, but never ahead of
+        the first epoch."""
+        first = segments[0].base_offset if segments else 0
+        point = self._known.log_start_offset
+        if not recorded:
+            return max(point or 0, first)
+        begins = recorded[0].start_offset
+        if point is None:
+            return begins
+        if point > begins:
+            self._repair(
+                RepairKind.LOG_START_MOVED,
+                begins,
+                f"log-start-offset-checkpoint says {point}, leader-epoch-checkpoint {begins}",
+            )
+        return min(max(point, first), begins)
+
+    def _check_end(self, start: int, end: int) -> None:
+        known = self._known
+        if end < known.flushed_end:
+            raise DamagedLog(
+                f"{self._directory} ends at {end}, but had been flushed up to {known.flushed_end}",
+                offset=end,
+            )
+        if end < start:
+            raise DamagedLog(
+                f"{self._directory} ends at {end}, before its start {start}", offset=end
+            )
+        for orphan in self._files.orphans:
+            if orphan.base_offset >= end and not known.is_clean:
+                raise DamagedLog(
+                    f"it ends at {end}, but {self._directory / file_name(*orphan)} has no .log "
+                    "file",
+                    offset=end,
+                )
+        if end < known.high_watermark:
+            reason = f"the high watermark was {known.high_watermark}"
+            self._repair(RepairKind.UNFLUSHED_LOST, end, reason)
+
+    def _agreed_epochs(
+        self, inspected: Inspected, recorded: EpochEntries, start: int, end: int
+    ) -> EpochEntries:
+        """The epochs that batches and leader-epoch-checkpoint agree on."""
+        found = inspected.epochs
+        epochs = agreed_epochs(found, recorded, start, end)
+        if epochs is not None:
+            return epochs
+        derived = epochs_between(found, start, end)
+        if not recorded:
+            if not self._repairs or self._repairs[0].kind is not RepairKind.EPOCHS_REBUILT:
+                self._repair(RepairKind.EPOCHS_REBUILT, start, "leader-epoch-checkpoint was empty")
+            return derived
+        begins = recorded[0].start_offset
+        if agreed_epochs(found, recorded, begins, end) is not None:
+            # DeleteRecords moved the start, and the broker was killed before it wrote that down.
+            if self._known.is_clean:
+                self._repair(
+                    RepairKind.LOG_START_MOVED,
+                    start,
+                    f"leader-epoch-checkpoint says {begins}",
+                )
+            return derived
+        kept = derived[: len(recorded)]
+        lacking = derived[len(recorded) :]
+        flushed = self._known.flushed_end
+        if recorded == kept and lacking and lacking[0].start_offset >= flushed:
+            reason = "leader-epoch-checkpoint lacked the last leader epochs"
+            self._repair(RepairKind.EPOCHS_REBUILT, lacking[0].start_offset, reason)
+            return derived
+        raise DamagedLog(
+            f"{self._directory / LEADER_EPOCH_CHECKPOINT} says that leader epochs begin at "
+            f"{_text(recorded)}, but in the batches they begin at {_text(derived)}",
+            offset=min(entry.start_offset for entry in {*recorded} ^ {*derived}),
+            hint="delete that file to have it made again from the batches",
+        )
 
 
 _INDEX: Final = "an index was missing, too short, or did not belong to the batches"
 
 
-def _base_offsets(directory: Path, disk: Disk) -> list[int]:
-    """Of the segments that have a file of batches. Removes what belongs to none."""
+def _text(epochs: EpochEntries) -> str:
+    """``epoch 3 at 17, ...``, the last few."""
+    shown = ", ".join(f"{epoch} at {offset}" for epoch, offset in epochs[-4:])
+    return f"..., {shown}" if len(epochs) > 4 else shown or "no offset"
+
+
+def _list_files(directory: Path, disk: Disk) -> _Files:
     names = disk.names(directory)
     for name in names:
         if name.endswith(_SWAP_SUFFIX):
-            raise LogStorageError(
+            raise DamagedLog(
                 f"{directory / name} is of a log cleaning that did not end",
+                offset=None,
                 hint="start the Kafka broker that wrote it once, which will end it",
             )
-        # A snapshot of producers would be out of date, should Kafka load this log again.
-        if name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, _SNAPSHOT_SUFFIX)):
-            disk.remove(directory / name)
     files = [file for file in map(parse_file_name, names) if file]
-    offsets = [file.base_offset for file in files if file.suffix == LOG_SUFFIX]
-    for file in files:
-        if file.base_offset not in offsets:
-            disk.remove(directory / file_name(*file))
-    return offsets
+    base_offsets = [file.base_offset for file in files if file.suffix == LOG_SUFFIX]
+    # The log file of a deleted segment is renamed last, but Kafka renames it first.
+    deleted = {name.removesuffix(DELETED_SUFFIX) for name in names}
+    orphans = [
+        file
+        for file in files
+        if file.base_offset not in base_offsets
+        and file_name(file.base_offset, LOG_SUFFIX) not in deleted
+    ]
+    # A snapshot of producers would be out of date, should Kafka load this log again.
+    stray = (DELETED_SUFFIX, _CLEANED_SUFFIX, _SNAPSHOT_SUFFIX)
+    removable = [name for name in names if name.endswith(stray)]
+    removable += [
+        file_name(*file)
+        for file in files
+        if file.base_offset not in base_offsets and file not in orphans
+    ]
+    return _Files(base_offsets, orphans, removable)
 
 
-def _recover(segment: LogSegment, repairs: list[Repair]) -> Cut | None:
-    cut = segment.recover()
-    if cut:
-        repairs.append(Repair(RepairKind.TAIL_CUT, segment.base_offset, *cut))
-    return cut
-
-
-def _delete(segment: LogSegment, reason: str, repairs: list[Repair]) -> None:
-    repairs.append(
-        Repair(RepairKind.SEGMENT_DELETED, segment.base_offset, segment.size_bytes, reason)
-    )
-    segment.mark_deleted()
-    segment.delete_marked()
-
-
-def _ended(segments: list[LogSegment], log_start_offset: int, repairs: list[Repair]) -> Loaded:
-    """Find the log's end. A last segment that cannot be read to its end is recovered, even if the
-    broker stopped in order; a log that ends before its start begins anew there."""
-    if not segments:
-        return Loaded(segments, log_start_offset, repairs)
-    active = segments[-1]
-    try:
-        end_offset = active.next_offset()
-    except CorruptRecord:
-        _recover(active, repairs)
-        end_offset = active.next_offset()
-    if end_offset < log_start_offset:
-        for segment in segments:
-            _delete(segment, f"the log starts at {log_start_offset}", repairs)
-        return Loaded([], log_start_offset, repairs)
-    return Loaded(segments, end_offset, repairs)
+def cut_files(directory: Path, end_offset: int, disk: Disk) -> int:
+    """Remove every batch that is not below ``end_offset`` from a log that nobody has open, and what
+    would say that it was longer; returns how many bytes of batches."""
+    files = _list_files(directory, disk)
+    cut_bytes = 0
+    for base_offset in reversed(files.base_offsets):
+        log = BatchFile(str(directory / file_name(base_offset, LOG_SUFFIX)), disk)
+        log.load()
+        if base_offset < end_offset:
+            kept_bytes, next_offset = 0, base_offset
+            for position, header in log.readable():
+                if header.base_offset != next_offset or header.next_offset > end_offset:
+                    break
+                kept_bytes, next_offset = position + header.size_bytes, header.next_offset
+            cut_bytes += log.size_bytes - kept_bytes
+            log.truncate(kept_bytes)
+            break
+        cut_bytes += log.size_bytes
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            with suppress(FileNotFoundError):
+                disk.remove(directory / file_name(base_offset, suffix))
+    for orphan in files.orphans:
+        disk.remove(directory / file_name(*orphan))
+    with suppress(FileNotFoundError):
+        disk.remove(directory / LEADER_EPOCH_CHECKPOINT)
+    return cut_bytes
 
 
 def forget_unflushed(directory: Path, kept_end: int, disk: Disk, *, is_length_kept: bool) -> None:
@@ -155,7 +383,7 @@ def forget_unflushed(directory: Path, kept_end: int, disk: Disk, *, is_length_ke
 
     ``is_length_kept``: the file had its length already, so zeros are in place of the other half.
     """
-    for base_offset in reversed(_base_offsets(directory, disk)):
+    for base_offset in reversed(_list_files(directory, disk).base_offsets):
         if base_offset > kept_end:
             for suffix in SEGMENT_SUFFIXES:
                 disk.remove(directory / file_name(base_offset, suffix))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from brokers.logs.batch_file import BatchFile, Found
-from brokers.logs.errors import CorruptRecord
+from brokers.logs.errors import CorruptRecord, DamagedLog
 from brokers.logs.log_config import LogConfig
 from brokers.logs.offset_index import OffsetIndex, OffsetPosition
 from brokers.logs.record_batch import BatchHeader
@@ -51,6 +51,7 @@ class LogSegment:
     __slots__ = (
         "_directory",
         "_disk",
+        "_has_gaps",
         "_index_interval_bytes",
         "_tail",
         "base_offset",
@@ -68,6 +69,8 @@ class LogSegment:
         index_bytes = config.segment_index_bytes
         self._directory = directory
         self._disk = disk
+        # Only a log cleaner removes records from between others.
+        self._has_gaps = not config.delete
         self._index_interval_bytes = config.index_interval_bytes
         self._tail = _Tail(None, TimeIndexEntry(NO_TIMESTAMP, base_offset), 0)
         self.base_offset = base_offset
@@ -119,24 +122,31 @@ class LogSegment:
             self.offset_index.is_damaged() or self.time_index.is_damaged() or not self._load_tail()
         )
         if is_damaged:
-            self._rebuild_indexes([found.header for found in self.log.readable()])
+            self.rebuild_indexes()
         return is_damaged
 
-    def recover(self) -> Cut | None:
+    def rebuild_indexes(self) -> None:
+        """Make both indexes again from the batches."""
+        self._rebuild_indexes([found.header for found in self.log.readable()])
+
+    def recover(self, flushed_end: int) -> Cut | None:
         """Take over files that may end in anything: check every batch, cut the file before the
         first that is not valid, rebuild the indexes.
 
-        Returns what was cut, None if all was valid. Raises UnsupportedMessageFormat, and cuts
-        nothing then.
+        Returns what was cut, None if all was valid. Raises UnsupportedMessageFormat, and DamagedLog
+        if that batch is below ``flushed_end``; nothing is cut then.
         """
         self.log.drop_cache()
         self.last_modified_ms = int(self.log.load() * 1000)
         headers: list[BatchHeader] = []
         cut = None
         try:
-            for found in self.log.valid(self.base_offset):
+            for found in self.log.valid(self.base_offset, has_gaps=self._has_gaps):
                 headers.append(found.header)
         except CorruptRecord as error:
+            end_offset = headers[-1].next_offset if headers else self.base_offset
+            if end_offset < flushed_end:
+                raise DamagedLog(error.message, offset=end_offset) from error
             valid_bytes = sum(header.size_bytes for header in headers)
             cut = Cut(self.size_bytes - valid_bytes, error.message)
             self.log.truncate(valid_bytes)
@@ -169,8 +179,15 @@ class LogSegment:
         self.last_modified_ms = now_ms
 
     def find(self, offset: int) -> Found | None:
-        """The first batch that ends at ``offset`` or after it. Raises CorruptRecord."""
-        return self.log.find(offset, self.offset_index.lookup(offset).position)
+        """The batch that holds ``offset``; None if the segment ends before it.
+
+        Raises CorruptRecord, also for an offset between two batches, unless a log cleaner may have
+        removed it.
+        """
+        found = self.log.find(offset, self.offset_index.lookup(offset).position)
+        if found is not None and found.header.base_offset > offset and not self._has_gaps:
+            raise self.log.damaged(f"Offset {offset} is missing", found.position)
+        return found
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes | None:
         """Whole batches from the one that holds ``offset`` on that end before ``end_offset``.
@@ -220,7 +237,7 @@ class LogSegment:
         if not self.size_bytes:
             self.created_ms = now_ms
         if not self._load_tail():
-            self._rebuild_indexes([found.header for found in self.log.readable()])
+            self.rebuild_indexes()
             self.become_active()
         return end_offset
 
@@ -244,9 +261,16 @@ class LogSegment:
 
     def mark_deleted(self) -> None:
         """Rename the files to ``.deleted``: they are no part of the log from now on."""
-        for suffix in SEGMENT_SUFFIXES:
+        # Indexes without a log would look like a log that was lost, should this end half way.
+        for suffix in reversed(SEGMENT_SUFFIXES):
             path = self._path(suffix)
             self._disk.rename(path, path + DELETED_SUFFIX)
+
+    def delete(self) -> None:
+        """Remove the files at once; indexes without a log would look like a log that was lost."""
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            with suppress(FileNotFoundError):
+                self._disk.remove(self._path(suffix))
 
     def delete_marked(self) -> None:
         """Remove the renamed files; it is no error if somebody else has."""

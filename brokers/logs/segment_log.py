@@ -8,7 +8,7 @@ transactions and without the log cleaner.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
 from pathlib import Path
@@ -21,13 +21,18 @@ from brokers.logs.checkpoints import (
     read_topic_id,
     write_topic_id,
 )
-from brokers.logs.errors import OffsetOutOfRange, RecordBatchTooLarge, storage_errors
+from brokers.logs.errors import (
+    CorruptCheckpoint,
+    OffsetOutOfRange,
+    RecordBatchTooLarge,
+    storage_errors,
+)
 from brokers.logs.intervals import add_batch
 from brokers.logs.leader_epoch_cache import LeaderEpochFileCache
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
-from brokers.logs.producer_state import ProducerStates
+from brokers.logs.log_inspection import inspect
 from brokers.logs.record_batch import BatchHeader, place
-from brokers.logs.recovery import Repair, load_segments
+from brokers.logs.recovery import NOTHING_KNOWN, Known, Repair, RepairKind, load_segments
 from brokers.logs.replica_log import Appended, Deleted
 from brokers.logs.retention import count_deletable, next_expiry_ms
 from brokers.logs.segment import LogSegment
@@ -42,10 +47,10 @@ _base_offset_of: Final = attrgetter("base_offset")
 class SegmentLog:
     """The log in ``directory``, which is made if it is not there.
 
-    ``log_start_offset``, ``recovery_point`` and ``is_clean``: what the checkpoints of the log
-    directory say. ``repairs``: what was wrong with the files. ``now_ms``: as long as no later time
-    is handed in, new files are of this one. Raises LogStorageError, and
-    UnsupportedMessageFormat for a log with messages from before Kafka 0.11.
+    ``known``: what the checkpoints of the log directory say. ``repairs``: what was wrong with the
+    files. ``on_recovery_point_lowered`` writes the checkpoint of recovery points. ``now_ms``: as
+    long as no later time is handed in, new files are of this one. Raises LogStorageError, and
+    DamagedLog for files that cannot be trusted.
     """
 
     __slots__ = (
@@ -61,6 +66,7 @@ class SegmentLog:
         "log_end_offset",
         "log_start_offset",
         "name",
+        "on_recovery_point_lowered",
         "recovery_point",
         "repairs",
         "topic_id",
@@ -72,9 +78,7 @@ class SegmentLog:
         config: LogConfig = DEFAULT_LOG_CONFIG,
         *,
         now_ms: int,
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
-        is_clean: bool = False,
+        known: Known = NOTHING_KNOWN,
         disk: Disk = LOCAL_DISK,
     ) -> None:
         self._disk = disk
@@ -83,31 +87,32 @@ class SegmentLog:
         self.name = str(parse_log_dir_name(directory.name).partition)
         self._now_ms = now_ms
         self._marked: list[tuple[int, LogSegment]] = []
-        self._producers = ProducerStates()
+        self.on_recovery_point_lowered: Callable[[], None] = lambda: None
         self._flush_error: OSError | None = None
         with self._storage_errors("loading {}"):
             disk.make_dirs(directory)
-            self.topic_id: str | None = read_topic_id(directory / PARTITION_METADATA, disk)
-            self._segments, self.log_end_offset, repairs = load_segments(
+            self.topic_id, complaints = _topic_id(directory / PARTITION_METADATA, disk)
+            loaded = load_segments(
                 directory,
                 self._segment,
+                known,
+                has_gaps=not config.delete,
                 disk=disk,
-                log_start_offset=log_start_offset,
-                recovery_point=recovery_point,
-                is_clean=is_clean,
             )
+            self._segments = loaded.segments
+            self.log_start_offset, self.log_end_offset = loaded.start_offset, loaded.end_offset
             if self._segments:
                 self._active.become_active()
             else:
-                self._add_segment(log_start_offset)
-        self.repairs: tuple[Repair, ...] = tuple(repairs)
-        self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
-        known_point = self.log_end_offset if is_clean and not repairs else recovery_point
-        self.recovery_point = max(self.log_start_offset, min(known_point, self.log_end_offset))
-        self._epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT, disk)
-        self._epochs.truncate_from_end(self.log_end_offset)
-        self._epochs.truncate_from_start(self.log_start_offset)
-        self._load_epochs_and_producers()
+                self._add_segment(self.log_start_offset)
+        self.repairs: tuple[Repair, ...] = (*complaints, *loaded.repairs)
+        is_flushed = known.is_clean and not self.repairs
+        point = self.log_end_offset if is_flushed else known.recovery_point or 0
+        self.recovery_point = max(self.log_start_offset, min(point, self.log_end_offset))
+        recorded = loaded.recorded_epochs
+        self._epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT, recorded, disk)
+        self._epochs.replace(loaded.epochs)
+        self._producers = loaded.producers
 
     @property
     def size_bytes(self) -> int:
@@ -205,8 +210,10 @@ class SegmentLog:
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return before - self.log_end_offset
+        self._lower_recovery_point(offset)
         with self._storage_errors(f"truncating log to offset {offset} for {{}}"):
-            self._remove(self._segments[self._floor(offset) + 1 :])
+            # The last one first: should this end half way, what is left has no gap.
+            self._remove(self._segments[: self._floor(offset) : -1])
             end_offset = self._active.truncate_to(offset, self._now_ms)
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self._end_at(end_offset)
@@ -214,15 +221,15 @@ class SegmentLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """As ReplicaLog says; the files are gone at once."""
+        self._lower_recovery_point(min(offset, self.log_start_offset))
+        self._epochs.clear()
         with self._storage_errors("truncating the entire log for {}"):
-            for segment in self._segments:
-                segment.mark_deleted()
-                segment.delete_marked()
+            for segment in reversed(self._segments):
+                segment.delete()
             self._segments = []
             self._add_segment(offset)
         self.log_start_offset = offset
         self._end_at(offset)
-        self._epochs.clear()
 
     def increment_log_start_offset(self, offset: int) -> bool:
         """As ReplicaLog says; files go with ``delete_old``."""
@@ -255,9 +262,10 @@ class SegmentLog:
         with self._storage_errors("deleting segments for {}"):
             if count == len(self._segments):
                 self._roll()
+            # Written down first, or the deleted files would be missed after a crash.
+            self.increment_log_start_offset(self._segments[count].base_offset)
             self._remove(deleted)
             self._delete_marked()
-        self.increment_log_start_offset(self._segments[0].base_offset)
         due = [due_ms for due_ms, _ in self._marked]
         expiry_ms = next_expiry_ms(self._segments, self.config, now_ms)
         again_ms = min(due if expiry_ms is None else [*due, expiry_ms], default=None)
@@ -283,11 +291,6 @@ class SegmentLog:
         self._epochs.move_to(target / LEADER_EPOCH_CHECKPOINT)
         for segment in [*self._segments, *(segment for _, segment in self._marked)]:
             segment.move_to(str(target))
-
-    def delete(self) -> None:
-        """Remove the directory and all that is in it. Nothing else may be called afterwards."""
-        with self._storage_errors("deleting log for {}"):
-            self._disk.remove_tree(self.directory)
 
     @property
     def _active(self) -> LogSegment:
@@ -338,9 +341,8 @@ class SegmentLog:
         self._add_segment(self.log_end_offset)
         self._flush(self.log_end_offset)
 
-    def _segment(self, base_offset: int) -> LogSegment:
-        path = str(self.directory)
-        return LogSegment(path, base_offset, self.config, self._now_ms, self._disk)
+    def _segment(self, offset: int) -> LogSegment:
+        return LogSegment(str(self.directory), offset, self.config, self._now_ms, self._disk)
 
     def _add_segment(self, base_offset: int) -> None:
         segment = self._segment(base_offset)
@@ -361,13 +363,20 @@ class SegmentLog:
                 raise
             self.recovery_point = offset
 
+    def _lower_recovery_point(self, offset: int) -> None:
+        """Before flushed records are cut: a log that ends below its recovery point lost records."""
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self.on_recovery_point_lowered()
+
     def _end_at(self, end_offset: int) -> None:
         """What follows from a truncation."""
         self.log_end_offset = end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
         self._epochs.truncate_from_end(end_offset)
         if any(batch.last_offset >= end_offset for batch in self._producers):
-            self._load_epochs_and_producers()
+            with self._storage_errors("loading {}"):
+                self._producers = inspect(self._segments, has_gaps=True).producers
 
     def _remove(self, segments: Sequence[LogSegment]) -> None:
         """Take segments out of the log; their files go after file.delete.delay.ms."""
@@ -382,19 +391,10 @@ class SegmentLog:
                 segment.delete_marked()
         self._marked = [marked for marked in self._marked if marked[0] > self._now_ms]
 
-    def _note_epoch(self, header: BatchHeader) -> None:
-        latest = -1 if self._epochs.latest_epoch is None else self._epochs.latest_epoch
-        if header.leader_epoch > latest and header.last_offset >= self.log_start_offset:
-            start = max(header.base_offset, self.log_start_offset)
-            self._epochs.assign(header.leader_epoch, start)
 
-    def _load_epochs_and_producers(self) -> None:
-        """Read every header: epochs that the checkpoint lacks, and the producers' last batches, of
-        which Kafka keeps snapshots instead."""
-        self._producers.clear()
-        with self._storage_errors("loading {}"):
-            for segment in self._segments:
-                for _, header in segment.log.readable():
-                    self._note_epoch(header)
-                    if header.has_producer_id:
-                        self._producers.update(header.producer_batch)
+def _topic_id(path: Path, disk: Disk) -> tuple[str | None, list[Repair]]:
+    """What partition.metadata says. If that cannot be used, the next LeaderAndIsr says it again."""
+    try:
+        return read_topic_id(path, disk), []
+    except CorruptCheckpoint as error:
+        return None, [Repair(RepairKind.TOPIC_ID_FORGOTTEN, 0, 0, error.message)]

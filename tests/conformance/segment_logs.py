@@ -12,7 +12,7 @@ import msgspec
 
 from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from brokers.logs.records import Record, encode_batch
-from brokers.logs.recovery import forget_unflushed
+from brokers.logs.recovery import Known, forget_unflushed
 from brokers.logs.replica_log import ReplicaLog
 from brokers.logs.segment_log import SegmentLog
 from brokers.storage.disk import LOCAL_DISK
@@ -56,8 +56,7 @@ class SegmentLogFactory:
             log.directory,
             log.config,
             now_ms=NOW_MS,
-            log_start_offset=log.log_start_offset,
-            recovery_point=log.recovery_point,
+            known=Known(log.log_start_offset, log.recovery_point),
         )
         # What is found after the machine stopped is on the disk.
         found.flush()

@@ -16,6 +16,7 @@ from bench.kafka.locate import SKIP_REASON, compile_java, kafka_libs, run_tool
 from brokers.logs.log_config import LogConfig
 from brokers.logs.record_batch import COMPRESSIONS
 from brokers.logs.records import Record, decode_batches, encode_batch
+from brokers.logs.recovery import Known
 from brokers.logs.segment_log import SegmentLog
 from cluster.errors import EnvironmentProblem
 
@@ -33,7 +34,7 @@ OFFSET = re.compile(r"^\| offset: (\d+) .* payload: (.*)$", re.MULTILINE)
 
 
 def opened(directory: Path, config: LogConfig = CONFIG, *, is_clean: bool = False) -> SegmentLog:
-    return SegmentLog(directory, config, now_ms=NOW_MS, is_clean=is_clean)
+    return SegmentLog(directory, config, now_ms=NOW_MS, known=Known(is_clean=is_clean))
 
 
 def fill(log: SegmentLog, batches: int, step_ms: int = 10, first_epoch: int = 0) -> None:

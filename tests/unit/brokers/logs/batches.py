@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 from brokers.logs.log_config import LogConfig
 from brokers.logs.records import Record, decode_batches, encode_batch
+from brokers.logs.recovery import Known
 from brokers.logs.segment_log import SegmentLog
 
 NOW_MS = 1_700_000_000_000
@@ -26,13 +29,12 @@ def open_log(
     directory: Path,
     config: LogConfig = EVERY_BATCH_INDEXED,
     *,
-    recovery_point: int = 0,
+    recovery_point: int | None = None,
     is_clean: bool = False,
 ) -> SegmentLog:
     """The log ``t-0`` in a directory."""
-    return SegmentLog(
-        directory / "t-0", config, now_ms=NOW_MS, recovery_point=recovery_point, is_clean=is_clean
-    )
+    known = Known(0, recovery_point, is_clean=is_clean)
+    return SegmentLog(directory / "t-0", config, now_ms=NOW_MS, known=known)
 
 
 def append(log: SegmentLog, *values: bytes, epoch: int = 0, timestamp_ms: int = NOW_MS) -> int:
@@ -50,3 +52,10 @@ def values_from(log: SegmentLog, offset: int) -> list[bytes | None]:
                 found.append(stored.record.value)
                 offset = stored.offset + 1
     return found
+
+
+def old_message(value: bytes, offset: int = 0) -> bytes:
+    """A message of format 1, as Kafka 0.10 wrote them."""
+    covered = struct.pack(">bbqii", 1, 0, NOW_MS, -1, len(value)) + value
+    crc = zlib.crc32(covered)
+    return struct.pack(">qiI", offset, len(covered) + 4, crc) + covered

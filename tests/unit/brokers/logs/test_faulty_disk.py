@@ -10,7 +10,7 @@ import pytest
 
 from brokers.logs.checkpoints import read_offsets, write_offsets
 from brokers.logs.errors import LogStorageError
-from brokers.logs.recovery import RepairKind
+from brokers.logs.recovery import Known, RepairKind
 from brokers.logs.segment_log import SegmentLog
 from brokers.storage.disk import LOCAL_DISK
 from brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
@@ -30,7 +30,8 @@ def faulty(seed: int = 7, slept: list[float] | None = None) -> FaultyDisk:
 
 
 def opened(tmp_path: Path, disk: FaultyDisk, recovery_point: int = 0) -> SegmentLog:
-    return SegmentLog(tmp_path / "t-0", now_ms=NOW_MS, recovery_point=recovery_point, disk=disk)
+    known = Known(0, recovery_point)
+    return SegmentLog(tmp_path / "t-0", now_ms=NOW_MS, known=known, disk=disk)
 
 
 @pytest.mark.parametrize(

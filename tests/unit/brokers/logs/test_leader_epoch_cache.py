@@ -28,7 +28,7 @@ def call(cache: LeaderEpochFileCache, name: str, *args: int) -> None:
 @pytest.mark.parametrize("steps", SEQUENCES, ids=range(len(SEQUENCES)))
 def test_entries_and_answers_are_kafkas(steps: list[dict[str, Any]], tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
-    cache = LeaderEpochFileCache(path)
+    cache = LeaderEpochFileCache(path, read_epochs(path))
     for step in steps:
         call(cache, *step["call"])
         assert [list(entry) for entry in cache.entries] == step["entries"]
@@ -40,16 +40,16 @@ def test_entries_and_answers_are_kafkas(steps: list[dict[str, Any]], tmp_path: P
 
 def test_what_was_noted_is_there_when_the_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
-    cache = LeaderEpochFileCache(path)
+    cache = LeaderEpochFileCache(path, read_epochs(path))
     cache.assign(2, 6)
     cache.assign(3, 8)
-    again = LeaderEpochFileCache(path)
+    again = LeaderEpochFileCache(path, read_epochs(path))
     assert again.entries == (EpochEntry(2, 6), EpochEntry(3, 8))
     assert again.latest_epoch == 3
     assert again.end_offset_for(2, 20) == EpochEndOffset(2, 8)
     assert again.end_offset_for(3, 20) == EpochEndOffset(3, 20)
     again.clear()
-    assert LeaderEpochFileCache(path).latest_epoch is None
+    assert LeaderEpochFileCache(path, read_epochs(path)).latest_epoch is None
 
 
 def test_a_file_follows_its_directory(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_file_follows_its_directory(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     path = tmp_path / "gone" / "leader-epoch-checkpoint"
     with pytest.raises(LogStorageError, match=str(path)):
-        LeaderEpochFileCache(path).assign(1, 0)
+        LeaderEpochFileCache(path, read_epochs(path)).assign(1, 0)
 
 
 def test_logs_that_are_empty_share_their_only_entry() -> None:

@@ -17,7 +17,7 @@ from brokers.logs.record_batch import (
 )
 from brokers.logs.records import Header, Record, StoredRecord, decode_batches, encode_batch
 from cluster.records import NO_SEQUENCE, SEQUENCE_MAX
-from tests.unit.brokers.logs.batches import NOW_MS, batch
+from tests.unit.brokers.logs.batches import NOW_MS, batch, old_message
 
 RECORDS = [
     Record(NOW_MS, b"key", b"x" * 1000, (Header("h", b"1"), Header("none", None))),
@@ -60,8 +60,11 @@ def test_what_is_no_batch_is_told_from_messages_of_old_formats() -> None:
     good = batch(b"abc")
     with pytest.raises(CorruptRecord, match="Invalid magic found in record: 3"):
         parse_header(good[:16] + b"\x03" + good[17:])
+    for magic in (b"\x00", b"\x01"):
+        with pytest.raises(CorruptRecord, match="Invalid magic found in record"):
+            parse_header(good[:16] + magic + good[17:])
     with pytest.raises(UnsupportedMessageFormat, match="format 1"):
-        parse_header(good[:16] + b"\x01" + good[17:])
+        parse_header(old_message(b"x" * 40))
     with pytest.raises(CorruptRecord, match="Invalid magic found in record: 0"):
         parse_header(bytes(len(good)))
     with pytest.raises(CorruptRecord, match="smaller than the minimum"):

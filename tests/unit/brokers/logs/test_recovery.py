@@ -6,13 +6,22 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from brokers.logs.errors import CorruptRecord, LogStorageError, UnsupportedMessageFormat
+from brokers.logs.errors import CorruptRecord, DamagedLog
 from brokers.logs.log_config import LogConfig
-from brokers.logs.recovery import RepairKind
+from brokers.logs.record_batch import check_batches
+from brokers.logs.recovery import Known, RepairKind
 from brokers.logs.segment_log import SegmentLog
-from tests.unit.brokers.logs.batches import NOW_MS, append, batch, open_log, values_from
+from tests.unit.brokers.logs.batches import (
+    NOW_MS,
+    append,
+    batch,
+    old_message,
+    open_log,
+    values_from,
+)
 
 ONE = len(batch(b"0"))
 CONFIG = LogConfig(index_interval_bytes=2 * ONE, segment_bytes=4 * ONE)
@@ -28,7 +37,9 @@ def written(folder: Path, batches: int = 10) -> Path:
     return log.directory
 
 
-def reopened(directory: Path, recovery_point: int = 0, *, is_clean: bool = False) -> SegmentLog:
+def reopened(
+    directory: Path, recovery_point: int | None = None, *, is_clean: bool = False
+) -> SegmentLog:
     return open_log(directory.parent, CONFIG, recovery_point=recovery_point, is_clean=is_clean)
 
 
@@ -72,12 +83,11 @@ def test_a_tail_torn_at_any_byte_leaves_the_batches_before_it(tmp_path: Path) ->
 
 
 def test_a_byte_spoilt_anywhere_leaves_the_batches_before_it(tmp_path: Path) -> None:
-    """But for an offset that rises as a cleaned log's do, and the leader epoch, which the CRC does
-    not cover."""
+    """But for the leader epoch, which the CRC does not cover."""
     directory = written(tmp_path, batches=3)
     data = (directory / LOG).read_bytes()
     for at in range(len(data)):
-        if at % ONE not in (5, 6, 7, 12, 13, 14, 15):
+        if at % ONE not in (12, 13, 14, 15):
             (directory / LOG).write_bytes(data)
             spoil(directory / LOG, at)
             log = reopened(directory)
@@ -110,33 +120,140 @@ def test_what_follows_a_spoilt_batch_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_what_was_flushed_is_never_cut(tmp_path: Path) -> None:
+    """Records that are damaged are found by those who read them; the rest can be read."""
     directory = written(tmp_path)
-    spoil(directory / LOG, ONE + 16)
+    spoil(directory / LOG, ONE + 65)
     before = (directory / LOG).read_bytes()
     for is_clean, recovery_point in ((True, 10), (False, 4), (False, 9)):
         log = reopened(directory, recovery_point, is_clean=is_clean)
         assert log.log_end_offset == 10
         assert (directory / LOG).read_bytes() == before
-        assert len(log.read(0, 10 * ONE)) == ONE
-        with pytest.raises(
-            CorruptRecord, match=rf"magic .* \(file .*{LOG} at byte {ONE}\)"
-        ) as told:
-            log.read(1, 10 * ONE)
-        assert told.value.hint == "another replica may still have these records"
-        assert values_from(log, 4) == [b"4", b"5", b"6", b"7", b"8", b"9"]
-        with pytest.raises(CorruptRecord):
-            log.intervals()
+        with pytest.raises(CorruptRecord, match="stored crc"):
+            check_batches(log.read(1, ONE))
+        assert values_from(log, 2) == [b"%d" % number for number in range(2, 10)]
 
 
-def test_a_clean_stop_that_was_none_is_repaired_and_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("magic", [b"\x00", b"\x01", b"\x03"])
+@pytest.mark.parametrize(("is_clean", "point"), [(True, 10), (False, 4), (False, 3)])
+def test_a_damaged_magic_byte_takes_the_log_offline(
+    tmp_path: Path, magic: bytes, is_clean: bool, point: int
+) -> None:
+    """Of a batch below the recovery point; format 0 and 1 have it at the same byte."""
+    directory = written(tmp_path)
+    damage(directory / LOG, ONE + 16, magic)
+    before = contents(directory)
+    with pytest.raises(DamagedLog, match=rf"magic .* \(file .*{LOG} at byte {ONE}\)") as told:
+        reopened(directory, point, is_clean=is_clean)
+    assert told.value.offset == 1
+    assert contents(directory) == before
+
+
+def test_a_damaged_magic_byte_above_the_recovery_point_is_cut(tmp_path: Path) -> None:
+    directory = written(tmp_path)
+    damage(directory / LOG, ONE + 16, b"\x01")
+    log = reopened(directory, 0)
+    assert [repair.kind for repair in log.repairs] == [
+        RepairKind.TAIL_CUT,
+        RepairKind.SEGMENT_DELETED,
+        RepairKind.SEGMENT_DELETED,
+    ]
+    assert f"{LOG} at byte {ONE}" in log.repairs[0].reason
+    assert values_from(log, 0) == [b"0"]
+
+
+def test_a_clean_stop_that_was_none_takes_the_log_offline(tmp_path: Path) -> None:
     directory = written(tmp_path)
     os.truncate(directory / f"{8:020d}.log", ONE + 10)
-    log = reopened(directory, recovery_point=10, is_clean=True)
-    assert [tuple(repair)[:3] for repair in log.repairs] == [
-        (RepairKind.INDEX_REBUILT, 8, 0),
-        (RepairKind.TAIL_CUT, 8, 10),
-    ]
-    assert log.log_end_offset == log.recovery_point == 9
+    assert damaged_at(directory, 10, is_clean=True) == 9
+
+
+def test_what_a_clean_stop_did_not_leave_is_checked(tmp_path: Path) -> None:
+    directory = written(tmp_path)
+    with (directory / f"{8:020d}.log").open("ab") as file:
+        file.write(bytes(100))
+    log = reopened(directory, 10, is_clean=True)
+    assert (log.log_end_offset, [repair.kind for repair in log.repairs]) == (
+        10,
+        [RepairKind.TAIL_CUT],
+    )
+
+
+@pytest.mark.parametrize("lost", [0, 4, 8])
+@pytest.mark.parametrize(("is_clean", "point"), [(True, 10), (False, 10), (False, 0)])
+def test_a_missing_log_file_takes_the_log_offline(
+    tmp_path: Path, lost: int, is_clean: bool, point: int
+) -> None:
+    directory = written(tmp_path)
+    (directory / f"{lost:020d}.log").unlink()
+    before = contents(directory)
+    assert damaged_at(directory, point, is_clean=is_clean) == lost
+    assert contents(directory).keys() == before.keys()
+
+
+@pytest.mark.parametrize("lost", [0, 4, 8])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_segment_that_is_missing_with_its_indexes_takes_the_log_offline(
+    tmp_path: Path, lost: int, is_clean: bool
+) -> None:
+    directory = written(tmp_path)
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / f"{lost:020d}{suffix}").unlink()
+    assert damaged_at(directory, 10, is_clean=is_clean) == lost
+
+
+def test_a_log_that_lost_all_of_its_files_is_offline(tmp_path: Path) -> None:
+    directory = written(tmp_path)
+    for path in list(directory.iterdir()):
+        path.unlink()
+    assert damaged_at(directory, 10, is_clean=True) == 0
+    assert damaged_at(directory, 10) == 0
+
+
+def test_an_end_below_the_high_watermark_is_told(tmp_path: Path) -> None:
+    """What was not flushed may be lost, but not silently. After a clean stop it must be there."""
+    directory = written(tmp_path)
+    os.truncate(directory / f"{8:020d}.log", ONE)
+    log = SegmentLog(directory, CONFIG, now_ms=NOW_MS, known=Known(0, 8, 10))
+    assert [tuple(repair)[:3] for repair in log.repairs] == [(RepairKind.UNFLUSHED_LOST, 9, 0)]
+    log.close()
+    with pytest.raises(DamagedLog, match="had been flushed up to 10"):
+        SegmentLog(directory, CONFIG, now_ms=NOW_MS, known=Known(0, 9, 10, is_clean=True))
+
+
+@pytest.mark.parametrize("at", [7, 15])
+def test_an_offset_or_epoch_that_does_not_follow_takes_the_log_offline(
+    tmp_path: Path, at: int
+) -> None:
+    """The CRC covers neither."""
+    directory = written(tmp_path)
+    spoil(directory / f"{4:020d}.log", 2 * ONE + at, 1)
+    assert damaged_at(directory, 10, is_clean=True) == 6
+    assert damaged_at(directory, 8) == 6
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_with_one_wrong_entry_is_made_again(tmp_path: Path, suffix: str) -> None:
+    config = msgspec.structs.replace(CONFIG, index_interval_bytes=0)
+    log = open_log(tmp_path, config)
+    for number in range(4):
+        append(log, b"%d" % number, timestamp_ms=NOW_MS + 10 * number)
+    log.close()
+    path = log.directory / f"{0:020d}{suffix}"
+    good = path.read_bytes()
+    # The entry is still between its neighbours.
+    spoil(path, 3 if suffix == ".index" else 7, 1)
+    log = open_log(tmp_path, config, recovery_point=4, is_clean=True)
+    assert [repair.kind for repair in log.repairs] == [RepairKind.INDEX_REBUILT]
+    assert values_from(log, 1) == [b"1", b"2", b"3"]
+    log.close()
+    assert path.read_bytes() == good
+
+
+def damaged_at(directory: Path, point: int, *, is_clean: bool = False) -> int | None:
+    """The offset from which on a log cannot be trusted."""
+    with pytest.raises(DamagedLog) as told:
+        reopened(directory, point, is_clean=is_clean)
+    return told.value.offset
 
 
 def remove(path: Path) -> None:
@@ -203,19 +320,21 @@ def test_what_belongs_to_no_segment_is_removed(tmp_path: Path) -> None:
 def test_a_cleaning_that_did_not_end_is_left_to_kafka(tmp_path: Path) -> None:
     directory = written(tmp_path)
     (directory / f"{4:020d}.log.swap").write_bytes(b"")
-    with pytest.raises(LogStorageError, match="log cleaning that did not end"):
+    with pytest.raises(DamagedLog, match="log cleaning that did not end") as told:
         reopened(directory)
+    assert told.value.offset is None
 
 
-def test_messages_of_old_formats_are_refused_and_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 40, 9000])
+def test_messages_of_old_formats_are_refused_and_kept(tmp_path: Path, size: int) -> None:
     directory = written(tmp_path)
     path = directory / f"{8:020d}.log"
-    data = path.read_bytes()
-    path.write_bytes(data[:16] + b"\x01" + data[17:])
+    path.write_bytes(old_message(b"x" * size, offset=8))
     before = contents(directory)
     for is_clean in (False, True):
-        with pytest.raises(UnsupportedMessageFormat, match="format 1"):
+        with pytest.raises(DamagedLog, match=f"format 1 .*{path.name} at byte 0") as told:
             reopened(directory, is_clean=is_clean)
+        assert told.value.offset is None
         assert contents(directory)[path.name] == before[path.name]
 
 
@@ -223,19 +342,56 @@ def test_epochs_are_found_again_in_the_batches(tmp_path: Path) -> None:
     directory = written(tmp_path)
     before = (directory / "leader-epoch-checkpoint").read_bytes()
     assert before == b"0\n4\n0 0\n1 3\n2 6\n3 9\n"
-    (directory / "leader-epoch-checkpoint").unlink()
-    reopened(directory, is_clean=True).close()
-    assert (directory / "leader-epoch-checkpoint").read_bytes() == before
+    for text in (None, "", "0\nmany\n"):
+        (directory / "leader-epoch-checkpoint").unlink()
+        if text is not None:
+            (directory / "leader-epoch-checkpoint").write_text(text)
+        log = reopened(directory, is_clean=True)
+        assert [repair.kind for repair in log.repairs] == [RepairKind.EPOCHS_REBUILT]
+        log.close()
+        assert (directory / "leader-epoch-checkpoint").read_bytes() == before
 
 
-def test_a_log_that_ends_before_its_start_begins_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "offset"),
+    [("0\n4\n0 0\n1 3\n2 7\n3 9\n", 6), ("0\n3\n0 0\n1 3\n3 9\n", 6)],
+)
+def test_epochs_that_contradict_the_batches_take_the_log_offline(
+    tmp_path: Path, text: str, offset: int
+) -> None:
     directory = written(tmp_path)
-    log = SegmentLog(directory, CONFIG, now_ms=NOW_MS, log_start_offset=50, is_clean=True)
-    assert [repair.kind for repair in log.repairs] == [RepairKind.SEGMENT_DELETED] * 3
-    assert (log.log_start_offset, log.log_end_offset, log.base_offsets) == (50, 50, (50,))
+    (directory / "leader-epoch-checkpoint").write_text(text)
+    assert damaged_at(directory, 10, is_clean=True) == offset
+    assert damaged_at(directory, 8) == offset
 
 
-def spoil(path: Path, at: int) -> None:
+def test_a_log_start_that_is_ahead_of_the_first_epoch_is_not_believed(tmp_path: Path) -> None:
+    """It would hide records."""
+    directory = written(tmp_path)
+    log = SegmentLog(directory, CONFIG, now_ms=NOW_MS, known=Known(5, 10, 10, is_clean=True))
+    assert [repair.kind for repair in log.repairs] == [RepairKind.LOG_START_MOVED]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 10)
+
+
+def test_a_log_start_that_was_not_written_down_is_told_after_a_clean_stop(tmp_path: Path) -> None:
+    directory = written(tmp_path)
+    log = reopened(directory)
+    log.increment_log_start_offset(5)
+    log.close()
+    for is_clean, start in ((False, None), (True, 0)):
+        known = Known(start, 10, 10, is_clean=is_clean)
+        log = SegmentLog(directory, CONFIG, now_ms=NOW_MS, known=known)
+        moved = [repair.kind for repair in log.repairs] == [RepairKind.LOG_START_MOVED]
+        assert (log.log_start_offset, moved) == ((0, True) if is_clean else (5, False))
+        log.close()
+
+
+def damage(path: Path, at: int, value: bytes) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:at] + value + data[at + len(value) :])
+
+
+def spoil(path: Path, at: int, bits: int = 0xFF) -> None:
     data = bytearray(path.read_bytes())
-    data[at] ^= 0xFF
+    data[at] ^= bits
     path.write_bytes(data)

@@ -1,0 +1,145 @@
+"""Whether the files of a log agree with each other, as far as batch headers can tell.
+
+A CRC does not cover a batch's offset, length, leader epoch and magic byte, and no CRC covers the
+checkpoints, the indexes and the names of files. But offsets follow each other without gaps, leader
+epochs never fall, leader-epoch-checkpoint names the first offset of each, and an index points at
+batches. Reads every header once, changes no file, checks no CRC. Kafka has no such checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from brokers.logs.batch_file import BatchFile
+from brokers.logs.checkpoints import EpochEntry
+from brokers.logs.errors import CorruptRecord, DamagedLog
+from brokers.logs.leader_epoch_cache import (
+    EpochEntries,
+    truncate_from_end,
+    truncate_from_start,
+)
+from brokers.logs.producer_state import ProducerStates
+from brokers.logs.record_batch import BatchHeader
+from brokers.logs.segment import LogSegment
+from cluster.records import NO_TIMESTAMP
+from cluster.types import NO_EPOCH
+
+_NO_ENTRY: Final = (0, 1 << 62)
+
+
+class Inspected(NamedTuple):
+    """What headers say: every leader epoch and where it begins, the last batches of idempotent
+    producers, the segments whose indexes do not fit their batches, and the offset after the last
+    batch (None: there is no segment)."""
+
+    epochs: EpochEntries
+    producers: ProducerStates
+    misindexed: list[LogSegment]
+    next_offset: int | None
+
+
+def inspect(segments: Iterable[LogSegment], *, has_gaps: bool = False) -> Inspected:
+    """Walk over all batches of a log. ``has_gaps``: a log cleaner may have removed offsets.
+
+    Raises DamagedLog at the first batch that cannot be read or does not follow the one before.
+    """
+    inspection = _Inspection(has_gaps)
+    for segment in segments:
+        inspection.walk(segment)
+    return Inspected(
+        tuple(inspection.epochs),
+        inspection.producers,
+        inspection.misindexed,
+        inspection.next_offset,
+    )
+
+
+class _Inspection:
+    """The state of a walk between two batches."""
+
+    def __init__(self, has_gaps: bool) -> None:
+        self.epochs: list[EpochEntry] = []
+        self.producers = ProducerStates()
+        self.misindexed: list[LogSegment] = []
+        self.next_offset: int | None = None
+        self._has_gaps = has_gaps
+        self._epoch = NO_EPOCH
+
+    def walk(self, segment: LogSegment) -> None:
+        """Take the next segment.
+
+        An entry of its offset index must point at a batch that does not begin after the entry's
+        offset, or a search would skip records. One of its time index must hold the largest
+        timestamp so far. Offsets in both are relative.
+        """
+        self._check_segment(segment)
+        log, first, is_wrong = segment.log, segment.base_offset, False
+        entries = segment.offset_index.entry.iter_unpack(segment.offset_index.entries)
+        times = segment.time_index.entry.iter_unpack(segment.time_index.entries)
+        entry_offset, entry_position = next(entries, _NO_ENTRY)
+        entry_ms, time_offset = next(times, _NO_ENTRY)
+        next_offset, latest_ms = first, NO_TIMESTAMP
+        try:
+            for position, header in log.batches():
+                base_offset, max_ms = header.base_offset, header.max_timestamp_ms
+                if base_offset != next_offset or header.leader_epoch != self._epoch:
+                    self._step(log, position, header, next_offset)
+                next_offset = base_offset + header.last_offset_delta + 1
+                if max_ms > latest_ms:
+                    latest_ms = max_ms
+                if position >= entry_position:
+                    is_wrong |= position > entry_position or base_offset > first + entry_offset
+                    entry_offset, entry_position = next(entries, _NO_ENTRY)
+                if next_offset - first > time_offset:
+                    is_wrong |= entry_ms != latest_ms
+                    entry_ms, time_offset = next(times, _NO_ENTRY)
+                if header.producer_id >= 0:
+                    self.producers.update(header.producer_batch)
+        except CorruptRecord as error:
+            raise DamagedLog(error.message, offset=next_offset) from error
+        if is_wrong or entry_position != _NO_ENTRY[1] or time_offset != _NO_ENTRY[1]:
+            self.misindexed.append(segment)
+        self.next_offset = next_offset
+
+    def _check_segment(self, segment: LogSegment) -> None:
+        end, base_offset = self.next_offset, segment.base_offset
+        if end is None or base_offset == end or (self._has_gaps and base_offset > end):
+            return
+        raise DamagedLog(
+            f"offsets from {end} on are missing: the next file is {segment.log.path}"
+            if base_offset > end
+            else f"{segment.log.path} begins before {end}, where the file before it ends",
+            offset=min(end, base_offset),
+        )
+
+    def _step(self, log: BatchFile, position: int, header: BatchHeader, next_offset: int) -> None:
+        """Take a batch that begins a leader epoch or follows a gap. Raises CorruptRecord if it does
+        not follow, and DamagedLog if the epoch falls: then the one before may be the wrong one."""
+        base_offset, epoch = header.base_offset, header.leader_epoch
+        if base_offset < next_offset or (base_offset > next_offset and not self._has_gaps):
+            raise log.damaged(f"Offset {base_offset} does not follow {next_offset - 1}", position)
+        if epoch < self._epoch:
+            before = self.epochs[-1] if self.epochs else EpochEntry(NO_EPOCH, base_offset)
+            error = log.damaged(
+                f"Leader epoch {epoch} at offset {base_offset} follows epoch {before.epoch}",
+                position,
+            )
+            raise DamagedLog(error.message, offset=before.start_offset)
+        if epoch > self._epoch:
+            self._epoch = epoch
+            self.epochs.append(EpochEntry(epoch, base_offset))
+
+
+def epochs_between(found: EpochEntries, start_offset: int, end_offset: int) -> EpochEntries:
+    """The leader epochs of batches (``found``), for a log with this start and this end."""
+    return truncate_from_end(truncate_from_start(found, start_offset), end_offset)
+
+
+def agreed_epochs(
+    found: EpochEntries, recorded: EpochEntries, start_offset: int, end_offset: int
+) -> EpochEntries | None:
+    """The same; None if leader-epoch-checkpoint (``recorded``) contradicts them. An epoch that is
+    recorded as beginning at the log's end wrote no records."""
+    epochs = epochs_between(found, start_offset, end_offset)
+    return epochs if truncate_from_end(recorded, end_offset) == epochs else None
