@@ -34,6 +34,11 @@ def bound_table() -> str:
             f"{http_protocol.HEADER_TIMEOUT_S:g} s",
             "408",
         ),
+        (
+            "time without reading an answer",
+            f"{http_protocol.WRITE_TIMEOUT_S:g} s",
+            "closed",
+        ),
         ("bytes of a header", f"{http_protocol.MAX_HEADER_BYTES // 1024} KiB", "400"),
         ("requests and connections at once", str(http_protocol.MAX_REQUESTS), "503"),
         ("connections at once", f"{http_protocol.MAX_CONNECTIONS:,}", "closed at once"),

@@ -1,8 +1,9 @@
 """HTTP/1.1 of one connection, with bounds that uvicorn leaves open.
 
-A connection that sends no complete request header in time is closed: otherwise clients that open
-connections and send a byte now and then hold them for ever. Connections above the bound are closed
-at once. What is no HTTP is answered in JSON like every other refusal.
+A connection that sends no complete request header in time is closed, and so is one that does not
+read its answer: otherwise clients that send or take a byte now and then hold connections for ever.
+Connections above the bound are closed at once. What is no HTTP is answered in JSON like every other
+refusal.
 """
 
 from __future__ import annotations
@@ -22,18 +23,25 @@ MAX_REQUESTS: Final = 900
 """Above it requests are answered with 503; there are fewer than connections, so that one is."""
 MAX_HEADER_BYTES: Final = 1 << 16
 HEADER_TIMEOUT_S: Final = 10.0
+WRITE_TIMEOUT_S: Final = 30.0
 KEEP_ALIVE_S: Final = 5
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's protocol with a bound on connections and on the time of a request's header."""
+    """uvicorn's protocol with a bound on connections, and on the times of headers and answers."""
 
     def __init__(
-        self, *args: Any, header_timeout_s: float = HEADER_TIMEOUT_S, **kwargs: Any
+        self,
+        *args: Any,
+        header_timeout_s: float = HEADER_TIMEOUT_S,
+        write_timeout_s: float = WRITE_TIMEOUT_S,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._header_timeout_s = header_timeout_s
         self._header_timer: asyncio.TimerHandle | None = None
+        self._write_timeout_s = write_timeout_s
+        self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
@@ -46,7 +54,19 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._await_no_header()
+        self._cancel_write_timer()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not read what it is sent."""
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self._write_timeout_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read it."""
+        self._cancel_write_timer()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Part of a request, or several, came."""
@@ -79,6 +99,11 @@ class BoundedProtocol(H11Protocol):
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
+
+    def _cancel_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def _on_header_timeout(self) -> None:
         self._header_timer = None

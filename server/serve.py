@@ -30,6 +30,7 @@ from server.http_protocol import (
     KEEP_ALIVE_S,
     MAX_HEADER_BYTES,
     MAX_REQUESTS,
+    WRITE_TIMEOUT_S,
     BoundedProtocol,
 )
 from server.thread_failures import threads_watched
@@ -133,11 +134,15 @@ def _serve_http(
 
 
 def http_server(
-    server: ClusterServer, header_timeout_s: float = HEADER_TIMEOUT_S
+    server: ClusterServer,
+    header_timeout_s: float = HEADER_TIMEOUT_S,
+    write_timeout_s: float = WRITE_TIMEOUT_S,
 ) -> uvicorn.Server:
     """The web server of an open cluster; ``serve`` runs it on a listening socket."""
     # Config's type knows classes alone; the server calls whatever it is given.
-    protocol: Any = partial(BoundedProtocol, header_timeout_s=header_timeout_s)
+    protocol: Any = partial(
+        BoundedProtocol, header_timeout_s=header_timeout_s, write_timeout_s=write_timeout_s
+    )
     # What uvicorn warns of, clients can cause at any rate: malformed requests, too many of them.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return _Server(

@@ -12,17 +12,22 @@ from typing import Any
 import msgspec
 
 from server.cluster_server import ClusterServer
-from server.http_protocol import HEADER_TIMEOUT_S
+from server.http_protocol import HEADER_TIMEOUT_S, WRITE_TIMEOUT_S
 from server.serve import http_server, listen
 
 
 class ApiServer:
     """Serves on a thread until ``close``."""
 
-    def __init__(self, server: ClusterServer, header_timeout_s: float = HEADER_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        server: ClusterServer,
+        header_timeout_s: float = HEADER_TIMEOUT_S,
+        write_timeout_s: float = WRITE_TIMEOUT_S,
+    ) -> None:
         self._listener = listen("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
-        self._http = http_server(server, header_timeout_s)
+        self._http = http_server(server, header_timeout_s, write_timeout_s)
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._http.serve([self._listener]))
         )
@@ -64,6 +69,11 @@ class ApiServer:
         status, _ = self.request("GET", "/status")
         assert status == http.client.OK
         return time.monotonic() - begun_s
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections there are."""
+        return len(self._http.server_state.connections)
 
     @property
     def open_requests(self) -> int:

@@ -66,6 +66,15 @@ def test_json_and_klamms_exit_codes(chroot: str, capsys: pytest.CaptureFixture[s
     assert json.loads(capsys.readouterr().out)["exit_code"] == 2
 
 
+def test_too_many_partitions_are_refused_before_they_are_placed(
+    chroot: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["topics", "--zookeeper", chroot, "--topic", "t", "--partitions", "2147483647"]
+    assert main([*where, "--create", "--replication-factor", "1"]) == 1
+    printed = capsys.readouterr()
+    assert "at most 200000 are allowed in one request" in printed.out + printed.err
+
+
 def test_a_chroot_that_is_not_there_gets_a_hint(
     chroot: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -18,9 +19,11 @@ from server.config import ServerConfig
 from server.request_bodies import MAX_BODY_BYTES, MAX_BODY_VALUES
 from tests.api_server import ApiServer
 from tests.asgi import AsgiClient
+from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
 
 HEADER_TIMEOUT_S = 0.3
+WRITE_TIMEOUT_S = 0.5
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,7 @@ def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
 
 @pytest.fixture(scope="module")
 def api(server: ClusterServer) -> Iterator[ApiServer]:
-    api = ApiServer(server, HEADER_TIMEOUT_S)
+    api = ApiServer(server, HEADER_TIMEOUT_S, WRITE_TIMEOUT_S)
     yield api
     api.close()
 
@@ -118,6 +121,15 @@ def test_a_second_header_that_does_not_come_ends_the_connection(api: ApiServer) 
     request = b"GET /brokers/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
     answered = api.exchange(request + request[:30])
     assert answered.startswith(b"HTTP/1.1 200 ") and b"HTTP/1.1 408 " in answered
+
+
+def test_a_client_that_does_not_read_its_answers_loses_its_connection(api: ApiServer) -> None:
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    wait_until(lambda: api.open_connections == 0)
+    with socket.create_connection(("127.0.0.1", api.port)) as connection:
+        connection.sendall(200 * request)
+        wait_until(lambda: api.open_connections == 1)
+        wait_until(lambda: api.open_connections == 0, 10, "the connection to be cut")
 
 
 @pytest.mark.parametrize(
