@@ -124,13 +124,9 @@ class DataDir:
             ) from error
 
     def write_address(self, address: ServerAddress) -> None:
-        """Say where the API is; only this user may read it, because of the token."""
-        path = self.path / ADDRESS_FILE
-        draft = path.with_suffix(".draft")
-        draft.unlink(missing_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(address)) + b"\n")
-        draft.replace(path)
+        """Say where the API is. Raises EnvironmentProblem if that cannot be written."""
+        data = msgspec.json.format(msgspec.json.encode(address)) + b"\n"
+        _replace(self.path / ADDRESS_FILE, data)
 
     def next_incarnation(self) -> int:
         """How many runs there were before this one, which counts from now on, also if it is killed.
@@ -138,21 +134,16 @@ class DataDir:
         Raises EnvironmentProblem if the count cannot be read or written.
         """
         path = self.path / _RUNS_FILE
-        draft = path.with_suffix(".draft")
         try:
             runs = int(path.read_text()) if path.exists() else 0
-            with draft.open("w") as file:
-                file.write(f"{runs + 1}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
         except ValueError:
             raise EnvironmentProblem(
                 f"{path} does not hold a number",
                 hint="write into it how many times klamm up ran in this directory",
             ) from None
         except OSError as error:
-            raise EnvironmentProblem(f"{path} cannot be written: {error.strerror}") from error
+            raise EnvironmentProblem(f"{path} cannot be read: {error.strerror}") from error
+        _replace(path, f"{runs + 1}\n".encode())
         return runs
 
     def close(self) -> None:
@@ -183,6 +174,24 @@ class DataDir:
         return EnvironmentProblem(
             f"{who} runs in {self.path}", hint="stop it, or choose another with --data-dir"
         )
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file in one piece, whenever the process or the machine ends; only this user may read
+    it, as it may hold a token. Raises EnvironmentProblem."""
+    draft = path.with_suffix(".draft")
+    try:
+        draft.unlink(missing_ok=True)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"{path} cannot be written: {error.strerror}",
+            hint=f"free space on the disk of {path.parent}, or check that it can be written",
+        ) from error
 
 
 def _is_there(folder: Path) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from cluster.errors import EnvironmentProblem, UsageError
 from server.data_dir import DataDir, ServerAddress, default_data_dir, read_address
 from server.journal_tail import last_rows, rows_after
+from tests.disk_limits import files_limited_to
 
 
 def row(number: int, width: int = 1) -> bytes:
@@ -200,6 +201,9 @@ def test_runs_are_counted_also_if_the_one_before_was_killed(tmp_path: Path) -> N
         # A run that was killed while it wrote leaves this behind.
         (tmp_path / "runs.draft").write_text("")
         held.close()
+    with files_limited_to(0), pytest.raises(EnvironmentProblem, match="runs cannot be written: "):
+        DataDir(tmp_path).next_incarnation()
+    assert (tmp_path / "runs").read_text() == "3\n"
     (tmp_path / "runs").write_text("many")
     with pytest.raises(EnvironmentProblem, match="runs does not hold a number"):
         DataDir(tmp_path).next_incarnation()
