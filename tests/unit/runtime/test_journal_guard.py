@@ -1,0 +1,84 @@
+"""runtime/real/journal_guard.py: who may be elected while the disk refuses the journal or a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from brokers.logs.log_journal import LogJournal
+from cluster.journal import Kind
+from controller.candidacy import Candidacy
+from runtime.clock import VirtualClock
+from runtime.journal import FileJournal, read_journal
+from runtime.kafka_logs import KafkaLogs
+from runtime.real.journal_guard import RETRY_INTERVAL_MS, JournalGuard
+from tests.disk_limits import files_limited_to
+
+
+class Guarded:
+    """A guard on files in a folder, whose events are run by ``run``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = VirtualClock()
+        self.journal = FileJournal(folder / "journal.jsonl")
+        self.logs = KafkaLogs(folder / "logs", self.clock, "TRACE")
+        self.candidacy = Candidacy(self.clock)
+        self.changes: list[str | None] = []
+        self.guard = JournalGuard(
+            self.journal,
+            self.logs,
+            self.clock,
+            lambda _, event: self.guard.give(event),
+            self.candidacy,
+            lambda: self.changes.append(self.candidacy.hold),
+        )
+        self.broker_rows = LogJournal(self.guard, self.clock, "run")
+
+    def run(self, ms: float = 0) -> None:
+        """Let time pass, and the guard do what is due."""
+        self.clock.advance_to(self.clock.monotonic_ms() + ms)
+        while self.guard.is_ready(self.clock):
+            self.guard.run_event()
+
+    def close(self) -> None:
+        self.logs.close()
+        self.journal.close()
+
+
+def test_nobody_may_be_elected_until_the_rows_are_written(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path)
+    guarded.broker_rows.dir_failed(1, "d0", "written")
+    with files_limited_to(guarded.journal.path.stat().st_size + 10):
+        for _ in range(3):
+            guarded.broker_rows.dir_failed(1, "d1", "kept")
+        guarded.run()
+        assert guarded.guard.failure is not None
+        assert guarded.changes == [guarded.guard.failure.message]
+        for _ in range(3):
+            guarded.run(RETRY_INTERVAL_MS)
+        assert guarded.guard.failed_for_ms == 3 * RETRY_INTERVAL_MS
+        assert len(guarded.changes) == 1, "said once"
+    guarded.run(RETRY_INTERVAL_MS)
+    assert guarded.guard.failure is None
+    assert guarded.changes[1:] == [None]
+    assert guarded.guard.next_due_ms() is None
+    kinds = [row.kind for row in read_journal(guarded.journal.path)]
+    assert kinds == [Kind.LOG_DIR_FAILED] * 4
+    guarded.close()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_log_that_cannot_be_written_counts_as_well(tmp_path: Path, times: int) -> None:
+    guarded = Guarded(tmp_path)
+    log = guarded.logs.open(1)
+    for _ in range(times):
+        with files_limited_to(10_000):
+            log.info("x" * 20_000)
+            guarded.guard.flush()
+            guarded.run()
+            assert guarded.candidacy.hold is not None
+            assert "controller.log cannot be written" in guarded.candidacy.hold
+        guarded.run(RETRY_INTERVAL_MS)
+        assert guarded.candidacy.hold is None
+    guarded.close()
