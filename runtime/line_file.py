@@ -63,6 +63,7 @@ class LineFile:
         now_ms: Callable[[], int] = _CLOCK.now_ms,
     ) -> None:
         self.path = path
+        self._name = str(path)
         self.failure: JournalUnwritable | None = None
         self._disk = disk
         self._is_fsynced = is_fsynced
@@ -72,7 +73,8 @@ class LineFile:
         self._lock = threading.Lock()
         self._is_closed = False
         # Pending bytes follow the first ``_size`` bytes of the file.
-        self._pending = bytearray()
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
         self._lost_lines = 0
         self._archive = archive
         self._now_ms = now_ms
@@ -99,8 +101,9 @@ class LineFile:
             if self.failure is not None:
                 self._keep(data)
                 raise self.failure.with_traceback(None)
-            self._pending += data
-            if len(self._pending) >= _BUFFER_BYTES:
+            self._pending.append(data)
+            self._pending_bytes += len(data)
+            if self._pending_bytes >= _BUFFER_BYTES:
                 self._write_or_fail()
 
     def flush(self) -> None:
@@ -133,16 +136,17 @@ class LineFile:
                 with contextlib.suppress(JournalUnwritable):
                     self._write_or_fail()
             self._is_closed = True
-            lost = self._pending.count(b"\n") + self._lost_lines
+            lost = sum(data.count(b"\n") for data in self._pending) + self._lost_lines
             if lost:
                 _log.error("%s: %d lines are lost: %s", self.path, lost, self.failure)
 
     def _keep(self, data: bytes) -> None:
         """Keep lines for later. Once some were lost all are, so that there is one gap."""
-        if self._lost_lines or len(self._pending) + len(data) > self._max_pending_bytes:
+        if self._lost_lines or self._pending_bytes + len(data) > self._max_pending_bytes:
             self._lost_lines += data.count(b"\n")
         else:
-            self._pending += data
+            self._pending.append(data)
+            self._pending_bytes += len(data)
 
     def _write_or_fail(self) -> None:
         try:
@@ -154,15 +158,19 @@ class LineFile:
     def _write(self) -> None:
         """Write what is pending. If this raises OSError a part of it may be in the file: all of it
         stays pending, as after a failed sync the system may have dropped what was written."""
-        self._disk.write_at(self.path, self._size, bytes(self._pending))
+        self._disk.write_at(self._name, self._size, b"".join(self._pending))
         if self._is_fsynced:
-            self._disk.sync(self.path)
-        self._size += len(self._pending)
-        self._pending.clear()
-        if self._size >= self._rotate_at_bytes or self._now_ms() >= self._rotate_at_ms:
-            self._rotate()
+            self._disk.sync(self._name)
+        self._size += self._pending_bytes
+        self._pending = []
+        self._pending_bytes = 0
+        if self._archive is not None and self._is_rotation_due():
+            self._rotate(self._archive)
 
-    def _rotate(self) -> None:
+    def _is_rotation_due(self) -> bool:
+        return self._size >= self._rotate_at_bytes or self._now_ms() >= self._rotate_at_ms
+
+    def _rotate(self, archive: Archive) -> None:
         """Give the file the name of a rotated one and begin another."""
         try:
             self._disk.rename(self.path, self._rotated_path())
@@ -174,8 +182,7 @@ class LineFile:
             self._size = 0
             with contextlib.suppress(OSError):  # then the next write fails, and retry makes it
                 self._disk.create(self.path)
-            if self._archive is not None:
-                self._archive.tidy(self.path)
+            archive.tidy(self.path)
         self._rotate_at_bytes, self._rotate_at_ms = self._next_rotation(self._size, self._now_ms())
 
     def _rotated_path(self) -> Path:
@@ -195,7 +202,8 @@ class LineFile:
             self._reopen()
             self._write()
             if self._lost_lines:
-                self._pending += self._lost_line(self._lost_lines)
+                lost_line = self._lost_line(self._lost_lines)
+                self._pending, self._pending_bytes = [lost_line], len(lost_line)
                 self._lost_lines = 0
                 self._write()
         except OSError as error:

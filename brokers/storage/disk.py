@@ -190,17 +190,22 @@ def write_whole(disk: Disk, path: StrPath, data: bytes, mode: int = 0o644) -> No
     disk.rename(temporary, path)
 
 
-@contextmanager
-def _opened(path: StrPath, flags: int, mode: int = 0o644) -> Iterator[int]:
-    """A file descriptor, closed at the end."""
-    descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
-    try:
-        yield descriptor
-    except OSError as error:
-        error.filename = error.filename or os.fspath(path)
-        raise
-    finally:
-        os.close(descriptor)
+class _opened:
+    """A file descriptor, closed at the end. A generator would take longer than a small write."""
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: StrPath, flags: int, mode: int = 0o644) -> None:
+        self._path = path
+        self._descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        os.close(self._descriptor)
+        if isinstance(error, OSError):
+            error.filename = error.filename or os.fspath(self._path)
 
 
 def _pread_all(descriptor: int, size_bytes: int, position: int) -> bytes:
