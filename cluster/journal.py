@@ -64,7 +64,8 @@ class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):
     ``t_ms`` is the clock's wall time; ``seq`` counts the rows of one controller in one epoch from
     1; ``key_seq`` counts the rows of one partition or replica in one epoch from 1; ``event_id`` is
     the controller event that was being processed and ``cause_id`` the event that caused it. Rows
-    that no controller writes are of controller -1 and epoch 0.
+    that no controller writes are of controller -1 and epoch 0, those about the journal itself of
+    controller -2 and epoch 0.
     """
 
     v: int

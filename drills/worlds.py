@@ -128,6 +128,7 @@ class Worlds:
 def _write_journal(kept: MemoryJournal, out: Path) -> None:
     with contextlib.closing(FileJournal(out / JOURNAL_FILE)) as journal:
         journal.append(kept.rows)
+        journal.flush()
 
 
 def _check_place(opened: KazooSession) -> None:

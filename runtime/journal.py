@@ -16,7 +16,7 @@ from runtime.archive import Archive
 from runtime.line_file import MAX_PENDING_BYTES, LineFile
 from runtime.rotated_files import whole_lines
 
-_NO_CONTROLLER: Final = -1
+_JOURNAL_ITSELF: Final = -2
 _decoder = msgspec.json.Decoder(JournalRow)
 _log = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class FileJournal:
         )
         self._untold_cut_bytes = self._file.cut_bytes
         self._latest: JournalRow | None = None
+        self._own_rows = 0
 
     @property
     def failure(self) -> JournalUnwritable | None:
@@ -67,7 +68,8 @@ class FileJournal:
         if not listed:
             return
         if self._untold_cut_bytes:
-            row = _own_row(Kind.JOURNAL_REPAIRED, listed[0], {"cut_bytes": self._untold_cut_bytes})
+            cut = {"cut_bytes": self._untold_cut_bytes}
+            row = self._own_row(Kind.JOURNAL_REPAIRED, listed[0], cut)
             self._untold_cut_bytes = 0
             listed = [listed[0], row, *listed[1:]]
         self._latest = listed[-1]
@@ -90,8 +92,23 @@ class FileJournal:
 
     def _lost_line(self, lost: int) -> bytes:
         assert self._latest is not None
-        row = _own_row(Kind.JOURNAL_ROWS_LOST, self._latest, {"rows": lost})
+        row = self._own_row(Kind.JOURNAL_ROWS_LOST, self._latest, {"rows": lost})
         return self._encoder.encode(row) + b"\n"
+
+    def _own_row(self, kind: Kind, beside: JournalRow, detail: dict[str, int]) -> JournalRow:
+        """A row about the journal itself, of the run and time of a row beside it. Their numbers are
+        apart from those of all others, so that none is there twice."""
+        self._own_rows += 1
+        return JournalRow(
+            SCHEMA_VERSION,
+            beside.run_id,
+            beside.t_ms,
+            self._own_rows,
+            _JOURNAL_ITSELF,
+            0,
+            kind,
+            detail=msgspec.json.encode(detail).decode(),
+        )
 
 
 class MemoryJournal:
@@ -162,17 +179,3 @@ def _row(line: bytes) -> JournalRow | None:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-
-
-def _own_row(kind: Kind, beside: JournalRow, detail: dict[str, int]) -> JournalRow:
-    """A row about the journal itself, of the run and time of a row beside it."""
-    return JournalRow(
-        SCHEMA_VERSION,
-        beside.run_id,
-        beside.t_ms,
-        0,
-        _NO_CONTROLLER,
-        0,
-        kind,
-        detail=msgspec.json.encode(detail).decode(),
-    )

@@ -124,7 +124,7 @@ def test_a_torn_last_row_is_cut_and_a_row_says_so(tmp_path: Path) -> None:
     first, start, repaired = read_journal(path)
     assert (first.kind, start.kind) == (Kind.EVENT, Kind.RUN_START)
     assert (repaired.kind, repaired.detail) == (Kind.JOURNAL_REPAIRED, '{"cut_bytes":30}')
-    assert (repaired.run_id, repaired.t_ms, repaired.controller) == ("run", 1_002, -1)
+    assert (repaired.run_id, repaired.t_ms, repaired.controller) == ("run", 1_002, -2)
 
 
 def test_a_last_row_that_lacks_only_its_newline_is_completed(tmp_path: Path) -> None:
