@@ -15,6 +15,7 @@ from cli import (
     consume,
     controller,
     demo,
+    disk,
     drill,
     explain,
     journal,
@@ -77,6 +78,7 @@ app.command("status", epilog=status.EXAMPLES)(status.status)
 app.add_typer(broker.app, name="broker")
 app.add_typer(controller.app, name="controller")
 app.add_typer(network.app, name="network")
+app.add_typer(disk.app, name="disk")
 app.add_typer(journal.app, name="journal")
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 replay.app.command("diff", epilog=replay_diff.EXAMPLES)(replay_diff.diff)

@@ -57,6 +57,9 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     isolated = values["isolated_brokers"]
     if isolated:
         lines += ["", f"Cut off from the others: {_brokers(isolated)} (klamm network heal)"]
+    if values["disk_faults"]:
+        lines += ["", "Disk faults (klamm disk heal):"]
+        lines += [f"  {fault_text(fault)}" for fault in values["disk_faults"]]
     if zookeeper["malformed"]:
         lines += ["", "Malformed znodes, because of which no controller is elected:"]
         lines += [f"  {path}: {reason}" for path, reason in zookeeper["malformed"].items()]
@@ -72,6 +75,14 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     if values["errors"]:
         lines += ["", "Errors inside klamm:", *(f"  {error}" for error in values["errors"])]
     return lines
+
+
+def fault_text(fault: Mapping[str, Any]) -> str:
+    """One disk fault: of what, and which."""
+    if fault.get("journal"):
+        return f"journal: {fault['kind']}"
+    rate = f", {fault['bytes_per_s']} bytes/s" if "bytes_per_s" in fault else ""
+    return f"broker {fault['broker']}, log directory {fault['log_dir']}: {fault['kind']}{rate}"
 
 
 def controller_lines(controller: Mapping[str, Any] | None, is_stale: bool) -> list[str]:

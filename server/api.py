@@ -31,7 +31,7 @@ from server.cluster_server import ClusterServer
 from server.config_bodies import ConfigsOfEntities, Entities, Entity
 from server.endpoint import Endpoints
 from server.handlers import AddBroker, Handler, JournalQuery, Network, StartBroker
-from server.log_dir_bodies import AlterLogDirs, Brokers, FailLogDir, Replicas
+from server.log_dir_bodies import AlterLogDirs, Brokers, FailDisk, FailLogDir, Replicas, SlowDisk
 from server.openapi import openapi_document
 from server.security import Gatekeeper
 
@@ -74,6 +74,9 @@ ROUTES: Final = (
     ApiRoute("POST", "/brokers/{id:id}/fail-log-dir", handlers.fail_log_dir, FailLogDir),
     ApiRoute("POST", "/brokers/{id:id}/{action:str}", handlers.act_on_broker),
     ApiRoute("POST", "/network", handlers.set_network, Network),
+    ApiRoute("POST", "/disks/fail", handlers.fail_disk, FailDisk),
+    ApiRoute("POST", "/disks/slow", handlers.slow_disk, SlowDisk),
+    ApiRoute("POST", "/disks/heal", handlers.heal_disks),
     ApiRoute("GET", "/topics", handlers.list_topics),
     ApiRoute("POST", "/topics", handlers.create_topics, CreateTopicsRequest),
     ApiRoute("POST", "/topics/describe", handlers.describe_topics, Topics),

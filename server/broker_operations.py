@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from brokers.controlled_shutdown import ControlledShutdown
 from brokers.status import metadata_status
+from brokers.storage.faults import DiskFault
 from cluster.errors import KlammError, UsageError
 from controller.events import ControllerState
 from runtime.real.cluster import RealCluster
@@ -36,6 +37,8 @@ FAILED_TO_START: Final = "failed to start"
 FAILED: Final = "failed"
 MOVE_TIMEOUT_S: Final = 30.0
 LOG_DIR_TIMEOUT_S: Final = 30.0
+
+Faults = dict[str, list[dict[str, Any]]]
 
 
 class BrokerOperations:
@@ -212,6 +215,29 @@ class BrokerOperations:
             time.monotonic() + LOG_DIR_TIMEOUT_S,
             f"broker {broker_id} has not acted on the failure within {LOG_DIR_TIMEOUT_S:g} s",
         )
+
+    def fail_disk(self, broker_id: int | None, log_dir: str | None, fault: DiskFault) -> Faults:
+        """Let a broker's disk fail, or with None that of the journal."""
+        if broker_id is None:
+            self._cluster.disks.fail_journal(fault)
+        else:
+            self._check_known(broker_id)
+            self._cluster.disks.fail(broker_id, log_dir, fault)
+        return self._faults()
+
+    def slow_disk(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> Faults:
+        """Let replicas be copied to and from a broker's log directories no faster."""
+        self._check_known(broker_id)
+        self._cluster.disks.slow(broker_id, log_dir, bytes_per_s)
+        return self._faults()
+
+    def heal_disks(self) -> Faults:
+        """End every fault of a disk."""
+        self._cluster.disks.heal()
+        return self._faults()
+
+    def _faults(self) -> Faults:
+        return {"disk_faults": self._cluster.disks.describe()}
 
     def isolate(self, broker_ids: Iterable[int]) -> dict[str, Any]:
         """Cut these brokers off from all others; none: nobody is any more."""

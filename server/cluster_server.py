@@ -25,6 +25,7 @@ from cluster.version import klamm_version
 from placement.draws import JavaRandom
 from runtime.archive import Archive
 from runtime.clock import WallClock
+from runtime.disks import local_disk
 from runtime.journal import FileJournal
 from runtime.kafka_logs import KafkaLogs
 from runtime.real.cluster import RealCluster
@@ -72,7 +73,8 @@ class ClusterServer:
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config
-        self.data_dir = DataDir(config.data_dir)
+        self._disk = local_disk()
+        self.data_dir = DataDir(config.data_dir, self._disk)
         self.closing = Closing()
         self.answer_counts = AnswerCounts()
         self.is_embedded = config.zookeeper is None
@@ -131,18 +133,21 @@ class ClusterServer:
         archive = Archive(self.config.rotation)
         self._stack.callback(archive.close)
         journal = FileJournal(
-            self.data_dir.journal, is_fsynced=self.config.journal_fsync, archive=archive
+            self.data_dir.journal,
+            is_fsynced=self.config.journal_fsync,
+            archive=archive,
+            disk=self._disk,
         )
         self._stack.callback(journal.close)
         journal.append([self._run_start(run_id, cluster_id, started_ms)])
         journal.flush()
         level = self.config.state_change_level
-        logs = KafkaLogs(self.data_dir.logs, WallClock(), level, archive=archive)
+        logs = KafkaLogs(self.data_dir.logs, WallClock(), level, archive=archive, disk=self._disk)
         self._stack.callback(logs.close)
         segments = self.data_dir.brokers if self.config.has_segments else None
         incarnation = self.data_dir.next_incarnation()
         spec = self.config.spec(run_id, cluster_id, segments, incarnation)
-        self.cluster = RealCluster(spec, connect_string, journal, logs, self.fail)
+        self.cluster = RealCluster(spec, connect_string, journal, logs, self.fail, self._disk)
         self._stack.callback(self.cluster.close)
         self._stack.callback(self.begin_close)
         dead = () if self.config.dump is None else self.config.dump.dead

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from brokers.logs.checkpoints import META_PROPERTIES
+from brokers.storage.disk import LOCAL_DISK, UNFINISHED, Disk, read_whole, write_whole
 from cluster.errors import EnvironmentProblem, UsageError
 
 DATA_DIR_VARIABLE: Final = "KLAMM_DATA_DIR"
@@ -62,7 +63,8 @@ class DataDir:
     if nothing was put into it.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, disk: Disk = LOCAL_DISK) -> None:
+        self._disk = disk
         self._is_temporary = path is None
         self._path = None if path is None else path.absolute()
         self._lock: int | None = None
@@ -110,7 +112,7 @@ class DataDir:
             folder for folder in (self._path, *self._path.parents) if not _is_there(folder)
         ]
         try:
-            self._path.mkdir(parents=True, exist_ok=True)
+            self._disk.make_dirs(self._path)
             self._lock = _lock(self._path / _LOCK_FILE)
             (self._path / ADDRESS_FILE).unlink(missing_ok=True)
         except BlockingIOError:
@@ -126,7 +128,7 @@ class DataDir:
     def write_address(self, address: ServerAddress) -> None:
         """Say where the API is. Raises EnvironmentProblem if that cannot be written."""
         data = msgspec.json.format(msgspec.json.encode(address)) + b"\n"
-        _replace(self.path / ADDRESS_FILE, data)
+        self._replace(self.path / ADDRESS_FILE, data)
 
     def next_incarnation(self) -> int:
         """How many runs there were before this one, which counts from now on, also if it is killed.
@@ -135,7 +137,7 @@ class DataDir:
         """
         path = self.path / _RUNS_FILE
         try:
-            runs = int(path.read_text()) if path.exists() else 0
+            runs = int(read_whole(self._disk, path)) if path.exists() else 0
         except ValueError:
             raise EnvironmentProblem(
                 f"{path} does not hold a number",
@@ -143,7 +145,7 @@ class DataDir:
             ) from None
         except OSError as error:
             raise EnvironmentProblem(f"{path} cannot be read: {error.strerror}") from error
-        _replace(path, f"{runs + 1}\n".encode())
+        self._replace(path, f"{runs + 1}\n".encode())
         return runs
 
     def close(self) -> None:
@@ -163,6 +165,19 @@ class DataDir:
             os.close(lock)
         self._remove_what_is_empty()
 
+    def _replace(self, path: Path, data: bytes) -> None:
+        """Write a file in one piece, whenever the process or the machine ends; only this user may
+        read it, as it may hold a token. Raises EnvironmentProblem."""
+        try:
+            # One that a run left behind keeps its owner and mode.
+            path.with_name(path.name + UNFINISHED).unlink(missing_ok=True)
+            write_whole(self._disk, path, data, mode=0o600)
+        except OSError as error:
+            raise EnvironmentProblem(
+                f"{path} cannot be written: {error.strerror}",
+                hint=f"free space on the disk of {path.parent}, or check that it can be written",
+            ) from error
+
     def _remove_what_is_empty(self) -> None:
         with contextlib.suppress(OSError):  # not empty, or never made
             for folder in self._made:
@@ -174,24 +189,6 @@ class DataDir:
         return EnvironmentProblem(
             f"{who} runs in {self.path}", hint="stop it, or choose another with --data-dir"
         )
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file in one piece, whenever the process or the machine ends; only this user may read
-    it, as it may hold a token. Raises EnvironmentProblem."""
-    draft = path.with_suffix(".draft")
-    try:
-        draft.unlink(missing_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"{path} cannot be written: {error.strerror}",
-            hint=f"free space on the disk of {path.parent}, or check that it can be written",
-        ) from error
 
 
 def _is_there(folder: Path) -> bool:

@@ -31,7 +31,7 @@ from server.bodies import (
 )
 from server.cluster_server import ClusterServer
 from server.journal_tail import last_rows, rows_after
-from server.log_dir_bodies import FailLogDir
+from server.log_dir_bodies import FailDisk, FailLogDir, SlowDisk
 from server.metrics import CONTENT_TYPE, metrics_text
 
 MAX_ROWS: Final = 10_000
@@ -171,6 +171,21 @@ def act_on_broker(server: ClusterServer, request: Request, _: None) -> dict[str,
 def set_network(server: ClusterServer, request: Request, wanted: Network) -> dict[str, Any]:
     """Say which brokers are cut off from all others; with `[]` nobody is."""
     return server.operations.isolate(wanted.isolated)
+
+
+def fail_disk(server: ClusterServer, request: Request, wanted: FailDisk) -> dict[str, Any]:
+    """Let the disk of a broker's log directory (or of all of them), or of the journal, fail."""
+    return server.operations.fail_disk(wanted.broker, wanted.log_dir, wanted.fault)
+
+
+def slow_disk(server: ClusterServer, request: Request, wanted: SlowDisk) -> dict[str, Any]:
+    """Limit how fast replicas are copied to and from a broker's log directories."""
+    return server.operations.slow_disk(wanted.broker, wanted.log_dir, wanted.bytes_per_s)
+
+
+def heal_disks(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """End every fault of a disk; a log directory that failed is online after a restart."""
+    return server.operations.heal_disks()
 
 
 # Topics

@@ -13,6 +13,8 @@ from admin.failures import Failure
 from admin.log_dirs_command import LogDirDescription, ReplicaInfo
 from admin.reassignments.reassign_admin import ReplicaLogDirs
 from admin.reassignments.reassignment_json import TopicPartitionReplica
+from brokers.bandwidth.model import UNLIMITED
+from brokers.storage.faults import DiskFault, FaultKind
 from cluster.api_errors import Errors
 from cluster.integers import Count
 from server.bodies import Partition
@@ -33,6 +35,41 @@ class FailLogDir(msgspec.Struct, frozen=True):
     """Body of POST /brokers/N/fail-log-dir."""
 
     log_dir: str
+
+
+class FailDisk(msgspec.Struct, frozen=True):
+    """Body of POST /disks/fail: the disk of a broker's log directory, without ``log_dir`` of all of
+    them, or with ``journal`` that of the journal. The rest as in DiskFault."""
+
+    kind: FaultKind
+    broker: int | None = None
+    log_dir: str | None = None
+    journal: bool = False
+    after_bytes: int = 0
+    times: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.broker is None) != self.journal or (self.journal and self.log_dir is not None):
+            raise ValueError("name a broker, and perhaps its log_dir, or set journal")
+        if self.after_bytes < 0 or (self.times is not None and self.times < 1):
+            raise ValueError("after_bytes must be at least 0, and times at least 1")
+
+    @property
+    def fault(self) -> DiskFault:
+        """The fault that is wanted."""
+        return DiskFault(self.kind, after_bytes=self.after_bytes, times=self.times)
+
+
+class SlowDisk(msgspec.Struct, frozen=True):
+    """Body of POST /disks/slow. ``log_dir`` None: all of the broker's."""
+
+    broker: int
+    bytes_per_s: int
+    log_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bytes_per_s < UNLIMITED:
+            raise ValueError("bytes_per_s must be at least 1")
 
 
 class Brokers(msgspec.Struct, frozen=True):

@@ -81,6 +81,7 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
             for broker_id in sorted(cluster.spec.broker_ids)
         ],
         "isolated_brokers": cluster.isolated_broker_ids,
+        "disk_faults": cluster.disks.describe(),
         "malformed_configs": _malformed_configs(status["brokers"]),
         "errors": cluster.errors,
     }

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final, NamedTuple, Protocol
 
+UNFINISHED: Final = ".tmp"
+"""Behind the name of a file that is being written whole."""
 StrPath = str | os.PathLike[str]
 ReadAt = Callable[[int, int], bytes]
 """Read from a position so many bytes of an open file: fewer only at its end."""
@@ -183,7 +185,7 @@ def write_whole(disk: Disk, path: StrPath, data: bytes, mode: int = 0o644) -> No
     The file is written as NAME.tmp, brought to the disk and renamed, so a crash leaves the old file
     or the new one. A NAME.tmp that a crash left is overwritten by the next write.
     """
-    temporary = f"{os.fspath(path)}.tmp"
+    temporary = f"{os.fspath(path)}{UNFINISHED}"
     disk.create(temporary, mode=mode)
     disk.write_at(temporary, 0, data)
     disk.sync(temporary)

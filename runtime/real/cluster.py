@@ -26,6 +26,7 @@ from runtime.bandwidth import Bandwidth
 from runtime.clock import WallClock
 from runtime.cluster_spec import ClusterSpec
 from runtime.disks import ClusterDisks, local_disk
+from runtime.journal_guard import JournalGuard
 from runtime.kafka_logs import KafkaLogs
 from runtime.log_stores import LogStores
 from runtime.node import build_node
@@ -40,7 +41,6 @@ from runtime.node_actors import (
 from runtime.real.broker_hub import BrokerHub
 from runtime.real.event_thread import EventThread
 from runtime.real.hub_clients import HubClients
-from runtime.real.journal_guard import JournalGuard
 from runtime.real.lifeline import MortalJournal, MortalTransport
 from runtime.real.own_session import OwnSession
 from runtime.real.running_node import RunningNode

@@ -28,6 +28,7 @@ from runtime.clock import VirtualClock
 from runtime.cluster_spec import ClusterSpec
 from runtime.disks import ClusterDisks, simulated_disk
 from runtime.journal import MemoryJournal
+from runtime.journal_guard import JournalGuard
 from runtime.log_stores import LogStores
 from runtime.node import Node, build_node
 from runtime.node_actors import (
@@ -80,7 +81,11 @@ class SimulatedWorld:
         self.transport.on_links_cut = self.bandwidth.on_links_cut
         self._connect(self.bandwidth)
         self.nodes: dict[int, SimulatedNode] = {}
-        log_journal = LogJournal(self.journal, self.clock, spec.run_id)
+        self._candidacy = Candidacy(self.clock)
+        give, changed = self.scheduler.give, self._on_candidacy_changed
+        self._guard = JournalGuard(self.journal, None, self.clock, give, self._candidacy, changed)
+        self._connect(self._guard)
+        log_journal = LogJournal(self._guard, self.clock, spec.run_id)
         disk = simulated_disk(self.clock, spec.seed, is_in_memory=has_memory_disk)
         self.log_stores = stores = LogStores(spec.segments, log_journal, disk)
         self.disks = ClusterDisks(spec, stores, self.bandwidth, self.journal, self._tell)
@@ -89,7 +94,6 @@ class SimulatedWorld:
         self._shut_down: list[int] = []
         self._halted: list[int] = []
         self._incarnations = 0
-        self._candidacy = Candidacy(self.clock)
         rng, resume = self._rng, self._resume
         self._loop = RunLoop(
             self._agenda, self.transport, self.server, self.clock, resume, rng, choose
@@ -133,6 +137,11 @@ class SimulatedWorld:
         while self._halted:
             self.kill(self._halted.pop())
 
+    def _on_candidacy_changed(self) -> None:
+        for running in self.nodes.values():
+            if running.node.controller is not None:
+                running.node.controller.on_candidacy_changed()
+
     def _on_shut_down(self, broker_id: int) -> None:
         self._shut_down.append(broker_id)
 
@@ -161,7 +170,7 @@ class SimulatedWorld:
             controller_store=store,
             transport=self.transport,
             clock=self.clock,
-            journal=self.journal,
+            journal=self._guard,
             incarnation=self._incarnations,
             log_store=self.log_stores[broker_id],
             connections=self.transport.certain,

@@ -199,7 +199,7 @@ def test_runs_are_counted_also_if_the_one_before_was_killed(tmp_path: Path) -> N
         held.open()
         assert held.next_incarnation() == expected
         # A run that was killed while it wrote leaves this behind.
-        (tmp_path / "runs.draft").write_text("")
+        (tmp_path / "runs.tmp").write_text("")
         held.close()
     with files_limited_to(0), pytest.raises(EnvironmentProblem, match="runs cannot be written: "):
         DataDir(tmp_path).next_incarnation()

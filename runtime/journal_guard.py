@@ -17,11 +17,12 @@ from cluster.protocols import Clock, Journal
 from cluster.requests import Address
 from controller.candidacy import Candidacy
 from runtime.actors import Actor
-from runtime.journal import FileJournal
+from runtime.journal import FileJournal, MemoryJournal
 from runtime.kafka_logs import KafkaLogs
 
 RETRY_INTERVAL_MS: Final = 500.0
 ADDRESS: Final = Address("journal", 0)
+KEPT: Final = (FileJournal, MemoryJournal)
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +43,8 @@ class KeptFile(Protocol):
 class JournalGuard(Actor):
     """A Journal that never raises. ``failure``: why it, or a log beside it, cannot be written.
 
-    An actor of the hub, where ``post`` brings events: it retries there. It holds the ``candidacy``
-    meanwhile, and ``on_change`` is called after that and once the failure is over.
+    An actor beside the brokers, where ``post`` brings events: it retries there. It holds the
+    ``candidacy`` meanwhile, and ``on_change`` is called after that and once the failure is over.
     """
 
     is_shared = True
@@ -60,7 +61,7 @@ class JournalGuard(Actor):
         super().__init__(ADDRESS, self._look)
         self.failure: JournalUnwritable | None = None
         self._journal = journal
-        self._files: list[KeptFile] = [journal] if isinstance(journal, FileJournal) else []
+        self._files: list[KeptFile] = [journal] if isinstance(journal, KEPT) else []
         if logs is not None:
             self._files.append(logs)
         self._clock = clock
