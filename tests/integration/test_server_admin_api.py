@@ -200,6 +200,13 @@ def test_configs_are_changed_and_announced(api: AsgiClient, server: ClusterServe
         ("/configs/describe", {"type": "topics", "name": "none"}, 404, ""),
         ("/brokers/0/fail-log-dir", {"log_dir": "/nowhere"}, 400, "/nowhere"),
         ("/brokers/9/fail-log-dir", {"log_dir": "/a"}, 400, "there is no broker 9"),
+        ("/disks/fail", {"broker": 0, "kind": "enospc", "log_dir": "/x"}, 400, "directory /x"),
+        ("/disks/fail", {"broker": 9, "kind": "eio"}, 400, "there is no broker 9"),
+        ("/disks/fail", {"broker": 0, "kind": "rust"}, 400, "malformed request"),
+        ("/disks/fail", {"kind": "eio"}, 400, "name a broker"),
+        ("/disks/fail", {"broker": 0, "journal": True, "kind": "eio"}, 400, "name a broker"),
+        ("/disks/fail", {"broker": 0, "kind": "eio", "times": 0}, 400, "times at least 1"),
+        ("/disks/slow", {"broker": 0, "bytes_per_s": 0}, 400, "at least 1"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

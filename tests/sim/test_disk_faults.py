@@ -1,0 +1,171 @@
+"""Disks that fail in simulated clusters: what must hold, and drills notice if it does not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from brokers.logs.log_manager import LogManager
+from brokers.logs.segment import LogSegment
+from brokers.storage.faults import DiskFault, FaultKind
+from cluster.errors import UsageError
+from cluster.journal import Kind
+from cluster.quirks import NO_QUIRKS
+from drills.language import parse_drill
+from drills.library import named_drill
+from drills.run import Outcome, Verdict, play
+from drills.values import Drill
+from runtime.journal_guard import JournalGuard
+from runtime.scenarios.simulated_driver import SimulatedDriver
+
+SEEDS = range(6)
+MORE_SEEDS = range(6, 26)
+HEAD = """
+drill: d
+about: x
+cluster:
+  segments: true
+  config: {log.dirs: 'd0,d1', log.flush.interval.messages: 25, min.insync.replicas: 2}
+  topics: {t: [[0, 1, 2], [1, 2, 0]]}
+steps:
+"""
+
+
+def run(drill: Drill, seed: int = 0) -> tuple[Verdict, bytes]:
+    """How a drill ends, and the journal."""
+    world = drill.simulated_world(NO_QUIRKS, seed)
+    *_, verdict = play(drill, SimulatedDriver(world))
+    assert isinstance(verdict, Verdict)
+    return verdict, world.journal.to_bytes()
+
+
+def random_faults(seed: int) -> Drill:
+    """Any fault of any disk while records are produced, then restarts, one after the other."""
+    rng = random.Random(seed)
+    steps = "  - produce: {t-0: 100, t-1: 100}\n"
+    broker, log_dir = rng.randrange(3), rng.choice(["d0", "d1"])
+    kind, after = rng.choice(list(FaultKind)), rng.choice([0, 200, 5_000])
+    times = rng.choice(["", ", times: 1"])
+    fault = f"broker: {broker}, dir: {log_dir}, kind: {kind}, after_bytes: {after}{times}"
+    steps += f"  - fail_disk: {{{fault}}}\n"
+    steps += "  - produce: {t-0: 300, t-1: 300}\n"
+    end = rng.choice([f"kill: {broker}", f"power_off: {broker}", "kill_all"])
+    steps += f"    until: {{acknowledged: {{t-0: 400, t-1: 400}}}}\n  - heal_disks\n  - {end}\n"
+    begin = "up_again" if end == "kill_all" else f"start: {broker}"
+    gone = "[]" if end == "kill_all" else str([one for one in range(3) if one != broker])
+    steps += f"  - until: {{brokers: {gone}}}\n"
+    steps += f"  - {begin}\n  - until: {{isr: {{t-0: [0, 1, 2], t-1: [0, 1, 2]}}}}\n"
+    others = sorted({0, 1, 2} - {broker})
+    steps += f"  - kill: {others}\n  - until: {{leader: {{t-0: {broker}, t-1: {broker}}}}}\n"
+    steps += "  - start: dead\n  - produce: {t-0: 10, t-1: 10}\n"
+    steps += "    until: {consumed: {t-0: 410, t-1: 410}}\n"
+    return parse_drill(HEAD + steps, f"seed {seed}")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_fault_loses_nothing_that_was_acknowledged(seed: int) -> None:
+    verdict, _ = run(random_faults(seed), seed)
+    assert verdict.failures == ()
+
+
+@pytest.mark.slow
+def test_more_random_faults_lose_nothing_that_was_acknowledged() -> None:
+    failed = {s: found for s in MORE_SEEDS if (found := run(random_faults(s), s)[0]).failures}
+    assert failed == {}
+
+
+@pytest.mark.parametrize("name", ["disk-full", "fsync-failure", "power-loss-tears-a-write"])
+def test_the_same_seed_gives_the_same_journal(name: str) -> None:
+    assert run(named_drill(name), 3) == run(named_drill(name), 3)
+
+
+# Code that is broken on purpose: the drill that ships for it fails.
+
+
+def ignoring(method: Callable[..., None]) -> Callable[..., None]:
+    """The method, with errors of its disk swallowed."""
+
+    def ignore(*args: object) -> None:
+        with suppress(OSError):
+            method(*args)
+
+    return ignore
+
+
+def test_a_failed_fsync_that_is_ignored_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogSegment, "flush", ignoring(LogSegment.flush))
+    verdict, _ = run(named_drill("fsync-failure"))
+    assert verdict.outcome is Outcome.STUCK
+
+
+def test_a_directory_that_is_served_although_it_fails_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LogManager, "handle_log_dir_failure", lambda *_: None)
+    for name in ("disk-full", "disk-errors", "fsync-failure"):
+        assert run(named_drill(name))[0].outcome is Outcome.STUCK
+
+
+def test_a_torn_write_that_is_taken_over_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments are loaded as after a clean stop, without a look at their batches."""
+
+    def recover(segment: LogSegment) -> None:
+        segment.load()
+
+    monkeypatch.setattr(LogSegment, "recover", recover)
+    assert run(named_drill("power-loss-tears-a-write"))[0].outcome is not Outcome.PASSED
+
+
+def test_an_election_without_a_journal_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JournalGuard, "run_event", lambda guard: guard.inbox.clear())
+    assert run(named_drill("journal-disk-full"))[0].outcome is Outcome.STUCK
+
+
+# Logs in memory.
+
+
+@pytest.mark.parametrize("kind", list(FaultKind))
+def test_a_directory_in_memory_fails_at_once_with_the_same_error(kind: FaultKind) -> None:
+    world = named_drill("log-dir-failure").simulated_world(NO_QUIRKS, 0)
+    driver = SimulatedDriver(world)
+    for broker_id in world.spec.broker_ids:
+        driver.start(broker_id)
+    world.run_for(2_000)
+    driver.disks.fail(1, "d1", DiskFault(kind))
+    world.run_for(1_000)
+    (row,) = [row for row in world.journal.rows if row.kind == Kind.LOG_DIR_FAILED]
+    assert kind.reason in (row.detail or "")
+    dirs = world.nodes[1].node.broker.replica_manager.log_dirs
+    assert list(dirs.offline) == ["d1"]
+
+    def restarted() -> list[str]:
+        world.kill(1)
+        world.start(1)
+        world.run_for(10_000)
+        return list(world.nodes[1].node.broker.replica_manager.log_dirs.offline)
+
+    assert restarted() == ["d1"]
+    driver.disks.heal()
+    assert restarted() == []
+
+
+def test_a_log_directory_must_be_one_of_the_brokers() -> None:
+    world = named_drill("log-dir-failure").simulated_world(NO_QUIRKS, 0)
+    with pytest.raises(UsageError, match="broker 1 has no log directory d7") as refused:
+        world.disks.fail(1, "d7", DiskFault(FaultKind.EIO))
+    assert refused.value.hint == "it has d1, d2"
+
+
+def test_logs_in_memory_end_with_their_process() -> None:
+    drill = parse_drill(
+        HEAD.replace("segments: true", "segments: false")
+        + "  - produce: {t-0: 100}\n    until: {acknowledged: {t-0: 100}}\n"
+        + "  - kill_all\n  - up_again\n  - until: {isr: {t-0: [0, 1, 2]}}\n",
+        "d.yaml",
+    )
+    verdict, _ = run(drill)
+    assert verdict.outcome is Outcome.UNSAFE
+    assert "acknowledged" in verdict.failures[0].seen
