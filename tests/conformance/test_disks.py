@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from brokers.logs.log_config import LogConfig
+from brokers.logs.recovery import Known
 from brokers.logs.segment_log import SegmentLog
 from brokers.storage.disk import LOCAL_DISK, Disk, read_whole, write_whole
 from brokers.storage.faults import FaultyDisk
@@ -114,16 +115,16 @@ def test_a_copy_of_a_disk_in_memory_is_another_disk() -> None:
 def test_a_segment_log_lives_on_each(disk: Disk, tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=200, index_interval_bytes=0)
 
-    def log(**kwargs: bool) -> SegmentLog:
-        return SegmentLog(tmp_path / "t-0", config, now_ms=NOW_MS, disk=disk, **kwargs)
+    def log(known: Known) -> SegmentLog:
+        return SegmentLog(tmp_path / "t-0", config, now_ms=NOW_MS, known=known, disk=disk)
 
-    first = log()
+    first = log(Known())
     values = [b"%d" % number for number in range(10)]
     for value in values:
         append(first, value)
     assert len(first.base_offsets) > 2
     first.truncate_to(8)
     first.close()
-    again = log(is_clean=True)
+    again = log(Known(is_clean=True))
     assert again.repairs == ()
     assert values_from(again, 0) == values[:8]
