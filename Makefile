@@ -4,7 +4,7 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 
-.PHONY: help demo test test-slow check bench docs peer-kafka clean
+.PHONY: help demo test test-slow test-containers check bench docs peer-kafka clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -20,10 +20,13 @@ demo: .venv/.ready ## run the main job: a cluster, two losses, every check, the 
 	$(BIN)/klamm demo $(ARGS)
 
 test: .venv/.ready ## the quick suite
-	$(BIN)/pytest -m "not slow" $(ARGS)
+	$(BIN)/pytest -m "not slow and not containers" $(ARGS)
 
 test-slow: .venv/.ready ## the tests that take more than five seconds, alone
-	$(BIN)/pytest -m slow $(ARGS)
+	$(BIN)/pytest -m "slow and not containers" $(ARGS)
+
+test-containers: .venv/.ready ## the tests in containers; as root, with an engine of their own
+	$(BIN)/python -m tests.containers.run $(ARGS)
 
 check: .venv/.ready ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

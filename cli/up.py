@@ -32,6 +32,7 @@ from server.config import (
 )
 from server.data_dir import OWN_LOG_FILE, default_data_dir
 from server.dumped_cluster import DumpedCluster, read_dumped_cluster
+from server.security import read_or_create_token
 from server.serve import serve
 from zk.dump_text import read_dump
 
@@ -82,6 +83,14 @@ Host = Annotated[str, typer.Option(help="Address to listen on; any but loopback 
 Token = Annotated[
     str | None,
     typer.Option(envvar=TOKEN_VARIABLE, help="What clients must show as a bearer token."),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="KLAMM_TOKEN_FILE",
+        help="Read the token from this file; if it is missing, write a random token to it.",
+    ),
 ]
 AllowedHosts = Annotated[
     list[str] | None,
@@ -190,6 +199,7 @@ def up(
     port: Port = DEFAULT_PORT,
     host: Host = DEFAULT_HOST,
     token: Token = None,
+    token_file: TokenFile = None,
     allowed_host: AllowedHosts = None,
     state_change_level: StateChangeLevel = "TRACE",
     quirks: QuirkNames = None,
@@ -224,7 +234,7 @@ def up(
             session_timeout_ms=session_timeout_ms,
             host=host,
             port=port,
-            token=token or None,
+            token=_token(token or None, token_file),
             allowed_hosts=tuple(allowed_host or ()),
             state_change_level=state_change_level.upper(),
             quirks=parse_quirks(_words(quirks)),
@@ -270,6 +280,15 @@ def _interrupted_before() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo(NOTHING_STARTED, err=True)
         raise
+
+
+def _token(token: str | None, path: Path | None) -> str | None:
+    """The token that clients must present. Raises UsageError if it is given in two ways."""
+    if path is None:
+        return token
+    if token is not None:
+        raise UsageError("give either --token (KLAMM_TOKEN) or --token-file, not both")
+    return read_or_create_token(path)
 
 
 def _read_cluster(path: Path) -> DumpedCluster:

@@ -8,12 +8,17 @@ which has no Origin, in Sec-Fetch-Site. It knows no endpoint.
 from __future__ import annotations
 
 import hmac
+import os
+import secrets
 from collections.abc import Iterable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from cluster.errors import EnvironmentProblem, UsageError
 
 FORBIDDEN = 403
 UNAUTHORIZED = 401
@@ -72,6 +77,33 @@ def _netloc(origin: str) -> str | None:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return None
+
+
+def read_or_create_token(path: Path) -> str:
+    """Read the token in ``path``; create the file with a random token if it is missing.
+
+    Only the file's owner may read a file that is created here. Raises UsageError for a file without
+    a token, EnvironmentProblem for a file that cannot be read or written.
+    """
+    try:
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            token = path.read_text(errors="replace").strip()
+        else:
+            token = secrets.token_urlsafe(32)
+            with open(file, "w") as created:
+                created.write(f"{token}\n")
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"the token file {path} cannot be read or written: {error.strerror}"
+        ) from error
+    if not (token.isascii() and token.isprintable() and token):
+        raise UsageError(
+            f"the token file {path} does not hold one line of printable ASCII",
+            hint="remove the file to have a new token written",
+        )
+    return token
 
 
 def host_name(host: str) -> str | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import secrets
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from kazoo.client import KazooClient
@@ -22,7 +23,19 @@ if TYPE_CHECKING:
 COUNTED = ("crash points:", "lost connections:")
 """How the names of the properties begin with which tests count."""
 FIRST_COMPILER_ALONE = "-XX:TieredStopAtLevel=1"
+_RUN = secrets.token_hex(4)
 _chroot_numbers = itertools.count(1)
+
+
+class ExternalZooKeeper(NamedTuple):
+    """A server that tests neither start nor stop: its address is all they have of it."""
+
+    connect_string: str
+
+    @property
+    def port(self) -> int:
+        """The client port; the host must be this machine."""
+        return int(self.connect_string.rpartition(":")[2])
 
 
 def pytest_configure() -> None:
@@ -55,14 +68,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def zookeeper() -> Iterator[EmbeddedZooKeeper]:
-    """A server that all tests share: use ``chroot``, and start your own one to kill it."""
+def zookeeper() -> Iterator[EmbeddedZooKeeper | ExternalZooKeeper]:
+    """A server that all tests share: use ``chroot``, and start your own one to kill it.
+
+    KLAMM_TEST_ZOOKEEPER=HOST:PORT names another one, for tests of what klamm does on it.
+    """
+    external = os.environ.get("KLAMM_TEST_ZOOKEEPER")
+    if external:
+        yield ExternalZooKeeper(external)
+        return
     with EmbeddedZooKeeper() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def zookeeper_client(zookeeper: EmbeddedZooKeeper) -> Iterator[KazooClient]:
+def zookeeper_client(
+    zookeeper: EmbeddedZooKeeper | ExternalZooKeeper,
+) -> Iterator[KazooClient]:
     """A plain kazoo session at the server's root, to look on independently of klamm's store."""
     client = KazooClient(hosts=zookeeper.connect_string)
     client.start()
@@ -72,9 +94,10 @@ def zookeeper_client(zookeeper: EmbeddedZooKeeper) -> Iterator[KazooClient]:
 
 
 @pytest.fixture
-def chroot(zookeeper: EmbeddedZooKeeper, zookeeper_client: KazooClient) -> str:
-    """``host:port/test-N``, where /test-N exists, is empty, and belongs to this test alone."""
-    path = f"/test-{next(_chroot_numbers)}"
+def chroot(zookeeper: EmbeddedZooKeeper | ExternalZooKeeper, zookeeper_client: KazooClient) -> str:
+    """``host:port/test-X``, where /test-X exists, is empty, and belongs to this test alone."""
+    # An external server may still have what an earlier run left.
+    path = f"/test-{_RUN}-{next(_chroot_numbers)}"
     zookeeper_client.create(path)
     return zookeeper.connect_string + path
 

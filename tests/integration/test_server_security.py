@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from starlette.responses import PlainTextResponse
 
-from cluster.errors import UsageError
+from cli.main import main
+from cluster.errors import EnvironmentProblem, UsageError
 from server.config import ServerConfig, is_loopback
-from server.security import Gatekeeper, host_name
+from server.security import Gatekeeper, host_name, read_or_create_token
 from tests.asgi import AsgiClient
 
 TOKEN = "s3cret"
@@ -150,3 +153,37 @@ def test_host_names_of_headers() -> None:
     assert host_name("[2001:db8::1]:80") == "2001:db8::1"
     assert host_name("A.example:80") == "a.example"
     assert host_name("[::1") is None
+
+
+def test_a_missing_token_file_is_created_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    token = read_or_create_token(path)
+    assert len(token) >= 40
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_or_create_token(path) == token
+
+
+def test_a_token_file_is_read_without_its_line_end(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("s3cret\n")
+    assert read_or_create_token(path) == "s3cret"
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"two\nlines", b"\xff\xfe", "tökén".encode()])
+def test_a_token_file_must_hold_a_token(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="does not hold one line of printable ASCII"):
+        read_or_create_token(path)
+
+
+def test_a_token_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "token"
+    with pytest.raises(EnvironmentProblem, match=r"missing/token cannot be read or written: No "):
+        read_or_create_token(path)
+
+
+def test_the_token_is_given_in_one_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = ["--token", TOKEN, "--token-file", str(tmp_path / "token")]
+    assert main(["up", "--brokers", "1", "--data-dir", str(tmp_path), *both]) == 2
+    assert "give either --token (KLAMM_TOKEN) or --token-file" in capsys.readouterr().err

@@ -1,0 +1,81 @@
+"""`klamm up` on a ZooKeeper container that is paused, killed, or comes back without its data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.containers.compose import Project, docker
+from tests.containers.load import (
+    Load,
+    count_records,
+    create_topic,
+    is_live,
+    is_lost,
+    status_of,
+)
+from tests.serving import klamm_up
+from tests.waiting import wait_until
+from zk.embedded import four_letter_word
+
+SESSION_TIMEOUT_S = 3.0
+BACK_WITHIN_S = SESSION_TIMEOUT_S + 5.0
+"""Once ZooKeeper serves again, how long controller and brokers may take to be live."""
+BROKERS = ("--brokers", "3", "--session-timeout-ms", str(int(SESSION_TIMEOUT_S * 1000)))
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(300)]
+
+
+def test_a_pause_beyond_the_session_loses_no_acknowledged_record(
+    restartable_zookeeper: tuple[Project, str], tmp_path: Path
+) -> None:
+    project, address = restartable_zookeeper
+    with klamm_up(tmp_path, *BROKERS, "--zookeeper", f"{address}/k") as up:
+        with Load(up, seconds=8) as load:
+            docker("pause", project.container("zookeeper"))
+            wait_until(lambda: is_lost(up), 30, "ZooKeeper to be lost")
+            docker("unpause", project.container("zookeeper"))
+            wait_until(lambda: is_live(up), BACK_WITHIN_S, "the cluster to be live again")
+        assert load.acknowledged == load.sent
+        assert count_records(up) == load.sent
+        create_topic(up, "after")
+
+
+def test_a_kill_and_a_restart_under_load_lose_no_acknowledged_record(
+    restartable_zookeeper: tuple[Project, str], tmp_path: Path
+) -> None:
+    project, address = restartable_zookeeper
+    with klamm_up(tmp_path, *BROKERS, "--zookeeper", f"{address}/k") as up:
+        with Load(up, seconds=8) as load:
+            docker("kill", project.container("zookeeper"))
+            wait_until(lambda: is_lost(up), 30, "ZooKeeper to be lost")
+            docker("start", project.container("zookeeper"))
+            wait_until(lambda: serves(address), 60, "ZooKeeper to serve again")
+            wait_until(lambda: is_live(up), BACK_WITHIN_S, "the cluster to be live again")
+        assert load.acknowledged == load.sent
+        assert count_records(up) == load.sent
+        create_topic(up, "after")
+
+
+def test_a_restart_keeps_topics_and_the_cluster_id(
+    restartable_zookeeper: tuple[Project, str], tmp_path: Path
+) -> None:
+    project, address = restartable_zookeeper
+    with klamm_up(tmp_path, *BROKERS, "--zookeeper", f"{address}/k") as up:
+        create_topic(up, "kept")
+        cluster_id = status_of(up)["cluster_id"]
+        up.end()
+    project("restart", "--timeout", "2", "zookeeper")
+    project.wait_for_health("zookeeper")
+    with klamm_up(tmp_path, *BROKERS, "--zookeeper", f"{address}/k") as up:
+        assert status_of(up)["cluster_id"] == cluster_id
+        wait_until(lambda: status_of(up)["controller"]["topics"] == 1, what="the topic")
+
+
+def serves(address: str) -> bool:
+    """True if the server has a mode, which it has once it serves."""
+    try:
+        return "Mode: " in four_letter_word(int(address.rpartition(":")[2]), "srvr")
+    except OSError:
+        return False
