@@ -60,7 +60,9 @@ class Project:
         assert done.returncode == 0, f"docker compose {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> subprocess.CompletedProcess[str]:
         """Run ``docker compose`` to its end."""
         return subprocess.run(
             ["docker", "compose", "--project-name", self.name, *arguments],
@@ -69,7 +71,7 @@ class Project:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=COMMAND_TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
 
