@@ -97,6 +97,7 @@ def run(
     found = [_find(word) for word in drills]
     if real:
         _refuse_simulated_only(found)
+    _refuse_real_only(found, real, zookeeper)
     with (
         ending_signals_raise(),
         work_folder(data_dir, "klamm-drill-") as folder,
@@ -164,6 +165,24 @@ def _refuse_simulated_only(drills: Iterable[Drill | Recording]) -> None:
             )
 
 
+def _refuse_real_only(
+    drills: Iterable[Drill | Recording], is_real: bool, zookeeper: str | None
+) -> None:
+    for drill in drills:
+        if not isinstance(drill, Drill) or drill.real_only is None:
+            continue
+        if not is_real:
+            raise UsageError(
+                f"{drill.name}: the step '{drill.real_only}' needs real ZooKeeper servers",
+                hint="run it with --real",
+            )
+        if zookeeper is not None:
+            raise UsageError(
+                f"{drill.name}: the step '{drill.real_only}' is for klamm's own ZooKeeper",
+                hint="run it without --zookeeper",
+            )
+
+
 class _Runs:
     """Runs drills and prints what happens, or keeps it for JSON."""
 
@@ -181,7 +200,10 @@ class _Runs:
         spec = drill.spec(self._quirks, self._seed)
         steps: list[dict[str, Any]] = []
         verdict: Verdict | None = None
-        with self._worlds.open(spec, drill.name) as driver:
+        own = None
+        if isinstance(drill, Drill) and drill.real_only is not None:
+            own = drill.cluster.zookeeper_servers
+        with self._worlds.open(spec, drill.name, own) as driver:
             played = compare(drill, driver) if isinstance(drill, Recording) else play(drill, driver)
             with contextlib.closing(played):
                 for part in played:

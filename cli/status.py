@@ -42,6 +42,9 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
         f"Cluster:     {values['cluster_id']} at {values['url']}, data in {values['data_dir']}",
         f"ZooKeeper:   {zookeeper['connect']} ({zookeeper['state'].lower()}{own})",
     ]
+    if len(zookeeper["servers"]) > 1:
+        servers = (f"{one['id']} {one['state']}" for one in zookeeper["servers"])
+        lines.append(f"             servers: {', '.join(servers)}")
     if zookeeper["is_stale"]:
         lines.append("             It does not answer: what follows is what klamm last knew")
     lines += controller_lines(values["controller"], zookeeper["is_stale"])

@@ -41,6 +41,7 @@ EXAMPLES = """
 Examples:
   klamm up --brokers 3
   klamm up --brokers 6 --racks a,b,c --controllers 3 --data-dir ./rehearsal
+  klamm up --brokers 3 --zookeeper-servers 3
   klamm up --brokers 3 --zookeeper localhost:2181/klamm --session-timeout-ms 6000
   klamm up --brokers 9 --pools pools.yaml
   klamm up --brokers 3 --segments --config log.dirs=d0,d1 --data-dir ./rehearsal
@@ -64,6 +65,12 @@ Controllers = Annotated[
 ZooKeeper = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not one of its own."),
+]
+ZooKeeperServers = Annotated[
+    int | None,
+    typer.Option(
+        metavar="1|3|5", help="How many ZooKeeper servers of its own it runs. [default: 1]"
+    ),
 ]
 DataDirectory = Annotated[
     Path | None,
@@ -193,6 +200,7 @@ def up(
     racks: Racks = None,
     controllers: Controllers = None,
     zookeeper: ZooKeeper = None,
+    zookeeper_servers: ZooKeeperServers = None,
     data_dir: DataDirectory = None,
     config: Configs = None,
     session_timeout_ms: SessionTimeout = DEFAULT_SESSION_TIMEOUT_MS,
@@ -229,6 +237,7 @@ def up(
             racks=tuple(_words(racks)),
             controllers=controllers,
             zookeeper=zookeeper,
+            zookeeper_servers=zookeeper_servers,
             data_dir=data_dir or default_data_dir(os.environ),
             config=parse_configs(config or ()),
             session_timeout_ms=session_timeout_ms,

@@ -12,14 +12,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import msgspec
 import typer
 
 from admin.guard import MARKER_PATH, RunInfo, check_may_run_in, marker
+from cli.client import find_server
 from cli.connect import open_session, open_store, security_of
 from cli.errors import print_error
 from cli.interrupted import INTERRUPTED
+from cli.options import AsJson, DataDirectory, Server, print_json, table_lines
 from cluster.errors import UsageError
 from cluster.version import klamm_version
 from zk.acl_migration import set_acls
@@ -58,8 +61,12 @@ Examples:
 _TELL_EVERY_S = 1.0
 _TELL_PATHS = 5
 
+Which = Annotated[
+    str, typer.Argument(metavar="SERVER", help="Its id, leader or follower (klamm zk servers).")
+]
+
 app = typer.Typer(
-    help="Look into a ZooKeeper, or fill an empty one.",
+    help="Look into a ZooKeeper, fill an empty one, or break klamm's own.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -68,7 +75,7 @@ app = typer.Typer(
 
 @app.callback()
 def zk() -> None:
-    """Look into a ZooKeeper, or fill an empty one."""
+    """Look into a ZooKeeper, fill an empty one, or break klamm's own."""
 
 
 @app.command("dump", epilog=_EXAMPLES)
@@ -151,7 +158,6 @@ def load_command(
 
 
 Chroot = Annotated[str, typer.Option(help="host:port[,host:port][/chroot]", metavar="CONNECT")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
 
 
 @app.command(epilog=_SECURE_EXAMPLES)
@@ -189,6 +195,61 @@ def _set_acls(zookeeper: str, *, is_secure: bool, as_json: bool) -> None:
     else:
         what = "protected" if is_secure else "open to everybody"
         typer.echo(f"{count} znodes of {zookeeper} are {what}")
+
+
+@app.command("servers")
+def servers_command(
+    server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
+) -> None:
+    """Show the ZooKeeper servers that a running klamm up has of its own, and which one leads."""
+    answer = find_server(server, data_dir).get("/zookeeper")
+    if json:
+        print_json(answer)
+        return
+    rows = [(one["id"], one["address"], one["state"]) for one in answer["servers"]]
+    for line in table_lines([("Server", "Address", "State"), *rows]):
+        typer.echo(line)
+
+
+@app.command("kill")
+def kill_command(
+    which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
+) -> None:
+    """Kill a ZooKeeper server; it stays down until it is started."""
+    _act(which, "kill", server, data_dir, json)
+
+
+@app.command("start")
+def start_command(
+    which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
+) -> None:
+    """Start a ZooKeeper server that was killed, on its data."""
+    _act(which, "start", server, data_dir, json)
+
+
+@app.command("pause")
+def pause_command(
+    which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
+) -> None:
+    """Freeze a ZooKeeper server: its connections stay open, and it answers nothing."""
+    _act(which, "pause", server, data_dir, json)
+
+
+@app.command("resume")
+def resume_command(
+    which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
+) -> None:
+    """Let a frozen ZooKeeper server continue."""
+    _act(which, "resume", server, data_dir, json)
+
+
+def _act(which: str, action: str, server: str | None, data_dir: Path | None, json: bool) -> None:
+    path = f"/zookeeper/{quote(which, safe='')}/{action}"
+    answer = find_server(server, data_dir).post(path)
+    if json:
+        print_json(answer)
+        return
+    typer.echo(f"ZooKeeper server {answer['id']}: {answer['before']} -> {answer['state']}")
 
 
 def _tell_loaded(plan: LoadPlan, found: int, zookeeper: str, mark: bool, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from drills.shapes import DrillReader
 from runtime.scenarios import steps
 from runtime.scenarios.steps import Action, BrokerRef
 from runtime.scenarios.tools import TOOL_NAMES
+from zk.ensemble import FOLLOWER, LEADER
 
 Actions = tuple[Action, ...]
 Read = Callable[[DrillReader, yaml.Node], Actions]
@@ -54,6 +55,29 @@ def _degrade_network(reader: DrillReader, node: yaml.Node) -> Actions:
     fields = reader.fields(node, "a network", steps.DegradeNetwork.__struct_fields__)
     shares = {name: reader.number(entry.value, name, 1.0) for name, entry in fields.items()}
     return (steps.DegradeNetwork(**shares),)
+
+
+_ON_ZOOKEEPER: Final = {
+    "kill": "Kill one of the drill's ZooKeeper servers (leader, follower or an id). Real only.",
+    "start": "Start a ZooKeeper server that was killed, on its data. Real only.",
+    "pause": "Freeze a ZooKeeper server: connections stay open, nothing is answered. Real only.",
+    "resume": "Let a frozen ZooKeeper server continue. Real only.",
+}
+
+_ON_QUORUM: Final = {
+    "lose_quorum": "Kill ZooKeeper servers, leader first, until they are no majority. Real only.",
+    "regain_quorum": "Start or resume all ZooKeeper servers; wait until one leads. Real only.",
+}
+
+
+def _on_zookeeper(action: str) -> Read:
+    def read(reader: DrillReader, node: yaml.Node) -> Actions:
+        server = reader.text(node, "a ZooKeeper server")
+        if server in (LEADER, FOLLOWER) or server.isdecimal():
+            return (steps.ActOnZooKeeper(action, server),)
+        raise reader.error(node, f"'{server}' is no server", "use an id, leader or follower")
+
+    return read
 
 
 def _fail_log_dir(reader: DrillReader, node: yaml.Node) -> Actions:
@@ -299,6 +323,14 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         "move_controller",
         "Delete /controller, so that another is elected.",
     ),
+    **{
+        f"{do}_zookeeper": ActionKind(_on_zookeeper(do), f"{do}_zookeeper: leader", about)
+        for do, about in _ON_ZOOKEEPER.items()
+    },
+    **{
+        do: ActionKind(_without_value(do, steps.ActOnZooKeeper(do)), do, about)
+        for do, about in _ON_QUORUM.items()
+    },
     "run": ActionKind(
         _run,
         "run: topics --zookeeper {zk} --delete --topic t",

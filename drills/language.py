@@ -23,6 +23,7 @@ from drills.values import Drill, DrillCluster
 from runtime.broker_configs import check_broker_configs
 from runtime.scenarios import steps
 from runtime.scenarios.steps import STEP_TIMEOUT_MS, Action, Check, Condition, Moment, Settle, Step
+from zk.ensemble import SIZES
 
 DRILL_WORDS: Final = ("drill", "about", "cluster", "steps", "checks")
 CLUSTER_WORDS: Final = (
@@ -33,6 +34,7 @@ CLUSTER_WORDS: Final = (
     "config",
     "segments",
     "topics",
+    "zookeeper_servers",
 )
 STEP_WORDS: Final = ("name", "until", "within", "expect", "files")
 TOPIC_WORDS: Final = ("replicas", "config")
@@ -130,6 +132,11 @@ class _File:
             values["config"] = self._broker_configs(fields["config"].value)
         if "segments" in fields:
             values["segments"] = reader.boolean(fields["segments"].value, "segments")
+        if "zookeeper_servers" in fields:
+            entry = fields["zookeeper_servers"].value
+            values["zookeeper_servers"] = reader.integer(entry, "zookeeper_servers", 1, max(SIZES))
+            if values["zookeeper_servers"] not in SIZES:
+                raise reader.error(entry, "zookeeper_servers must be 1, 3 or 5")
         cluster = DrillCluster(**values)
         if "topics" not in fields:
             return cluster, []

@@ -15,7 +15,13 @@ import msgspec
 
 from cluster.quirks import Quirks
 from runtime.cluster_spec import ClusterSpec, rack_map
-from runtime.scenarios.steps import Action, DegradeNetwork, ProduceConstantly, Step
+from runtime.scenarios.steps import (
+    Action,
+    ActOnZooKeeper,
+    DegradeNetwork,
+    ProduceConstantly,
+    Step,
+)
 from runtime.simulated.world import SimulatedWorld
 
 SESSION_TIMEOUT_MS: Final = 3_000
@@ -29,7 +35,8 @@ _SIMULATED_ONLY: Final = (DegradeNetwork, ProduceConstantly)
 
 class DrillCluster(msgspec.Struct, frozen=True):
     """The brokers of a drill. ``controllers`` None: any may become the controller. ``config``:
-    Kafka's names, over klamm's defaults. ``segments``: brokers keep logs in files."""
+    Kafka's names, over klamm's defaults. ``segments``: brokers keep logs in files.
+    ``zookeeper_servers``: how many run for the drill alone, if it does something to them."""
 
     broker_ids: tuple[int, ...] = (0, 1, 2)
     controllers: tuple[int, ...] | None = None
@@ -37,6 +44,7 @@ class DrillCluster(msgspec.Struct, frozen=True):
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     config: Mapping[str, str] = {}
     segments: bool = False
+    zookeeper_servers: int = 1
 
 
 class Drill(msgspec.Struct, frozen=True):
@@ -56,6 +64,12 @@ class Drill(msgspec.Struct, frozen=True):
         return next(
             (step.name for step in self.steps if any(map(_is_simulated_only, step.actions))), None
         )
+
+    @property
+    def real_only(self) -> str | None:
+        """The name of the first step that does something to ZooKeeper's servers, which are there
+        in the real world alone; None without one."""
+        return next((s.name for s in self.steps if any(map(_is_real_only, s.actions))), None)
 
     def spec(self, quirks: Quirks, seed: int) -> ClusterSpec:
         """The cluster to run it on.
@@ -78,6 +92,10 @@ class Drill(msgspec.Struct, frozen=True):
     def simulated_world(self, quirks: Quirks, seed: int) -> SimulatedWorld:
         """A simulated cluster to run it on, whose files are in memory."""
         return SimulatedWorld(self.spec(quirks, seed), has_memory_disk=True)
+
+
+def _is_real_only(action: Action) -> bool:
+    return isinstance(action, ActOnZooKeeper)
 
 
 def _is_simulated_only(action: Action) -> bool:

@@ -23,6 +23,7 @@ from runtime.scenarios.real_driver import RealDriver
 from runtime.scenarios.simulated_driver import SimulatedDriver
 from runtime.simulated.world import SimulatedWorld
 from zk.embedded import EmbeddedZooKeeper
+from zk.ensemble import EmbeddedEnsemble
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
@@ -77,19 +78,28 @@ class Worlds:
         self._stack.close()
 
     @contextlib.contextmanager
-    def open(self, spec: ClusterSpec, name: str) -> Iterator[ScenarioDriver]:
-        """A world for one drill; its journal is written when the block ends."""
+    def open(
+        self, spec: ClusterSpec, name: str, own_zookeeper_servers: int | None = None
+    ) -> Iterator[ScenarioDriver]:
+        """A world for one drill; its journal is written when the block ends.
+
+        ``own_zookeeper_servers``: so many run for this drill alone, which may kill them.
+        """
         self._opened += 1
         out = self._folder / f"{self._opened}-{name}"
         out.mkdir()
         with contextlib.ExitStack() as stack:
             if self.is_real:
-                chroot = stack.enter_context(self._own_chroot())
+                ensemble, where = None, self._connect_string
+                if own_zookeeper_servers is not None:
+                    ensemble = EmbeddedEnsemble(out / ZOOKEEPER_FOLDER, own_zookeeper_servers)
+                    where = stack.enter_context(ensemble).connect_string
+                chroot = stack.enter_context(self._own_chroot(where))
                 journal = MemoryJournal()
                 stack.callback(_write_journal, journal, out)
                 segments = None if spec.segments is None else out / spec.segments
                 placed = replace(spec, zookeeper_security=self._security, segments=segments)
-                driver = RealDriver(RealCluster(placed, chroot, journal), journal)
+                driver = RealDriver(RealCluster(placed, chroot, journal), journal, ensemble)
                 stack.callback(driver.close)
                 yield driver
             else:
@@ -101,12 +111,12 @@ class Worlds:
         return KazooSession(address, _SESSION_TIMEOUT_MS, security=self._security)
 
     @contextlib.contextmanager
-    def _own_chroot(self) -> Iterator[str]:
+    def _own_chroot(self, connect_string: str) -> Iterator[str]:
         """A new chroot, marked as klamm's, and removed at the end, unless the connection is lost
         by then."""
         name = f"drill-{secrets.token_hex(6)}"
         run = RunInfo(name, time.time_ns() // 1_000_000, self._version)
-        with contextlib.closing(self._session(self._connect_string)) as session:
+        with contextlib.closing(self._session(connect_string)) as session:
             states = [SessionState.CONNECTED]
             session.add_listener(
                 lambda event: (
@@ -116,7 +126,7 @@ class Worlds:
             client = KafkaZkClient(KazooStore(session))
             client.create(f"/{name}")
             try:
-                chroot = f"{self._connect_string.rstrip('/')}/{name}"
+                chroot = f"{connect_string.rstrip('/')}/{name}"
                 with contextlib.closing(self._session(chroot)) as inner:
                     create_marker(KafkaZkClient(KazooStore(inner)), run)
                 yield chroot

@@ -77,6 +77,8 @@ ROUTES: Final = (
     ApiRoute("POST", "/disks/fail", handlers.fail_disk, FailDisk),
     ApiRoute("POST", "/disks/slow", handlers.slow_disk, SlowDisk),
     ApiRoute("POST", "/disks/heal", handlers.heal_disks),
+    ApiRoute("GET", "/zookeeper", handlers.zookeeper_servers),
+    ApiRoute("POST", "/zookeeper/{server:str}/{action:str}", handlers.act_on_zookeeper),
     ApiRoute("GET", "/topics", handlers.list_topics),
     ApiRoute("POST", "/topics", handlers.create_topics, CreateTopicsRequest),
     ApiRoute("POST", "/topics/describe", handlers.describe_topics, Topics),

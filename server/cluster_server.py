@@ -40,8 +40,9 @@ from server.dump_loading import Say, load_dump
 from server.status import cluster_status
 from server.zookeeper_guard import ZooKeeperGuard
 from server.zookeeper_monitor import ZooKeeperMonitor
+from server.zookeeper_servers import ZooKeeperServers
 from zk.dump_load import check_no_load_is_open
-from zk.embedded import EmbeddedZooKeeper
+from zk.ensemble import EmbeddedEnsemble
 from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
@@ -78,6 +79,7 @@ class ClusterServer:
         self.closing = Closing()
         self.answer_counts = AnswerCounts()
         self.is_embedded = config.zookeeper is None
+        self._zookeeper_servers: ZooKeeperServers | None = None
         self.url: str | None = None
         self.failure: KlammError | None = None
         self._say = say
@@ -175,13 +177,26 @@ class ClusterServer:
     def _open_zookeeper(self) -> str:
         if self.config.zookeeper is not None:
             return self.config.zookeeper
-        self._say("Starting ZooKeeper")
-        zookeeper = EmbeddedZooKeeper(self.data_dir.zookeeper)
-        self._stack.callback(zookeeper.close)
-        zookeeper.start()
-        self._say(f"ZooKeeper started: {zookeeper.connect_string}")
-        self._stack.callback(ZooKeeperGuard(zookeeper, self.fail).close)
-        return zookeeper.connect_string
+        ensemble = EmbeddedEnsemble(self.data_dir.zookeeper, self.config.zookeeper_servers or 1)
+        what = "ZooKeeper" if ensemble.size == 1 else f"{ensemble.size} ZooKeeper servers"
+        self._say(f"Starting {what}")
+        self._stack.callback(ensemble.close)
+        ensemble.start()
+        self._say(f"ZooKeeper started: {ensemble.connect_string}")
+        guard = ZooKeeperGuard(ensemble, self.fail)
+        self._stack.callback(guard.close)
+        self._zookeeper_servers = ZooKeeperServers(ensemble, guard)
+        return ensemble.connect_string
+
+    @property
+    def zookeeper_servers(self) -> ZooKeeperServers:
+        """klamm's own ZooKeeper. Raises UsageError if ZooKeeper is another's."""
+        if self._zookeeper_servers is None:
+            raise UsageError(
+                f"ZooKeeper at {self.config.zookeeper} is not klamm's own",
+                hint="without --zookeeper klamm up runs its own, which it can kill and pause",
+            )
+        return self._zookeeper_servers
 
     def fail(self, error: KlammError) -> None:
         """End with this error, unless that is under way; from any thread."""
@@ -297,6 +312,8 @@ class ClusterServer:
         """What ``klamm status`` shows."""
         status = cluster_status(self.cluster, self.operations)
         status["zookeeper"]["embedded"] = self.is_embedded
+        servers = self._zookeeper_servers
+        status["zookeeper"]["servers"] = [] if servers is None else servers.last_known()
         return {
             "klamm_version": klamm_version(),
             "url": self.url,

@@ -72,6 +72,7 @@ class ServerConfig:
     has_segments: bool = False
     zookeeper_digest: str | None = field(default=None, repr=False)
     zookeeper_tls: ZooKeeperTls | None = None
+    zookeeper_servers: int | None = None
     journal_fsync: bool = False
     rotation: Rotation = DEFAULT_ROTATION
     partition_limits: PartitionLimits = DEFAULT_LIMITS
@@ -95,6 +96,11 @@ class ServerConfig:
             raise UsageError(
                 "the embedded ZooKeeper has no TLS: it listens on loopback only",
                 hint="name a server with --zookeeper, or leave --zk-tls-ca out",
+            )
+        if self.zookeeper_servers is not None and self.zookeeper is not None:
+            raise UsageError(
+                "--zookeeper and --zookeeper-servers together",
+                hint="the servers that are counted are klamm's own",
             )
         _ = self.zookeeper_security
 

@@ -33,6 +33,7 @@ from server.cluster_server import ClusterServer
 from server.journal_tail import last_rows, rows_after
 from server.log_dir_bodies import FailDisk, FailLogDir, SlowDisk
 from server.metrics import CONTENT_TYPE, metrics_text
+from zk.ensemble import SINGLE_SERVER
 
 MAX_ROWS: Final = 10_000
 MAX_PLACE: Final = 1 << 42
@@ -186,6 +187,20 @@ def slow_disk(server: ClusterServer, request: Request, wanted: SlowDisk) -> dict
 def heal_disks(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
     """End every fault of a disk; a log directory that failed is online after a restart."""
     return server.operations.heal_disks()
+
+
+def zookeeper_servers(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """klamm's own ZooKeeper servers: which leads, follows, is down, paused or without a quorum."""
+    return server.zookeeper_servers.describe()
+
+
+def act_on_zookeeper(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """`kill`, `start`, `pause` or `resume` a ZooKeeper server of klamm's own: its id, `leader` or
+    `follower`. One that was killed stays down until it is started."""
+    action = request.path_params["action"]
+    if action not in SINGLE_SERVER:
+        raise HTTPException(404)
+    return server.zookeeper_servers.act(request.path_params["server"], action)
 
 
 # Topics

@@ -1,7 +1,7 @@
-"""Keeps klamm's own ZooKeeper alive: where its process has ended, it is started again.
+"""Keeps klamm's own ZooKeeper alive: a server that has ended or hangs is started again.
 
-It never touches a server that runs, and knows no cluster: sessions reconnect by themselves.
-Mirrors nothing of Kafka, where an init system does this.
+It leaves alone what was killed or paused on purpose (klamm zk kill, pause), and knows no cluster:
+sessions reconnect by themselves. Mirrors nothing of Kafka, where an init system does this.
 """
 
 from __future__ import annotations
@@ -9,78 +9,126 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from cluster.errors import KlammError, ZooKeeperUnavailable
-from zk.embedded import EmbeddedZooKeeper
+from zk.ensemble import NO_ANSWER, EmbeddedEnsemble, ServerState
 
 ATTEMPTS: Final = 3
 STEADY_S: Final = 30.0
 """A server that ran this long is worth all attempts again."""
+HANG_S: Final = 10.0
+"""A server that runs and answers nothing for so long is killed and started again."""
 _LOOK_INTERVAL_S: Final = 0.2
+_ASK_INTERVAL_S: Final = 1.0
 _RETRY_INTERVAL_S: Final = 1.0
 
 logger = logging.getLogger(__name__)
 
 
-class ZooKeeperGuard:
-    """Watches a started server from a thread of its own, until ``close``.
+class _Watched:
+    """What the guard remembers of a server."""
 
-    ``on_given_up`` is called once, on that thread, when ZooKeeper ended and could not be started
-    again, or ended again and again.
+    def __init__(self) -> None:
+        self.attempts_left = ATTEMPTS
+        self.started_s = self.answered_s = time.monotonic()
+        self.is_given_up = False
+
+
+class ZooKeeperGuard:
+    """Watches started servers from its own thread, until ``close``.
+
+    ``states``: the servers when they were last asked. ``on_given_up`` is called once, on that
+    thread, when a server ended and could not be started again, or ended again and again, and the
+    others are no quorum without it.
     """
 
     def __init__(
-        self, server: EmbeddedZooKeeper, on_given_up: Callable[[KlammError], None]
+        self,
+        ensemble: EmbeddedEnsemble,
+        on_given_up: Callable[[KlammError], None],
+        hang_s: float = HANG_S,
     ) -> None:
-        self._server = server
+        self._ensemble = ensemble
         self._on_given_up = on_given_up
-        self._attempts_left = ATTEMPTS
-        self._started_s = time.monotonic()
-        self._is_starting = False
+        self._hang_s = hang_s
+        self._watched = {server_id: _Watched() for server_id in ensemble.servers}
+        self._asked_s = 0.0
+        self.states: Sequence[ServerState] = ensemble.states()
+        self._starting: int | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="zookeeper-guard")
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more; cut a start short that is under way. Closing the server is its owner's."""
+        """Look no more; cut a start short that is under way. Closing servers is their owner's."""
         self._closed.set()
         while self._thread.is_alive():
-            if self._is_starting:
-                self._server.kill()
+            if (server_id := self._starting) is not None:
+                self._ensemble.servers[server_id].kill()
             self._thread.join(_LOOK_INTERVAL_S)
 
     def _watch(self) -> None:
         while not self._closed.wait(_LOOK_INTERVAL_S):
-            if self._server.is_running:
-                continue
-            failure = self._restart()
-            if failure is not None and not self._closed.is_set():
-                self._on_given_up(failure)
-                return
+            self._kill_what_hangs()
+            for server_id, server in self._ensemble.servers.items():
+                watched = self._watched[server_id]
+                if not server.has_crashed or watched.is_given_up or self._closed.is_set():
+                    continue
+                failure = self._restart(server_id, watched)
+                if failure is not None and not self._closed.is_set():
+                    if self._is_hopeless():
+                        self._on_given_up(failure)
+                        return
+                    logger.error("%s; the other servers continue", failure.message)
 
-    def _restart(self) -> KlammError | None:
+    def _kill_what_hangs(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._asked_s < _ASK_INTERVAL_S:
+            return
+        self.states = self._ensemble.states()
+        self._asked_s = now_s = time.monotonic()
+        for server_id, where, state in self.states:
+            watched = self._watched[server_id]
+            if state != NO_ANSWER:
+                watched.answered_s = now_s
+            elif now_s - watched.answered_s > self._hang_s:
+                logger.warning(
+                    "ZooKeeper at %s has not answered for %g s: killing it", where, self._hang_s
+                )
+                watched.answered_s = now_s
+                self._ensemble.crash(server_id)
+
+    def _is_hopeless(self) -> bool:
+        given_up = sum(watched.is_given_up for watched in self._watched.values())
+        return self._ensemble.size - given_up < self._ensemble.majority
+
+    def _restart(self, server_id: int, watched: _Watched) -> KlammError | None:
         """Start it again; why that cannot be done, None once it serves."""
-        where, log = self._server.connect_string, self._server.log_path
-        if time.monotonic() - self._started_s > STEADY_S:
-            self._attempts_left = ATTEMPTS
+        server = self._ensemble.servers[server_id]
+        where, log = server.connect_string, server.log_path
+        if time.monotonic() - watched.started_s > STEADY_S:
+            watched.attempts_left = ATTEMPTS
         reason = f"it ended {ATTEMPTS + 1} times, each within {STEADY_S:g} s of its start"
-        while self._attempts_left and not self._closed.is_set():
-            self._attempts_left -= 1
+        while watched.attempts_left and not self._closed.is_set():
+            watched.attempts_left -= 1
             logger.warning("ZooKeeper at %s has ended: starting it again (log: %s)", where, log)
-            self._is_starting = True
+            self._starting = server_id
             try:
-                self._server.start()
+                with self._ensemble.lock:
+                    if not server.is_running:
+                        server.start()
             except KlammError as error:
                 reason = error.message
                 self._closed.wait(_RETRY_INTERVAL_S)
                 continue
             finally:
-                self._is_starting = False
-            self._started_s = time.monotonic()
+                self._starting = None
+            watched.started_s = watched.answered_s = time.monotonic()
             logger.warning("ZooKeeper at %s runs again: sessions reconnect", where)
             return None
+        watched.is_given_up = True
         return ZooKeeperUnavailable(
             f"ZooKeeper at {where} has ended and does not come back: {reason}",
             hint=f"its log is {log}; klamm up on the same data directory goes on from its data",

@@ -7,7 +7,8 @@ from pathlib import Path
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from zk.embedded import HOST, EmbeddedZooKeeper, _free_port
+from zk.embedded import EmbeddedZooKeeper
+from zk.ports import HOST, free_port
 from zk.security import ZooKeeperTls
 
 KEY_PASSWORD = "of the key"
@@ -48,7 +49,7 @@ class TlsZooKeeper(EmbeddedZooKeeper):
 
     def __init__(self, certificates: Certificates) -> None:
         super().__init__()
-        self.tls_port = _free_port()
+        self.tls_port = free_port()
         self._settings |= {
             "secureClientPort": str(self.tls_port),
             "secureClientPortAddress": HOST,

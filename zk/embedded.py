@@ -7,10 +7,8 @@ Mirrors what bin/zookeeper-server-start.sh does with config/zookeeper.properties
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -18,27 +16,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cluster.errors import UsageError, ZooKeeperUnavailable
+from cluster.errors import ZooKeeperUnavailable
 from zk.java import find_java
+from zk.ports import HOST, PORT_TRIES, free_port, require_free
 
-HOST = "127.0.0.1"
 LOG_NAME = "zookeeper.log"
 _CONFIG_NAME = "zoo.cfg"
 _LOG_CONFIG_NAME = "log4j2.properties"
 _LOCK_NAME = ".lock"
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-# Below every system's ephemeral range: there a client that retries a dead port may be given that
-# very port as its own, connect to itself, and keep the server from coming back.
-FREE_PORTS = range(20_000, 32_000)
-PORT_TRIES = 20
 PROBE_TIMEOUT_S = 1.0
+NOT_SERVING = "This ZooKeeper instance is not currently serving requests"
+"""What a server without a quorum answers to every four-letter word."""
 PROBE_INTERVAL_S = 0.02
 STOP_TIMEOUT_S = 10.0
 # A server whose parent was killed a moment ago still has to die.
@@ -87,8 +83,9 @@ class EmbeddedZooKeeper:
 
     ``data_dir``: kept, and locked against a second server; without one a temporary directory,
     gone after ``close``. ``port``: without one a free port, kept over ``kill`` and ``start``.
-    Sessions expire in steps of ``tick_time_ms``. Every failure is a ZooKeeperUnavailable (or a
-    JavaNotFound) of one line.
+    Sessions expire in steps of ``tick_time_ms``. ``quorum``: the settings of a member of an
+    ensemble (zk/ensemble.py), which is started without waiting for the others. Every failure is a
+    ZooKeeperUnavailable (or a JavaNotFound) of one line.
     """
 
     def __init__(
@@ -102,6 +99,7 @@ class EmbeddedZooKeeper:
         heap_mb: int = 512,
         fsync: bool = True,
         start_timeout_s: float = 30.0,
+        quorum: Mapping[str, str] | None = None,
     ) -> None:
         self._temporary = data_dir is None
         self._data_dir = None if data_dir is None else Path(data_dir).resolve()
@@ -116,7 +114,10 @@ class EmbeddedZooKeeper:
             "admin.enableServer": "false",
             "forceSync": "yes" if fsync else "no",
             "4lw.commands.whitelist": "conf,mntr,srvr",
+            **(quorum or {}),
         }
+        self._main = "ZooKeeperServerMain" if quorum is None else "quorum.QuorumPeerMain"
+        self.is_paused = self.is_starting = False
         self._heap_mb = heap_mb
         self._start_timeout_s = start_timeout_s
         self._supervisor: subprocess.Popen[bytes] | None = None
@@ -149,6 +150,12 @@ class EmbeddedZooKeeper:
         supervisor = self._supervisor
         return supervisor is not None and supervisor.poll() is None
 
+    @property
+    def has_crashed(self) -> bool:
+        """Whether the server's process has ended though nobody here ended it."""
+        supervisor = self._supervisor
+        return supervisor is not None and supervisor.poll() is not None
+
     def start(self) -> Self:
         """Start, and wait until it serves. After ``kill`` the same data and port again."""
         assert not self.is_running, "already started"
@@ -161,8 +168,8 @@ class EmbeddedZooKeeper:
             self._data_dir.mkdir(parents=True, exist_ok=True)
             for _ in range(PORT_TRIES):
                 chosen = self._port is None
-                port = _free_port() if self._port is None else self._port
-                _require_free(port)
+                port = free_port() if self._port is None else self._port
+                require_free(port)
                 self._port = port
                 failure = self._launch(java, class_path)
                 if failure is None:
@@ -185,6 +192,7 @@ class EmbeddedZooKeeper:
     def kill(self) -> None:
         """Kill the server as a crash would; data and port stay for the next ``start``."""
         supervisor, self._supervisor = self._supervisor, None
+        self.is_paused = False
         if supervisor is None:
             return
         assert supervisor.stdin is not None
@@ -197,6 +205,28 @@ class EmbeddedZooKeeper:
             with _locked(self.data_dir):
                 pass  # it is gone once it has let go of the lock
         supervisor.wait()
+
+    def crash(self) -> None:
+        """End the server's process; unlike after ``kill``, ``has_crashed`` is true then."""
+        if self._supervisor is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._supervisor.pid, signal.SIGKILL)
+            self._supervisor.wait()
+
+    def pause(self) -> None:
+        """Freeze the server: its connections stay open, and nothing answers on them."""
+        self._signal(signal.SIGUSR1)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Let a frozen server continue."""
+        self._signal(signal.SIGUSR2)
+        self.is_paused = False
+
+    def _signal(self, number: signal.Signals) -> None:
+        supervisor = self._supervisor
+        assert supervisor is not None, "not started"
+        supervisor.send_signal(number)
 
     def close(self) -> None:
         """Kill the server and remove a temporary data directory. May be called twice."""
@@ -220,6 +250,7 @@ class EmbeddedZooKeeper:
         """Start the process and wait for it. Returns why it does not serve, None when it does."""
         with _locked(self.data_dir) as lock, self.log_path.open("ab") as log:
             log_start = log.tell()
+            self.is_starting = True
             self._supervisor = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_SUPERVISOR), *self._command(java, class_path)],
                 stdin=subprocess.PIPE,
@@ -232,7 +263,10 @@ class EmbeddedZooKeeper:
                 # Ctrl-C in a terminal is for the parent, which may still need the server.
                 start_new_session=True,
             )
-        return self._wait_until_serving(self._supervisor, log_start)
+        try:
+            return self._wait_until_serving(self._supervisor, log_start)
+        finally:
+            self.is_starting = False
 
     def _command(self, java: Path, class_path: str) -> list[str]:
         """The server's command line; what it names is written into the data directory."""
@@ -246,12 +280,14 @@ class EmbeddedZooKeeper:
             str(java),
             f"-Xmx{self._heap_mb}m",
             "-XX:+ExitOnOutOfMemoryError",
+            # Otherwise a server that waits for a quorum looks for one once a minute.
+            "-Dzookeeper.fastleader.maxNotificationInterval=1000",
             f"-Dlog4j2.configurationFile={log_config_path.as_uri()}",
             "-Dlog4j2.disableJmx=true",
             "-Dzookeeper.jmx.log4j.disable=true",
             "-cp",
             class_path,
-            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            f"org.apache.zookeeper.server.{self._main}",
             str(config_path),
         ]
 
@@ -274,6 +310,8 @@ class EmbeddedZooKeeper:
             answer = four_letter_word(self.port, "conf")
         except OSError:
             return False
+        if self._main != "ZooKeeperServerMain" and answer.startswith(NOT_SERVING):
+            return True
         return f"dataDir={self.data_dir / 'version-2'}" in answer.splitlines()
 
 
@@ -329,38 +367,6 @@ def _class_path() -> str:
             hint="install pyspark from its wheel, or use a server of your own",
         )
     return os.pathsep.join(jars)
-
-
-def _free_port() -> int:
-    for _ in range(PORT_TRIES):
-        port = secrets.choice(FREE_PORTS)
-        if _bind_error(port) is None:
-            return port
-    raise ZooKeeperUnavailable(f"no free port in {FREE_PORTS.start}-{FREE_PORTS.stop - 1}")
-
-
-def _require_free(port: int) -> None:
-    if port not in range(1, 65536):
-        raise UsageError(f"{port} is no port", hint="ports are 1 to 65535")
-    error = _bind_error(port)
-    if error is not None:
-        problem = (
-            "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror}"
-        )
-        raise ZooKeeperUnavailable(
-            f"port {port} {problem}", hint="choose another port, or stop what listens there"
-        )
-
-
-def _bind_error(port: int) -> OSError | None:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As the server does it: a port of connections just closed is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            return error
-    return None
 
 
 def _escape(value: str) -> str:

@@ -118,6 +118,11 @@ class ScenarioDriver(Protocol):
         """Delete /controller."""
         ...
 
+    def act_on_zookeeper(self, action: str, server: str) -> None:
+        """Kill, start, pause or resume a ZooKeeper server, or lose or regain the quorum. Raises
+        UsageError where that cannot be done."""
+        ...
+
     def run_tool(self, name: str, args: Sequence[str]) -> ToolResult:
         """Run a tool; ``{zk}`` in ``args`` stands for the cluster's ZooKeeper."""
         ...

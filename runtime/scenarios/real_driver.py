@@ -24,6 +24,7 @@ from runtime.scenarios.driver import ToolResult
 from runtime.scenarios.tools import ScenarioTools
 from runtime.transport import NO_FAULTS, NetworkFaults
 from statemachines.context import ControllerContext
+from zk.ensemble import SINGLE_SERVER, WHOLE_ENSEMBLE, EmbeddedEnsemble
 from zk.kazoo_waves import within
 from zk.store import Store
 
@@ -37,10 +38,17 @@ T = TypeVar("T")
 
 
 class RealDriver:
-    """Drives a RealCluster whose journal is kept in memory."""
+    """Drives a RealCluster whose journal is kept in memory. ``ensemble``: the scenario's own
+    ZooKeeper servers, if it may kill them."""
 
-    def __init__(self, cluster: RealCluster, journal: MemoryJournal) -> None:
+    def __init__(
+        self,
+        cluster: RealCluster,
+        journal: MemoryJournal,
+        ensemble: EmbeddedEnsemble | None = None,
+    ) -> None:
         self._cluster = cluster
+        self._ensemble = ensemble
         self._journal = journal
         self._tools = ScenarioTools(cluster.spec.seed, cluster.spec.config)
         self._began_s = time.monotonic()
@@ -158,6 +166,16 @@ class RealDriver:
     def move_controller(self) -> None:
         """Delete /controller."""
         self._cluster.move_controller()
+
+    def act_on_zookeeper(self, action: str, server: str) -> None:
+        """Do it to the scenario's own servers."""
+        ensemble = self._ensemble
+        if ensemble is None:
+            raise UsageError(f"{action}: the scenario has no ZooKeeper servers of its own")
+        if action in WHOLE_ENSEMBLE:
+            WHOLE_ENSEMBLE[action](ensemble)
+        else:
+            SINGLE_SERVER[action](ensemble, ensemble.find(server))
 
     def run_tool(self, name: str, args: Sequence[str]) -> ToolResult:
         """Run a Kafka tool."""

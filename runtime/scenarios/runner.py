@@ -64,7 +64,7 @@ class ScenarioRunner:
         """Do one step. Raises KlammError if it cannot be done."""
         driver, view = self._driver, self._view
         began_ms = driver.elapsed_ms
-        view.begin_step()
+        view.begin_step(step)
         for action in step.actions:
             view.tool = self._act(action) or view.tool
         results: list[CheckResult] = []
@@ -105,6 +105,8 @@ class ScenarioRunner:
                 self._write_records(action)
             case steps.MoveController():
                 self._driver.move_controller()
+            case steps.ActOnZooKeeper(action=what, server=server):
+                self._driver.act_on_zookeeper(what, server)
             case (
                 steps.CreateZnode()
                 | steps.SetZnode()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from brokers.broker import Broker
+from cluster.errors import UsageError
 from cluster.journal import JournalRow
 from cluster.requests import Message, Request, Response
 from cluster.types import TopicPartition
@@ -126,6 +127,12 @@ class SimulatedDriver:
     def move_controller(self) -> None:
         """Delete /controller."""
         self.store.write([[Delete("/controller")]])
+
+    def act_on_zookeeper(self, action: str, server: str) -> None:
+        """The ZooKeeper in memory is no process."""
+        raise UsageError(
+            "the simulated world has no ZooKeeper servers", hint="run the drill with --real"
+        )
 
     def run_tool(self, name: str, args: Sequence[str]) -> ToolResult:
         """Run a Kafka tool."""

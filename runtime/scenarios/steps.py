@@ -171,6 +171,14 @@ class MoveController(msgspec.Struct, frozen=True):
     """Delete /controller."""
 
 
+class ActOnZooKeeper(msgspec.Struct, frozen=True):
+    """``kill``, ``start``, ``pause`` or ``resume`` a ZooKeeper server of the scenario's own (an id,
+    ``leader`` or ``follower``); ``lose_quorum`` or ``regain_quorum`` of all."""
+
+    action: str
+    server: str = ""
+
+
 class Reassign(msgspec.Struct, frozen=True):
     """Ask the controller to reassign partitions; None instead of replicas cancels."""
 
@@ -224,6 +232,7 @@ Action = (
     | DiskAction
     | ProcessAction
     | MoveController
+    | ActOnZooKeeper
     | Reassign
     | ElectLeaders
     | RecordAction

@@ -22,6 +22,10 @@ from zk.embedded import EmbeddedZooKeeper
 ROOT = Path(__file__).parents[2]
 HEAD = "drill: mine\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\nsteps:\n"
 
+DRILLS = [named_drill(name) for name in NAMES]
+EITHER_WORLD = [d.name for d in DRILLS if d.simulated_only is None and d.real_only is None]
+REAL_ONLY = [d.name for d in DRILLS if d.real_only is not None]
+
 
 @pytest.fixture
 def run(chroot: str, capsys: pytest.CaptureFixture[str]) -> Any:
@@ -41,12 +45,33 @@ def below(chroot: str, zookeeper_client: KazooClient) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in NAMES if named_drill(n).simulated_only is None])
+@pytest.mark.parametrize("name", EITHER_WORLD)
 def test_a_drill_that_ships_passes_on_a_real_zookeeper(run: Any, below: Any, name: str) -> None:
     code, out, errors = run(name)
     assert (code, errors) == (0, ""), out
     assert f"{name} passed after " in out
     assert below() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REAL_ONLY)
+def test_a_drill_that_breaks_zookeeper_passes(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["drill", "run", "--real", "--data-dir", str(tmp_path / "out"), name])
+    out, errors = capsys.readouterr()
+    assert (code, errors) == (0, ""), out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [((), "needs real ZooKeeper servers"), (("--real", "--zookeeper", "h:1"), "klamm's own")],
+)
+def test_a_drill_that_breaks_zookeeper_needs_one_of_its_own(
+    words: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["drill", "run", *words, REAL_ONLY[0]]) == 2
+    assert problem in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -105,6 +105,12 @@ ACTION_CASES = {
         steps.SetTopicPartitions("u", {"0": [2]}),
     ),
     "wait: 2min": (steps.Wait(120_000.0),),
+    "kill_zookeeper: leader": (steps.ActOnZooKeeper("kill", "leader"),),
+    "start_zookeeper: 3": (steps.ActOnZooKeeper("start", "3"),),
+    "pause_zookeeper: follower": (steps.ActOnZooKeeper("pause", "follower"),),
+    "resume_zookeeper: 1": (steps.ActOnZooKeeper("resume", "1"),),
+    "lose_quorum": (steps.ActOnZooKeeper("lose_quorum"),),
+    "regain_quorum": (steps.ActOnZooKeeper("regain_quorum"),),
     "run: topics --list 'a b'": (steps.RunTool("topics", ("--list", "a b")),),
     "run: [configs, --describe]": (steps.RunTool("configs", ("--describe",)),),
 }

@@ -1,0 +1,122 @@
+"""zk/ensemble.py and its guard: a real quorum that loses and regains servers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import KlammError, UsageError
+from server.zookeeper_guard import ZooKeeperGuard
+from tests.waiting import wait_until
+from zk.embedded import EmbeddedZooKeeper
+from zk.ensemble import FOLLOWER, LEADER, NO_QUORUM, EmbeddedEnsemble, check_size
+from zk.kazoo_session import KazooSession
+from zk.kazoo_store import KazooStore
+from zk.store import Create, Exists, GetChildren, ResultCode
+
+TIMEOUT_MS = 15_000
+
+
+@contextmanager
+def store_on(ensemble: EmbeddedEnsemble) -> Iterator[KazooStore]:
+    store = KazooStore(KazooSession(ensemble.connect_string, TIMEOUT_MS))
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def states(ensemble: EmbeddedEnsemble) -> list[str]:
+    return sorted(server.state for server in ensemble.states())
+
+
+@pytest.mark.slow
+def test_a_quorum_survives_its_leader_and_waits_for_a_majority(tmp_path: Path) -> None:
+    with EmbeddedEnsemble(tmp_path, 3) as ensemble:
+        wait_until(lambda: states(ensemble) == [FOLLOWER, FOLLOWER, LEADER], 20)
+        with store_on(ensemble) as store:
+            assert store.write([[Create("/before", b"")]])[0].code is ResultCode.OK
+            session_id, leader_id = store.session_id, ensemble.find(LEADER)
+            ensemble.kill(leader_id)
+            assert store.read([Exists("/before")])[0].code is ResultCode.OK
+            assert store.write([[Create("/without-leader", b"")]])[0].code is ResultCode.OK
+            ensemble.lose_quorum()
+            wait_until(lambda: states(ensemble) == ["down", "down", NO_QUORUM], 20)
+            with pytest.raises(UsageError, match="no ZooKeeper server is leader now"):
+                ensemble.find(LEADER)
+            ensemble.regain_quorum()
+            children = store.read([GetChildren("/")])[0].children
+            assert set(children or ()) == {"before", "without-leader", "zookeeper"}
+            assert store.session_id == session_id
+    assert states(ensemble) == ["down"] * 3
+    assert not any(server.is_running for server in ensemble.servers.values())
+
+
+@pytest.mark.slow
+def test_the_guard_starts_what_crashed_or_hangs_and_leaves_what_was_killed(tmp_path: Path) -> None:
+    failures: list[KlammError] = []
+    with EmbeddedEnsemble(tmp_path, 3) as ensemble:
+        guard = ZooKeeperGuard(ensemble, failures.append, hang_s=2.0)
+        try:
+            leader_id = ensemble.find(LEADER)
+            ensemble.crash(leader_id)
+            wait_until(lambda: ensemble.state(leader_id) == FOLLOWER, 30, "the crashed leader")
+            killed, hanging = ensemble.find(FOLLOWER), ensemble.find(LEADER)
+            ensemble.kill(killed)
+            server = ensemble.servers[hanging]
+            server.pause()
+            server.is_paused = False  # nobody here has paused it
+            wait_until(lambda: ensemble.leader_id() not in (None, hanging), 40, "another leader")
+            wait_until(lambda: ensemble.state(hanging) == FOLLOWER, 30, "the server that hung")
+            assert ensemble.state(killed) == "down"
+            assert failures == []
+        finally:
+            guard.close()
+
+
+def test_a_frozen_server_answers_again_when_it_is_resumed(tmp_path: Path) -> None:
+    with EmbeddedEnsemble(tmp_path, 1) as ensemble:
+        assert ensemble.state(1) == "standalone"
+        ensemble.pause(1)
+        assert ensemble.state(1) == "paused"
+        with pytest.raises(UsageError, match="cannot do that"):
+            ensemble.pause(1)
+        ensemble.resume(1)
+        wait_until(lambda: ensemble.state(1) == "standalone", 10)
+
+
+def test_another_number_of_servers_is_refused(tmp_path: Path) -> None:
+    check_size(tmp_path / "three", 3)
+    check_size(tmp_path / "three", 3)
+    with pytest.raises(UsageError, match="has the data of 3 ZooKeeper servers, not of 1") as caught:
+        EmbeddedEnsemble(tmp_path / "three", 1).start()
+    assert caught.value.hint == "use --zookeeper-servers 3, or another data directory"
+    (tmp_path / "one" / "version-2").mkdir(parents=True)
+    with pytest.raises(UsageError, match="has the data of 1 ZooKeeper server, not of 3"):
+        EmbeddedEnsemble(tmp_path / "one", 3).start()
+    with pytest.raises(UsageError, match="2 ZooKeeper servers"):
+        EmbeddedEnsemble(tmp_path, 2)
+
+
+@pytest.mark.slow
+def test_the_servers_die_with_a_parent_killed_while_one_is_frozen(tmp_path: Path) -> None:
+    with EmbeddedEnsemble(tmp_path, 3) as ensemble:
+        frozen = ensemble.servers[1]
+        frozen.pause()
+        supervisors = [server._supervisor for server in ensemble.servers.values()]
+        for supervisor in supervisors:
+            assert supervisor is not None
+            assert supervisor.stdin is not None
+            supervisor.stdin.close()  # as the system does for a parent that is killed
+        for supervisor in supervisors:
+            assert supervisor is not None
+            assert supervisor.wait(10) == -signal.SIGKILL or supervisor.returncode != 0
+    # The directories are free again: nothing of the servers is left.
+    with EmbeddedZooKeeper(tmp_path / "server-1", quorum={}) as again:
+        assert again.is_running
+    assert os.listdir(tmp_path / "server-1")

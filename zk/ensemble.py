@@ -1,0 +1,310 @@
+"""ZooKeeper servers of klamm's own in child processes: one, or an ensemble with a quorum.
+
+Each server of an ensemble has a directory, a ``myid`` and three ports on loopback: for clients, for
+the quorum and for elections. How one server runs is zk/embedded.py's business.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from cluster.errors import UsageError, ZooKeeperUnavailable
+from zk.embedded import NOT_SERVING, PROBE_INTERVAL_S, EmbeddedZooKeeper, four_letter_word
+from zk.ports import HOST, free_port
+
+SIZES: Final = (1, 3, 5)
+"""An even number of servers survives no more failures than one server less."""
+LEADER: Final = "leader"
+FOLLOWER: Final = "follower"
+DOWN: Final = "down"
+STARTING: Final = "starting"
+PAUSED: Final = "paused"
+NO_QUORUM: Final = "no quorum"
+NO_ANSWER: Final = "no answer"
+QUORUM_TIMEOUT_S: Final = 30.0
+_SIZE_FILE: Final = "servers"
+_HEAP_MB: Final = 256
+_START_TRIES: Final = 3
+_QUORUM_SETTINGS: Final = {
+    # In ticks of half a second: how long a server may take to join, and how far it may be behind.
+    # The second is also how soon a leader that hangs is replaced.
+    "initLimit": "20",
+    "syncLimit": "6",
+}
+
+
+class ServerState(NamedTuple):
+    """A server and what it is: leader, follower, standalone, or why it is none of them."""
+
+    id: int
+    address: str
+    state: str
+
+
+class EmbeddedEnsemble:
+    """``size`` servers in ``data_dir``; ``with EmbeddedEnsemble(folder, 3) as ensemble``.
+
+    ``servers`` by their ids, 1 and up. A single server has ``data_dir`` for itself, as
+    EmbeddedZooKeeper. Thread-safe.
+    """
+
+    def __init__(self, data_dir: Path, size: int) -> None:
+        if size not in SIZES:
+            raise UsageError(
+                f"{size} ZooKeeper servers", hint=f"choose {', '.join(map(str, SIZES))}"
+            )
+        self.size = size
+        self.servers: dict[int, EmbeddedZooKeeper] = {}
+        self.lock = threading.RLock()
+        """Held by whoever starts or ends a server."""
+        self._data_dir = data_dir
+
+    @property
+    def majority(self) -> int:
+        """How many servers a quorum needs."""
+        return self.size // 2 + 1
+
+    @property
+    def connect_string(self) -> str:
+        """The addresses of all servers, to which a chroot may be appended."""
+        return ",".join(server.connect_string for server in self.servers.values())
+
+    def start(self) -> Self:
+        """Start all servers and wait until there is a leader. Raises UsageError for a directory
+        with the data of another number of servers, ZooKeeperUnavailable."""
+        check_size(self._data_dir, self.size)
+        for tries_left in reversed(range(_START_TRIES)):
+            self.servers = self._new_servers()
+            try:
+                self._on_all(EmbeddedZooKeeper.start)
+                self.await_quorum()
+                return self
+            except BaseException as error:
+                self.close()
+                if not (
+                    tries_left and isinstance(error, ZooKeeperUnavailable) and _is_clash(error)
+                ):
+                    raise
+        raise AssertionError("unreachable")
+
+    def await_quorum(self, timeout_s: float = QUORUM_TIMEOUT_S) -> None:
+        """Wait until the servers have a leader. Raises ZooKeeperUnavailable."""
+        deadline_s = time.monotonic() + timeout_s
+        while self.leader_id() is None:
+            if time.monotonic() > deadline_s:
+                states = ", ".join(f"{s.id}: {s.state}" for s in self.states())
+                raise ZooKeeperUnavailable(
+                    f"no ZooKeeper server was elected leader in {timeout_s:g} s ({states})",
+                    hint=f"their logs are in {self._data_dir}",
+                )
+            time.sleep(PROBE_INTERVAL_S)
+
+    # -- single servers
+
+    def state(self, server_id: int) -> str:
+        """What a server is at this moment; asks it."""
+        server = self.servers[server_id]
+        if server.is_paused:
+            return PAUSED
+        if not server.is_running:
+            return DOWN
+        if server.is_starting:
+            return STARTING
+        try:
+            answer = four_letter_word(server.port, "srvr")
+        except OSError:
+            return NO_ANSWER
+        modes = [line.removeprefix("Mode: ") for line in answer.splitlines() if "Mode: " in line]
+        if modes:
+            return modes[0]
+        return NO_QUORUM if answer.startswith(NOT_SERVING) else NO_ANSWER
+
+    def states(self) -> list[ServerState]:
+        """All servers; asks each."""
+        return [
+            ServerState(id_, server.connect_string, self.state(id_))
+            for id_, server in self.servers.items()
+        ]
+
+    def leader_id(self) -> int | None:
+        """The server that leads the quorum, or the only one; None while there is none."""
+        return next((s.id for s in self.states() if s.state in (LEADER, "standalone")), None)
+
+    def find(self, wanted: str) -> int:
+        """The server with this id, or the one that is ``leader``, or a ``follower``.
+
+        Raises UsageError.
+        """
+        if wanted.isdecimal():
+            if int(wanted) not in self.servers:
+                raise UsageError(
+                    f"there is no ZooKeeper server {wanted}", hint=f"ids are 1 to {self.size}"
+                )
+            return int(wanted)
+        if wanted not in (LEADER, FOLLOWER):
+            raise UsageError(f"'{wanted}' is no ZooKeeper server", hint="an id, leader or follower")
+        states = self.states()
+        found = self.leader_id() if wanted == LEADER else None
+        if wanted == FOLLOWER:
+            found = next((server.id for server in states if server.state == FOLLOWER), None)
+        if found is None:
+            seen = ", ".join(f"{server.id}: {server.state}" for server in states)
+            raise UsageError(f"no ZooKeeper server is {wanted} now ({seen})")
+        return found
+
+    def kill(self, server_id: int) -> None:
+        """Kill a server, which stays down until ``start_server``. Raises UsageError."""
+        with self.lock:
+            self._require(server_id, is_running=True).kill()
+
+    def crash(self, server_id: int) -> None:
+        """End a server's process as a crash would: whoever guards it starts it again."""
+        with self.lock:
+            self.servers[server_id].crash()
+
+    def start_server(self, server_id: int) -> None:
+        """Start a server that is down, on the same data and ports. Raises UsageError,
+        ZooKeeperUnavailable."""
+        with self.lock:
+            self._require(server_id, is_running=False).start()
+
+    def pause(self, server_id: int) -> None:
+        """Freeze a server. Raises UsageError."""
+        with self.lock:
+            self._require(server_id, is_running=True, is_paused=False).pause()
+
+    def resume(self, server_id: int) -> None:
+        """Let a frozen server continue. Raises UsageError."""
+        with self.lock:
+            self._require(server_id, is_running=True, is_paused=True).resume()
+
+    def lose_quorum(self) -> None:
+        """Kill servers, the leader among them, until those left are no majority."""
+        with self.lock:
+            running = [id_ for id_, server in self.servers.items() if server.is_running]
+            leader_id = self.leader_id()
+            running.sort(key=lambda id_: id_ != leader_id)
+            for id_ in running[: max(0, len(running) - self.majority + 1)]:
+                self.servers[id_].kill()
+
+    def regain_quorum(self) -> None:
+        """Start every server that is down, let every frozen one continue; wait for a leader.
+
+        Raises ZooKeeperUnavailable.
+        """
+        with self.lock:
+            for server in self.servers.values():
+                if server.is_paused:
+                    server.resume()
+            self._on_all(lambda server: None if server.is_running else server.start())
+        self.await_quorum()
+
+    def close(self) -> None:
+        """Kill all servers; their data stay. May be called twice."""
+        self._on_all(EmbeddedZooKeeper.close)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _require(
+        self, server_id: int, *, is_running: bool, is_paused: bool | None = None
+    ) -> EmbeddedZooKeeper:
+        server = self.servers[server_id]
+        if server.is_running != is_running or is_paused not in (None, server.is_paused):
+            state = self.state(server_id)
+            raise UsageError(f"ZooKeeper server {server_id} cannot do that", hint=f"it is {state}")
+        return server
+
+    def _on_all(self, do: Callable[[EmbeddedZooKeeper], object]) -> None:
+        """Do the same to all servers at once; raises the first failure when all are done."""
+        if not self.servers:
+            return
+        with ThreadPoolExecutor(len(self.servers), "zookeeper-servers") as pool:
+            done = [pool.submit(do, server) for server in self.servers.values()]
+        for future in done:
+            future.result()
+
+    def _new_servers(self) -> dict[int, EmbeddedZooKeeper]:
+        if self.size == 1:
+            return {1: EmbeddedZooKeeper(self._data_dir)}
+        clients, quorum, elections = _ports(self.size), _ports(self.size), _ports(self.size)
+        settings: Mapping[str, str] = _QUORUM_SETTINGS | {
+            f"server.{id_}": f"{HOST}:{quorum[id_]}:{elections[id_]}" for id_ in quorum
+        }
+        servers = {}
+        for id_, port in clients.items():
+            folder = self._data_dir / f"server-{id_}"
+            folder.mkdir(exist_ok=True)
+            (folder / "myid").write_text(f"{id_}\n")
+            servers[id_] = EmbeddedZooKeeper(folder, port, heap_mb=_HEAP_MB, quorum=settings)
+        return servers
+
+
+SINGLE_SERVER: Final[Mapping[str, Callable[[EmbeddedEnsemble, int], None]]] = {
+    "kill": EmbeddedEnsemble.kill,
+    "start": EmbeddedEnsemble.start_server,
+    "pause": EmbeddedEnsemble.pause,
+    "resume": EmbeddedEnsemble.resume,
+}
+"""What is done to one server, by its word."""
+WHOLE_ENSEMBLE: Final[Mapping[str, Callable[[EmbeddedEnsemble], None]]] = {
+    "lose_quorum": EmbeddedEnsemble.lose_quorum,
+    "regain_quorum": EmbeddedEnsemble.regain_quorum,
+}
+"""What is done to all of them."""
+
+
+def check_size(data_dir: Path, size: int) -> None:
+    """Remember how many servers have their data in a directory. Raises UsageError if it were
+    another number, ZooKeeperUnavailable if the directory cannot be used."""
+    path = data_dir / _SIZE_FILE
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        found = 1 if (data_dir / "version-2").exists() else None
+        if path.exists():
+            found = int(path.read_text())
+        if found is None and size > 1:
+            draft = path.with_suffix(".draft")
+            draft.write_text(f"{size}\n")
+            os.replace(draft, path)
+    except (OSError, ValueError) as error:
+        raise ZooKeeperUnavailable(f"{data_dir} cannot be used: {error}") from error
+    if found not in (None, size):
+        raise UsageError(
+            f"{data_dir} has the data of {_servers(found)}, not of {_servers(size)}",
+            hint=f"use --zookeeper-servers {found}, or another data directory",
+        )
+
+
+def _servers(count: int | None) -> str:
+    return f"{count} ZooKeeper server{'' if count == 1 else 's'}"
+
+
+def _ports(size: int) -> dict[int, int]:
+    ports: set[int] = set()
+    while len(ports) < size:
+        ports.add(free_port())
+    return dict(enumerate(sorted(ports), 1))
+
+
+def _is_clash(error: BaseException) -> bool:
+    """Whether another process may have taken a port between its choice and its use. A server whose
+    quorum port is taken starts, and cannot lead."""
+    return isinstance(error, ZooKeeperUnavailable) and (
+        "in use" in error.message or "elected" in error.message
+    )
