@@ -53,12 +53,14 @@ def random_faults(seed: int) -> Drill:
     steps += f"  - fail_disk: {{{fault}}}\n"
     steps += "  - produce: {t-0: 300, t-1: 300}\n"
     end = rng.choice([f"kill: {broker}", f"power_off: {broker}", "kill_all"])
-    steps += f"    until: {{acknowledged: {{t-0: 400, t-1: 400}}}}\n  - heal_disks\n  - {end}\n"
+    steps += "    until: {acknowledged: {t-0: 400, t-1: 400}}\n"
+    # A broker that loses records and leads again before it has left the ISR loses them for all.
+    steps += f"  - wait: 2s\n  - heal_disks\n  - {end}\n"
     begin = "up_again" if end == "kill_all" else f"start: {broker}"
-    gone = "[]" if end == "kill_all" else str([one for one in range(3) if one != broker])
-    steps += f"  - until: {{brokers: {gone}}}\n"
+    others = [one for one in range(3) if one != broker]
+    gone = "brokers: []" if end == "kill_all" else f"isr: {{t-0: {others}, t-1: {others}}}"
+    steps += f"  - until: {{{gone}}}\n"
     steps += f"  - {begin}\n  - until: {{isr: {{t-0: [0, 1, 2], t-1: [0, 1, 2]}}}}\n"
-    others = sorted({0, 1, 2} - {broker})
     steps += f"  - kill: {others}\n  - until: {{leader: {{t-0: {broker}, t-1: {broker}}}}}\n"
     steps += "  - start: dead\n  - produce: {t-0: 10, t-1: 10}\n"
     steps += "    until: {consumed: {t-0: 410, t-1: 410}}\n"
