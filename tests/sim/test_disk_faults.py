@@ -63,7 +63,8 @@ def random_faults(seed: int) -> Drill:
     steps += f"  - {begin}\n  - until: {{isr: {{t-0: [0, 1, 2], t-1: [0, 1, 2]}}}}\n"
     steps += f"  - kill: {others}\n  - until: {{leader: {{t-0: {broker}, t-1: {broker}}}}}\n"
     steps += "  - start: dead\n  - produce: {t-0: 10, t-1: 10}\n"
-    steps += "    until: {consumed: {t-0: 410, t-1: 410}}\n"
+    # A consumer may wait for request.timeout.ms, 30 s, for the answer of a broker that is gone.
+    steps += "    until: {consumed: {t-0: 410, t-1: 410}}\n    within: 60s\n"
     return parse_drill(HEAD + steps, f"seed {seed}")
 
 
