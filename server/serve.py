@@ -98,7 +98,6 @@ def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]
             stack.enter_context(threads_watched(server.fail))
             stack.callback(server.close)
             server.open()
-            server.publish(url_of(listener))
             _serve_http(server, listener, signals, on_up)
         except _Ended:
             pass
@@ -129,6 +128,8 @@ def _serve_http(
         http.should_exit = True
 
     signals.on_signal = end
+    # Whoever reads the address may send a signal at once: it is one to a server that is up.
+    server.publish(url_of(listener))
     on_up(server)
     asyncio.run(http.serve([listener]))
 
