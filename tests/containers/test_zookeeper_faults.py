@@ -79,3 +79,20 @@ def serves(address: str) -> bool:
         return "Mode: " in four_letter_word(int(address.rpartition(":")[2]), "srvr")
     except OSError:
         return False
+
+
+def test_an_emptied_server_ends_klamm_with_the_reason(
+    restartable_zookeeper: tuple[Project, str], tmp_path: Path
+) -> None:
+    project, address = restartable_zookeeper
+    with klamm_up(tmp_path, *BROKERS, "--zookeeper", f"{address}/k") as up:
+        create_topic(up, "lost")
+        project("rm", "--stop", "--force", "--volumes", "zookeeper")
+        volumes = [f"{project.name}_zookeeper-{name}" for name in ("data", "log")]
+        docker("volume", "rm", *volumes)
+        project.up("zookeeper")
+        printed, _ = up.process.communicate(timeout=120)
+    assert up.process.returncode == 1
+    error = next(line for line in printed.splitlines() if line.startswith("error: "))
+    assert error.startswith(f"error: ZooKeeper at {address}/k"), printed
+    assert "has lost data: its last zxid is" in error or "came back without its data" in error
