@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import NamedTuple
 
-from brokers.logs.batch_file import BatchFile, Found
+from brokers.logs.batch_file import OFFSET_DELTA_MAX, BatchFile, Found
 from brokers.logs.errors import CorruptRecord, DamagedLog
 from brokers.logs.log_config import LogConfig
 from brokers.logs.offset_index import OffsetIndex, OffsetPosition
@@ -126,8 +127,10 @@ class LogSegment:
         return is_damaged
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes again from the batches."""
-        self._rebuild_indexes([found.header for found in self.log.readable()])
+        """Make both indexes again from the batches that can be of this segment."""
+        limit = self.base_offset + OFFSET_DELTA_MAX
+        headers = (found.header for found in self.log.readable())
+        self._rebuild_indexes([*takewhile(lambda header: header.last_offset <= limit, headers)])
 
     def recover(self, flushed_end: int) -> Cut | None:
         """Take over files that may end in anything: check every batch, cut the file before the

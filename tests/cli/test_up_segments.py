@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cluster.journal import Kind
+from runtime.journal import read_journal
 from tests.serving import klamm, klamm_up
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 ARGS = ("--brokers", "2", "--segments", "--config", "log.dirs=d0,d1")
@@ -32,6 +35,29 @@ def test_logs_are_files_and_are_found_again(tmp_path: Path) -> None:
         held = folders[0] / ".lock"
         with held.open("r+") as lock, pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_damaged_replica_is_restored_and_the_rest_serves(tmp_path: Path) -> None:
+    """A flipped magic byte used to end klamm up."""
+    topic = ("--create", "--topic", "t", "--partitions", "1", "--replication-factor", "2")
+    with klamm_up(tmp_path, *ARGS) as up:
+        created = up.run("topics", *topic, "--bootstrap-server", up.url)
+        assert created.returncode == 0, created.stderr
+        up.ok("produce", "--topic", "t", "--records", "10", "--record-size", "9")
+        up.ok("broker", "stop", "1")
+        up.end()
+    (path,) = (tmp_path / "brokers" / "1").glob("d*/t-0/*.log")
+    data = bytearray(path.read_bytes())
+    data[16] = 1
+    path.write_bytes(data)
+    with klamm_up(tmp_path, *ARGS) as up:
+        wait_until(lambda: up.json("status")["brokers"][0]["under_replicated"] == 0, 30)
+        rows = read_journal(tmp_path / "journal.jsonl")
+        found = [row for row in rows if row.kind == Kind.LOG_REPAIRED and row.replica == 1]
+        assert [row.outcome for row in found] == ["taken_offline", "cut_to_restore"]
+        assert str(path) in (found[0].detail or "")
+        read = ("--topic", "t", "--from-beginning", "--max-messages", "10")
+        assert up.ok("consume", *read).count("k" * 9) == 10
 
 
 def test_a_directory_that_another_holds_or_owns_is_an_error(tmp_path: Path) -> None:

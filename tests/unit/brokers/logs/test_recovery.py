@@ -231,6 +231,14 @@ def test_an_offset_or_epoch_that_does_not_follow_takes_the_log_offline(
     assert damaged_at(directory, 8) == 6
 
 
+def test_an_offset_that_no_index_can_hold_takes_the_log_offline(tmp_path: Path) -> None:
+    """It is in the way when the indexes are made again."""
+    directory = written(tmp_path)
+    spoil(directory / f"{4:020d}.log", 3 * ONE + 1, 1)
+    (directory / f"{4:020d}.index").unlink()
+    assert damaged_at(directory, 10, is_clean=True) == 7
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_an_index_with_one_wrong_entry_is_made_again(tmp_path: Path, suffix: str) -> None:
     config = msgspec.structs.replace(CONFIG, index_interval_bytes=0)
