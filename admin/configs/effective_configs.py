@@ -64,6 +64,7 @@ BROKER_DEFAULTS: Final[Mapping[str, str]] = {
     "request.timeout.ms": "30000",
     "transactional.id.expiration.ms": "604800000",
     UNCLEAN: "false",
+    "zookeeper.set.acl": "false",
 }
 """Kafka's defaults of the brokers' configs that klamm has."""
 
