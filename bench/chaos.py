@@ -183,11 +183,14 @@ class Run:
         )
         self.chaos.start()
         self._wait()
-        self._say("no more failures: healing everything")
         self.chaos.close()
-        outcome.liveness += self.chaos.heal_all(HEAL_TIMEOUT_S)
-        self._judge_convergence(outcome)
-        self._judge_records(outcome)
+        if self.up.process.poll() is None:
+            self._say("no more failures: healing everything")
+            outcome.liveness += self.chaos.heal_all(HEAL_TIMEOUT_S)
+            self._judge_convergence(outcome)
+            self._judge_records(outcome)
+        else:
+            outcome.liveness.append("klamm up ended by itself during the chaos")
         self._judge_what_was_watched(outcome)
         self._fill_figures(outcome)
 
@@ -200,14 +203,12 @@ class Run:
             raise RuntimeError(f"the topics could not be created: {answer.text!r}")
 
     def _wait(self) -> None:
-        """Let time pass, and say every ten seconds what has happened."""
+        """Let time pass, or the cluster end; say every ten seconds what has happened."""
         begun_s = time.monotonic()
         ends_s = begun_s + self.options.minutes * 60
         plant_s = begun_s + self.options.minutes * 30 if self.options.plant else None
         told_s = begun_s
-        while (now_s := time.monotonic()) < ends_s:
-            if self.up.process.poll() is not None:
-                raise RuntimeError(f"klamm up ended by itself: {self.up.tail(8)}")
+        while (now_s := time.monotonic()) < ends_s and self.up.process.poll() is None:
             if plant_s is not None and now_s > plant_s:
                 plant_s = None
                 PLANTS[self.options.plant](self)

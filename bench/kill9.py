@@ -97,7 +97,7 @@ class Kill9:
         self._output = output_of(data_dir)
         self._random = random.Random(options.seed)
         self._port = free_port()
-        self._zookeeper_port: int | None = None
+        self._connect = ""
         self.model = Model()
         self.produced: dict[str, list[Produced]] = {topic: [] for topic in LOAD_TOPICS}
         self._cycle = 0
@@ -158,8 +158,7 @@ class Kill9:
             self.outcome.liveness.append(f"cycle {self._cycle}: {error}")
             return None
         self.outcome.serve_s.append(time.monotonic() - up.started_s)
-        connect = api.get("/status").body["zookeeper"]["connect"]
-        self._zookeeper_port = int(connect.partition("/")[0].rpartition(":")[2])
+        self._connect = api.get("/status").body["zookeeper"]["connect"]
         return api
 
     def _under_load(self, up: Up, api: Api, moment: str) -> None:
@@ -198,8 +197,7 @@ class Kill9:
     @contextlib.contextmanager
     def _checked(self, up: Up, api: Api) -> Iterator[Checker]:
         """A checker on this cycle's ZooKeeper, which goes on from what former ones have seen."""
-        assert self._zookeeper_port is not None
-        checker = Checker(f"127.0.0.1:{self._zookeeper_port}", judge=self.judge)
+        checker = Checker(self._connect, judge=self.judge)
         checker.start()
         try:
             checker.sweep()
@@ -330,9 +328,8 @@ class Kill9:
             nonlocal left
             left = [f"process {one}" for one in processes_naming(str(self._data_dir))]
             left += [f"lock {name}" for name in held_locks(self._data_dir)]
-            for port in (self._port, self._zookeeper_port):
-                if port is not None and not is_port_free(port):
-                    left.append(f"port {port}")
+            ports = [self._port, *_ports_of(self._connect)]
+            left += [f"port {port}" for port in ports if not is_port_free(port)]
             return not left
 
         if wait_for(is_gone, GONE_TIMEOUT_S):
@@ -376,6 +373,12 @@ class Kill9:
             "journal rows read": outcome.rows,
             "samples of state znodes": self.judge.samples,
         }
+
+
+def _ports_of(connect: str) -> list[int]:
+    """The ports of ``HOST:PORT,HOST:PORT/CHROOT``; none of an empty one."""
+    hosts = connect.partition("/")[0].split(",")
+    return [int(host.rpartition(":")[2]) for host in hosts if host]
 
 
 def _median_and_longest(values: Sequence[float]) -> list[float]:

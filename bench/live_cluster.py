@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).parents[1]
 COMMAND = (sys.executable, "-m", "cli.main", "up")
 ADDRESS_FILE = "server.json"
-LOCKS = ("klamm.lock", "zookeeper/.lock")
+LOCKS = ("klamm.lock", "zookeeper/**/.lock")
 ZOOKEEPER_MAIN = "org.apache.zookeeper.server"
 HTTP_TIMEOUT_S = 90.0
 REUSE_WITHIN_S = 2.0
@@ -343,12 +343,12 @@ def _status_of(pid: int) -> dict[str, int]:
 def held_locks(data_dir: Path) -> list[str]:
     """The lock files of a data directory that somebody holds."""
     held = []
-    for name in LOCKS:
-        with contextlib.suppress(FileNotFoundError), _opened(data_dir / name) as descriptor:
+    for path in (path for pattern in LOCKS for path in data_dir.glob(pattern)):
+        with contextlib.suppress(FileNotFoundError), _opened(path) as descriptor:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                held.append(name)
+                held.append(path.relative_to(data_dir).as_posix())
     return held
 
 
