@@ -75,6 +75,7 @@ class Outcome:
     first_acknowledged_s: list[float] = field(default_factory=list)
     gone_s: list[float] = field(default_factory=list)
     rows: int = 0
+    acknowledged: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -178,6 +179,7 @@ class Kill9:
             operations.close()
             for load in loads:
                 load.on_kill()
+                self.outcome.acknowledged += load.acknowledged
                 self.produced[load.topic] += load.produced
         self._note_faults(api)
 
@@ -344,13 +346,10 @@ class Kill9:
     # -- showing
 
     def _say_progress(self, moment: str) -> None:
-        acknowledged = sum(
-            one.acknowledged_count for found in self.produced.values() for one in found
-        )
         serve = f"{self.outcome.serve_s[-1]:.1f} s" if self.outcome.serve_s else "-"
         self._say(
             f"{self._cycle} of {self.options.kills}: killed at {moment}; last start took {serve}, "
-            f"{acknowledged:,} acknowledged, {len(self.outcome.safety)} safety, "
+            f"{self.outcome.acknowledged:,} acknowledged, {len(self.outcome.safety)} safety, "
             f"{len(self.outcome.liveness)} liveness"
         )
 
@@ -366,9 +365,7 @@ class Kill9:
                 outcome.first_acknowledged_s
             ),
             "all gone after a kill, in s": _median_and_longest(outcome.gone_s),
-            "records acknowledged": sum(
-                one.acknowledged_count for found in self.produced.values() for one in found
-            ),
+            "records acknowledged": outcome.acknowledged,
             "topics and configs compared": self.model.compared,
             "journal rows read": outcome.rows,
             "samples of state znodes": self.judge.samples,
