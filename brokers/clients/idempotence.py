@@ -9,6 +9,7 @@ from __future__ import annotations
 from brokers.clients.batches import NO_PRODUCER, Batch, PartitionBatches, ProducerIdAndEpoch
 from brokers.clients.retriable import RETRIABLE
 from cluster.api_errors import Errors
+from cluster.records import NO_SEQUENCE
 
 EPOCH_MAX = 2**15 - 1
 
@@ -46,6 +47,16 @@ class Idempotence:
         if partition.unresolved_sequence is not None:
             return False
         return partition.producer == self.producer or not partition.tracked
+
+    def awaits_first(self, partition: PartitionBatches, batch: Batch) -> bool:
+        """True for a new batch as long as nothing of this epoch was acknowledged.
+
+        A leader that knows no sequence of the producer accepts any as the first (KAFKA-14359).
+        After a change of the leader it would take a later batch before the first one, which it
+        would refuse from then on.
+        """
+        is_new = batch not in partition.tracked
+        return is_new and bool(partition.tracked) and partition.acked_sequence == NO_SEQUENCE
 
     def assign_sequence(self, partition: PartitionBatches, batch: Batch) -> None:
         """Give a batch that is about to be sent its sequence, if it has none."""

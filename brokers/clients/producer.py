@@ -212,7 +212,10 @@ class Producer:
         if most == 1 and partition.sent:
             return math.inf
         batch = partition.waiting[0]
-        if self._identity is not None and not self._identity.may_send(partition, batch):
+        if self._identity is not None and (
+            not self._identity.may_send(partition, batch)
+            or self._identity.awaits_first(partition, batch)
+        ):
             return math.inf
         return max(batch.retry_ms, self.network.ready_ms(leader))
 

@@ -18,6 +18,7 @@ from brokers.clients.producer import Producer
 from cluster.api_errors import Errors
 from cluster.client_requests import (
     InitProducerIdRequest,
+    InitProducerIdResponse,
     MetadataRequest,
     MetadataResponse,
     PartitionMetadata,
@@ -26,7 +27,7 @@ from cluster.client_requests import (
 from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from cluster.errors import InvalidConfig
 from cluster.records import SEQUENCE_MAX
-from cluster.requests import Address, Message
+from cluster.requests import Address, Disconnected, Message
 from cluster.types import TopicPartition
 from tests.unit.brokers.network import registered
 
@@ -287,6 +288,45 @@ def calls_a_record(partitions: int) -> int:
         sys.setprofile(None)
     assert not producer.undecided_count
     return calls
+
+
+def test_a_new_leader_gets_no_later_batch_before_the_first_one() -> None:
+    """KAFKA-14359: it would take any sequence as the first, and then refuse the first for ever."""
+    config = ProducerConfig(acks=-1, enable_idempotence=True)
+    producer = Producer(CLIENT, (1, 2), config)
+
+    def produced_to() -> list[tuple[int, int]]:
+        """Broker and base sequence of the batches sent since; other questions are answered."""
+        found = []
+        while messages := producer.take_messages():
+            for message in messages:
+                body = message.body
+                if isinstance(body, ProduceRequest):
+                    found.append((message.destination.id, body.partitions[T0].base_sequence))
+                elif isinstance(body, InitProducerIdRequest):
+                    reply(message, InitProducerIdResponse(Errors.NONE, 7, 0))
+                else:
+                    reply(message, metadata(*leader))
+        return found
+
+    def reply(message: Message, body: MetadataResponse | InitProducerIdResponse) -> None:
+        producer.receive(
+            Message(message.destination, CLIENT, message.correlation_id, body), now_ms=0.0
+        )
+
+    leader = (1, 0)
+    producer.send(T0, Counted(10, 10), 0.0)
+    producer.on_timer(0.0)
+    assert produced_to() == [(1, 0)]
+    leader = (2, 1)
+    producer.network.metadata.update(metadata(*leader), 0.0)
+    producer.send(T0, Counted(10, 10), 0.0)
+    producer.on_timer(0.0)
+    assert produced_to() == [], "the first batch is still under way to the former leader"
+    gone = Message(Address("broker", 1), CLIENT, 0, Disconnected())
+    producer.receive(gone, now_ms=0.0)
+    producer.on_timer(1_000.0)
+    assert produced_to() == [(2, 0)]
 
 
 def test_a_record_costs_a_producer_of_many_partitions_no_more_than_one_of_few() -> None:
