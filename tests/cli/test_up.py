@@ -368,6 +368,7 @@ def test_a_token_an_external_zookeeper_and_quirks(
             "state": "CONNECTED",
             "is_stale": False,
             "embedded": False,
+            "servers": [],
             "malformed": {},
         }
         elsewhere = klamm(tmp_path / "elsewhere", "status", "--server", up.url)
