@@ -130,6 +130,7 @@ def test_a_client_that_does_not_read_its_answers_loses_its_connection(api: ApiSe
         connection.sendall(200 * request)
         wait_until(lambda: api.open_connections == 1)
         wait_until(lambda: api.open_connections == 0, 10, "the connection to be cut")
+    assert api.open_connections == 0
 
 
 @pytest.mark.parametrize(
