@@ -20,8 +20,8 @@ from bench.kafka.cpu import child_pid
 from bench.kafka.locate import compile_java, require_kafka_libs
 from bench.kafka.scenarios import FIRST_BROKER
 from cluster.errors import EnvironmentProblem
-from zk.embedded import FREE_PORTS
 from zk.java import find_java
+from zk.ports import FREE_PORTS
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0

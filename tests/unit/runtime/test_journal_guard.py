@@ -1,4 +1,4 @@
-"""runtime/real/journal_guard.py: who may be elected while the disk refuses the journal or a log."""
+"""runtime/journal_guard.py: candidates while the journal or a log cannot be written."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cluster.journal import Kind
 from controller.candidacy import Candidacy
 from runtime.clock import VirtualClock
 from runtime.journal import FileJournal, read_journal
+from runtime.journal_guard import RETRY_INTERVAL_MS, JournalGuard
 from runtime.kafka_logs import KafkaLogs
-from runtime.real.journal_guard import RETRY_INTERVAL_MS, JournalGuard
 from tests.disk_limits import files_limited_to
 
 
