@@ -23,11 +23,11 @@ RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/klamm 
  && chmod 700 /var/lib/klamm \
  && python -m venv /opt/klamm
 ENV PATH=/opt/klamm/bin:$PATH
-# Dependencies first: a change of the source does not install them again.
+# Dependencies first, so that a source change does not reinstall them.
 COPY --from=wheel /src/requirements.txt /src/constraints.txt /opt/klamm/
 RUN pip install --constraint /opt/klamm/constraints.txt --requirement /opt/klamm/requirements.txt
 COPY --from=wheel /src/dist /opt/klamm/dist
-# Spark's scripts need JAVA_HOME: the Java that klamm itself would choose.
+# Spark's scripts need JAVA_HOME; this is the Java that klamm itself chooses.
 RUN pip install --no-deps /opt/klamm/dist/klamm-*.whl \
  && java=$(XDG_CACHE_HOME=/opt/klamm/cache python -I -c 'from zk.java import spark_java_home; print(spark_java_home())') \
  && ln -s "$java" /opt/klamm/java
@@ -35,7 +35,7 @@ RUN pip install --no-deps /opt/klamm/dist/klamm-*.whl \
 ENV KLAMM_DATA_DIR=/var/lib/klamm
 USER klamm
 WORKDIR /var/lib/klamm
-# The journal, Kafka's logs and the token. A volume that is mounted here gets this owner.
+# The journal, Kafka's logs and the token. A volume mounted here gets this owner.
 VOLUME /var/lib/klamm
 EXPOSE 8282
 HEALTHCHECK --interval=5s --timeout=30s --start-period=60s --retries=3 CMD ["klamm", "status"]

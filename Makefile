@@ -25,7 +25,7 @@ test: .venv/.ready ## the quick suite
 test-slow: .venv/.ready ## the tests that take more than five seconds, alone
 	$(BIN)/pytest -m "slow and not containers" $(ARGS)
 
-test-containers: .venv/.ready ## the tests in containers; as root, with an engine of their own
+test-containers: .venv/.ready ## tests in containers; as root, on a private Docker engine
 	$(BIN)/python -m tests.containers.run $(ARGS)
 
 check: .venv/.ready ## ruff, mypy, import-linter

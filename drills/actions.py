@@ -60,12 +60,12 @@ def _degrade_network(reader: DrillReader, node: yaml.Node) -> Actions:
 _ON_ZOOKEEPER: Final = {
     "kill": "Kill one of the drill's ZooKeeper servers (leader, follower or an id). Real only.",
     "start": "Start a ZooKeeper server that was killed, on its data. Real only.",
-    "pause": "Freeze a ZooKeeper server: connections stay open, nothing is answered. Real only.",
+    "pause": "Freeze a ZooKeeper server: connections stay open, requests get no answer. Real only.",
     "resume": "Let a frozen ZooKeeper server continue. Real only.",
 }
 
 _ON_QUORUM: Final = {
-    "lose_quorum": "Kill ZooKeeper servers, leader first, until they are no majority. Real only.",
+    "lose_quorum": "Kill ZooKeeper servers, leader first, until the quorum is lost. Real only.",
     "regain_quorum": "Start or resume all ZooKeeper servers; wait until one leads. Real only.",
 }
 
@@ -75,7 +75,7 @@ def _on_zookeeper(action: str) -> Read:
         server = reader.text(node, "a ZooKeeper server")
         if server in (LEADER, FOLLOWER) or server.isdecimal():
             return (steps.ActOnZooKeeper(action, server),)
-        raise reader.error(node, f"'{server}' is no server", "use an id, leader or follower")
+        raise reader.error(node, f"'{server}' is not a server", "use an id, leader or follower")
 
     return read
 
@@ -270,36 +270,35 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "fail_disk": ActionKind(
         _fail_disk,
         "fail_disk: {broker: 1, dir: d1, kind: enospc}",
-        "Let the disk of a broker's log directory fail, or without `dir` of all of them, or with "
-        "`journal: true` that of the journal. `kind`: `enospc`, no room; `eio`, every operation "
-        "fails; `short-write`, a part of a write is in the file; `fsync`, the file cannot be "
-        "brought to the disk and loses a part of what should be. `after_bytes`: how much can be "
-        "written before. `times`: how often it fails before it works again. Logs in memory (no "
+        "Inject a disk fault into a broker's log directory, or without `dir` into all of them, or "
+        "with `journal: true` into the journal. `kind`: `enospc`, the disk is full; `eio`, every "
+        "operation fails; `short-write`, only part of a write reaches the file; `fsync`, fsync "
+        "fails and part of the unsynced data is lost. `after_bytes`: bytes written before the "
+        "fault starts. `times`: failures before the disk works again. Logs in memory (no "
         "`segments`) fail at once.",
     ),
     "slow_disk": ActionKind(
         _slow_disk,
         "slow_disk: {broker: 1, bytes_per_s: 1000}",
-        "Let replicas be copied to and from a broker's log directory `dir`, or all of them, at "
-        "this rate at most.",
+        "Limit the rate of replica copies to and from a broker's log directory `dir`, or all "
+        "of them.",
     ),
     "heal_disks": ActionKind(
         _without_value("heal_disks", steps.HealDisks()),
         "heal_disks",
-        "End every fault of a disk. A log directory that failed stays offline until its broker "
-        "is started again.",
+        "End all disk faults. A failed log directory stays offline until its broker is restarted.",
     ),
     "kill_all": ActionKind(
         _without_value("kill_all", steps.KillAll()),
         "kill_all",
         "Kill the process of the whole cluster, as kill -9 of `klamm up` does. ZooKeeper, files "
-        "and the drill's clients stay; logs in memory are gone.",
+        "and the drill's clients survive; logs in memory are lost.",
     ),
     "up_again": ActionKind(
         _without_value("up_again", steps.UpAgain()),
         "up_again",
-        "Start the whole cluster again with the data and the seed that it had: all brokers, and "
-        "once they are registered, the controllers.",
+        "Restart the whole cluster with the same data and seed: first all brokers, then, once "
+        "they are registered, the controllers.",
     ),
     "isolate": ActionKind(
         _isolate,

@@ -27,7 +27,7 @@ from runtime.simulated.world import SimulatedWorld
 SESSION_TIMEOUT_MS: Final = 3_000
 AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
 BROKERS_FOLDER: Final = Path("brokers")
-"""For the files of brokers, if they keep any; below the folder that a drill is run in."""
+"""Folder of the brokers' files, below the folder that a drill is run in."""
 
 
 _SIMULATED_ONLY: Final = (DegradeNetwork, ProduceConstantly)
@@ -36,7 +36,7 @@ _SIMULATED_ONLY: Final = (DegradeNetwork, ProduceConstantly)
 class DrillCluster(msgspec.Struct, frozen=True):
     """The brokers of a drill. ``controllers`` None: any may become the controller. ``config``:
     Kafka's names, over klamm's defaults. ``segments``: brokers keep logs in files.
-    ``zookeeper_servers``: how many run for the drill alone, if it does something to them."""
+    ``zookeeper_servers``: size of the drill's private ensemble, if it acts on servers."""
 
     broker_ids: tuple[int, ...] = (0, 1, 2)
     controllers: tuple[int, ...] | None = None
@@ -67,8 +67,8 @@ class Drill(msgspec.Struct, frozen=True):
 
     @property
     def real_only(self) -> str | None:
-        """The name of the first step that does something to ZooKeeper's servers, which are there
-        in the real world alone; None without one."""
+        """The name of the first step that acts on ZooKeeper servers, which exist only in the real
+        world; None without one."""
         return next((s.name for s in self.steps if any(map(_is_real_only, s.actions))), None)
 
     def spec(self, quirks: Quirks, seed: int) -> ClusterSpec:

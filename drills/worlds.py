@@ -83,7 +83,7 @@ class Worlds:
     ) -> Iterator[ScenarioDriver]:
         """A world for one drill; its journal is written when the block ends.
 
-        ``own_zookeeper_servers``: so many run for this drill alone, which may kill them.
+        ``own_zookeeper_servers``: size of a private ensemble, whose servers the drill may kill.
         """
         self._opened += 1
         out = self._folder / f"{self._opened}-{name}"
@@ -112,7 +112,7 @@ class Worlds:
 
     @contextlib.contextmanager
     def _own_chroot(self, connect_string: str) -> Iterator[str]:
-        """A new chroot, marked as klamm's, and removed at the end, unless the connection is lost
+        """A new chroot, marked as klamm's. It is removed at the end, unless the connection is lost
         by then."""
         name = f"drill-{secrets.token_hex(6)}"
         run = RunInfo(name, time.time_ns() // 1_000_000, self._version)

@@ -1,8 +1,8 @@
 """What the API answers about the cluster, its brokers and its topics.
 
-A handler gets the server, the request and what its body said, runs on a thread or is a coroutine,
-and only calls what does the work; its docstring is what docs/http-api.md says. Which path and which
-body it has is in api.py.
+A handler gets the server, the request and the decoded body. It runs on a thread or is a coroutine,
+and only delegates. Its docstring becomes the text in docs/http-api.md. Paths and body types are in
+api.py.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from zk.ensemble import SINGLE_SERVER
 
 MAX_ROWS: Final = 10_000
 MAX_PLACE: Final = 1 << 42
-"""In the journal: no file system's files are so long that it would be too little."""
+"""Largest position in the journal, beyond the file size of any file system."""
 
 ACTIONS: Final = ("kill", "power-off", "stop", "pause", "resume")
-"""What is done to a broker; named like the methods of BrokerOperations."""
+"""Actions on a broker; named like the methods of BrokerOperations."""
 
 Handler = Callable[[ClusterServer, Request, Any], Any]
 
@@ -72,8 +72,8 @@ class JournalQuery(msgspec.Struct, frozen=True):
 
 
 class JournalPage(msgspec.Struct, frozen=True):
-    """Answer of GET /journal: rows as they are in the file, and where to go on. ``damaged`` names
-    lines between them that are no rows: file, line, and why."""
+    """Answer of GET /journal: rows as they are in the file, and where to continue. ``damaged``
+    lists lines between them that are not rows: file, line, and reason."""
 
     rows: list[msgspec.Raw]
     next: int
@@ -89,7 +89,7 @@ def status(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
 
 
 def openapi(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """This API for machines, as an OpenAPI document."""
+    """This API as an OpenAPI document."""
     document: dict[str, Any] = request.app.state.openapi
     return document
 
@@ -141,7 +141,7 @@ def describe_broker(server: ClusterServer, request: Request, _: None) -> dict[st
 
 
 def broker_metadata(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """What one broker's metadata cache holds, of every partition it has been sent."""
+    """One broker's metadata cache: the brokers and partitions that the controller sent."""
     return server.operations.metadata_of(request.path_params["id"])
 
 
@@ -175,7 +175,7 @@ def set_network(server: ClusterServer, request: Request, wanted: Network) -> dic
 
 
 def fail_disk(server: ClusterServer, request: Request, wanted: FailDisk) -> dict[str, Any]:
-    """Let the disk of a broker's log directory (or of all of them), or of the journal, fail."""
+    """Inject a disk fault into a broker's log directory (or all of them), or the journal."""
     return server.operations.fail_disk(wanted.broker, wanted.log_dir, wanted.fault)
 
 
@@ -185,18 +185,18 @@ def slow_disk(server: ClusterServer, request: Request, wanted: SlowDisk) -> dict
 
 
 def heal_disks(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """End every fault of a disk; a log directory that failed is online after a restart."""
+    """End all disk faults; a failed log directory is online again after a broker restart."""
     return server.operations.heal_disks()
 
 
 def zookeeper_servers(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """klamm's own ZooKeeper servers: which leads, follows, is down, paused or without a quorum."""
+    """The embedded ZooKeeper servers: leader, follower, down, paused or without a quorum."""
     return server.zookeeper_servers.describe()
 
 
 def act_on_zookeeper(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """`kill`, `start`, `pause` or `resume` a ZooKeeper server of klamm's own: its id, `leader` or
-    `follower`. One that was killed stays down until it is started."""
+    """`kill`, `start`, `pause` or `resume` an embedded ZooKeeper server: its id, `leader` or
+    `follower`. A killed server stays down until it is started."""
     action = request.path_params["action"]
     if action not in SINGLE_SERVER:
         raise HTTPException(404)
