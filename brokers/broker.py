@@ -150,7 +150,7 @@ class Broker:
 
     @property
     def halt_reason(self) -> str | None:
-        """Why it is to be ended at once: its last log directory has failed."""
+        """Why it must halt at once: its last log directory has failed."""
         return self._log_dir_failures.halt_reason
 
     # -- registration
@@ -195,14 +195,14 @@ class Broker:
         self.broker_epoch = broker_epoch
 
     def watch_registration(self) -> bool:
-        """True if its id is registered; what happens to the znode next will be told."""
+        """Return True if its id is registered, and watch the znode."""
         return self._zk.paths_exist([BrokerIdZNode.path(self.info.id)], watch=True)[0]
 
     def register_again(self) -> None:
-        """Register anew if somebody has deleted the registration, though the session lives.
+        """Register again if the registration was deleted although the session lives.
 
-        2.8.2 does not notice, and its controller takes the broker for dead until it is restarted.
-        While another session has the id nothing is done. Raises NodeExists if one was faster.
+        2.8.2 does not notice, and its controller considers the broker dead until it is restarted.
+        Does nothing while another session has the id. Raises NodeExists if it loses a race.
         """
         if self.broker_epoch == NO_BROKER_EPOCH or self.watch_registration():
             return

@@ -18,8 +18,8 @@ from zk.kafka_zk_client import KafkaZkClient
 
 
 class LogDirFailureHandler:
-    """The failures of one broker's directories. ``halt_reason``: the last one failed, and the
-    broker is to be ended at once."""
+    """The failures of one broker's log directories. ``halt_reason``: set when the last one failed
+    and the broker must halt at once."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class LogDirFailureHandler:
         return failures
 
     def handle_failures(self) -> None:
-        """The same, and let the controller ask for these replicas; without an online directory the
-        broker is to be ended."""
+        """The same, and notify the controller about these replicas; without an online directory the
+        broker must halt."""
         self._tell_of_restored()
         if self._replica_manager.wants_state:
             self._replica_manager.wants_state = False
@@ -69,7 +69,7 @@ class LogDirFailureHandler:
         dirs = self._log_manager.dirs
         if self._config.halts_on_log_dir_failure or len(dirs.offline) == len(dirs.paths):
             reasons = "; ".join(f"{failure.path}: {failure.reason}" for failure in failures)
-            self.halt_reason = f"no log directory is left that works: {reasons}"
+            self.halt_reason = f"all log directories have failed: {reasons}"
             return
         # A broker that registers again is asked for all of its replicas anyway.
         with contextlib.suppress(SessionExpired):

@@ -43,10 +43,10 @@ _States = list[tuple[Partition, LeaderAndIsrPartitionState]]
 class ReplicaManager:
     """The hosted partitions of one broker.
 
-    ``partitions`` are those that can be used, ``offline_partitions`` those whose log is damaged
+    ``partitions`` are online, ``offline_partitions`` are those whose log is damaged
     or whose log directory failed. ``replica_alter_log_dirs_manager`` copies those that move to
     another directory. ``controller_epoch`` is the highest seen in any request.
-    ``wants_state``: damaged replicas may be restored once the controller says who leads them now.
+    ``wants_state``: damaged replicas may be restored once the controller names their leaders.
     ``is_shutting_down``: replicas that become followers are no longer fetched.
     ``log_manager`` has their logs, and logs that the controller has not named yet.
     """
@@ -153,8 +153,8 @@ class ReplicaManager:
         )
 
     def _maybe_restore(self, state: LeaderAndIsrPartitionState, wall_ms: int) -> None:
-        """Bring a damaged replica back once another replica has what it lost, and it is out of the
-        ISR: from there it could become the leader before it has fetched the rest."""
+        """Restore a damaged replica once another one has the lost records and it has left the ISR:
+        in the ISR it could become the leader before it has fetched the rest."""
         if state.leader in (NO_LEADER, self.broker_id) or self.broker_id in state.isr:
             return
         with contextlib.suppress(DamagedLog, LogStorageError):

@@ -55,7 +55,7 @@ def broker_status(broker: Broker) -> dict[str, Any]:
 
 
 def metadata_status(broker: Broker) -> dict[str, Any]:
-    """The whole metadata cache of a broker: what it would tell clients."""
+    """The whole metadata cache of a broker, as clients would get it."""
     cache = broker.metadata_cache
     return {
         "id": broker.info.id,

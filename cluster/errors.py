@@ -11,7 +11,7 @@
     |  `- AdminOperationError      Kafka's AdminOperationException
     |- EnvironmentProblem          Java, a port, a data directory
     |  |- JavaNotFound
-    |  |- JournalUnwritable         the disk refuses the journal or a log beside it
+    |  |- JournalUnwritable         the journal or a Kafka-like log cannot be written
     |  `- ZooKeeperUnavailable
     |- NotKlamm                    the chroot belongs to a live Kafka cluster
     |- StoreError                  ZooKeeper said no, or its answer was lost
@@ -115,7 +115,7 @@ class InvalidConfig(AdminError):
 
 
 class PolicyViolation(AdminError):
-    """A request that the cluster's own limits do not allow."""
+    """A request that exceeds a limit of the cluster."""
 
     code = Errors.POLICY_VIOLATION
     kafka_class = "org.apache.kafka.common.errors.PolicyViolationException"
@@ -145,7 +145,7 @@ class JavaNotFound(EnvironmentProblem):
 
 
 class JournalUnwritable(EnvironmentProblem):
-    """The disk refuses the journal, or a log beside it. What was not written yet is kept."""
+    """The disk refuses writes to the journal or a Kafka-like log. Pending lines are kept."""
 
     definite = False
     retriable = True

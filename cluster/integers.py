@@ -1,4 +1,4 @@
-"""Integers as Kafka's protocol has them: a JSON body with any other is malformed."""
+"""Integer types of Kafka's protocol: a JSON body with any other number is malformed."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ Int16 = Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)]
 Int32 = Annotated[int, Meta(ge=-(2**31), le=INT32_MAX)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=INT64_MAX)]
 Count = Annotated[int, Meta(ge=0, le=INT32_MAX)]
-"""Also the id of a broker or a partition."""
+"""Also used for broker ids and partition numbers."""

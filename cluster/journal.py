@@ -14,7 +14,7 @@ import msgspec
 SCHEMA_VERSION: Final = 1
 NOT_JSON: Final = "not json"
 NOT_A_ROW: Final = "not a row"
-"""What may be wrong with a line of a journal."""
+"""Reasons why a line of a journal is damaged."""
 
 
 class Kind(StrEnum):
@@ -99,7 +99,7 @@ class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class _Shape(msgspec.Struct):
-    """What a row of any version has."""
+    """The fields that rows of all versions have."""
 
     v: int
     run_id: str
@@ -114,10 +114,10 @@ _shape = msgspec.json.Decoder(_Shape)
 
 
 def line_problem(line: bytes) -> str | None:
-    """Why a line is no row of a journal, of this or another version; None if it is one."""
+    """Return why a line is not a journal row of any version; None if it is one."""
     try:
         _shape.decode(line)
-        # msgspec does not look into the strings that it skips.
+        # msgspec does not validate strings that it skips.
         if not line.isascii():
             line.decode()
     except msgspec.ValidationError:

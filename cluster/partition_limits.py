@@ -1,7 +1,7 @@
-"""How many partitions one request may add, and how many a cluster may have.
+"""Limits on partitions per request and per cluster.
 
-A cluster's own policy, as kafka.server.policy.CreateTopicPolicy is for Kafka: it is checked before
-anything is placed, so that a number with too many digits costs no memory.
+A policy like Kafka's kafka.server.policy.CreateTopicPolicy. It is checked before placement, so that
+a huge number of partitions costs no memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HINT = "klamm up --max-partitions-per-request, --max-partitions"
 
 
 class PartitionLimits(msgspec.Struct, frozen=True):
-    """Both limits, at least 1. Raises UsageError otherwise."""
+    """Both limits, each at least 1. Raises UsageError otherwise."""
 
     per_request: int = 200_000
     cluster: int = 1_000_000
@@ -30,7 +30,7 @@ class PartitionLimits(msgspec.Struct, frozen=True):
                 raise UsageError(f"{name} {value} is less than 1")
 
     def check_request(self, added: int) -> None:
-        """Raise PolicyViolation if a request may not add so many partitions."""
+        """Raise PolicyViolation if a request adds too many partitions."""
         if added > self.per_request:
             raise PolicyViolation(
                 f"The request adds {added} partitions; at most {self.per_request} are allowed in"

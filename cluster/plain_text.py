@@ -1,7 +1,7 @@
-"""Text from outside that is to be shown: names, hosts, racks and reasons, made harmless.
+"""Escapes text from outside before it is shown: names, hosts, racks and reasons.
 
-What a terminal would obey, and what would make a line look like two or read in another order, is
-written as an escape sequence of JSON. So JSON stays JSON, and means the same.
+Control characters, line breaks and changes of the writing direction become JSON escape sequences.
+So JSON stays JSON with the same meaning.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _obeyed_in_line = re.compile(f"[\t{_LINE_BREAKS}{_CONTROLS}{_BIDI}\ufeff]")
 
 
 def harmless(text: str) -> str:
-    """Text of any number of lines without control characters and changes of direction."""
-    # Nearly all text is: this test is many times as fast as the pattern.
+    """Escape control characters and changes of direction in text of any number of lines."""
+    # Nearly all text is harmless: this test is many times as fast as the pattern.
     if text.isascii() and text.isprintable():
         return text
     return _obeyed.sub(_escaped, text)
 
 
 def harmless_line(text: str) -> str:
-    """Text that also is one line, with no tab in it."""
+    """Escape line breaks and tabs, too."""
     if text.isascii() and text.isprintable():
         return text
     return _obeyed_in_line.sub(_escaped, text)

@@ -1,7 +1,7 @@
 """Names of the files that rotation leaves behind: ``journal.jsonl.00000000000016777216.gz``.
 
-The number is how many bytes of the whole log, uncompressed, end with the file. So names sort by
-age, and a place in the log stays the same number when the file that it lies in is rotated.
+The number is the length of the whole log, uncompressed, up to the end of the file. So names sort by
+age, and a position in the log stays valid when its file is rotated.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class RotatedName(NamedTuple):
 
 
 def rotated_name(live: str, end: int) -> str:
-    """The name of the file that ends at byte ``end`` of a log, before it is compressed."""
+    """Return the name of the uncompressed file that ends at byte ``end`` of a log."""
     return f"{live}.{end:020d}"
 
 
 def parse_rotated(name: str) -> RotatedName | None:
-    """What a name says; None for one that rotation does not give."""
+    """Parse a name; None if it is not the name of a rotated file."""
     found = _rotated(name)
     return None if found is None else RotatedName(int(found[2]), name, found[1], bool(found[3]))
 
 
 def rotated_names(live: str, names: Iterable[str]) -> list[RotatedName]:
-    """The rotated files of a log among the names of its directory, the oldest first.
+    """Return the rotated files of a log among the names of its directory, oldest first.
 
-    Of a file that is there both plain and compressed, which a crash may leave, the latter.
+    A crash may leave a file both plain and compressed: then only the compressed one.
     """
     parsed = (parse_rotated(name) for name in names if name.startswith(live))
     found = sorted(one for one in parsed if one is not None and one.live == live)

@@ -1,7 +1,7 @@
-"""Whether the controller candidates of one process may be elected now, and what keeps them from it.
+"""Candidacy of one process's controllers: pauses after failed failovers, and holds.
 
-A failover that fails gives /controller up, and the next candidate would fail at once for the same
-reason: so all of them pause, twice as long after each failure. Kafka 2.8.2 has no such pause.
+After a failed failover the controller gives up /controller, and the next candidate would fail at
+once for the same reason. So all candidates pause, twice as long each time. 2.8.2 has no such pause.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ MAX_PAUSE_MS: Final = 5_000.0
 
 
 class Candidacy:
-    """Shared by the candidates of a process. Any thread may read and call: single assignments.
+    """Shared by the candidates of a process. Thread-safe: all changes are single assignments.
 
-    ``failed_failovers``: how many failed since the last that succeeded, and ``failure`` why the
-    last did. ``hold``: why no candidate may be elected, whatever the pause.
+    ``failed_failovers``: failures since the last successful failover; ``failure``: reason of the
+    latest. ``hold``: why no candidate may be elected, regardless of the pause.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class Candidacy:
         self.hold: str | None = None
 
     def pause_ms(self) -> float:
-        """How long candidates still wait after a failed failover."""
+        """Return the remaining pause after a failed failover."""
         return max(0.0, self._not_before_ms - self._clock.monotonic_ms())
 
     def failover_succeeded(self) -> None:
-        """A controller has loaded the cluster and brought it up."""
+        """Record that a controller has completed its failover."""
         self.failed_failovers, self.failure = 0, None
 
     def failover_failed(self, failure: str) -> None:
-        """A controller was elected and could not load the cluster or bring it up."""
+        """Record that an elected controller could not complete its failover."""
         count = self.failed_failovers = self.failed_failovers + 1
         self.failure = failure
         pause_ms = min(FIRST_PAUSE_MS * 2 ** (count - 1), MAX_PAUSE_MS)
@@ -55,6 +55,6 @@ class Candidacy:
                 KlammError(
                     f"no controller can take over: {count} failovers in a row failed, "
                     f"the last with {failure}",
-                    hint="controller.log of the brokers says where; mend that, then go up again",
+                    hint="see the brokers' controller.log; fix the cause and run klamm up again",
                 )
             )

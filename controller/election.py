@@ -27,10 +27,10 @@ FIRST_REBALANCE_MS: Final = 5_000
 
 
 def elect(controller: Controller) -> None:
-    """Become the controller if nobody is, and fail over to this broker.
+    """Become the controller if there is none, and fail over to this broker.
 
-    Waits while failovers have failed just now. While the candidacy is held nobody is elected, and
-    the active controller gives up.
+    Waits during the pause after a failed failover. While the candidacy is on hold no broker is
+    elected, and the active controller resigns.
     """
     log, broker_id = controller.log, controller.config.broker_id
     read_controller_id(controller)
@@ -73,7 +73,7 @@ def elect(controller: Controller) -> None:
         )
         failure = f"{type(error).__name__}: {error}"
         controller.recorder.occurrence(Kind.EVENT_FAILED, detail="failover", outcome=failure)
-        # A new session begins an election anyway, and the failover itself is not to blame.
+        # An expired session: a new one starts an election anyway, so this is not a failed failover.
         if not isinstance(error, SessionExpired):
             controller.candidacy.failover_failed(failure)
         trigger_controller_move(controller)

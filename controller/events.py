@@ -81,7 +81,7 @@ class ControllerChange(ControllerEvent, frozen=True):
 
 
 class Reelect(ControllerEvent, frozen=True):
-    """/controller is gone, or the candidacy has changed."""
+    """/controller was deleted, or the candidacy has changed."""
 
 
 class Expire(ControllerEvent, frozen=True):

@@ -160,7 +160,7 @@ class KafkaController:
         self.events.put(events.Startup())
 
     def on_candidacy_changed(self) -> None:
-        """``candidacy.hold`` was set, or taken back."""
+        """Handle that ``candidacy.hold`` was set or cleared."""
         if self.is_candidate:
             self.events.put(events.Reelect())
 

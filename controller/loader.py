@@ -151,7 +151,7 @@ def _why_not_served(topic: TopicIdReplicaAssignment) -> str | None:
 def _set_duplicate_ids_apart(
     controller: Controller, found: Decoded[str, TopicIdReplicaAssignment]
 ) -> None:
-    """Quarantine topics whose id another topic has; the topic that was created first keeps it.
+    """Quarantine topics with a duplicate topic id; the topic that was created first keeps it.
 
     2.8.2 fails with an IllegalStateException, at every failover; so does klamm with hazard C2.
     """
@@ -170,7 +170,7 @@ def _set_duplicate_ids_apart(
         for topic in topics:
             if topic != owner:
                 del found.values[topic]
-                reason = f"its id {topic_id} is that of topic {owner}: write it without topic_id"
+                reason = f"its id {topic_id} belongs to topic {owner}: write it without topic_id"
                 found.malformed.append(MalformedZNode(reason, None).at(TopicZNode.path(topic)))
     controller.set_malformed_apart(found.malformed)
 
@@ -186,9 +186,9 @@ def _created_first(controller: Controller, topics: list[str]) -> str:
 
 
 def draw_topic_id(controller: Controller, drawn: set[str]) -> str:
-    """Draw an id that no known topic has and that is not among ``drawn``, and add it to these.
+    """Draw a topic id that is neither in use nor in ``drawn``, and add it to ``drawn``.
 
-    The same seed on the same ZooKeeper may draw an id again: then its stream goes on.
+    The same seed on the same ZooKeeper may repeat an id: then the next one is drawn.
     """
     known = controller.context.topic_names
     while (topic_id := new_topic_id(controller.random)) in known or topic_id in drawn:

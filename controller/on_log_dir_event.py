@@ -49,10 +49,9 @@ def _broker_ids(controller: Controller, names: Sequence[str]) -> list[int]:
 def on_broker_log_dir_failure(controller: Controller, broker_ids: Sequence[int]) -> None:
     """Send the brokers their replicas, to learn which are on a failed directory.
 
-    Replicas that are known to be offline are left out if they are in the ISR, for they could become
-    the leader. The others are asked for: a broker whose log was damaged can restore it as a
-    follower; a replica that is still offline is taken offline again. Kafka 2.8.2 puts all of them
-    online (hazard C10).
+    Offline replicas in the ISR are skipped, because they could become the leader. The broker is
+    asked about the others: it can restore a damaged log as a follower, and a replica that is still
+    offline is taken offline again. Kafka 2.8.2 puts all of them online (hazard C10).
     """
     context = controller.context
     controller.log.info(f"Handling log directory failure for brokers {id_list(broker_ids)}")

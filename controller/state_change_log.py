@@ -1,7 +1,7 @@
 """The text of state-change.log and controller.log, as Kafka 2.8 writes it.
 
 Formats lines and hands them to sinks in as few writes as possible; never decides, never journals.
-Names and reasons from outside can neither end a line nor command a terminal.
+Names and reasons from outside are escaped, so they cannot end a line or control a terminal.
 A sink that is None costs nothing, and at INFO no line about a single replica is even formatted.
 Mirrors kafka/controller/StateChangeLogger.scala and the message texts of kafka/controller/.
 """

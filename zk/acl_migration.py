@@ -1,6 +1,6 @@
-"""Gives the znodes of a chroot Kafka's ACLs, or opens them to everybody again.
+"""Sets Kafka's ACLs on the znodes of a chroot, or opens them to all clients again.
 
-It changes ACLs and nothing else. Mirrors kafka.admin.ZkSecurityMigrator, except that it creates no
+Changes only ACLs. Mirrors kafka.admin.ZkSecurityMigrator, except that it creates no
 znode that is missing.
 """
 
@@ -27,8 +27,8 @@ def set_acls(
 ) -> int:
     """Set the ACLs of the chroot itself, of the trees of SECURE_ROOT_PATHS and of ``more_paths``.
 
-    Calls ``on_progress`` with the number of znodes so far; returns that of all. A znode that is
-    gone meanwhile is passed over. Raises StoreError if ZooKeeper refuses.
+    Calls ``on_progress`` with the number of znodes so far; returns the total. A znode that is
+    deleted in the meantime is skipped. Raises StoreError if ZooKeeper refuses.
     """
     count = 0
     for paths in _levels(KazooStore(session), [*SECURE_ROOT_PATHS, *more_paths]):
@@ -44,14 +44,14 @@ def set_acls(
                 assert request.code is not None, "run waits for every reply"
                 raise StoreError(
                     f"the ACL of {path} was not set: {request.code.name}; {count} others were",
-                    hint="use the identity that protected it; the same command sets the rest",
+                    hint="use the identity that protected it, then run the same command again",
                 )
         on_progress(count)
     return count
 
 
 def _levels(store: KazooStore, roots: list[str]) -> Iterator[Sequence[str]]:
-    """The chroot, and then the trees of ``roots``, level by level and at most _AT_ONCE a time."""
+    """Yield the chroot, then the trees of ``roots`` by level, at most _AT_ONCE znodes a time."""
     yield ["/"]
     level = roots
     while level:

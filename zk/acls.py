@@ -1,4 +1,4 @@
-"""The access control lists of znodes: which one a new znode gets, and which paths are protected.
+"""ACLs of znodes: the ACL of a new znode, and the protected paths.
 
 Values and rules only; the wire format is kazoo_wire's. Mirrors kafka.zk.ZkData (SecureRootPaths,
 SensitiveRootPaths, defaultAcls) and org.apache.zookeeper.ZooDefs.Ids.
@@ -29,7 +29,7 @@ from zk.znodes import (
 
 
 class Permission(IntFlag):
-    """What an entry allows (org.apache.zookeeper.ZooDefs.Perms)."""
+    """Permissions of an ACL entry (org.apache.zookeeper.ZooDefs.Perms)."""
 
     READ = 1
     WRITE = 2
@@ -50,7 +50,7 @@ class AclEntry(NamedTuple):
 Acl = tuple[AclEntry, ...]
 
 _CREATOR: Final = AclEntry(Permission.ALL, "auth", "")
-"""Every identity that the creating session has proved; the server fills them in."""
+"""Every authenticated identity of the creating session; the server fills them in."""
 
 OPEN_ACL: Final[Acl] = (AclEntry(Permission.ALL, "world", "anyone"),)
 CREATOR_ACL: Final[Acl] = (_CREATOR,)
@@ -83,7 +83,7 @@ SENSITIVE_ROOT_PATHS: Final = (
 
 
 def default_acl(path: str) -> Acl:
-    """Return the ACL of a new znode of a client that protects what it creates."""
+    """Return the ACL of a new znode, for a client that sets ACLs."""
     if path == ConsumerPathZNode.path:  # consumers of any identity write below it
         return OPEN_ACL
     if path.startswith(SENSITIVE_ROOT_PATHS):

@@ -34,7 +34,7 @@ _LOCK_NAME = ".lock"
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 PROBE_TIMEOUT_S = 1.0
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests"
-"""What a server without a quorum answers to every four-letter word."""
+"""The answer of a server without a quorum to every four-letter word."""
 PROBE_INTERVAL_S = 0.02
 STOP_TIMEOUT_S = 10.0
 # A server whose parent was killed a moment ago still has to die.
@@ -152,7 +152,7 @@ class EmbeddedZooKeeper:
 
     @property
     def has_crashed(self) -> bool:
-        """Whether the server's process has ended though nobody here ended it."""
+        """Whether the server's process has ended unexpectedly."""
         supervisor = self._supervisor
         return supervisor is not None and supervisor.poll() is not None
 
@@ -214,7 +214,7 @@ class EmbeddedZooKeeper:
             self._supervisor.wait()
 
     def pause(self) -> None:
-        """Freeze the server: its connections stay open, and nothing answers on them."""
+        """Freeze the server: its connections stay open, but requests get no answer."""
         self._signal(signal.SIGUSR1)
         self.is_paused = True
 

@@ -1,7 +1,7 @@
-"""ZooKeeper servers of klamm's own in child processes: one, or an ensemble with a quorum.
+"""Embedded ZooKeeper servers in child processes: one, or an ensemble with a quorum.
 
 Each server of an ensemble has a directory, a ``myid`` and three ports on loopback: for clients, for
-the quorum and for elections. How one server runs is zk/embedded.py's business.
+the quorum and for elections. zk/embedded.py runs the single servers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zk.embedded import NOT_SERVING, PROBE_INTERVAL_S, EmbeddedZooKeeper, four_l
 from zk.ports import HOST, free_port
 
 SIZES: Final = (1, 3, 5)
-"""An even number of servers survives no more failures than one server less."""
+"""Odd numbers only: an even number tolerates no more failures than one server less."""
 LEADER: Final = "leader"
 FOLLOWER: Final = "follower"
 DOWN: Final = "down"
@@ -34,14 +34,14 @@ _HEAP_MB: Final = 256
 _START_TRIES: Final = 3
 _QUORUM_SETTINGS: Final = {
     # In ticks of half a second: how long a server may take to join, and how far it may be behind.
-    # The second is also how soon a leader that hangs is replaced.
+    # The second one also limits how soon a hung leader is replaced.
     "initLimit": "20",
     "syncLimit": "6",
 }
 
 
 class ServerState(NamedTuple):
-    """A server and what it is: leader, follower, standalone, or why it is none of them."""
+    """A server and its state: leader, follower, standalone, or why it has no role."""
 
     id: int
     address: str
@@ -63,12 +63,12 @@ class EmbeddedEnsemble:
         self.size = size
         self.servers: dict[int, EmbeddedZooKeeper] = {}
         self.lock = threading.RLock()
-        """Held by whoever starts or ends a server."""
+        """Held while a server is started or ended."""
         self._data_dir = data_dir
 
     @property
     def majority(self) -> int:
-        """How many servers a quorum needs."""
+        """The number of servers that a quorum needs."""
         return self.size // 2 + 1
 
     @property
@@ -109,7 +109,7 @@ class EmbeddedEnsemble:
     # -- single servers
 
     def state(self, server_id: int) -> str:
-        """What a server is at this moment; asks it."""
+        """Query a server and return its state."""
         server = self.servers[server_id]
         if server.is_paused:
             return PAUSED
@@ -127,18 +127,18 @@ class EmbeddedEnsemble:
         return NO_QUORUM if answer.startswith(NOT_SERVING) else NO_ANSWER
 
     def states(self) -> list[ServerState]:
-        """All servers; asks each."""
+        """Query all servers and return their states."""
         return [
             ServerState(id_, server.connect_string, self.state(id_))
             for id_, server in self.servers.items()
         ]
 
     def leader_id(self) -> int | None:
-        """The server that leads the quorum, or the only one; None while there is none."""
+        """Return the leader of the quorum, or the only server; None while there is no leader."""
         return next((s.id for s in self.states() if s.state in (LEADER, "standalone")), None)
 
     def find(self, wanted: str) -> int:
-        """The server with this id, or the one that is ``leader``, or a ``follower``.
+        """Return the server with this id, or the ``leader``, or a ``follower``.
 
         Raises UsageError.
         """
@@ -149,7 +149,7 @@ class EmbeddedEnsemble:
                 )
             return int(wanted)
         if wanted not in (LEADER, FOLLOWER):
-            raise UsageError(f"'{wanted}' is no ZooKeeper server", hint="an id, leader or follower")
+            raise UsageError(f"'{wanted}' is not a ZooKeeper server", hint="id, leader or follower")
         states = self.states()
         found = self.leader_id() if wanted == LEADER else None
         if wanted == FOLLOWER:
@@ -165,7 +165,7 @@ class EmbeddedEnsemble:
             self._require(server_id, is_running=True).kill()
 
     def crash(self, server_id: int) -> None:
-        """End a server's process as a crash would: whoever guards it starts it again."""
+        """End a server's process like a crash: its guard restarts it."""
         with self.lock:
             self.servers[server_id].crash()
 
@@ -186,7 +186,7 @@ class EmbeddedEnsemble:
             self._require(server_id, is_running=True, is_paused=True).resume()
 
     def lose_quorum(self) -> None:
-        """Kill servers, the leader among them, until those left are no majority."""
+        """Kill servers, including the leader, until the quorum is lost."""
         with self.lock:
             running = [id_ for id_, server in self.servers.items() if server.is_running]
             leader_id = self.leader_id()
@@ -227,11 +227,11 @@ class EmbeddedEnsemble:
         server = self.servers[server_id]
         if server.is_running != is_running or is_paused not in (None, server.is_paused):
             state = self.state(server_id)
-            raise UsageError(f"ZooKeeper server {server_id} cannot do that", hint=f"it is {state}")
+            raise UsageError(f"not possible: ZooKeeper server {server_id} is {state}")
         return server
 
     def _on_all(self, do: Callable[[EmbeddedZooKeeper], object]) -> None:
-        """Do the same to all servers at once; raises the first failure when all are done."""
+        """Act on all servers in parallel; raise the first failure when all are done."""
         if not self.servers:
             return
         with ThreadPoolExecutor(len(self.servers), "zookeeper-servers") as pool:
@@ -261,17 +261,17 @@ SINGLE_SERVER: Final[Mapping[str, Callable[[EmbeddedEnsemble, int], None]]] = {
     "pause": EmbeddedEnsemble.pause,
     "resume": EmbeddedEnsemble.resume,
 }
-"""What is done to one server, by its word."""
+"""Actions on one server, by name."""
 WHOLE_ENSEMBLE: Final[Mapping[str, Callable[[EmbeddedEnsemble], None]]] = {
     "lose_quorum": EmbeddedEnsemble.lose_quorum,
     "regain_quorum": EmbeddedEnsemble.regain_quorum,
 }
-"""What is done to all of them."""
+"""Actions on all servers, by name."""
 
 
 def check_size(data_dir: Path, size: int) -> None:
-    """Remember how many servers have their data in a directory. Raises UsageError if it were
-    another number, ZooKeeperUnavailable if the directory cannot be used."""
+    """Record how many servers have their data in a directory. Raises UsageError if the number
+    differs, ZooKeeperUnavailable if the directory cannot be used."""
     path = data_dir / _SIZE_FILE
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -303,8 +303,8 @@ def _ports(size: int) -> dict[int, int]:
 
 
 def _is_clash(error: BaseException) -> bool:
-    """Whether another process may have taken a port between its choice and its use. A server whose
-    quorum port is taken starts, and cannot lead."""
+    """Return True if another process may have taken a port before the server bound it. A server
+    whose quorum port is taken starts, but cannot lead."""
     return isinstance(error, ZooKeeperUnavailable) and (
         "in use" in error.message or "elected" in error.message
     )

@@ -69,8 +69,8 @@ class FaultProxy:
             self.cut()
 
     def black_hole(self) -> threading.Event:
-        """Cut every connection, and take new ones without ever answering them, until ``up``; those
-        taken stay dead after it. Returns an event that is set when one was taken."""
+        """Cut every connection, and accept new ones without ever answering, until ``up``; those
+        stay dead after it. Returns an event that is set when one was accepted."""
         with self._changed:
             self._swallows, self._first_swallowed = True, threading.Event()
             self.cut()

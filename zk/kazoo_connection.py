@@ -1,4 +1,4 @@
-"""Kazoo's connection to a ZooKeeper server, with time limits of its own.
+"""Kazoo's connection to a ZooKeeper server, with separate time limits.
 
 Kazoo derives all limits from the session timeout: a session of 30 s waits 30 s for one attempt to
 connect to a server that hangs, and 20 s before it notices that the server hangs. Here an attempt
@@ -23,17 +23,17 @@ _SILENCE_SHARE: Final = 2 / 3
 
 
 def attempt_timeout_s(session_timeout_ms: float, host_count: int) -> float:
-    """How long one attempt may take. As in ZooKeeper's own client all servers can be tried before
+    """Limit of one attempt. As in ZooKeeper's own client, all servers can be tried before
     the session expires, but a long session makes no attempt longer."""
     share_s = session_timeout_ms / 1000 / host_count
     return max(ATTEMPT_TIMEOUT_MIN_S, min(share_s, ATTEMPT_TIMEOUT_MAX_S))
 
 
 class Connection(ConnectionHandler):
-    """The connection of one KazooClient, which it replaces kazoo's own in.
+    """The connection of one KazooClient, in place of kazoo's own.
 
-    ``silence_limit_ms``: the connection is dropped if the server was asked something and is silent
-    for two thirds of this, as of a session timeout; at most the session timeout itself counts.
+    ``silence_limit_ms``: the connection is dropped if the server does not answer a request for
+    two thirds of this, as of a session timeout; the session timeout is the upper limit.
     ``on_watch_event`` gets the bytes of every watch event. ``refusals``: how often in a row a
     server accepted the connection and closed it instead of answering the handshake.
     """
@@ -82,8 +82,8 @@ class Connection(ConnectionHandler):
         return super()._read_socket(read_timeout)
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
-        # Kazoo pings only while nothing is sent: without this, requests that go on being sent to a
-        # server that hangs would keep the connection for ever.
+        # Kazoo pings only while nothing is sent: without this check, a steady flow of requests to a
+        # hung server would keep the connection forever.
         now_s = time.monotonic()
         if self._unanswered_since_s is None:
             self._unanswered_since_s = now_s

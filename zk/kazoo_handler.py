@@ -1,6 +1,6 @@
 """Threads and sockets of one kazoo client: no worker threads, TLS, a connection that can pause.
 
-What is sent and read on the connection is zk/kazoo_session.py's business.
+zk/kazoo_session.py handles the data on the connection.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 
 class SessionHandler(SequentialThreadingHandler):
-    """Kazoo's threads without its two worker threads, which have nothing to do here."""
+    """Kazoo's thread handler without its two worker threads, which klamm does not need."""
 
     def __init__(
         self, running: threading.Event, tls: ssl.SSLContext | None, attempt_timeout_s: float
@@ -41,7 +41,7 @@ class SessionHandler(SequentialThreadingHandler):
         return thread
 
     def create_connection(self, address: tuple[str, int], hostname: str, **_: Any) -> socket.socket:
-        """A connection, its TLS handshake done. Raises OSError, kept as ``connection_error``."""
+        """Connect, including TLS. Raises OSError, which is kept as ``connection_error``."""
         try:
             connection = socket.create_connection(address, self._attempt_timeout_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

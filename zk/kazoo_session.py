@@ -71,9 +71,9 @@ class KazooSession:
     ) -> None:
         """Connect to ``host:port[,host:port][/chroot]``.
 
-        ``silence_limit_ms``: a session timeout that decides when a silent server is given up, if
-        not the session's own. ``zxid_seen``: a zxid this cluster has seen; a server that has not
-        got so far refuses the session.
+        ``silence_limit_ms``: replaces the session timeout in deciding when a silent server is
+        dropped. ``zxid_seen``: a zxid this cluster has seen; a server that is behind it refuses
+        the session.
 
         Raises UsageError for a malformed connect string or unusable TLS files,
         ZooKeeperUnavailable if no server answers within ``connection_timeout_ms``.
@@ -113,13 +113,13 @@ class KazooSession:
 
     @property
     def is_zxid_current(self) -> bool:
-        """Whether ``last_zxid`` is from an answer to this very session. (Its beginning has a zxid,
-        so its first answer has a greater one than any seen before.)"""
+        """Whether ``last_zxid`` is from an answer to this session. (Its creation has a zxid, so its
+        first answer has a greater one than any seen before.)"""
         return int(self._client.last_zxid) > self._zxid_seen
 
     @property
     def refusals(self) -> int:
-        """How often in a row a server has closed the connection instead of taking the session."""
+        """Consecutive times that a server closed the connection without accepting the session."""
         return int(self._client._connection.refusals)
 
     def add_listener(self, listener: Listener) -> None:
@@ -270,7 +270,7 @@ class KazooSession:
         wave.finish()
 
     def _on_client_state(self, client: KazooClient, state: str) -> None:
-        # Kazoo would only log what goes wrong here, and wait for ever for what did not happen.
+        # Kazoo would only log an error here, and then wait forever.
         with _failure_reported():
             self._on_state(client, state)
 
@@ -302,7 +302,7 @@ class KazooSession:
         # Left alone, kazoo would begin a new session by itself.
         client._stopped.set()
         self.watches.clear()
-        # Kazoo forgets it now; no later session may begin on a server that has lost what this saw.
+        # Kazoo forgets the zxid now; a later session must not begin on a server that lost data.
         self._zxid_seen = self.last_zxid
         with self._lock:
             self._dead = ResultCode.AUTHFAILED if auth_failed else ResultCode.SESSIONEXPIRED
@@ -331,7 +331,7 @@ class KazooSession:
 
 @contextlib.contextmanager
 def _failure_reported() -> Iterator[None]:
-    """Report an exception as if it had ended the connection's thread, which goes on."""
+    """Report an exception as if it had ended the connection's thread, which continues."""
     try:
         yield
     except Exception as error:
@@ -365,7 +365,7 @@ def _drop(client: KazooClient) -> None:
     # Again and again: the thread may just be opening a socket.
     while not connection.connection_stopped.wait(0.02):
         with contextlib.suppress(OSError, AttributeError, TypeError):
-            # Not SSLSocket's own, which takes the TLS state away from under the thread that reads.
+            # Not SSLSocket's own, which removes the TLS state that the reading thread still uses.
             socket.socket.shutdown(connection._socket, socket.SHUT_RDWR)
     connection.stop()
     connection.close()

@@ -153,9 +153,9 @@ class KazooStore:
 def newest_zxid(
     connect_string: str, timeout_ms: int, security: ZooKeeperSecurity = UNSECURED
 ) -> int:
-    """The zxid of a session that begins now: no transaction committed before has a newer one.
+    """Open a session and return its zxid, which is newer than all committed transactions.
 
-    Raises ZooKeeperUnavailable if no server takes the session and answers in time.
+    Raises ZooKeeperUnavailable if no server accepts the session and answers in time.
     """
     hosts = connect_string.partition("/")[0]
     with contextlib.closing(KazooSession(hosts, timeout_ms, timeout_ms, security)) as session:

@@ -60,7 +60,7 @@ def block(completion: Completion) -> None:
 
 
 def within(timeout_s: float) -> Wait:
-    """Wait for a limited time, then raise ZooKeeperUnavailable: what was sent may still be done."""
+    """Wait for a limited time, then raise ZooKeeperUnavailable: sent requests may still succeed."""
 
     def wait(completion: Completion) -> None:
         if not completion.wait(timeout_s):

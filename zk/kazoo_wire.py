@@ -280,8 +280,8 @@ class SingleRead(Request):
 
 
 class Multi(Request):
-    """One transaction, all or nothing. ``sets_acls``: what it creates gets Kafka's ACLs instead of
-    open ones."""
+    """One atomic transaction. ``sets_acls``: znodes it creates get Kafka's ACLs instead of open
+    ones."""
 
     type = 14
     __slots__ = ("_chroot", "_ops")

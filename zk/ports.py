@@ -9,14 +9,14 @@ import socket
 from cluster.errors import UsageError, ZooKeeperUnavailable
 
 HOST = "127.0.0.1"
-# Below every system's ephemeral range: there a client that retries a dead port may be given that
-# very port as its own, connect to itself, and keep the server from coming back.
+# Below every system's ephemeral range: inside it, a client that retries a dead port may get that
+# very port as its local one, connect to itself, and keep the server from coming back.
 FREE_PORTS = range(20_000, 32_000)
 PORT_TRIES = 20
 
 
 def free_port() -> int:
-    """A port of FREE_PORTS that nobody listens on."""
+    """Return a port of FREE_PORTS that is not in use."""
     for _ in range(PORT_TRIES):
         port = secrets.choice(FREE_PORTS)
         if _bind_error(port) is None:
@@ -25,7 +25,7 @@ def free_port() -> int:
 
 
 def require_free(port: int) -> None:
-    """Raise UsageError for a number that is no port, ZooKeeperUnavailable for a port in use."""
+    """Raise UsageError for an invalid port, ZooKeeperUnavailable for a port in use."""
     if port not in range(1, 65536):
         raise UsageError(f"{port} is no port", hint="ports are 1 to 65535")
     error = _bind_error(port)
@@ -34,13 +34,13 @@ def require_free(port: int) -> None:
             "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror}"
         )
         raise ZooKeeperUnavailable(
-            f"port {port} {problem}", hint="choose another port, or stop what listens there"
+            f"port {port} {problem}", hint="choose another port, or stop the program on it"
         )
 
 
 def _bind_error(port: int) -> OSError | None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As the server does it: a port of connections just closed is free.
+        # As the server does: a port with recently closed connections counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -1,4 +1,4 @@
-"""How a session proves to ZooKeeper who it is, and whether it protects the znodes it creates.
+"""Authentication of a session to ZooKeeper, and whether it sets ACLs on the znodes it creates.
 
 Mirrors Kafka's zookeeper.set.acl and zookeeper.ssl.* (kafka.server.KafkaConfig), with PEM files
 instead of Java's key stores, and ZooKeeper's digest scheme instead of SASL.
@@ -17,7 +17,7 @@ from cluster.errors import UsageError
 class ZooKeeperTls:
     """TLS to ZooKeeper: the server's certificate must be signed by ``ca`` and name its host.
 
-    ``certificate`` and ``key``: the client's own, for servers that ask for one. PEM files.
+    ``certificate`` and ``key``: of the client, for servers that require them. PEM files.
     """
 
     ca: Path
@@ -33,13 +33,13 @@ class ZooKeeperTls:
             )
 
     def context(self) -> ssl.SSLContext:
-        """Load the files. Raises UsageError, which names the file."""
+        """Load the files. Raises UsageError with the file's name."""
         try:
             context = ssl.create_default_context(cafile=self.ca)
         except (OSError, ValueError) as error:
             raise _unusable(self.ca, "CA certificates", error) from error
         if self.certificate is not None:
-            # An empty password, where none is given, keeps OpenSSL from asking on the terminal.
+            # Without a password, an empty one keeps OpenSSL from prompting on the terminal.
             try:
                 context.load_cert_chain(self.certificate, self.key, self.key_password or "")
             except (OSError, ValueError) as error:
@@ -63,18 +63,18 @@ class ZooKeeperSecurity:
             raise UsageError("the ZooKeeper digest is not USER:PASSWORD")
         if self.sets_acls and not self.has_identity:
             raise UsageError(
-                "zookeeper.set.acl is true, but klamm has no identity that the ACLs could name",
+                "zookeeper.set.acl is true, but klamm has no identity for the ACLs",
                 hint="give --zk-digest USER:PASSWORD, or --zk-tls-cert and --zk-tls-key",
             )
 
     @property
     def has_identity(self) -> bool:
-        """True if ZooKeeper knows the session by more than its address."""
+        """True if the session authenticates with a digest or a certificate."""
         return self.digest is not None or (self.tls is not None and self.tls.key is not None)
 
 
 UNSECURED = ZooKeeperSecurity()
-"""No proof of identity, no TLS, open ACLs: Kafka's default."""
+"""No authentication, no TLS, open ACLs: Kafka's default."""
 
 
 def _unusable(files: object, what: str, error: Exception) -> UsageError:

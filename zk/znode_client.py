@@ -43,7 +43,7 @@ _TEXTS: Final = {
 }
 _IDENTITY_HINT: Final = (
     "the znode is protected: set KLAMM_ZK_DIGEST, or KLAMM_ZK_TLS_CERT and KLAMM_ZK_TLS_KEY, to "
-    "the identity that made it"
+    "the identity that created it"
 )
 _PERHAPS_CREATED: Final = (ResultCode.OK, ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS)
 

@@ -50,7 +50,7 @@ def record_count(payload: Payload) -> int:
 
 
 def size_bytes(payload: Payload) -> int:
-    """How much memory its keys and values take; those that are only counted take none."""
+    """Memory of its keys and values; 0 for records that are only counted."""
     if isinstance(payload, Counted):
         return 0
     return sum(len(one.key or b"") + len(one.value or b"") for one in payload)

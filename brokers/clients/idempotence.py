@@ -49,11 +49,11 @@ class Idempotence:
         return partition.producer == self.producer or not partition.tracked
 
     def awaits_first(self, partition: PartitionBatches, batch: Batch) -> bool:
-        """True for a new batch as long as nothing of this epoch was acknowledged.
+        """Return True for a new batch if no batch of this epoch has been acknowledged yet.
 
-        A leader that knows no sequence of the producer accepts any as the first (KAFKA-14359).
-        After a change of the leader it would take a later batch before the first one, which it
-        would refuse from then on.
+        A leader without a sequence of the producer accepts any as the first (KAFKA-14359).
+        After a leader change it could accept a later batch before the first one, and would then
+        refuse the first one forever.
         """
         is_new = batch not in partition.tracked
         return is_new and bool(partition.tracked) and partition.acked_sequence == NO_SEQUENCE

@@ -93,7 +93,7 @@ class Producer:
         )
 
     def undecided_batch_sizes(self) -> Iterator[int]:
-        """How many bytes of keys and values each undecided batch holds."""
+        """Bytes of keys and values in each undecided batch."""
         for partition in self._undecided.values():
             for batch in (*partition.waiting, *partition.sent):
                 yield batch.size_bytes

@@ -53,7 +53,7 @@ class BatchFile:
         return modified_s
 
     def drop_cache(self) -> None:
-        """Read from the disk next: see Disk.drop_cache."""
+        """Make the next read bypass the page cache: see Disk.drop_cache."""
         self._disk.drop_cache(self.path)
 
     def append(self, records: bytes) -> None:
@@ -82,7 +82,7 @@ class BatchFile:
             return
 
     def valid(self, base_offset: int, *, has_gaps: bool = False) -> Iterator[Found]:
-        """Every batch, its CRC checked and its offsets: each batch follows the one before, and all
+        """Yield every batch, with CRC and offsets checked: each follows the previous one, and all
         fit into one segment. ``has_gaps``: a log cleaner may have removed offsets between batches.
 
         Raises CorruptRecord at the first that is not valid.
@@ -117,8 +117,8 @@ class BatchFile:
     def read(self, found: Found, max_bytes: int, end_offset: int) -> bytes:
         """This batch and those after it that end before ``end_offset``, whole ones.
 
-        At most ``max_bytes``, but at least this one. A batch that cannot be read, or that does not
-        follow the one before, ends the answer: the next read, which begins there, raises.
+        At most ``max_bytes``, but at least this one. A batch that cannot be read, or does not
+        follow the previous one, ends the result: the next read, which begins there, raises.
         """
         end, next_offset = found.header.size_bytes, found.header.next_offset
         size = max(end, min(max_bytes, self.size_bytes - found.position))
@@ -166,7 +166,7 @@ class BatchFile:
         return header
 
     def damaged(self, reason: str, position: int) -> CorruptRecord:
-        """The error for a batch at this byte that cannot be read or does not belong there."""
+        """Return the error for a batch at this byte that is unreadable or misplaced."""
         return CorruptRecord(
             f"{reason} (file {self.path} at byte {position})",
             hint="another replica may still have these records",

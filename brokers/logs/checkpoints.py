@@ -6,7 +6,7 @@ kafka.server.{PartitionMetadataFile, BrokerMetadataCheckpoint} and the clean-shu
 kafka.log.LogManager.
 
 A checkpoint is lines of text: its version (0), the number of entries, then one entry a line, its
-fields divided by white space. An empty file holds no entries. A crash while one is written leaves
+fields divided by white space. An empty file holds no entries. A crash during a write leaves
 the old file or the new one.
 """
 
@@ -157,7 +157,7 @@ def write_meta_properties(path: Path, meta: MetaProperties, disk: Disk = LOCAL_D
 
 
 class _Line(NamedTuple):
-    """A line of a file; the first has number 1."""
+    """A line of a file; numbers start at 1."""
 
     path: Path
     number: int
@@ -241,7 +241,7 @@ def _value(line: _Line) -> str:
 
 
 def _number(line: _Line, text: str | None = None) -> int:
-    """A field of a line, or all of it, as a number."""
+    """Parse a field of a line, or the whole line, as a number."""
     text = line.text if text is None else text
     if not _NUMBER.fullmatch(text):
         raise _malformed(line)

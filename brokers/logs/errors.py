@@ -15,9 +15,9 @@
        |- InvalidProducerEpoch     a producer that another one has fenced
        |- OffsetsOutOfOrder        records to append that do not follow each other
        |- UnexpectedAppendOffset   records to append that do not follow the log's end
-       |- DamagedLog               files of one log that do not hold what the log held
+       |- DamagedLog               files of one log that lost or contradict its contents
        `- LogStorageError          Kafka's KafkaStorageException: a directory or a file in it
-          `- CorruptCheckpoint     a checkpoint that can be read but does not hold what it should
+          `- CorruptCheckpoint     a readable checkpoint with invalid contents
 
 Messages are Kafka's where Kafka has one. Nothing of a refused append is in the log.
 """
@@ -113,8 +113,8 @@ class UnexpectedAppendOffset(ReplicaLogError):
 class DamagedLog(ReplicaLogError):
     """Files of one log that are missing, damaged or contradict each other, found when it is opened.
 
-    The replica is offline, its log directory is not. ``offset``: the first offset that cannot be
-    trusted; None if klamm must not cut the log because another program can still read it.
+    The replica goes offline, but not its log directory. ``offset``: the first offset that cannot be
+    trusted; None if klamm must not truncate the log because Kafka can still read it.
     """
 
     code = Errors.KAFKA_STORAGE_ERROR
@@ -131,19 +131,19 @@ class LogStorageError(ReplicaLogError):
 
 
 class CorruptCheckpoint(LogStorageError):
-    """A checkpoint, partition.metadata or meta.properties with wrong contents; the message names
+    """A checkpoint, partition.metadata or meta.properties with invalid contents; the message names
     the file and the line."""
 
 
 @contextmanager
 def storage_errors(doing: str, directory: Path) -> Iterator[None]:
-    """Raise an OSError within as LogStorageError: ``Error while <doing> in dir <directory>``."""
+    """Turn an OSError inside into LogStorageError: ``Error while <doing> in dir <directory>``."""
     try:
         yield
     except OSError as error:
         raise LogStorageError(
             f"Error while {doing} in dir {directory}: {error.strerror or error}",
-            hint=f"see that {error.filename or directory} can be read and written and has room",
+            hint=f"check permissions and free space of {error.filename or directory}",
         ) from error
 
 

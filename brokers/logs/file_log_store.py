@@ -58,7 +58,7 @@ LOCK: Final = ".lock"
 
 
 class _Damaged(NamedTuple):
-    """A damaged log, the folder that has its files, or had them, and what is known of it."""
+    """A damaged log: its folder, which may be missing, and the checkpointed facts about it."""
 
     folder: Path
     known: Known
@@ -71,7 +71,7 @@ def random_id() -> str:
 
 
 class FileLogStore:
-    """Segment logs in log directories below ``root``, which are on ``disk``.
+    """Segment logs in log directories below ``root`` on ``disk``.
 
     ``new_id``: 32 hexadecimal digits.
     """
@@ -95,12 +95,12 @@ class FileLogStore:
     def open_dir(
         self, path: str, owner: MetaProperties, config_of: LogConfigs, now_ms: int
     ) -> FoundDir:
-        """Lock the directory, which is made if it is not there, and load its logs.
+        """Lock the directory, creating it if it does not exist, and load its logs.
 
-        Without the mark of a clean shutdown logs are recovered from their recovery points on. A
-        corrupt checkpoint counts as empty, so more is recovered, and is complained of. The files of
-        a damaged log, and what the checkpoints say of it, stay as they are. Raises
-        EnvironmentProblem if another process uses the directory, or it is another broker's.
+        After an unclean shutdown logs are recovered from their recovery points on. A corrupt
+        checkpoint counts as empty, so more is recovered, and is reported as a complaint. The files
+        of a damaged log, and its checkpoint lines, stay unchanged. Raises EnvironmentProblem if
+        another process uses the directory, or if it belongs to another broker.
         """
         try:
             return self._open_dir(self._root / path, owner, config_of, now_ms)
@@ -118,7 +118,7 @@ class FileLogStore:
             _check_owner(directory / META_PROPERTIES, owner, self._disk)
             is_clean = CLEAN_SHUTDOWN in self._disk.names(directory)
             if is_clean:
-                # A crash while logs are loaded is no clean shutdown.
+                # Removed before loading: a crash during loading must not count as a clean shutdown.
                 self._disk.remove(directory / CLEAN_SHUTDOWN)
             names = self._disk.folders(directory)
         points = self._offsets(directory / RECOVERY_POINT_CHECKPOINT, complaints) or {}
@@ -153,7 +153,7 @@ class FileLogStore:
                 if table is logs.current:
                     damaged[partition] = found
                     continue
-                # The current log has everything that a future log needs.
+                # The current log has all records that a future log needs.
                 log = self._cut(found, config, now_ms)
             table[partition] = log
             repairs.extend((partition, repair) for repair in log.repairs)
@@ -169,8 +169,8 @@ class FileLogStore:
         return log
 
     def _cut(self, damaged: _Damaged, config: LogConfig, now_ms: int) -> SegmentLog:
-        """Open a damaged log without what cannot be trusted. Raises DamagedLog if it must not be
-        cut."""
+        """Truncate a damaged log to its trusted part and open it. Raises DamagedLog if it must not
+        be truncated."""
         folder, known, error = damaged
         size_bytes = 0
         while error.offset is not None:
@@ -290,8 +290,8 @@ class FileLogStore:
         write_offsets(file, high_watermarks, self._disk)
 
     def crash(self, draw: Draw) -> int:
-        """As LogStore says: of the batch that holds the place that is drawn, a half is left, and
-        perhaps zeros after it."""
+        """As in LogStore. Half of the batch at the randomly chosen offset is left, possibly
+        followed by zeros."""
         lost = 0
         for logs in self._dirs.values():
             for _, log in logs.items():
@@ -304,7 +304,7 @@ class FileLogStore:
         return lost
 
     def _offsets(self, path: Path, complaints: list[str]) -> dict[TopicPartition, int] | None:
-        """What a checkpoint says, None if it is corrupt."""
+        """Return a checkpoint's contents; None if it is corrupt."""
         try:
             return read_offsets(path, self._disk)
         except CorruptCheckpoint as error:

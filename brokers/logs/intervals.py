@@ -106,7 +106,7 @@ def joined(last: Interval, interval: Interval) -> Interval:
 
 
 def add_batch(found: list[Interval], header: BatchHeader, log_start_offset: int) -> None:
-    """Count one more batch of a log, in the last interval if that is of the same epoch."""
+    """Count one more batch, in the last interval if that has the same leader epoch."""
     start = max(header.base_offset, log_start_offset)
     size, latest_ms = header.size_bytes, header.max_timestamp_ms
     if found and found[-1].leader_epoch == header.leader_epoch:

@@ -97,7 +97,7 @@ class LeaderEpochFileCache:
     __slots__ = ("_disk", "_entries", "_path")
 
     def __init__(self, path: Path, entries: EpochEntries = (), disk: Disk = LOCAL_DISK) -> None:
-        """``entries``: what the file holds."""
+        """``entries``: the contents of the file."""
         self._path = path
         self._disk = disk
         self._entries = entries
@@ -129,7 +129,7 @@ class LeaderEpochFileCache:
         self._keep(truncate_from_start(self._entries, start_offset))
 
     def replace(self, entries: EpochEntries) -> None:
-        """Hold these entries instead, in the file too."""
+        """Replace the entries, in memory and in the file."""
         self._keep(entries)
 
     def clear(self) -> None:

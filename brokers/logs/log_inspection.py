@@ -1,9 +1,9 @@
-"""Whether the files of a log agree with each other, as far as batch headers can tell.
+"""Consistency check of a log's files, based on batch headers.
 
 A CRC does not cover a batch's offset, length, leader epoch and magic byte, and no CRC covers the
-checkpoints, the indexes and the names of files. But offsets follow each other without gaps, leader
-epochs never fall, leader-epoch-checkpoint names the first offset of each, and an index points at
-batches. Reads every header once, changes no file, checks no CRC. Kafka has no such checks.
+checkpoints, the indexes and the file names. But offsets are contiguous, leader epochs never
+decrease, leader-epoch-checkpoint has the first offset of each, and index entries point at batches.
+Reads every header once, changes no file, checks no CRC. Kafka has no such checks.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _NO_ENTRY: Final = (0, 1 << 62)
 
 
 class Inspected(NamedTuple):
-    """What headers say: every leader epoch and where it begins, the last batches of idempotent
-    producers, the segments whose indexes do not fit their batches, and the offset after the last
-    batch (None: there is no segment)."""
+    """Findings from the headers: every leader epoch and its first offset, the last batches of
+    idempotent producers, the segments whose indexes do not match their batches, and the offset
+    after the last batch (None: there is no segment)."""
 
     epochs: EpochEntries
     producers: ProducerStates
@@ -42,7 +42,7 @@ class Inspected(NamedTuple):
 def inspect(segments: Iterable[LogSegment], *, has_gaps: bool = False) -> Inspected:
     """Walk over all batches of a log. ``has_gaps``: a log cleaner may have removed offsets.
 
-    Raises DamagedLog at the first batch that cannot be read or does not follow the one before.
+    Raises DamagedLog at the first batch that cannot be read or does not follow the previous one.
     """
     inspection = _Inspection(has_gaps)
     for segment in segments:
@@ -67,7 +67,7 @@ class _Inspection:
         self._epoch = NO_EPOCH
 
     def walk(self, segment: LogSegment) -> None:
-        """Take the next segment.
+        """Check the next segment.
 
         An entry of its offset index must point at a batch that does not begin after the entry's
         offset, or a search would skip records. One of its time index must hold the largest
@@ -114,8 +114,8 @@ class _Inspection:
         )
 
     def _step(self, log: BatchFile, position: int, header: BatchHeader, next_offset: int) -> None:
-        """Take a batch that begins a leader epoch or follows a gap. Raises CorruptRecord if it does
-        not follow, and DamagedLog if the epoch falls: then the one before may be the wrong one."""
+        """Check a batch that starts a leader epoch or follows a gap. Raises CorruptRecord for an
+        invalid offset, DamagedLog if the epoch decreases: the previous one may be the wrong one."""
         base_offset, epoch = header.base_offset, header.leader_epoch
         if base_offset < next_offset or (base_offset > next_offset and not self._has_gaps):
             raise log.damaged(f"Offset {base_offset} does not follow {next_offset - 1}", position)
@@ -132,14 +132,14 @@ class _Inspection:
 
 
 def epochs_between(found: EpochEntries, start_offset: int, end_offset: int) -> EpochEntries:
-    """The leader epochs of batches (``found``), for a log with this start and this end."""
+    """Return the leader epochs of batches (``found``) for a log with this start and end."""
     return truncate_from_end(truncate_from_start(found, start_offset), end_offset)
 
 
 def agreed_epochs(
     found: EpochEntries, recorded: EpochEntries, start_offset: int, end_offset: int
 ) -> EpochEntries | None:
-    """The same; None if leader-epoch-checkpoint (``recorded``) contradicts them. An epoch that is
-    recorded as beginning at the log's end wrote no records."""
+    """The same; None if leader-epoch-checkpoint (``recorded``) contradicts them. A recorded epoch
+    that begins at the log's end wrote no records."""
     epochs = epochs_between(found, start_offset, end_offset)
     return epochs if truncate_from_end(recorded, end_offset) == epochs else None

@@ -1,5 +1,5 @@
-"""Journal rows of brokers: what was cut from a log, what was repaired when it was loaded, which
-log directories failed, which batches somebody could not read, and who had to register again.
+"""Journal rows of brokers: truncated and repaired logs, failed log directories, batches that could
+not be read, and brokers that registered again.
 
 One for all brokers of a cluster, whose rows are numbered together: no controller writes them, so
 they are of controller -1 and epoch 0, as the run's first row is. Decides nothing and reads no log.
@@ -103,7 +103,7 @@ class LogJournal:
         self._write(row, {"log_dir": path, "reason": reason})
 
     def registered_again(self, broker_id: int, epoch_before: int, epoch: int) -> None:
-        """A broker whose znode somebody had deleted is registered again."""
+        """Record that a broker registered again after its znode was deleted."""
         row = self._row(Kind.BROKER_REGISTERED_AGAIN, broker_id)
         self._write(row, {"broker_epoch_before": epoch_before, "broker_epoch": epoch})
 
@@ -130,7 +130,7 @@ class LogJournal:
 
     def _write(self, row: JournalRow, detail: Mapping[str, object]) -> None:
         row.detail = msgspec.json.encode(detail).decode()
-        # The journal keeps the row until it can be written; the broker has other work meanwhile.
+        # The journal keeps the row until it can be written; the broker must not wait for that.
         with contextlib.suppress(JournalUnwritable):
             self._journal.append([row])
             self._journal.flush()
@@ -139,7 +139,7 @@ class LogJournal:
 def log_damage(
     broker_id: int, tp: TopicPartition, error: DamagedLog, journal: LogJournal | None
 ) -> None:
-    """Say that a replica is offline because its log is damaged."""
+    """Log that a replica is offline because its log is damaged."""
     offset = -1 if error.offset is None else error.offset
     logger.error(
         "broker %d: log %s is damaged at offset %d and offline: %s%s",

@@ -36,7 +36,7 @@ class StartUp(NamedTuple):
     """What was not in order in the directories that were opened.
 
     ``repairs``: what was done to the files of a partition's log. ``complaints``: checkpoints that
-    could not be used, in words. ``damaged``: current logs that are offline.
+    could not be used, as messages. ``damaged``: current logs that are offline.
     """
 
     repairs: list[tuple[TopicPartition, Repair]]
@@ -139,9 +139,9 @@ class LogManager:
             del self._damaged[partition], report.damaged[partition]
 
     def restore(self, partition: TopicPartition, now_ms: int) -> None:
-        """Cut a damaged log to what can be trusted, so that it can be fetched from its leader.
+        """Truncate a damaged log to its trusted part, so that the rest can be fetched.
 
-        Raises DamagedLog if it must not be cut, and LogStorageError.
+        Raises DamagedLog if it must not be truncated, and LogStorageError.
         """
         path = self._damaged[partition]
         with self.in_dir(path):
@@ -153,7 +153,7 @@ class LogManager:
             self._checkpoint_dir(path)
 
     def take_restored(self) -> list[tuple[TopicPartition, Repair]]:
-        """What was done to damaged logs since this was last asked, for the broker to tell."""
+        """Return the repairs of damaged logs since the last call, for the broker to report."""
         restored, self._restored = self._restored, []
         return restored
 

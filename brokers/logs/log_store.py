@@ -52,8 +52,8 @@ class DirLogs:
 class FoundDir(NamedTuple):
     """What a log directory holds. ``logs``: a table that the manager keeps up to date from now on.
 
-    ``repairs``: what was done to the files of a partition's log. ``complaints``: checkpoints that
-    could not be used, in words. ``damaged``: current logs that are not among ``logs``, and why.
+    ``repairs``: repairs of the files of each partition's log. ``complaints``: messages about
+    unusable checkpoints. ``damaged``: current logs that are not among ``logs``, and why.
     """
 
     logs: DirLogs
@@ -97,14 +97,14 @@ class LogStore(Protocol):
     def restore(
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> tuple[ReplicaLog, Sequence[Repair]]:
-        """A damaged log without what cannot be trusted, for the table, and what was done; its
-        leader has the rest. Raises DamagedLog if it must not be cut."""
+        """Truncate a damaged log to its trusted part; the rest is fetched from the leader. Return
+        it and the repairs. Raises DamagedLog if it must not be truncated."""
         ...
 
     def mark_damaged_deleted(
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> None:
-        """As ``mark_deleted``, of a damaged log."""
+        """As ``mark_deleted``, for a damaged log."""
         ...
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
@@ -148,7 +148,7 @@ class MemoryLogStore:
         self.dirs: dict[str, DirLogs] = {}
         self.high_watermarks: dict[str, Mapping[TopicPartition, int]] = {}
         self.failures: dict[str, str] = {}
-        """Directories whose disk fails, and what it says: they cannot be opened."""
+        """Directories on a failing disk, with its error: they cannot be opened."""
         self._lost: dict[str, list[tuple[TopicPartition, Repair]]] = {}
 
     def open_dir(

@@ -127,7 +127,7 @@ class BatchHeader(NamedTuple):
 def parse_header(buffer: bytes, position: int = 0) -> BatchHeader:
     """The header at ``position`` of a buffer that holds all of it.
 
-    Raises CorruptRecord for a length or magic that cannot be, UnsupportedMessageFormat for a
+    Raises CorruptRecord for an impossible length or magic, UnsupportedMessageFormat for a
     message of format 0 or 1 that the buffer holds whole.
     """
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
@@ -150,8 +150,8 @@ def parse_header(buffer: bytes, position: int = 0) -> BatchHeader:
 def refuse_old_format(buffer: bytes, position: int = 0) -> None:
     """Raise UnsupportedMessageFormat if a whole message of format 0 or 1 begins at ``position``.
 
-    Their CRC (CRC-32 of what follows it) tells them from a batch of format 2 whose magic byte was
-    damaged.
+    Their CRC (CRC-32 of the bytes after it) distinguishes them from a batch of format 2 with a
+    damaged magic byte.
     """
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
     end = position + header.size_bytes
@@ -161,7 +161,7 @@ def refuse_old_format(buffer: bytes, position: int = 0) -> None:
     if zlib.crc32(buffer[position + _PLACE_END : end]) == crc:
         raise UnsupportedMessageFormat(
             f"Messages of format {header.magic} cannot be read",
-            hint="Kafka 0.11 and newer write format 2 where log.message.format.version lets it",
+            hint="Kafka 0.11 and newer write format 2 if log.message.format.version allows it",
         )
 
 

@@ -1,11 +1,11 @@
-"""Opening a segment log: which of its files count, what is damaged, what is done about it.
+"""Opens a segment log: selects its files, detects damage, and repairs what is safe to repair.
 
-What was flushed is never cut: only segments at or above the recovery point are checked batch by
+Flushed data is never truncated: only segments at or above the recovery point are checked batch by
 batch, and only after an unclean shutdown. Each repair is returned as a value, for the broker to
-write to its journal. Where records may be missing that were flushed, and where files contradict
-each other, DamagedLog is raised and every batch stays as it is. What the disk refuses is an
-OSError. Mirrors the loading of kafka.log.Log (loadSegments, recoverLog, rebuildProducerState),
-which has no DamagedLog: it starts later, or reads over the gap.
+write to its journal. If flushed records may be missing, or files contradict each other, DamagedLog
+is raised and no batch is changed. Disk errors are OSErrors. Mirrors the loading of kafka.log.Log
+(loadSegments, recoverLog, rebuildProducerState), which has no DamagedLog: it starts later, or skips
+the gap.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RepairKind(StrEnum):
 class Repair(NamedTuple):
     """One repair: of the segment that begins at ``base_offset``; ``size_bytes`` of batches gone.
 
-    For UNFLUSHED_LOST and later kinds ``base_offset`` is the first offset that it is about.
+    For UNFLUSHED_LOST and later kinds ``base_offset`` is the first affected offset.
     """
 
     kind: RepairKind
@@ -71,10 +71,10 @@ class Repair(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the files of the log directory say of a log.
+    """Facts about a log from the files of its log directory.
 
-    ``log_start_offset`` and ``recovery_point``: None if their checkpoint does not say.
-    ``is_clean``: the broker stopped in order.
+    ``log_start_offset`` and ``recovery_point``: None if not in their checkpoint.
+    ``is_clean``: the last shutdown was clean.
     """
 
     log_start_offset: int | None = None
@@ -84,7 +84,7 @@ class Known(NamedTuple):
 
     @property
     def flushed_end(self) -> int:
-        """Everything below this offset was on the disk."""
+        """The offset below which all records were flushed."""
         flushed = self.recovery_point or 0
         return max(flushed, self.high_watermark) if self.is_clean else flushed
 
@@ -106,8 +106,8 @@ class Loaded(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """Names in a log's directory: the base offsets of its segments in order, the indexes of
-    segments that are not there, and files that may be removed."""
+    """Files in a log's directory: the base offsets of its segments in order, indexes without a
+    segment, and files that may be removed."""
 
     base_offsets: list[int]
     orphans: list[SegmentFile]
@@ -117,7 +117,7 @@ class _Files(NamedTuple):
 def load_segments(
     directory: Path, make_segment: MakeSegment, known: Known, *, has_gaps: bool, disk: Disk
 ) -> Loaded:
-    """The segments of a log's directory, repaired. ``has_gaps``: the log may have been compacted.
+    """Load and repair the segments of a log's directory. ``has_gaps``: may have been compacted.
 
     Raises DamagedLog.
     """
@@ -125,7 +125,7 @@ def load_segments(
 
 
 class _Loading:
-    """One log while it is opened."""
+    """The loading of one log."""
 
     def __init__(self, directory: Path, known: Known, disk: Disk, *, has_gaps: bool) -> None:
         self._directory = directory
@@ -159,7 +159,7 @@ class _Loading:
         self._repairs.append(Repair(kind, offset, size_bytes, reason))
 
     def _read_epochs(self) -> EpochEntries:
-        """What leader-epoch-checkpoint holds, nothing if it cannot be used."""
+        """Return the entries of leader-epoch-checkpoint; none if it is unusable."""
         try:
             return read_epochs(self._directory / LEADER_EPOCH_CHECKPOINT, self._disk)
         except CorruptCheckpoint as error:
@@ -168,7 +168,7 @@ class _Loading:
 
     def _check_first(self, segments: Sequence[LogSegment], recorded: EpochEntries) -> None:
         """The first epoch begins where the log does: a log that begins later lost its first file.
-        It is written before the file of a deleted segment goes."""
+        The epoch file is updated before the file of a deleted segment is removed."""
         known, orphans = self._known, self._files.orphans
         begins = recorded[0].start_offset if recorded else None
         if begins is None and orphans:
@@ -207,7 +207,7 @@ class _Loading:
                 return
 
     def _ends_late(self, segment: LogSegment) -> bool:
-        """True if a log that was closed in order is longer than it was then, or cannot be read."""
+        """Return True if a cleanly closed log is longer than at its close, or unreadable."""
         point = self._known.recovery_point
         try:
             return point is not None and segment.next_offset() > point
@@ -215,8 +215,8 @@ class _Loading:
             return True
 
     def _ends_early(self, segment: LogSegment, next_base_offset: int) -> bool:
-        """True if a segment that was not flushed lacks its last batches. If an index says that
-        there was a segment in between, a file is missing instead."""
+        """Return True if an unflushed segment lacks its last batches. If an index shows that there
+        was a segment in between, a file is missing instead."""
         end = segment.next_offset()
         return end < next_base_offset and not (
             self._has_gaps
@@ -224,8 +224,8 @@ class _Loading:
         )
 
     def _delete(self, segments: Sequence[LogSegment]) -> None:
-        reason = "follows a segment that was cut"
-        # The last one first: what is left is always without a gap.
+        reason = "follows a truncated segment"
+        # The last one first, so that the rest never has a gap.
         for segment in reversed(segments):
             segment.log.load()
             size_bytes = segment.size_bytes
@@ -233,8 +233,8 @@ class _Loading:
             segment.delete()
 
     def _start_offset(self, segments: Sequence[LogSegment], recorded: EpochEntries) -> int:
-        """Where the log starts. log-start-offset-checkpoint may be out of date, but never ahead of
-        the first epoch."""
+        """Return the log start offset. log-start-offset-checkpoint may be out of date, but never
+        ahead of the first epoch."""
         first = segments[0].base_offset if segments else 0
         point = self._known.log_start_offset
         if not recorded:
@@ -275,7 +275,7 @@ class _Loading:
     def _agreed_epochs(
         self, inspected: Inspected, recorded: EpochEntries, start: int, end: int
     ) -> EpochEntries:
-        """The epochs that batches and leader-epoch-checkpoint agree on."""
+        """Return the epochs on which batches and leader-epoch-checkpoint agree."""
         found = inspected.epochs
         epochs = agreed_epochs(found, recorded, start, end)
         if epochs is not None:
@@ -287,7 +287,7 @@ class _Loading:
             return derived
         begins = recorded[0].start_offset
         if agreed_epochs(found, recorded, begins, end) is not None:
-            # DeleteRecords moved the start, and the broker was killed before it wrote that down.
+            # DeleteRecords moved the start, and the broker was killed before it wrote the file.
             if self._known.is_clean:
                 self._repair(
                     RepairKind.LOG_START_MOVED,
@@ -306,7 +306,7 @@ class _Loading:
             f"{self._directory / LEADER_EPOCH_CHECKPOINT} says that leader epochs begin at "
             f"{_text(recorded)}, but in the batches they begin at {_text(derived)}",
             offset=min(entry.start_offset for entry in {*recorded} ^ {*derived}),
-            hint="delete that file to have it made again from the batches",
+            hint="delete that file to have it rebuilt from the batches",
         )
 
 
@@ -314,7 +314,7 @@ _INDEX: Final = "an index was missing, too short, or did not belong to the batch
 
 
 def _text(epochs: EpochEntries) -> str:
-    """``epoch 3 at 17, ...``, the last few."""
+    """Format the last few epochs: ``epoch 3 at 17, ...``."""
     shown = ", ".join(f"{epoch} at {offset}" for epoch, offset in epochs[-4:])
     return f"..., {shown}" if len(epochs) > 4 else shown or "no offset"
 
@@ -350,8 +350,8 @@ def _list_files(directory: Path, disk: Disk) -> _Files:
 
 
 def cut_files(directory: Path, end_offset: int, disk: Disk) -> int:
-    """Remove every batch that is not below ``end_offset`` from a log that nobody has open, and what
-    would say that it was longer; returns how many bytes of batches."""
+    """Truncate a closed log at ``end_offset``, in its batches and in all files that record its
+    length. Return the number of removed bytes of batches."""
     files = _list_files(directory, disk)
     cut_bytes = 0
     for base_offset in reversed(files.base_offsets):
@@ -381,7 +381,7 @@ def forget_unflushed(directory: Path, kept_end: int, disk: Disk, *, is_length_ke
     """Do to a log that nobody has open what a machine does that stops: lose what it had not
     written yet. Batches that end before ``kept_end`` are kept, half of the next one, and no more.
 
-    ``is_length_kept``: the file had its length already, so zeros are in place of the other half.
+    ``is_length_kept``: the file keeps its length, with zeros in place of the other half.
     """
     for base_offset in reversed(_list_files(directory, disk).base_offsets):
         if base_offset > kept_end:

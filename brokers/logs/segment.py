@@ -70,7 +70,7 @@ class LogSegment:
         index_bytes = config.segment_index_bytes
         self._directory = directory
         self._disk = disk
-        # Only a log cleaner removes records from between others.
+        # Only a log cleaner removes records between others.
         self._has_gaps = not config.delete
         self._index_interval_bytes = config.index_interval_bytes
         self._tail = _Tail(None, TimeIndexEntry(NO_TIMESTAMP, base_offset), 0)
@@ -127,7 +127,7 @@ class LogSegment:
         return is_damaged
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes again from the batches that can be of this segment."""
+        """Rebuild both indexes from the batches that can belong to this segment."""
         limit = self.base_offset + OFFSET_DELTA_MAX
         headers = (found.header for found in self.log.readable())
         self._rebuild_indexes([*takewhile(lambda header: header.last_offset <= limit, headers)])
@@ -136,8 +136,8 @@ class LogSegment:
         """Take over files that may end in anything: check every batch, cut the file before the
         first that is not valid, rebuild the indexes.
 
-        Returns what was cut, None if all was valid. Raises UnsupportedMessageFormat, and DamagedLog
-        if that batch is below ``flushed_end``; nothing is cut then.
+        Returns the truncation, None if all was valid. Raises UnsupportedMessageFormat, and
+        DamagedLog if that batch is below ``flushed_end``; then nothing is truncated.
         """
         self.log.drop_cache()
         self.last_modified_ms = int(self.log.load() * 1000)
@@ -264,13 +264,13 @@ class LogSegment:
 
     def mark_deleted(self) -> None:
         """Rename the files to ``.deleted``: they are no part of the log from now on."""
-        # Indexes without a log would look like a log that was lost, should this end half way.
+        # Indexes first: after a crash, indexes without a log would look like a lost log.
         for suffix in reversed(SEGMENT_SUFFIXES):
             path = self._path(suffix)
             self._disk.rename(path, path + DELETED_SUFFIX)
 
     def delete(self) -> None:
-        """Remove the files at once; indexes without a log would look like a log that was lost."""
+        """Remove the files, indexes first: indexes without a log would look like a lost log."""
         for suffix in reversed(SEGMENT_SUFFIXES):
             with suppress(FileNotFoundError):
                 self._disk.remove(self._path(suffix))

@@ -45,11 +45,11 @@ _base_offset_of: Final = attrgetter("base_offset")
 
 
 class SegmentLog:
-    """The log in ``directory``, which is made if it is not there.
+    """The log in ``directory``, which is created if it does not exist.
 
-    ``known``: what the checkpoints of the log directory say. ``repairs``: what was wrong with the
-    files. ``on_recovery_point_lowered`` writes the checkpoint of recovery points. ``now_ms``: as
-    long as no later time is handed in, new files are of this one. Raises LogStorageError, and
+    ``known``: the log's values in the checkpoints of the log directory. ``repairs``: repairs of its
+    files. ``on_recovery_point_lowered`` writes the recovery point checkpoint. ``now_ms``: the
+    creation time of new files until a later time is handed in. Raises LogStorageError, and
     DamagedLog for files that cannot be trusted.
     """
 
@@ -212,7 +212,7 @@ class SegmentLog:
             return before - self.log_end_offset
         self._lower_recovery_point(offset)
         with self._storage_errors(f"truncating log to offset {offset} for {{}}"):
-            # The last one first: should this end half way, what is left has no gap.
+            # The last one first, so that a crash in between leaves no gap.
             self._remove(self._segments[: self._floor(offset) : -1])
             end_offset = self._active.truncate_to(offset, self._now_ms)
         self.log_start_offset = min(self.log_start_offset, end_offset)
@@ -262,7 +262,7 @@ class SegmentLog:
         with self._storage_errors("deleting segments for {}"):
             if count == len(self._segments):
                 self._roll()
-            # Written down first, or the deleted files would be missed after a crash.
+            # Written first, or the deleted files would count as missing after a crash.
             self.increment_log_start_offset(self._segments[count].base_offset)
             self._remove(deleted)
             self._delete_marked()
@@ -350,7 +350,7 @@ class SegmentLog:
         self._segments.append(segment)
 
     def _flush(self, offset: int) -> None:
-        """Once a sync has failed none is believed: Linux drops the bytes, and forgets the error."""
+        """After a failed fsync no later one is trusted: Linux drops the data and the error."""
         if self._flush_error is not None:
             raise self._flush_error
         if offset > self.recovery_point:
@@ -364,7 +364,7 @@ class SegmentLog:
             self.recovery_point = offset
 
     def _lower_recovery_point(self, offset: int) -> None:
-        """Before flushed records are cut: a log that ends below its recovery point lost records."""
+        """Before flushed records are truncated: a log must not end below its recovery point."""
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.on_recovery_point_lowered()
@@ -393,7 +393,7 @@ class SegmentLog:
 
 
 def _topic_id(path: Path, disk: Disk) -> tuple[str | None, list[Repair]]:
-    """What partition.metadata says. If that cannot be used, the next LeaderAndIsr says it again."""
+    """Return the id in partition.metadata. If unusable, the next LeaderAndIsr brings it again."""
     try:
         return read_topic_id(path, disk), []
     except CorruptCheckpoint as error:

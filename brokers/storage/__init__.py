@@ -1,1 +1,1 @@
-"""Files by path: the disk of this machine, and a disk that fails on demand."""
+"""File access by path: the disk of this machine, a disk in memory, and fault injection."""

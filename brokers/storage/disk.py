@@ -1,9 +1,9 @@
-"""The operations that klamm does on files: one interface, and the disk of this machine.
+"""The disk interface for all of klamm's file operations, and its implementation by this machine.
 
-Paths go in and OSErrors with a file name come out. No file stays open between two calls, so
-thousands of logs need no file descriptors, a renamed directory needs no care, and a directory that
-disappeared is noticed at once; opening a file costs some microseconds. The other implementations:
-memory_disk.py, for simulated worlds, and faults.py, a disk that fails on demand.
+Methods take paths and raise OSErrors with a file name. No file stays open between two calls, so
+thousands of logs need no file descriptors, directories can be renamed, and a missing directory is
+noticed at once. Opening a file costs a few microseconds. Other implementations: memory_disk.py, for
+simulated worlds, and faults.py, which injects faults.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final, NamedTuple, Protocol
 
 UNFINISHED: Final = ".tmp"
-"""Behind the name of a file that is being written whole."""
+"""Suffix of the temporary file during an atomic write."""
 StrPath = str | os.PathLike[str]
 ReadAt = Callable[[int, int], bytes]
-"""Read from a position so many bytes of an open file: fewer only at its end."""
+"""Read a number of bytes of an open file from a position: fewer only at its end."""
 
 
 class FileStat(NamedTuple):
@@ -30,7 +30,7 @@ class FileStat(NamedTuple):
 
 
 class Disk(Protocol):
-    """Files by path. Every method raises OSError with the name of the file that it is about."""
+    """File operations by path. Every method raises OSError with the name of the file."""
 
     def make_dirs(self, path: StrPath) -> None:
         """Make a directory and its parents; nothing if it exists."""
@@ -49,12 +49,12 @@ class Disk(Protocol):
         ...
 
     def create(self, path: StrPath, size_bytes: int = 0, mode: int = 0o644) -> None:
-        """Make a file that is empty or has zeros that take no room yet, in place of any other.
-        ``mode``: who may read and write it, if it is new."""
+        """Create or replace a file that is empty or has sparse zeros. ``mode``: permissions of a
+        new file."""
         ...
 
     def reading(self, path: StrPath) -> AbstractContextManager[ReadAt]:
-        """Open a file to read several parts of it."""
+        """Open a file for several reads."""
         ...
 
     def read_at(self, path: StrPath, position: int, size_bytes: int) -> bytes:
@@ -62,29 +62,29 @@ class Disk(Protocol):
         ...
 
     def write_at(self, path: StrPath, position: int, data: bytes) -> None:
-        """Write all of ``data``; a part of it may be in the file if this raises."""
+        """Write all of ``data``; if this raises, part of it may be in the file."""
         ...
 
     def resize(self, path: StrPath, size_bytes: int) -> None:
-        """Cut a file, or add zeros that take no room yet."""
+        """Truncate a file, or extend it with sparse zeros."""
         ...
 
     def sync(self, path: StrPath) -> None:
-        """Bring a file's bytes, or a directory's names, to the disk.
+        """fsync a file or a directory.
 
         If this raises, the bytes written since the last sync may be lost although they can still
-        be read, and a later sync that succeeds does not bring them back (Linux forgets them):
-        callers must not trust the file until it was read again after a restart.
+        be read, and a later successful sync does not restore them (Linux drops them). Callers must
+        not trust the file until it was read again after a restart.
         """
         ...
 
     def drop_cache(self, path: StrPath) -> None:
-        """Let the next read of a file come from the disk: after a failed sync the system may hold
-        bytes in memory that it takes for written."""
+        """Drop a file from the page cache, so that the next read comes from the disk: after a
+        failed sync the cache may hold bytes that were never written."""
         ...
 
     def rename(self, source: StrPath, target: StrPath) -> None:
-        """Give a file or directory another name; a file of that name is replaced."""
+        """Rename a file or directory; an existing file of that name is replaced."""
         ...
 
     def remove(self, path: StrPath) -> None:
@@ -96,7 +96,7 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: StrPath) -> Callable[[], None]:
-        """Lock a file, which is made if it does not exist; returns what unlocks it.
+        """Lock a file, creating it if it does not exist; returns the object that unlocks it.
 
         Raises BlockingIOError if it is locked by another process or another call.
         """
@@ -104,7 +104,7 @@ class Disk(Protocol):
 
 
 class LocalDisk:
-    """The disk of this machine. It has no state: LOCAL_DISK is enough for everyone."""
+    """The disk of this machine. Stateless: use LOCAL_DISK."""
 
     def make_dirs(self, path: StrPath) -> None:
         os.makedirs(path, exist_ok=True)
@@ -149,7 +149,7 @@ class LocalDisk:
 
     def drop_cache(self, path: StrPath) -> None:
         with _opened(path, os.O_RDONLY) as descriptor:
-            if hasattr(os, "posix_fadvise"):  # not on macOS, where nothing can be done
+            if hasattr(os, "posix_fadvise"):  # not available on macOS
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def rename(self, source: StrPath, target: StrPath) -> None:
@@ -180,10 +180,10 @@ def read_whole(disk: Disk, path: StrPath) -> bytes:
 
 
 def write_whole(disk: Disk, path: StrPath, data: bytes, mode: int = 0o644) -> None:
-    """Make a file hold ``data``, or leave it as it is.
+    """Atomically replace the contents of a file by ``data``.
 
-    The file is written as NAME.tmp, brought to the disk and renamed, so a crash leaves the old file
-    or the new one. A NAME.tmp that a crash left is overwritten by the next write.
+    The file is written as NAME.tmp, synced and renamed, so a crash leaves the old file
+    or the new one. The next write overwrites a leftover NAME.tmp.
     """
     temporary = f"{os.fspath(path)}{UNFINISHED}"
     disk.create(temporary, mode=mode)
@@ -193,7 +193,7 @@ def write_whole(disk: Disk, path: StrPath, data: bytes, mode: int = 0o644) -> No
 
 
 class _opened:
-    """A file descriptor, closed at the end. A generator would take longer than a small write."""
+    """A file descriptor, closed at the end. A generator would cost more than a small write."""
 
     __slots__ = ("_descriptor", "_path")
 
@@ -211,7 +211,7 @@ class _opened:
 
 
 def _pread_all(descriptor: int, size_bytes: int, position: int) -> bytes:
-    """One pread may return less than it could."""
+    """Repeat pread, which may return fewer bytes than requested."""
     data = os.pread(descriptor, size_bytes, position)
     while data and len(data) < size_bytes:
         more = os.pread(descriptor, size_bytes - len(data), position + len(data))

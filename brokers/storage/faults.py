@@ -1,8 +1,8 @@
-"""A disk that fails on demand: faults that are armed for a file or for everything in a folder.
+"""Disk fault injection: faults that are armed for a file or for everything in a folder.
 
-An operator or a drill arms a fault, brokers and journals find it in their next operation, and
-``heal`` ends it. Nothing is decided here about what a failure means. Which part of a write or of
-unsynced bytes survives is drawn from a seed, so a simulated run repeats itself.
+An operator or a drill arms a fault, brokers and journals fail in their next operation, and ``heal``
+ends it. The consequences of a failure are not decided here. The part of a write or of unsynced
+bytes that survives is drawn from a seed, so a simulated run is reproducible.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from cluster.errors import UsageError
 
 
 class FaultKind(StrEnum):
-    """What a disk does to the files of an armed fault.
+    """How operations on the files of an armed fault fail.
 
-    ``ENOSPC``: there is no room, so nothing can be made or grow. ``EIO``: every operation fails.
-    ``SHORT_WRITE``: a part of each write gets into the file, then there is no room. ``FSYNC``: the
-    file cannot be brought to the disk, and of what was written since the last sync a part is lost.
+    ``ENOSPC``: the disk is full, no file can be created or grow. ``EIO``: every operation fails.
+    ``SHORT_WRITE``: part of each write reaches the file, then the disk is full. ``FSYNC``: fsync
+    fails, and part of the data written since the last sync is lost.
     """
 
     ENOSPC = "enospc"
@@ -36,12 +36,12 @@ class FaultKind(StrEnum):
 
     @property
     def errno(self) -> int:
-        """The number of the OSError that is raised."""
+        """The errno of the raised OSError."""
         return errno.ENOSPC if self in _NEEDS_ROOM else errno.EIO
 
     @property
     def reason(self) -> str:
-        """What the system says of it."""
+        """The system's error message."""
         return os.strerror(self.errno)
 
 
@@ -50,9 +50,9 @@ _NEEDS_ROOM: Final = (FaultKind.ENOSPC, FaultKind.SHORT_WRITE)
 
 @dataclass(frozen=True, slots=True)
 class DiskFault:
-    """A failure. ``after_bytes``: written below the path before it begins. ``times``: how many
-    operations fail before the disk works again; None: all until it is healed. ``delay_ms``: how
-    long every operation takes in addition, whether it fails or not."""
+    """A failure. ``after_bytes``: bytes written below the path before it starts. ``times``: how
+    many operations fail before the disk works again; None: all until it is healed. ``delay_ms``:
+    additional time of every operation, failed or not."""
 
     kind: FaultKind | None
     after_bytes: int = 0
@@ -65,7 +65,7 @@ class DiskFault:
 
 
 class _Armed:
-    """A fault of one path, and how far it has come."""
+    """A fault of one path, and its progress."""
 
     __slots__ = ("fault", "left_bytes", "left_times", "path")
 
@@ -79,7 +79,7 @@ class _Armed:
         return path == self.path or path.startswith(self.path + os.sep)
 
     def strikes(self) -> bool:
-        """True if this operation fails; counts it."""
+        """Return True if this operation fails, and count it."""
         if self.left_times == 0:
             return False
         if self.left_times is not None:
@@ -88,10 +88,10 @@ class _Armed:
 
 
 class FaultyDisk:
-    """``disk``, with faults. While none is armed an operation costs one more call.
+    """``disk`` with fault injection. Without an armed fault an operation costs one extra call.
 
-    ``sleep``: how a thread waits for a slow disk, in seconds. May be used by several threads; two
-    threads in one armed folder may count one operation as one too many.
+    ``sleep``: waits for a slow disk, in seconds. Thread-safe, but two threads in one armed folder
+    may overcount operations by one.
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class FaultyDisk:
 
     @property
     def faults(self) -> dict[str, DiskFault]:
-        """The faults that are armed, by path."""
+        """Return the armed faults by path."""
         return {armed.path: armed.fault for armed in self._armed}
 
     def arm(self, path: StrPath, fault: DiskFault) -> None:
-        """Let a file, or everything in a folder, fail from now on, in place of its former fault."""
+        """Arm a fault for a file, or everything in a folder, replacing its former fault."""
         self.heal(path)
         self._armed = (*self._armed, _Armed(os.fspath(path), fault))
 
@@ -203,7 +203,7 @@ class FaultyDisk:
     # -- what fails
 
     def _touch(self, path: StrPath, *also: FaultKind) -> None:
-        """An operation that fails with EIO, and with ``also``."""
+        """Check for faults of an operation that fails with EIO and ``also``."""
         if not self._armed:
             return
         for armed in self._struck(os.fspath(path)):
@@ -216,7 +216,7 @@ class FaultyDisk:
                 self._fail(armed, kind, path)
 
     def _grow(self, path: StrPath) -> None:
-        """An operation that needs room."""
+        """Check for faults of an operation that needs disk space."""
         self._touch(path, *_NEEDS_ROOM)
 
     def _write(self, path: str, position: int, data: bytes) -> None:
@@ -251,8 +251,8 @@ class FaultyDisk:
         self._safe_bytes.pop(path, None)
 
     def _forget_unsynced(self, path: str) -> None:
-        """Lose what was written since the last sync, from a place that is drawn: zeros are there,
-        as in a file whose length was written and whose bytes were not."""
+        """Lose the unsynced data from a random position on: it becomes zeros, as in a file whose
+        length was written but not its bytes."""
         safe_bytes = self._safe_bytes.pop(path, None)
         if safe_bytes is None:
             return
@@ -262,7 +262,7 @@ class FaultyDisk:
             self._disk.write_at(path, kept_bytes, bytes(size_bytes - kept_bytes))
 
     def _struck(self, path: str) -> Iterator[_Armed]:
-        """The faults of a path, after the delay that they want."""
+        """Return the faults of a path, after their delay."""
         for armed in self._armed:
             if armed.covers(path):
                 if armed.fault.delay_ms:

@@ -1,7 +1,8 @@
 """A disk in memory, for simulated worlds: the same bytes at the same time in every run.
 
-It has directories, files and locks, and nothing of this machine: no time but the one that is handed
-in, no descriptor, and no room for zeros at the end of a file. A deep copy is another disk.
+It has directories, files and locks, and is independent of this machine: it uses the time that is
+handed in, no file descriptors, and no memory for zeros at the end of a file. A deep copy is an
+independent disk.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from brokers.storage.disk import FileStat, ReadAt, StrPath
 
 
 class _File:
-    """``data`` may lack zeros at the end of the ``size_bytes``."""
+    """``data`` may omit trailing zeros of the ``size_bytes``."""
 
     __slots__ = ("data", "modified_s", "size_bytes")
 
@@ -27,7 +28,7 @@ class _File:
 
 
 class MemoryDisk:
-    """``now_ms``: the time since the epoch, for files that are written."""
+    """``now_ms``: returns the time since the epoch, for file modification times."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -77,10 +78,10 @@ class MemoryDisk:
         self._set_size(self._file(path), size_bytes)
 
     def sync(self, path: StrPath) -> None:
-        """Nothing is lost before a fault says so."""
+        """Do nothing: data is lost only through faults."""
 
     def drop_cache(self, path: StrPath) -> None:
-        """There is none."""
+        """Do nothing: there is no page cache."""
 
     def rename(self, source: StrPath, target: StrPath) -> None:
         old, new = os.fspath(source), os.fspath(target)

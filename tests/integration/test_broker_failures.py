@@ -1,4 +1,4 @@
-"""A broker that its disk or a bug ends: shown as failed, with the reason, and started again."""
+"""Brokers that fail because of a disk or a bug: shown as failed, with the reason, restarted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_broker_that_loses_its_disk_is_failed_and_says_why(
     disk.write_text("a file where the directory was")
     server.admin.create_topics(CreateTopicsRequest((ON_1,), 10_000))
     wait_until(lambda: broker_1(server)["state"] == FAILED)
-    assert "no log directory is left that works: " in broker_1(server)["reason"]
+    assert "all log directories have failed: " in broker_1(server)["reason"]
     assert "Not a directory" in broker_1(server)["reason"]
     assert any(line.startswith("Broker 1 failed: ") for line in status_lines(server.status()))
     assert any("broker 1 failed: " in record.getMessage() for record in caplog.records)

@@ -70,7 +70,7 @@ def test_the_guard_starts_what_crashed_or_hangs_and_leaves_what_was_killed(tmp_p
             ensemble.kill(killed)
             server = ensemble.servers[hanging]
             server.pause()
-            server.is_paused = False  # nobody here has paused it
+            server.is_paused = False  # the guard must not know that it was paused
             wait_until(lambda: ensemble.leader_id() not in (None, hanging), 40, "another leader")
             wait_until(lambda: ensemble.state(hanging) == FOLLOWER, 30, "the server that hung")
             assert ensemble.state(killed) == "down"
@@ -84,7 +84,7 @@ def test_a_frozen_server_answers_again_when_it_is_resumed(tmp_path: Path) -> Non
         assert ensemble.state(1) == "standalone"
         ensemble.pause(1)
         assert ensemble.state(1) == "paused"
-        with pytest.raises(UsageError, match="cannot do that"):
+        with pytest.raises(UsageError, match="not possible"):
             ensemble.pause(1)
         ensemble.resume(1)
         wait_until(lambda: ensemble.state(1) == "standalone", 10)
@@ -116,7 +116,7 @@ def test_the_servers_die_with_a_parent_killed_while_one_is_frozen(tmp_path: Path
         for supervisor in supervisors:
             assert supervisor is not None
             assert supervisor.wait(10) == -signal.SIGKILL or supervisor.returncode != 0
-    # The directories are free again: nothing of the servers is left.
+    # The directories are free again: no server process is left.
     with EmbeddedZooKeeper(tmp_path / "server-1", quorum={}) as again:
         assert again.is_running
     assert os.listdir(tmp_path / "server-1")

@@ -61,7 +61,7 @@ def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
     failed = operations.fail_log_dir(1, "d1")
     assert (failed["halted"], failed["state"]) == (True, FAILED)
     reason = operations.reason_of(1)
-    assert reason == "no log directory is left that works: d1: d1 was made to fail"
+    assert reason == "all log directories have failed: d1: d1 was made to fail"
     wait_until(lambda: leaders(cluster) == [0, 2])
     assert cluster.errors == []
     operations.start(1, wait=True)

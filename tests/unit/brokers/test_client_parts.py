@@ -291,7 +291,7 @@ def calls_a_record(partitions: int) -> int:
 
 
 def test_a_new_leader_gets_no_later_batch_before_the_first_one() -> None:
-    """KAFKA-14359: it would take any sequence as the first, and then refuse the first for ever."""
+    """KAFKA-14359: a new leader would accept any sequence as first, then refuse the real one."""
     config = ProducerConfig(acks=-1, enable_idempotence=True)
     producer = Producer(CLIENT, (1, 2), config)
 

@@ -272,7 +272,7 @@ def test_the_last_failure_halts_the_broker(network: Network) -> None:
         broker(network).fail_log_dir(path)
         assert broker(network).halt_reason is None
     broker(network).fail_log_dir(C)
-    assert "no log directory is left" in str(broker(network).halt_reason)
+    assert "all log directories have failed" in str(broker(network).halt_reason)
     assert len(KafkaZkClient(network.stores[1]).get_all_log_dir_event_notifications()) == 2
 
 

@@ -1,4 +1,4 @@
-"""What keeps candidates from being elected: failovers that failed, and a candidacy on hold."""
+"""Candidates that may not be elected: after failed failovers, or while candidacy is on hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segment logs and checkpoints on a disk that fails on demand."""
+"""Segment logs and checkpoints on a disk with fault injection."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_reads_and_removals_work_on_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_a_flush_after_a_failed_one_is_not_believed(tmp_path: Path) -> None:
-    """What PostgreSQL learnt in 2018: the second fsync succeeds, and the bytes are gone."""
+    """PostgreSQL's fsync problem of 2018: the second fsync succeeds, but the bytes are gone."""
     disk = faulty()
     log = opened(tmp_path, disk)
     append(log, b"flushed")

@@ -83,7 +83,7 @@ def test_a_tail_torn_at_any_byte_leaves_the_batches_before_it(tmp_path: Path) ->
 
 
 def test_a_byte_spoilt_anywhere_leaves_the_batches_before_it(tmp_path: Path) -> None:
-    """But for the leader epoch, which the CRC does not cover."""
+    """Except the leader epoch, which the CRC does not cover."""
     directory = written(tmp_path, batches=3)
     data = (directory / LOG).read_bytes()
     for at in range(len(data)):
@@ -120,7 +120,7 @@ def test_what_follows_a_spoilt_batch_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_what_was_flushed_is_never_cut(tmp_path: Path) -> None:
-    """Records that are damaged are found by those who read them; the rest can be read."""
+    """Damaged records are detected when they are read; other records can be read."""
     directory = written(tmp_path)
     spoil(directory / LOG, ONE + 65)
     before = (directory / LOG).read_bytes()
@@ -210,7 +210,7 @@ def test_a_log_that_lost_all_of_its_files_is_offline(tmp_path: Path) -> None:
 
 
 def test_an_end_below_the_high_watermark_is_told(tmp_path: Path) -> None:
-    """What was not flushed may be lost, but not silently. After a clean stop it must be there."""
+    """Unflushed data may be lost, but not silently. After a clean shutdown it must be there."""
     directory = written(tmp_path)
     os.truncate(directory / f"{8:020d}.log", ONE)
     log = SegmentLog(directory, CONFIG, now_ms=NOW_MS, known=Known(0, 8, 10))
@@ -232,7 +232,7 @@ def test_an_offset_or_epoch_that_does_not_follow_takes_the_log_offline(
 
 
 def test_an_offset_that_no_index_can_hold_takes_the_log_offline(tmp_path: Path) -> None:
-    """It is in the way when the indexes are made again."""
+    """Such an offset makes the rebuild of the index fail."""
     directory = written(tmp_path)
     spoil(directory / f"{4:020d}.log", 3 * ONE + 1, 1)
     (directory / f"{4:020d}.index").unlink()
