@@ -1,9 +1,8 @@
-"""``python -m bench.chaos``: failures at random on a real `klamm up`, judged from outside.
+"""``python -m bench.chaos``: random failures on a real `klamm up`, checked from outside.
 
-`klamm up` runs in a process of its own, as a user runs it. Everything is done to it by its HTTP
-API, or by signals to its ZooKeeper; everything is judged from ZooKeeper's znodes (read with kazoo),
-from what HTTP answers and from /proc. No module of klamm takes part in that. docs/reliability.md
-says what is checked.
+`klamm up` runs in a separate process, as a user runs it. The harness acts only through its HTTP API
+and signals to its ZooKeeper, and judges only from znodes (read with kazoo), HTTP answers and /proc.
+It imports no module of klamm. docs/reliability.md lists the checks.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ examples:
   python -m bench.chaos --minutes 5 --seed 1 --segments --json
   python -m bench.chaos --minutes 1 --plant isr     # the checker must end this with exit code 10
 
-exit codes: 0 all is well, 10 safety violated, 11 liveness violated, 1 it could not be run,
+exit codes: 0 no violation, 10 safety violated, 11 liveness violated, 1 could not be run,
 130 Ctrl-C
 """
 SAFETY, LIVENESS, INTERRUPTED = 10, 11, 130
@@ -56,15 +55,15 @@ READ_TIMEOUT_S = 180.0
 PROGRESS_S = 10.0
 JOURNAL_SEGMENT_BYTES = 512 << 10
 LOG_BYTES_MAX = 4 * JOURNAL_SEGMENT_BYTES
-"""Of the journal, and of each log in Kafka's words: the file that is written to, one that is being
-compressed, and the rotated ones that are kept, which are compressed; with room for one more."""
+"""Size limit of the journal and of each Kafka-like log: the current file, one that is being
+compressed, and the compressed ones that are kept, with room for one more."""
 LOGS_OF_A_BROKER = 2
 CONTROLLER_MARGIN_S = 5.0
 
 
 @dataclass
 class Outcome:
-    """What a run found. ``figures`` are for the table, in their order."""
+    """Result of a run. ``figures`` are for the table, in their order."""
 
     safety: list[str] = field(default_factory=list)
     liveness: list[str] = field(default_factory=list)
@@ -72,14 +71,14 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """What the process returns."""
+        """The exit code of the process."""
         if self.safety:
             return SAFETY
         return LIVENESS if self.liveness else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print and judge."""
+    """Run, judge and print the result."""
     options = _parse(arguments)
     say = _sayer(options.json)
     with contextlib.ExitStack() as stack:
@@ -91,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run = stack.enter_context(_opened(options, data_dir, say))
             run.go(outcome)
         except KeyboardInterrupt:
-            say("interrupted: the cluster is being ended")
+            say("interrupted: ending the cluster")
             stack.close()
             return INTERRUPTED
         except RuntimeError as error:
@@ -103,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.data_dir is None and not outcome.exit_code:
         remove(data_dir)
     else:
-        say(f"everything it wrote is in {data_dir}")
+        say(f"data directory kept: {data_dir}")
     return outcome.exit_code
 
 
@@ -114,24 +113,28 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--minutes", type=float, default=5.0, help="of chaos (%(default)s)")
-    parser.add_argument("--seed", type=int, default=7, help="of the actions (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=5.0, help="duration (%(default)s)")
+    parser.add_argument("--seed", type=int, default=7, help="seed of the actions (%(default)s)")
     parser.add_argument("--brokers", type=int, default=6, help="at least 4 (%(default)s)")
     parser.add_argument("--segments", action="store_true", help="brokers keep records in files")
     parser.add_argument("--rate", type=float, default=40.0, help="records/s a topic (%(default)s)")
     parser.add_argument("--session-timeout-ms", type=int, default=4_000, help="(%(default)s)")
     parser.add_argument("--cluster-seed", type=int, help="--seed of klamm up")
-    parser.add_argument("--zookeeper", help="HOST:PORT/CHROOT of a server that is there already")
+    parser.add_argument("--zookeeper", help="HOST:PORT/CHROOT of an existing server")
     parser.add_argument("--data-dir", type=Path, help="kept at the end; otherwise only if it fails")
     parser.add_argument(
-        "--up-argument", action="append", default=[], metavar="WORD", help="one more for klamm up"
+        "--up-argument",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="for klamm up",
     )
     parser.add_argument(
         "--plant",
         choices=sorted(PLANTS),
-        help="write a fault into ZooKeeper halfway, which the checker must find",
+        help="write a fault into ZooKeeper halfway that the checker must find",
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON alone")
+    parser.add_argument("--json", action="store_true", help="print only the result, as JSON")
     options = parser.parse_args(arguments)
     if options.brokers < 4:
         parser.error("--brokers: at least 4, so that three replicas can move")
@@ -149,7 +152,7 @@ def _sayer(as_json: bool) -> Callable[[str], None]:
 
 
 class Run:
-    """One cluster under chaos, from the moment it serves to its end."""
+    """One cluster under chaos, from its first answer to its end."""
 
     def __init__(
         self, options: argparse.Namespace, up: Up, api: Api, say: Callable[[str], None]
@@ -165,7 +168,7 @@ class Run:
         self.chaos: Chaos | None = None
 
     def go(self, outcome: Outcome) -> None:
-        """Everything up to the cluster's end."""
+        """Run everything up to the cluster's end."""
         self.checker.start()
         self._create_load_topics()
         self.watch.start()
@@ -203,7 +206,7 @@ class Run:
             raise RuntimeError(f"the topics could not be created: {answer.text!r}")
 
     def _wait(self) -> None:
-        """Let time pass, or the cluster end; say every ten seconds what has happened."""
+        """Wait for the time or the cluster's end; print progress every ten seconds."""
         begun_s = time.monotonic()
         ends_s = begun_s + self.options.minutes * 60
         plant_s = begun_s + self.options.minutes * 30 if self.options.plant else None
@@ -326,20 +329,20 @@ class Run:
         figures["ZooKeeper MB, largest"] = round(max(zookeeper_mb, default=0.0))
 
     def _log_sizes(self) -> list[tuple[str, float, float]]:
-        """Name, largest size and bound of what is rotated, in MB."""
+        """Return name, largest size and bound of each rotated log, in MB."""
         bound = LOG_BYTES_MAX / 1e6
         usage = [usage for _, usage in self.watch.usage]
         return [
             ("journal", max((one.journal_mb for one in usage), default=0.0), bound),
             (
-                "logs in Kafka's words",
+                "Kafka-like logs",
                 max((one.logs_mb for one in usage), default=0.0),
                 bound * self.options.brokers * LOGS_OF_A_BROKER,
             ),
         ]
 
     def judge_end(self, outcome: Outcome) -> None:
-        """After the cluster was ended in order: what it left behind."""
+        """Report leftovers after an orderly end of the cluster."""
         code = self.up.process.returncode
         if code != INTERRUPTED:
             outcome.liveness.append(f"klamm up ended with {code}: {self.up.tail()}")
@@ -392,12 +395,12 @@ def _up_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def what_brokers_know_otherwise(api: Api, sweep: Sweep) -> list[str]:
-    """Where the metadata of a broker is not what ZooKeeper holds."""
+    """Return differences between a broker's metadata and ZooKeeper."""
     wrong: list[str] = []
     for broker in sweep.brokers:
         answer = api.get(f"/brokers/{broker}/metadata")
         if not answer.is_ok:
-            wrong.append(f"broker {broker} does not tell its metadata: {answer.message}")
+            wrong.append(f"broker {broker} does not return its metadata: {answer.message}")
             continue
         known = {
             (one["topic"], one["partition"]): (one["leader"], one["leader_epoch"], set(one["isr"]))

@@ -1,9 +1,9 @@
-"""What is done to a running cluster at random, each action by one request of the HTTP API.
+"""Random actions on a running cluster, each by one request of the HTTP API.
 
-Drawn from one seeded generator; which actions are possible depends on what the cluster is like, so
-the same seed gives the same plan of draws and not the same run. Records of the load topics must
-survive everything here: unclean elections and deletions are for the other topics alone, and a
-broker loses its unflushed data only while every other replica is in its ISR.
+Drawn from one seeded generator. The possible actions depend on the state of the cluster, so a seed
+repeats the draws but not the run. Records of the load topics must survive all actions: unclean
+elections and deletions are only for the other topics, and a broker loses its unflushed data only
+while every other replica is in its ISR.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DOWN = ("killed", "stopped", "failed to start", "not started")
 
 
 class Entry(NamedTuple):
-    """One action: how often it is drawn beside others."""
+    """One action and its relative frequency."""
 
     name: str
     weight: int
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
 
 class Chaos:
-    """Draws and does actions until it is closed. ``log``: one line for each that was done.
+    """Draws and runs actions until it is closed. ``log``: one line per finished action.
 
     ``refused`` counts answers of 4xx and 503/504 by action: during chaos they are expected.
     """
@@ -82,11 +82,11 @@ class Chaos:
         self._thread = threading.Thread(target=self._run, name="chaos", daemon=True)
 
     def start(self) -> None:
-        """Begin to act."""
+        """Start drawing actions."""
         self._thread.start()
 
     def close(self) -> None:
-        """Act no more; returns when everything begun is over."""
+        """Stop; returns when all running actions have ended."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -148,14 +148,14 @@ class Chaos:
     # -- brokers
 
     def states(self) -> dict[int, str]:
-        """The brokers' states by /status; empty if that is not answered."""
+        """Return the brokers' states from /status; empty without an answer."""
         answer = self._api.get("/status", 20.0)
         if not answer.is_ok:
             return {}
         return {one["id"]: one["state"] for one in answer.body["brokers"]}
 
     def _take(self, wanted: Callable[[str], bool], *, impairs: bool) -> int | None:
-        """Draw a broker in a wanted state that no other action is at; None if there is none.
+        """Draw a broker in a wanted state that no other action uses; None if there is none.
 
         With ``impairs`` at most half of all brokers are down or paused afterwards.
         """
@@ -202,7 +202,7 @@ class Chaos:
                 self.disturbances.append(Disturbance(name, broker, begun_s, time.monotonic()))
 
     def open_disturbances(self) -> list[Disturbance]:
-        """All of them; those that last end now."""
+        """Return all disturbances; open ones end now."""
         with self._lock:
             now_s = time.monotonic()
             lasting = [Disturbance("paused", id_, at, now_s) for id_, at in self._paused.items()]
@@ -224,7 +224,7 @@ class Chaos:
         return self._on_broker("start", "start", lambda s: s in DOWN, impairs=False)
 
     def _power_off(self) -> str | None:
-        """Only while all is well; and nothing else happens before it is again."""
+        """Power off a broker, only while the cluster is healthy, and wait until it is again."""
         states = self.states()
         all_run = states and all(state == "running" for state in states.values())
         if not all_run or self._isolated or self._failed_dirs or self._quiet.is_set():
@@ -287,7 +287,7 @@ class Chaos:
             return None
         answer = self._api.post("/network", {"isolated": []})
         self._isolated = ()
-        return f"nobody is isolated{self._answered('heal', answer)}"
+        return f"no broker is isolated{self._answered('heal', answer)}"
 
     def _pause_zookeeper(self) -> str | None:
         pids = self._up.zookeeper_pids()
@@ -447,7 +447,7 @@ class Chaos:
     # -- healing everything
 
     def heal_all(self, timeout_s: float) -> list[str]:
-        """Let every broker run with all its directories again; what could not be done."""
+        """Heal and restart everything; return the steps that failed."""
         deadline_s = time.monotonic() + timeout_s
         wrong: list[str] = []
         while time.monotonic() < deadline_s:

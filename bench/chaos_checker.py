@@ -1,6 +1,6 @@
-"""Samples ZooKeeper with a plain kazoo session while a cluster runs, and has every sweep judged.
+"""Samples ZooKeeper with a plain kazoo session while a cluster runs, and judges every sweep.
 
-It knows the paths and the JSON of Kafka 2.8's znodes and no klamm module. One session reads
+It uses the paths and the JSON of Kafka 2.8's znodes and no klamm module. One session reads
 everything, so that a later read never shows an older state than an earlier one.
 """
 
@@ -24,7 +24,7 @@ READ_TIMEOUT_S = 15.0
 SESSION_TIMEOUT_S = 10.0
 
 
-# It logs every broken connection, of which there are many; sweeps without an answer are counted.
+# kazoo logs every broken connection, which are many; failed sweeps are counted instead.
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
@@ -150,7 +150,7 @@ def _state(znode: Znode) -> State:
 class Checker:
     """Sweeps on a thread until it is closed. ``blind_sweeps``: those ZooKeeper did not answer.
 
-    With a ``judge`` it goes on from what that one has seen, such as before a restart.
+    A ``judge`` continues from its earlier samples, such as before a restart.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Checker:
         self._thread = threading.Thread(target=self._run, name="checker", daemon=True)
 
     def start(self) -> None:
-        """Connect and begin."""
+        """Connect and start."""
         self._client.start(timeout=30.0)
         self._thread.start()
 
@@ -187,7 +187,7 @@ class Checker:
         self._client.close()
 
     def sweep(self) -> Sweep | None:
-        """Take one sweep now and have it judged; None while ZooKeeper does not answer."""
+        """Take and judge one sweep now; None while ZooKeeper does not answer."""
         with self._lock:
             try:
                 sweep = self.reader.sweep()
@@ -219,6 +219,6 @@ class Checker:
             while not self._closed.wait(SWEEP_INTERVAL_S):
                 self.sweep()
         except Exception as error:
-            # A checker that has ended must not pass for one that found nothing.
+            # A checker that has failed must not look like one that found no violation.
             self.failure = f"the checker ended: {error!r}"
             self._on_violation(self.failure)

@@ -1,4 +1,4 @@
-"""What must hold in ZooKeeper at every moment, judged from samples: pure, without a connection.
+"""Invariants of ZooKeeper's contents, judged from samples: pure, without a connection.
 
 The rules are those of Kafka 2.8's controller: a state znode is written only by the active
 controller, fenced by the version of /controller_epoch, and each of its changes bumps something.
@@ -57,10 +57,10 @@ Partition = tuple[str, int]
 
 
 class Sweep(NamedTuple):
-    """Everything that was read in one pass, in this order.
+    """One pass over ZooKeeper, in reading order.
 
-    A topic's znode and /controller are read before and after what they are compared with: they
-    are judged only if they did not change meanwhile.
+    A topic's znode and /controller are read before and after the znodes they are compared with,
+    and judged only if they did not change in between.
     """
 
     epoch_before: Epoch | None
@@ -86,7 +86,7 @@ class Judge:
         self._told: set[str] = set()
 
     def judge(self, sweep: Sweep) -> list[str]:
-        """Judge one sweep; the lines that are new."""
+        """Judge one sweep; return the new violations."""
         before = len(self.violations)
         self.sweeps += 1
         self._judge_epoch(sweep.epoch_before)
@@ -164,7 +164,7 @@ class Judge:
 
     def _judge_change(self, partition: Partition, state: State) -> None:
         last = self._states.get(partition)
-        # Deleted and created again: another znode, which begins anew.
+        # Deleted and created again: a new znode, without history.
         if last is None or last.czxid != state.czxid:
             return
         where = f"{_name(partition)}: {last} and then {state}"
@@ -180,10 +180,10 @@ class Judge:
             self.report("controller epoch of a state went back", where)
 
     def _judge_writer(self, partition: Partition, state: State) -> None:
-        """The controller that wrote a state must have been the one of that moment.
+        """Check that a state was written by the controller active at that moment.
 
-        /controller_epoch is read often but not continuously: between two values that were read
-        there may have been others, whose zxids are not known.
+        /controller_epoch is read often but not continuously: between two values
+        there may have been others with unknown zxids.
         """
         at = bisect_right(self._epochs, state.mzxid, key=lambda one: one.mzxid)
         if at == 0:
@@ -207,7 +207,7 @@ def _name(partition: Partition) -> str:
 
 
 def what_is_not_converged(sweep: Sweep, brokers: Iterable[int]) -> list[str]:
-    """What keeps a cluster whose ``brokers`` all live from being whole; empty if nothing does."""
+    """Return what a cluster with all ``brokers`` alive still lacks; empty if it is healthy."""
     left = [f"broker {id_} is not registered" for id_ in brokers if id_ not in sweep.brokers]
     if sweep.holder_after is None:
         left.append("there is no controller")
@@ -229,7 +229,7 @@ def what_is_not_converged(sweep: Sweep, brokers: Iterable[int]) -> list[str]:
 
 
 class Overlap(NamedTuple):
-    """A controller that said it was active although another one had followed it."""
+    """A controller that reported itself active although a successor had been elected."""
 
     broker: int
     epoch: int
@@ -238,7 +238,7 @@ class Overlap(NamedTuple):
 
 
 class Disturbance(NamedTuple):
-    """Why a controller could not know better: its broker or ZooKeeper was paused, or killed."""
+    """A disturbance that excuses a stale controller: a pause or kill of its broker or ZooKeeper."""
 
     what: str
     broker: int | None
@@ -249,10 +249,10 @@ class Disturbance(NamedTuple):
 def unexplained(
     overlap: Overlap, disturbances: Sequence[Disturbance], patience_s: float
 ) -> str | None:
-    """Why an overlap is a fault; None if a pause explains it or it was short.
+    """Return why an overlap is a fault; None if a pause explains it or it was short.
 
-    ``patience_s``: within this time after a disturbance, or of a new election, a controller has to
-    learn that it was deposed.
+    ``patience_s``: within this time after a disturbance, or after a new election, a controller must
+    notice that it was deposed.
     """
     if overlap.to_s - overlap.from_s <= patience_s:
         return None
@@ -273,7 +273,7 @@ def unexplained(
 
 
 class Growth(NamedTuple):
-    """A straight line through samples, and whether it rises more than it may."""
+    """A straight line through samples, and whether it rises above the bound."""
 
     first: float
     last: float
@@ -290,10 +290,10 @@ class Growth(NamedTuple):
 def growth_of(
     samples: Sequence[tuple[float, float]], least_bound: float, share: float = 0.15
 ) -> Growth | None:
-    """The growth of (time in s, value) samples, without the first third, in which caches fill.
+    """Return the growth of (time in s, value) samples, without the first third (warm-up).
 
-    The slope is Theil-Sen's (the median over all pairs), which brokers that come and go do not
-    bend. May rise by ``share`` of the median, or by ``least_bound``. None for too few samples.
+    The slope is Theil-Sen's (the median over all pairs), which is robust against brokers that come
+    and go. The bound is ``share`` of the median, or ``least_bound``. None for too few samples.
     """
     taken = samples[len(samples) // 3 :]
     if len(taken) < 8:

@@ -1,4 +1,4 @@
-"""Watches a running cluster by /status and /proc: who says it is the controller, what grows."""
+"""Watches a running cluster by /status and /proc: active controllers and resource usage."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bench.live_cluster import Api, Up, Usage, usage_of
 STATUS_INTERVAL_S = 0.25
 USAGE_INTERVAL_S = 2.0
 STATUS_TIMEOUT_S = 20.0
-# What may be gained from the second third of a run on, however little there is. ZooKeeper's Java
-# takes what its heap limit allows and is not judged.
+# Minimum bounds of growth from the second third of a run on. ZooKeeper's Java
+# uses its whole heap limit and is not judged.
 LEAST_BOUNDS = {
     "rss_mb": 40.0,
     "threads": 12.0,
@@ -23,7 +23,7 @@ LEAST_BOUNDS = {
 
 
 class Watch:
-    """Asks on a thread until it is closed. ``usage``: (seconds since the start, sample).
+    """Polls on a thread until it is closed. ``usage``: (seconds since the start, sample).
 
     ``slowest_status_s`` is the longest that /status took; ``unanswered`` counts its failures.
     """
@@ -45,15 +45,15 @@ class Watch:
 
     @property
     def faults(self) -> list[str]:
-        """Answers of 500 to its own requests."""
+        """500 answers to its own requests."""
         return self._api.faults
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; overlaps that last end now."""
+        """End the thread; open overlaps end now."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join(STATUS_TIMEOUT_S + 5.0)
@@ -96,7 +96,7 @@ class Watch:
             self.overlaps.append(Overlap(*one, self._open.pop(one), now_s))
 
     def overlap_faults(self, disturbances: Sequence[Disturbance], patience_s: float) -> list[str]:
-        """The overlaps that no pause explains."""
+        """Return the overlaps that no pause explains."""
         faults = []
         for one in self.overlaps:
             reason = unexplained(one, disturbances, patience_s)
@@ -109,7 +109,7 @@ class Watch:
         return faults
 
     def growths(self) -> dict[str, Growth]:
-        """The growth of every figure that has to be flat."""
+        """Return the growth of every figure that must be flat."""
         found = {}
         for name, bound in LEAST_BOUNDS.items():
             growth = growth_of([(at, getattr(u, name)) for at, u in self.usage], bound)

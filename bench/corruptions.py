@@ -1,10 +1,10 @@
-"""``python -m bench.corruptions``: damage files of segment logs in many ways, and look for lies.
+"""``python -m bench.corruptions``: damages segment log files and looks for wrong contents.
 
-Each case takes the log directory of a broker that stopped (cleanly or not), damages one file as its
-seed says, opens the directory again and reads, searches, cuts and appends. The files may cost
-availability, never truth: what is read must be what was written, and flushed records may only be
-missing if a repair, an offline replica, an offline directory or an error says so. Exit 1 if a case
-served wrong contents, lost records silently or raised anything but klamm's own errors.
+Each case takes the log directory of a broker that stopped (cleanly or not), damages one file chosen
+by its seed, opens the directory again and reads, searches, truncates and appends. Damage may cost
+availability, never correctness: reads must return the written records, and flushed records may only
+be missing if a repair, an offline replica, an offline directory or an error reports it. Exit code 1
+if a case served wrong contents, lost records silently or raised an exception that is not klamm's.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _DIR = "d0"
 
 
 class Written(NamedTuple):
-    """What one log held: where it starts, what was flushed for sure, its records (value, timestamp
-    in ms, leader epoch) by offset, all batches as a leader has them, and where its epochs ended."""
+    """Expected contents of one log: start, flushed end, records (value, timestamp in ms, leader
+    epoch) by offset, all batches as a leader has them, and the end of each epoch."""
 
     start: int
     flushed_end: int
@@ -56,14 +56,14 @@ class Written(NamedTuple):
 
 
 class Template(NamedTuple):
-    """A log directory as a broker left it, and what is in it."""
+    """A log directory as a broker left it, and its expected contents."""
 
     folder: Path
     written: dict[TopicPartition, Written]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cases and print how they ended."""
+    """Run the cases and print the verdicts."""
     parser = argparse.ArgumentParser(prog="python -m bench.corruptions", description=__doc__)
     parser.add_argument("--cases", type=int, default=2000, help="(%(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (%(default)s)")
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Case(NamedTuple):
-    """How one case ended. ``verdict``: see ``table``."""
+    """The result of one case. ``verdict``: see ``table``."""
 
     seed: int
     target: str
@@ -90,13 +90,13 @@ class Case(NamedTuple):
 
 
 def run(folder: Path, seeds: Sequence[int]) -> list[Case]:
-    """One case a seed, in ``folder``."""
+    """Run one case per seed, in ``folder``."""
     templates = [_write(folder / name, is_clean=name == "clean") for name in ("clean", "killed")]
     return [_run_case(folder / "case", templates[seed % 2], seed) for seed in seeds]
 
 
 def table(found: Sequence[Case]) -> list[str]:
-    """Verdicts by kind of file and damage, as lines of text.
+    """Return a text table of verdicts by kind of file and damage.
 
     same: nothing was noticed and everything is right; repaired: a repair or a complaint was
     reported; offline: the replica was, and its restored log is right; directory: it went offline or
@@ -184,9 +184,9 @@ def _written(log: SegmentLog, batches: list[bytes], flushed_end: int | None) -> 
 
 
 def _damage(folder: Path, dice: random.Random) -> tuple[str, str]:
-    """Damage one file; which kind of file, and how."""
+    """Damage one file; return the kind of file and of damage."""
     kinds = sorted({_kind(path) for path in folder.rglob("*") if _is_target(path)})
-    # As many cases for the batches themselves as for all other files together.
+    # As many cases for .log files as for all other files together.
     kind = dice.choice([*kinds, *[".log"] * len(kinds)])
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and _kind(path) == kind)
     path = dice.choice([one for one in paths if _is_target(one)])
@@ -211,7 +211,7 @@ def _flip(path: Path, dice: random.Random) -> None:
 
 
 def _flip_header(path: Path, dice: random.Random) -> None:
-    """In what no CRC covers of a batch; elsewhere in the first bytes."""
+    """Damage bytes of a batch that no CRC covers; in other files the first bytes."""
     data = bytearray(path.read_bytes())
     position, starts = 0, []
     while path.suffix == ".log" and position + 61 <= len(data):
@@ -297,7 +297,7 @@ def _run_case(folder: Path, template: Template, seed: int) -> Case:
         verdict, why = _judge(folder, template), ""
     except _Untrue as error:
         verdict, why = error.args
-    except Exception as error:  # whatever it is, it is the finding of this case
+    except Exception as error:  # any exception is the result of this case
         verdict, why = "crashed", f"{type(error).__name__}: {error}"
     return Case(seed, target, damage, verdict, why)
 
@@ -396,7 +396,7 @@ def _check_searches(log: SegmentLog, written: Written, *, is_reported: bool) -> 
 
 
 def _check_refetch(log: SegmentLog, written: Written) -> None:
-    """Cut a part as a follower does, and fetch all that the leader has."""
+    """Truncate as a follower does, and fetch the rest from the leader."""
     end, start = log.log_end_offset, log.log_start_offset
     log.truncate_to(start + (end - start) * 2 // 3)
     for batch in written.batches:

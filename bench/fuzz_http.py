@@ -2,9 +2,9 @@
 
     python -m bench.fuzz_http --minutes 10
 
-Requests are drawn from the document's schemas, then spoilt: wrong types, numbers that are too
-large, bytes that are no UTF-8, nesting, cut bodies. A request must never be answered with 500, nor
-lose its connection. From time to time brokers that were stopped or cut off are brought back.
+Requests are drawn from the document's schemas, then corrupted: wrong types, numbers that are too
+large, invalid UTF-8, deep nesting, truncated bodies. No request may be answered with 500 or lose
+its connection. From time to time stopped and isolated brokers are brought back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HEAL_EVERY: Final = 150
 TIMEOUT_S: Final = 90.0
 API_TIMEOUT_S: Final = 0.5
 LIMITS: Final = PartitionLimits(per_request=60, cluster=300)
-"""Small ones, so that topics do not pile up: what is measured is what a request costs."""
+"""Small numbers, so that topics do not pile up: the cost of requests is measured."""
 _MAX_WAIT_MS: Final = 50
 _NAMES: Final = (
     *("fuzz-a", "fuzz-b", "fuzz-c", "fuzz-a", "fuzz-b", "", ".", "..", "a/b", "\0", "x" * 300, "ü"),
@@ -84,7 +84,7 @@ class Drawn(NamedTuple):
 
 
 def _values() -> st.SearchStrategy[Any]:
-    """Any JSON value, also such as no operation wants."""
+    """Any JSON value, including values that no operation accepts."""
     leaves = st.one_of(
         st.none(),
         st.booleans(),
@@ -112,7 +112,7 @@ class Requests:
         ]
 
     def drawn(self) -> st.SearchStrategy[Drawn]:
-        """Any request to any operation, most of them as the document says."""
+        """Requests to any operation, most of them valid."""
         return st.one_of([self._operation(*one) for one in self.operations])
 
     def _operation(
@@ -190,7 +190,7 @@ class Requests:
 
 def _integer(schema: Mapping[str, Any], name: str) -> st.SearchStrategy[int]:
     if name in ("timeout_ms", "wait_ms"):
-        # Nothing is learnt while one waits.
+        # Long waits would only slow the fuzzer down.
         return st.integers(-1, _MAX_WAIT_MS)
     least, most = schema.get("minimum", -(2**63)), schema.get("maximum", 2**63)
     near = [one for one in _INTEGERS if least <= one <= most]
@@ -204,7 +204,7 @@ def _query_of(query: Mapping[str, str]) -> str:
 
 
 class Fuzz:
-    """Requests to a served cluster; counts the answers, and keeps those that must not be."""
+    """Sends requests to a cluster, counts the answers and keeps the forbidden ones."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -241,7 +241,7 @@ class Fuzz:
             self._clients[opened].append(msgspec.json.decode(content)["id"])
 
     def _with_a_client(self, found: re.Match[str]) -> str:
-        """A path with the number of a producer or consumer of late."""
+        """Insert the number of a recent producer or consumer into a path."""
         known = self._clients[found[1]][-int(found[2]) - 1 :]
         return f"/{found[1]}/{known[0] if known else found[2]}/"
 
@@ -256,7 +256,7 @@ class Fuzz:
             connection.close()
 
     def heal(self) -> None:
-        """Bring back all brokers, join all networks, and begin with new topics."""
+        """Restart all brokers, heal the network, and start with new topics."""
         self.request(Drawn("POST", "/network", b'{"isolated":[]}'))
         status = msgspec.json.decode(self.request(Drawn("GET", "/status", b""))[1])
         for broker in status["brokers"]:
@@ -269,7 +269,7 @@ class Fuzz:
         self.request(Drawn("POST", "/topics", _TOPICS))
 
     def check_alive(self) -> None:
-        """The cluster must answer, elect another controller, and make a topic."""
+        """Check that the cluster answers, elects another controller, and creates a topic."""
         self.heal()
         for path, body in (
             ("/controller/move", b""),
@@ -285,7 +285,7 @@ class Fuzz:
 
 
 def run(fuzz: Fuzz, requests: int, seed_number: int) -> None:
-    """Send so many requests. Raises AssertionError for the first that is answered wrongly."""
+    """Send a number of requests. Raises AssertionError at the first wrong answer."""
     drawn = Requests(fuzz.document()).drawn()
 
     @seed(seed_number)
@@ -304,7 +304,7 @@ def run(fuzz: Fuzz, requests: int, seed_number: int) -> None:
 
 
 def peak_rss_mib() -> float:
-    """The most memory that this process has had."""
+    """Return the peak memory of this process."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
@@ -325,11 +325,11 @@ def config_at(zookeeper: str | None, data_dir: Path | None, *, has_segments: boo
 @contextmanager
 def served(config: ServerConfig) -> Iterator[Fuzz]:
     """A cluster on a real socket, in this process."""
-    # The bench needs what the tests have; they are beside it.
+    # The bench uses helpers of the tests, which are next to it.
     from tests.api_server import ApiServer
 
     with ClusterServer(config) as server:
-        # Else a request that names a broker which is away takes a minute.
+        # Otherwise a request to a broker that is down takes a minute.
         server.admin = RunningClusterAdmin(server.cluster, server.closing, API_TIMEOUT_S)
         api = ApiServer(server)
         try:
@@ -339,7 +339,7 @@ def served(config: ServerConfig) -> Iterator[Fuzz]:
 
 
 def main() -> None:
-    """Fuzz for some minutes and print what was seen."""
+    """Fuzz for some minutes and print the results."""
     # kazoo's threads use the shared generator while requests are drawn.
     warnings.simplefilter("ignore", HypothesisWarning)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

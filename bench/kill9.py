@@ -1,9 +1,9 @@
-"""``python -m bench.kill9``: kill -9 of a `klamm up` under load, again and again.
+"""``python -m bench.kill9``: repeated kill -9 of a `klamm up` under load.
 
-Each cycle starts `klamm up` on the same data directory, checks that everything it had acknowledged
-is there, loads it, and kills it at a moment that is drawn: while it starts, serves, rotates its
-journal or ends. After each kill nothing of it may be left. docs/reliability.md says what is
-checked.
+Each cycle starts `klamm up` on the same data directory, checks that all acknowledged data is there,
+adds load, and kills it at a random moment: while it starts, serves, rotates its journal or ends.
+After each kill no process, lock or port may be left. docs/reliability.md lists the
+checks.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ examples:
   python -m bench.kill9 --kills 200 --seed 7
   python -m bench.kill9 --kills 200 --seed 7 --segments --cluster-seed 7 --json
 
-exit codes: 0 all is well, 10 safety violated (something was lost or left), 11 a restart did not
-serve, 1 it could not be run, 130 Ctrl-C
+exit codes: 0 no violation, 10 safety violated (data lost or leftovers), 11 a restart did not
+serve, 1 could not be run, 130 Ctrl-C
 """
 SAFETY, LIVENESS, INTERRUPTED = 10, 11, 130
 LOAD_TOPICS = ("load-0", "load-1")
@@ -66,7 +66,7 @@ MOMENTS = {"serving": 55, "startup": 20, "shutdown": 15, "rotation": 10}
 
 @dataclass
 class Outcome:
-    """What was found over all cycles."""
+    """Results of all cycles."""
 
     safety: list[str] = field(default_factory=list)
     liveness: list[str] = field(default_factory=list)
@@ -79,14 +79,14 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """What the process returns."""
+        """The exit code of the process."""
         if self.safety:
             return SAFETY
         return LIVENESS if self.liveness else 0
 
 
 class Kill9:
-    """All cycles on one data directory. ``model`` and ``produced``: what was acknowledged."""
+    """All cycles on one data directory. ``model`` and ``produced``: the acknowledged state."""
 
     def __init__(
         self, options: argparse.Namespace, data_dir: Path, say: Callable[[str], None]
@@ -105,7 +105,7 @@ class Kill9:
         self._place = 0
 
     def go(self) -> None:
-        """Every cycle, and then once more without a kill."""
+        """Run every cycle, and a last one without a kill."""
         for number in range(1, self.options.kills + 1):
             self._cycle = number
             moment = self._random.choices(list(MOMENTS), list(MOMENTS.values()))[0]
@@ -152,7 +152,7 @@ class Kill9:
         return Up(self._data_dir, [*words, *options.up_argument], self._output)
 
     def _served(self, up: Up) -> Api | None:
-        """Wait for it; None if it does not serve, which is a fault."""
+        """Wait until it serves; None if it does not, which is a violation."""
         try:
             api = up.wait_until_serving(SERVE_TIMEOUT_S)
         except RuntimeError as error:
@@ -163,7 +163,7 @@ class Kill9:
         return api
 
     def _under_load(self, up: Up, api: Api, moment: str) -> None:
-        """Load it until the moment has come, and kill it."""
+        """Add load until the drawn moment, then kill it."""
         with self._checked(up, api):
             loads = [ProducerLoad(api, topic, RATE, max_undecided=20) for topic in LOAD_TOPICS]
             operations = Operations(
@@ -198,7 +198,7 @@ class Kill9:
 
     @contextlib.contextmanager
     def _checked(self, up: Up, api: Api) -> Iterator[Checker]:
-        """A checker on this cycle's ZooKeeper, which goes on from what former ones have seen."""
+        """Return a checker on this cycle's ZooKeeper that continues the former ones."""
         checker = Checker(self._connect, judge=self.judge)
         checker.start()
         try:
@@ -228,7 +228,7 @@ class Kill9:
         self._note_faults(api)
 
     def _cycle_made_topics(self, api: Api) -> bool:
-        """Make the load topics where the first kill came before them."""
+        """Create the load topics if an earlier kill came before their creation."""
         listed = api.get("/topics")
         if not listed.is_ok or set(LOAD_TOPICS) <= set(listed.body["topics"]):
             return False
@@ -246,7 +246,7 @@ class Kill9:
         return True
 
     def _ends_that_are_missing(self, api: Api) -> list[str]:
-        """Logs that end before what was acknowledged."""
+        """Return logs that end before acknowledged records."""
         wanted: dict[tuple[str, int], int] = {}
         for topic, produced in self.produced.items():
             for one in (stretch for producer in produced for stretch in producer.acknowledged):
@@ -281,7 +281,7 @@ class Kill9:
         return ends
 
     def _verify_journal(self, api: Api) -> None:
-        """Read on from the last cycle's place: whole rows, no damaged line, this run's start."""
+        """Read the journal from the last cycle's position and check it."""
         where = f"cycle {self._cycle}: /journal?after={self._place}"
         kinds: set[str] = set()
         while True:
@@ -385,7 +385,7 @@ def _median_and_longest(values: Sequence[float]) -> list[float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print and judge."""
+    """Run, judge and print the result."""
     options = parse(arguments)
     started_s = time.monotonic()
     file = sys.stderr if options.json else sys.stdout
@@ -404,7 +404,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.data_dir is None and not run.outcome.exit_code:
         remove(data_dir)
     else:
-        say(f"everything it wrote is in {data_dir}")
+        say(f"data directory kept: {data_dir}")
     return run.outcome.exit_code
 
 
@@ -417,17 +417,21 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--kills", type=int, default=20, help="(%(default)s)")
-    parser.add_argument("--seed", type=int, default=7, help="of moments and load (%(default)s)")
+    parser.add_argument("--seed", type=int, default=7, help="seed of the run (%(default)s)")
     parser.add_argument("--brokers", type=int, default=3, help="at least 3 (%(default)s)")
     parser.add_argument("--segments", action="store_true", help="brokers keep records in files")
     parser.add_argument("--cluster-seed", type=int, help="--seed of klamm up")
     parser.add_argument("--session-timeout-ms", type=int, default=1_000, help="(%(default)s)")
     parser.add_argument("--data-dir", type=Path, help="kept at the end; otherwise only if it fails")
     parser.add_argument(
-        "--up-argument", action="append", default=[], metavar="WORD", help="one more for klamm up"
+        "--up-argument",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="for klamm up",
     )
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON alone")
+    parser.add_argument("--json", action="store_true", help="print only the result, as JSON")
     options = parser.parse_args(arguments)
     if options.brokers < 3:
         parser.error("--brokers: at least 3, for topics of three replicas")

@@ -1,6 +1,6 @@
-"""What topics and configs a cluster has acknowledged, and requests that change them at random.
+"""Model of acknowledged topics and configs, and random requests that change them.
 
-A change that was asked for and not acknowledged may have come to pass or not; one that was
+A requested change without an acknowledgement may have been applied or not. A change that was
 acknowledged must be there after any kill.
 """
 
@@ -21,9 +21,9 @@ RETENTION = "retention.ms"
 
 @dataclass
 class Model:
-    """``topics``: partitions of those that were acknowledged. ``unsure``: those a request without
-    an answer was for, whose state is learnt after the restart. ``retention``: the config that was
-    acknowledged last, by topic."""
+    """``topics``: partition counts of acknowledged topics. ``unsure``: topics of requests without
+    an answer; their state is read after the restart. ``retention``: the last acknowledged config,
+    by topic."""
 
     topics: dict[str, int] = field(default_factory=dict)
     retention: dict[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Model:
     number: int = 0
 
     def what_is_missing(self, api: Api) -> list[str]:
-        """Compare with a cluster that has started again, and learn what was unsure."""
+        """Compare with a restarted cluster, and adopt the state of unsure topics."""
         missing: list[str] = []
 
         def is_there() -> bool:
@@ -121,7 +121,7 @@ class Operations:
         self._thread.start()
 
     def close(self) -> None:
-        """End it; a request that is under way gets no answer any more."""
+        """End it; a pending request gets no answer."""
         self._closed.set()
         self._thread.join(60.0)
 

@@ -1,7 +1,7 @@
-"""`klamm up` as a process of its own, seen from outside: HTTP, /proc, files, locks and ports.
+"""`klamm up` as a separate process, seen from outside: HTTP, /proc, files, locks and ports.
 
-Shared by bench/chaos.py and bench/kill9.py. It imports no klamm module, so that a fault of klamm
-cannot hide itself: what it knows of klamm is docs/http-api.md and the names of a few files.
+Shared by bench/chaos.py and bench/kill9.py. It imports no klamm module, so that a bug of klamm
+cannot hide itself: it only relies on docs/http-api.md and the names of a few files.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Answer(NamedTuple):
 
 
 class Api:
-    """The HTTP API at one address. For any thread; keeps what must never be answered.
+    """Client of the HTTP API at one address. Thread-safe; collects forbidden answers.
 
-    ``faults``: one line for every answer of 500 and every body that is no JSON.
+    ``faults``: one line for every answer of 500 and every body that is not JSON.
     """
 
     def __init__(self, url: str) -> None:
@@ -80,7 +80,7 @@ class Api:
         return self._ask("POST", path, {} if body is None else body, timeout_s)
 
     def close(self) -> None:
-        """Close the connections of all threads, none of which may ask any more."""
+        """Close the connections of all threads, which must not send requests any more."""
         for connection in self._opened:
             connection.close()
 
@@ -140,7 +140,7 @@ class Up:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C in a terminal is for the harness, which ends the cluster in order.
+                # Ctrl-C in a terminal goes to the harness, which then ends the cluster in order.
                 start_new_session=True,
             )
         self.started_s = time.monotonic()
@@ -152,7 +152,7 @@ class Up:
         return self.process.pid
 
     def url(self) -> str | None:
-        """The address this process has published; None as long as it has not."""
+        """The address this process has published; None before that."""
         with contextlib.suppress(OSError, ValueError):
             address = json.loads((self.data_dir / ADDRESS_FILE).read_bytes())
             if address["pid"] == self.pid:
@@ -160,7 +160,7 @@ class Up:
         return None
 
     def wait_until_serving(self, timeout_s: float) -> Api:
-        """Wait until /status is answered. Raises RuntimeError with the last words otherwise."""
+        """Wait until /status is answered. Raises RuntimeError with the last output otherwise."""
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             if self.process.poll() is not None:
@@ -188,7 +188,7 @@ class Up:
         self.process.wait()
 
     def end(self, timeout_s: float = 30.0) -> int | None:
-        """SIGINT and wait; the exit code, None if it had to be killed."""
+        """Send SIGINT and wait; return the exit code, None if it had to be killed."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
@@ -219,7 +219,7 @@ def remove(data_dir: Path) -> None:
 
 
 def wait_for(condition: Callable[[], object], timeout_s: float) -> bool:
-    """Wait until the condition is true; False if it is not in time."""
+    """Wait until the condition is true; False after the timeout."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline_s:
@@ -232,7 +232,7 @@ def wait_for(condition: Callable[[], object], timeout_s: float) -> bool:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes below ``pid``, as /proc lists them now."""
+    """Return the descendants of ``pid`` from /proc."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -251,7 +251,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def _is_zookeeper(pid: int) -> bool:
-    """Whether it is a server itself, not the process that supervises one."""
+    """Whether it is a ZooKeeper server, not its supervisor."""
     with contextlib.suppress(OSError):
         return "java" in os.readlink(f"/proc/{pid}/exe") and ZOOKEEPER_MAIN in command_line(pid)
     return False
@@ -266,7 +266,7 @@ def command_line(pid: int) -> str:
 
 
 def processes_naming(word: str) -> list[str]:
-    """Pid and command line of every process that is not above this one and names ``word``."""
+    """Return pid and command line of every process with ``word``, except ancestors."""
     own = _own_line()
     found = []
     for entry in Path("/proc").iterdir():
@@ -288,7 +288,7 @@ def _own_line() -> set[int]:
 
 
 class Usage(NamedTuple):
-    """What a process takes at one moment, and what its journal and logs take on the disk."""
+    """Resource usage of a process, and the size of its journal and logs."""
 
     rss_mb: float
     threads: int
@@ -341,7 +341,7 @@ def _status_of(pid: int) -> dict[str, int]:
 
 
 def held_locks(data_dir: Path) -> list[str]:
-    """The lock files of a data directory that somebody holds."""
+    """Return the held lock files of a data directory."""
     held = []
     for path in (path for pattern in LOCKS for path in data_dir.glob(pattern)):
         with contextlib.suppress(FileNotFoundError), _opened(path) as descriptor:
@@ -374,7 +374,7 @@ def is_port_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port below the ephemeral range, so that no client connection takes it meanwhile."""
+    """Return a port below the ephemeral range, so that no client connection takes it."""
     for port in range(20_000 + os.getpid() % 5_000, 32_000):
         if is_port_free(port):
             return port

@@ -1,7 +1,7 @@
-"""What producers were promised and what consumers read, compared: pure, without a connection.
+"""Compares acknowledged with consumed records: pure, without a connection.
 
-A record is known by partition, leader epoch and offset, as the API gives them; where logs keep
-records, by its value as well.
+A record is identified by partition, leader epoch and offset, as in the API, and by its value if
+logs keep records.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Stretch(NamedTuple):
 
 @dataclass
 class Produced:
-    """What one producer sent and what became of it, by its last status.
+    """The records of one producer and their outcome, from its last status.
 
-    ``values``: those that were certainly handed over; ``maybe``: those of requests without an
-    answer. Both are empty where logs only count.
+    ``values``: values that were certainly sent; ``maybe``: values of requests without an answer.
+    Both are empty for in-memory (offset-only) logs.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Produced:
     maybe: set[str] = field(default_factory=set)
 
     def take(self, status: Mapping[str, Any]) -> None:
-        """Adopt what the API answered."""
+        """Update from an answer of the API."""
         self.acknowledged = [
             Stretch(one["partition"], one["leader_epoch"], one["start"], one["end"])
             for one in status["offsets"]
@@ -51,7 +51,7 @@ class Produced:
         self.in_doubt, self.undecided = status["in_doubt"], status["undecided"]
 
     def on_kill(self, handed_over: int) -> None:
-        """Nobody will hear of the rest: what was not acknowledged may be stored."""
+        """Mark all undecided records as in doubt: they may be stored or not."""
         self.undecided = handed_over - self.acknowledged_count - self.failed - self.in_doubt
 
     def may_have_sent(self, value: str) -> bool:
@@ -66,7 +66,7 @@ class Produced:
 
 @dataclass
 class Consumed:
-    """What one consumer read, from offset 0 on, by partition in the order in which it came."""
+    """The records that one consumer read from offset 0 on, by partition, in order."""
 
     stretches: dict[int, list[Stretch]] = field(default_factory=lambda: defaultdict(list))
     values: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -75,7 +75,7 @@ class Consumed:
     positions: dict[int, int] = field(default_factory=dict)
 
     def take(self, answer: Mapping[str, Any]) -> int:
-        """Add what a poll answered; how many records that were."""
+        """Add the answer of a poll; return the number of records."""
         count = 0
         for one in answer["counted"]:
             stretch = Stretch(one["partition"], one["leader_epoch"], one["start"], one["end"])
@@ -122,7 +122,7 @@ class Consumed:
 
 
 def compare(topic: str, produced: Iterable[Produced], consumed: Consumed) -> list[str]:
-    """Whether every acknowledged record of a topic was read exactly once; what is wrong."""
+    """Check that every acknowledged record of a topic was read exactly once; return faults."""
     producers = list(produced)
     wrong = [f"{topic}: {fault}" for fault in consumed.faults[:MAX_TOLD]]
     promised: dict[int, list[Stretch]] = defaultdict(list)
@@ -147,7 +147,7 @@ def compare(topic: str, produced: Iterable[Produced], consumed: Consumed) -> lis
 
 
 def _lost(promised: list[Stretch], read: list[Stretch]) -> list[Stretch]:
-    """The parts of the promised stretches that were not read in their leader epoch."""
+    """Return the acknowledged stretches that were not read in their leader epoch."""
     by_epoch: dict[int, list[Stretch]] = defaultdict(list)
     for one in sorted(read, key=lambda one: one.start):
         by_epoch[one.epoch].append(one)
@@ -166,7 +166,7 @@ def _lost(promised: list[Stretch], read: list[Stretch]) -> list[Stretch]:
 
 
 def _compare_values(topic: str, producers: list[Produced], consumed: Consumed) -> list[str]:
-    """Of values ``NAME:NUMBER``: none twice, none unknown, in order, and none missing."""
+    """Check values ``NAME:NUMBER``: no duplicate, unknown or missing one, all in order."""
     wrong: list[str] = []
     by_name = {producer.name: producer for producer in producers}
     seen: set[str] = set()

@@ -1,7 +1,7 @@
 """Producers and consumers on the HTTP API of a running cluster, each on a thread.
 
-Idempotent, with acks of all; every producer is closed after a while and another follows, so that
-new producer ids are part of the load. What they learn is kept in live_ledger.py's values.
+Producers are idempotent with acks=all. Each is closed after a while and replaced, so that new
+producer ids are part of the load. Results are kept in live_ledger.py's values.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ BATCH = 10
 PRODUCER_LIFE_S = 45.0
 SEND_WAIT_MS = 1_000
 DELIVERY_TIMEOUT_MS = 900_000
-"""Longer than any run of failures: what is not acknowledged in it would be in doubt."""
+"""Longer than any run of failures, because later records would be in doubt."""
 CLOSE_WAIT_MS = 2_000
 RETRY_S = 0.2
 
 
 class ProducerLoad:
-    """Produces to one topic until it is told to end; ``produced`` are all its producers."""
+    """Produces to one topic until it is stopped; ``produced``: all its producers."""
 
     def __init__(self, api: Api, topic: str, rate: float, *, max_undecided: int = 2_000) -> None:
         self.topic = topic
@@ -43,18 +43,18 @@ class ProducerLoad:
         return sum(one.acknowledged_count for one in list(self.produced))
 
     def end(self) -> None:
-        """Let it send no more."""
+        """Stop sending."""
         self._is_over.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until everything sent is decided; whether it is."""
+        """Wait until all sent records are decided; return whether they are."""
         self._deadline_s = time.monotonic() + timeout_s
         self._is_over.set()
         self._thread.join(timeout_s + 10.0)
         return not self._thread.is_alive() and not any(one.undecided for one in self.produced)
 
     def on_kill(self) -> None:
-        """The cluster is gone: end, and take what was not acknowledged for undecided."""
+        """End after a kill of the cluster; unacknowledged records are undecided."""
         self._deadline_s = 0.0
         self._is_over.set()
         self._thread.join(30.0)
@@ -75,7 +75,7 @@ class ProducerLoad:
             if not opened.is_ok:
                 self._refused(opened.status)
                 continue
-            # The number alone would come again after a restart of the cluster.
+            # The number alone would be reused after a restart of the cluster.
             produced = Produced(f"{self.topic}-{time.time_ns()}")
             self.produced.append(produced)
             self._produce(opened.body["id"], opened.body["has_values"], produced)
@@ -104,10 +104,10 @@ class ProducerLoad:
                 produced.maybe.update(values)
                 self._refused(answer.status)
                 if answer.status == 400:
-                    return  # there is no such producer any more
+                    return  # the producer no longer exists
 
     def _close(self, number: int, produced: Produced) -> None:
-        """Wait until everything is decided, however long that takes until the deadline."""
+        """Wait until everything is decided, or until the deadline."""
         while time.monotonic() < self._deadline_s:
             answer = self._api.post(f"/producers/{number}/close", {"wait_ms": CLOSE_WAIT_MS})
             if answer.is_ok:
@@ -125,7 +125,7 @@ class ProducerLoad:
 
 
 class ConsumerLoad:
-    """Reads a topic from its beginning on until it is told to end."""
+    """Reads a topic from its beginning until it is stopped."""
 
     def __init__(self, api: Api, topic: str) -> None:
         self.consumed = Consumed()
@@ -137,13 +137,13 @@ class ConsumerLoad:
         self._thread.start()
 
     def end(self) -> None:
-        """Let it read no more, and wait for it."""
+        """Stop reading, and wait for the thread."""
         self._is_over.set()
         self._thread.join(60.0)
 
     @property
     def is_at_the_end(self) -> bool:
-        """Whether it has read all there was at its last poll."""
+        """Whether its last poll reached the end."""
         return bool(self.partitions) and self.consumed.is_at_the_end(self.partitions)
 
     def _run(self) -> None:
@@ -166,7 +166,7 @@ class ConsumerLoad:
 
 
 def read_all(api: Api, topic: str, acknowledged: int, timeout_s: float) -> Consumed:
-    """Everything a topic holds, by a consumer of its own; a fault says if the end was not found.
+    """Read a whole topic with a new consumer; adds a fault if the end was not reached.
 
     A new leader may know a high watermark that is too low for a moment: it reads on until it has
     at least as many records as were ``acknowledged``.

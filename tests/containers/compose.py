@@ -1,4 +1,4 @@
-"""One compose project of a test: docker-compose.yml under a name of its own, on free ports."""
+"""One compose project of a test: docker-compose.yml under a unique name, on free ports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ON_FREE_PORTS = {
 
 
 def why_no_docker() -> str | None:
-    """Why containers cannot run here; None if they can."""
+    """Return why containers cannot run here; None if they can."""
     if shutil.which("docker") is None:
         return "no docker command"
     for command in ("version --format {{.Server.Version}}", "compose version"):
@@ -85,11 +85,11 @@ class Project:
         return self("ps", "--all", "--quiet", service).strip()
 
     def address(self, service: str, port: int) -> str:
-        """``127.0.0.1:port`` by which this machine reaches a service's port."""
+        """Return ``127.0.0.1:port`` of a service's published port."""
         return self("port", service, str(port)).strip()
 
     def inspect(self, service: str) -> dict[str, Any]:
-        """What Docker knows of a service's container."""
+        """Return ``docker inspect`` of a service's container."""
         found: list[dict[str, Any]] = json.loads(docker("inspect", self.container(service)))
         return found[0]
 

@@ -17,7 +17,7 @@ _chroots = itertools.count(1)
 
 @pytest.fixture(scope="session", autouse=True)
 def docker_there() -> None:
-    """Skip without an engine; tests/containers/run.py fails if one was to be had."""
+    """Skip without an engine; tests/containers/run.py fails if an engine was available."""
     reason = why_no_docker()
     if reason is not None:
         pytest.skip(reason)

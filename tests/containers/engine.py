@@ -1,8 +1,8 @@
 """A Docker engine for the container tests: the running one, or a private one that is stopped again.
 
-A private engine needs root. It lives in a network namespace and a mount namespace of its own,
-without iptables: it reaches nothing but its own containers, and it changes nothing outside. What is
-missing is installed by apt (the engine) or unpacked into the cache folder (compose v2).
+A private engine needs root. It runs in a separate network namespace and mount namespace, without
+iptables: it reaches only its own containers, and changes nothing outside. Missing programs are
+installed by apt (the engine) or unpacked into the cache folder (compose v2).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _never = threading.Event()
 
 
 class NoEngine(Exception):
-    """No engine can be had on this machine, for the reason given."""
+    """No engine is available on this machine, for the given reason."""
 
 
 class Failed(Exception):
-    """A command of the harness failed that should have worked."""
+    """A command of the harness failed unexpectedly."""
 
 
 def cache_folder() -> Path:
@@ -58,7 +58,7 @@ class Shell:
         log.write_bytes(b"")
 
     def say(self, line: str) -> None:
-        """Print a step for people to read."""
+        """Print a progress line."""
         print(f"== {line} ({time.monotonic() - self._start_s:.0f} s)", flush=True)
 
     def ok(
@@ -98,7 +98,7 @@ class Shell:
 
 
 def output(*command: str | Path) -> str:
-    """What a command prints; empty if it fails or does not exist."""
+    """Return the output of a command; empty if it fails or does not exist."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -110,9 +110,9 @@ def output(*command: str | Path) -> str:
 
 @contextlib.contextmanager
 def docker_engine(cache: Path, shell: Shell) -> Iterator[Engine]:
-    """The engine that runs, or a private one for the length of the block. Raises NoEngine."""
+    """The running engine, or a private one inside the block. Raises NoEngine."""
     if shutil.which("docker") and shell.ok("docker", "version", timeout_s=20):
-        shell.say("using the Docker engine that runs")
+        shell.say("using the running Docker engine")
         _require_compose(cache, shell)
         yield Engine()
         return
@@ -130,7 +130,7 @@ def docker_engine(cache: Path, shell: Shell) -> Iterator[Engine]:
 
 
 class Engine:
-    """The engine that ``docker`` reaches by itself."""
+    """The engine that ``docker`` uses by default."""
 
     has_network = True
 
@@ -159,9 +159,9 @@ class PrivateEngine(Engine):
 
     def start(self) -> None:
         """Start the engine and wait for it. Raises NoEngine where the kernel does not allow one."""
-        self._shell.say("starting a Docker engine in a network namespace of its own")
+        self._shell.say("starting a Docker engine in a separate network namespace")
         if not self._shell.ok(*_IN_NAMESPACES, "ip link set lo up && mount -t tmpfs none /mnt"):
-            raise NoEngine(f"root may not make namespaces here: {self._shell.last_line()}")
+            raise NoEngine(f"root cannot create namespaces here: {self._shell.last_line()}")
         self._folder.mkdir(exist_ok=True)
         os.environ["DOCKER_HOST"] = f"unix://{self._folder / 'docker.sock'}"
         pid_file = self._folder / "docker.pid"
@@ -255,7 +255,7 @@ def _install_engine(shell: Shell) -> None:
     if shutil.which("apt-get") is None:
         raise NoEngine("no Docker engine is installed, and there is no apt-get to install one")
     shell.say("installing Docker's engine with apt-get")
-    # Where packages start services, this one must not: RUNLEVEL=1 says that none is to be started.
+    # Packages must not start services: RUNLEVEL=1 prevents it.
     install = ("install", "--yes", "--no-install-recommends")
     _apt(shell, "update")
     _apt(shell, *install, *_ENGINE_PACKAGES)
@@ -284,7 +284,7 @@ def _require_compose(cache: Path, shell: Shell) -> None:
 
 
 def _unpack_compose(folder: Path, plugin: Path, shell: Shell) -> None:
-    """Take the package of a later Debian apart, from the mirror that apt uses here."""
+    """Unpack the package of a later Debian, from the mirror that apt uses here."""
     wanted = ("Created-By: Packages", "Label: Debian")
     uris = output("apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted).split()
     mirror = next((uri for uri in uris if "security" not in uri), None)
@@ -311,7 +311,7 @@ def _unpack_compose(folder: Path, plugin: Path, shell: Shell) -> None:
     _apt(shell, *private, "download", "docker-compose", cwd=folder)
     package = next(folder.glob("docker-compose_*.deb"), None)
     if package is None or not shell.ok("dpkg", "-x", package, folder / "unpacked"):
-        raise NoEngine(f"compose v2 cannot be had: {shell.last_line()}")
+        raise NoEngine(f"compose v2 is not available: {shell.last_line()}")
     programs = (folder / "unpacked").rglob("docker-compose")
     program = next(path for path in programs if path.is_file() and os.access(path, os.X_OK))
     plugin.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The images that the container tests run: pulled where they can be, else stand-ins.
+"""The images of the container tests: pulled if possible, otherwise stand-ins.
 
 klamm's own image is always built by the project's Dockerfile. Where the base image is a stand-in,
 its build has no network: pip on this machine collects the wheels, and the build installs those.
@@ -39,12 +39,12 @@ class Images:
     klamm: str
 
     def environ(self) -> dict[str, str]:
-        """The variables by which docker-compose.yml takes them."""
+        """The environment variables for docker-compose.yml."""
         return {"KLAMM_ZOOKEEPER_IMAGE": self.zookeeper, "KLAMM_IMAGE": self.klamm}
 
 
 def make_images(engine: Engine, cache: Path, shell: Shell) -> Images:
-    """Pull, make or build what is missing. Raises Failed."""
+    """Pull or build missing images. Raises Failed."""
     zookeeper = ZOOKEEPER
     if not _have(ZOOKEEPER, engine, shell):
         zookeeper = STAND_IN_PREFIX + ZOOKEEPER
@@ -61,7 +61,7 @@ def make_images(engine: Engine, cache: Path, shell: Shell) -> Images:
 
 
 def _have(image: str, engine: Engine, shell: Shell) -> bool:
-    """True if ``image`` is there, or could be pulled in short time."""
+    """True if ``image`` exists, or could be pulled within the time limit."""
     if shell.ok("docker", "image", "inspect", image):
         return True
     if not engine.has_network:
@@ -122,7 +122,7 @@ def _build_klamm(options: list[str], shell: Shell) -> None:
             build.kill()
         if build.wait(BUILD_TIMEOUT_S) != 0:
             raise Failed(f"the Dockerfile does not build: {shell.last_line()}")
-    # What the tag named before.
+    # The image that had the tag before.
     shell.ok("docker", "image", "prune", "--force")
 
 
@@ -142,7 +142,7 @@ def _context_files() -> Iterator[tuple[str, Path]]:
 
 
 def _add(context: tarfile.TarFile, name: str, path: Path) -> None:
-    """Add a file without its owner and time, which must not make a difference."""
+    """Add a file without owner and time, so that they do not change the digest."""
     entry = tarfile.TarInfo(name)
     entry.size = path.stat().st_size
     entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644

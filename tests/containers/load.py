@@ -1,4 +1,4 @@
-"""What the tests do to a running `klamm up`: topics, a producer whose acknowledgements count."""
+"""Load on a running `klamm up`: topics, and a producer that counts acknowledgements."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def create_topic(up: Up, name: str) -> None:
 
 
 def status_of(up: Up) -> dict[str, Any]:
-    """What `klamm status --json` prints."""
+    """Return the output of `klamm status --json`."""
     status: dict[str, Any] = ServerClient(up.url).get("/status")
     return status
 
@@ -86,7 +86,7 @@ def is_live(up: Up) -> bool:
 
 
 def count_records(up: Up, topic: str = TOPIC, wait_ms: int = 1500) -> int:
-    """How many records a consumer reads from the beginning until none comes for ``wait_ms``."""
+    """Count the records from the beginning, until none arrives for ``wait_ms``."""
     client = ServerClient(up.url)
     opened = client.post("/consumers", {"topic": topic, "start": "beginning"})
     path, count = f"/consumers/{opened['id']}", 0

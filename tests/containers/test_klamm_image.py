@@ -111,4 +111,4 @@ def test_every_profile_of_the_file_is_valid_and_names_no_machine(project: Projec
         for service in found["services"].values()
         for port in service.get("ports", ())
     ]
-    assert set(published) == {"127.0.0.1"}, "published on this machine alone"
+    assert set(published) == {"127.0.0.1"}, "published only on this machine"

@@ -1,4 +1,4 @@
-"""docker-compose.yml's ZooKeeper: what klamm needs of it, and the suite's core against it."""
+"""docker-compose.yml's ZooKeeper: klamm's requirements, and the core of the suite against it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_nothing_of_a_project_is_left_after_down() -> None:
 
 
 def left_of(label: str) -> dict[str, int]:
-    """How many containers, networks and volumes have a label."""
+    """Count the containers, networks and volumes with a label."""
     found = {}
     for kind in ("container", "network", "volume"):
         options = ["--all"] if kind == "container" else []

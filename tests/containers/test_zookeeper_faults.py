@@ -21,7 +21,7 @@ from zk.embedded import four_letter_word
 
 SESSION_TIMEOUT_S = 3.0
 BACK_WITHIN_S = SESSION_TIMEOUT_S + 5.0
-"""Once ZooKeeper serves again, how long controller and brokers may take to be live."""
+"""Time limit for controller and brokers to be live after ZooKeeper's return."""
 BROKERS = ("--brokers", "3", "--session-timeout-ms", str(int(SESSION_TIMEOUT_S * 1000)))
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(300)]
