@@ -23,7 +23,7 @@ ZK_VARIABLES: Final = {
     "key": "KLAMM_ZK_TLS_KEY",
     "key_password": "KLAMM_ZK_TLS_KEY_PASSWORD",
 }
-"""Where commands, which have Kafka's flags, find what ``klamm up`` takes as --zk-*."""
+"""Environment variables of ``klamm up``'s --zk-* options, for commands with Kafka's flags."""
 SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 10_000
 
@@ -36,9 +36,9 @@ def open_session(connect_string: str) -> KazooSession:
 
 
 def security_of(environ: Mapping[str, str]) -> ZooKeeperSecurity:
-    """What the KLAMM_ZK_* variables say of every ZooKeeper that a command opens.
+    """Return the ZooKeeper security settings of the KLAMM_ZK_* variables.
 
-    A command that has an identity protects what it creates, as Kafka's tools do. Raises UsageError.
+    With an identity, znodes are created with ACLs, as Kafka's tools do. Raises UsageError.
     """
     given = {name: environ.get(variable) or None for name, variable in ZK_VARIABLES.items()}
     tls = tls_of(given["ca"], given["cert"], given["key"], given["key_password"])
@@ -52,7 +52,7 @@ def tls_of(
     key: str | Path | None,
     key_password: str | None,
 ) -> ZooKeeperTls | None:
-    """TLS with these PEM files; None if none is named. Raises UsageError."""
+    """Return TLS settings for these PEM files; None without any. Raises UsageError."""
     if ca is None:
         if cert is not None or key is not None:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""`klamm disk`: lets disks of a running cluster fail or be slow. Asks and prints only."""
+"""`klamm disk`: injects disk faults into a running cluster. Sends requests and prints only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cli.status import fault_text
 from cluster.errors import UsageError
 
 app = typer.Typer(
-    help="Let disks of a running cluster fail, or be slow.",
+    help="Inject disk faults into a running cluster.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -30,37 +30,37 @@ Examples:
 )
 
 LogDir = Annotated[
-    str | None, typer.Option(metavar="DIR", help="One of its log.dirs. [default: all]")
+    str | None, typer.Option(metavar="DIR", help="One of the broker's log.dirs. [default: all]")
 ]
 
 
 @app.callback()
 def disk() -> None:
-    """Let disks of a running cluster fail, or be slow."""
+    """Inject disk faults into a running cluster."""
 
 
 @app.command()
 def fail(
-    kind: Annotated[FaultKind, typer.Option(help="What every operation that it concerns does.")],
-    broker: Annotated[int | None, typer.Option(metavar="N", help="Whose disk.", min=0)] = None,
+    kind: Annotated[FaultKind, typer.Option(help="How operations on the disk fail.")],
+    broker: Annotated[int | None, typer.Option(metavar="N", help="Id of a broker.", min=0)] = None,
     log_dir: LogDir = None,
-    journal: Annotated[bool, typer.Option("--journal", help="The journal's disk.")] = False,
+    journal: Annotated[bool, typer.Option("--journal", help="Disk of the journal.")] = False,
     after_bytes: Annotated[
-        int, typer.Option(metavar="BYTES", help="Written before the fault begins.", min=0)
+        int, typer.Option(metavar="BYTES", help="Bytes written before the fault starts.", min=0)
     ] = 0,
     times: Annotated[
         int | None,
-        typer.Option(metavar="COUNT", help="Failures until it works again. [default: all]", min=1),
+        typer.Option(metavar="COUNT", help="Failures before it works again. [default: all]", min=1),
     ] = None,
     server: Server = None,
     data_dir: DataDirectory = None,
     json: AsJson = False,
 ) -> None:
-    """Let the disk of a broker's log directories, or of the journal, fail until klamm disk heal.
+    """Make the disk of a broker's log directories, or of the journal, fail until klamm disk heal.
 
-    enospc: there is no room. eio: every operation fails. short-write: a part of each write is in
-    the file. fsync: files cannot be brought to the disk, and a part of what should be is lost.
-    A log directory goes offline at the next operation that fails; without --segments, at once.
+    enospc: the disk is full. eio: every operation fails. short-write: only part of each write
+    reaches the file. fsync: every fsync fails, and part of the unsynced data is lost.
+    A log directory goes offline at the next failing operation; without --segments, at once.
     """
     if (broker is None) != journal or (journal and log_dir is not None):
         raise UsageError(
@@ -80,8 +80,8 @@ def fail(
 
 @app.command()
 def slow(
-    broker: Annotated[int, typer.Option(metavar="N", help="Whose disk.", min=0)],
-    bytes_per_s: Annotated[int, typer.Option(metavar="RATE", help="At most.", min=1)],
+    broker: Annotated[int, typer.Option(metavar="N", help="Id of a broker.", min=0)],
+    bytes_per_s: Annotated[int, typer.Option(metavar="RATE", help="Maximum rate.", min=1)],
     log_dir: LogDir = None,
     server: Server = None,
     data_dir: DataDirectory = None,
@@ -89,7 +89,7 @@ def slow(
 ) -> None:
     """Limit how fast replicas are copied to and from a broker's log directories.
 
-    A follower that cannot keep up falls out of the ISR after replica.lag.time.max.ms.
+    A follower that cannot keep up leaves the ISR after replica.lag.time.max.ms.
     """
     wanted = {"broker": broker, "log_dir": log_dir, "bytes_per_s": bytes_per_s}
     _print(json, find_server(server, data_dir).post("/disks/slow", wanted))
@@ -97,9 +97,9 @@ def slow(
 
 @app.command()
 def heal(server: Server = None, data_dir: DataDirectory = None, json: AsJson = False) -> None:
-    """End every fault of a disk.
+    """End all disk faults.
 
-    A log directory that failed stays offline until its broker is started again.
+    A failed log directory stays offline until its broker is restarted.
     """
     _print(json, find_server(server, data_dir).post("/disks/heal"))
 

@@ -178,7 +178,7 @@ def _refuse_real_only(
             )
         if zookeeper is not None:
             raise UsageError(
-                f"{drill.name}: the step '{drill.real_only}' is for klamm's own ZooKeeper",
+                f"{drill.name}: the step '{drill.real_only}' needs klamm's embedded ZooKeeper",
                 hint="run it without --zookeeper",
             )
 

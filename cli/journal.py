@@ -130,18 +130,18 @@ def journal_source(
 
 
 class DamageWarnings:
-    """Warns of each damaged line once, and of the first of very many only."""
+    """Prints one warning per damaged line, up to a limit."""
 
     def __init__(self) -> None:
         self._shown: set[str] = set()
 
     def show(self, part: JournalPart) -> None:
-        """Warn of what is damaged in a part, on standard error."""
+        """Print warnings for damaged lines on standard error."""
         for damage in part.damaged:
             if damage not in self._shown and len(self._shown) <= WARNINGS_SHOWN:
                 self._shown.add(damage)
                 is_last = len(self._shown) > WARNINGS_SHOWN
-                more = "; further damaged lines are not named" if is_last else ""
+                more = "; further damaged lines are not shown" if is_last else ""
                 typer.echo(
                     f"warning: skipped a damaged line of the journal: {damage}{more}", err=True
                 )

@@ -1,6 +1,6 @@
-"""What `klamm up` logs about itself: warnings for the terminal, and all of them in klamm.log.
+"""klamm's own log: warnings of `klamm up`, on the terminal and in klamm.log.
 
-The file is bounded: when it is full it is renamed klamm.log.1, and so on, and the oldest goes.
+The file is bounded: a full file is renamed klamm.log.1, and so on; the oldest one is deleted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ OLD_FILES: Final = 3
 
 
 class OneLine(logging.Formatter):
-    """A warning for the terminal: no traceback, that is in the file."""
+    """Formats a warning for the terminal, without the traceback, which is in klamm.log."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; of what all brokers say, the words for all of them."""
+        """Return one line; for a warning common to all brokers, the text for all of them."""
         for_all: str | None = getattr(record, FOR_ALL, None)
         if for_all is not None:
-            message = f"{for_all} (klamm status lists it until it is gone)"
+            message = f"{for_all} (klamm status lists it until it is resolved)"
         else:
             error = record.exc_info[1] if record.exc_info else None
             message = record.getMessage() + (f": {error!r}" if error is not None else "")
@@ -35,30 +35,30 @@ class OneLine(logging.Formatter):
 
 
 class FileLines(logging.Formatter):
-    """A warning for klamm.log: one line, and a traceback if there is one."""
+    """Formats a warning for klamm.log: one line, then the traceback if there is one."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """All of it."""
+        """Return the line and the traceback, escaped."""
         return harmless(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line, escaped."""
         return harmless_line(super().formatMessage(record))
 
 
 class OnceForAll(logging.Filter):
-    """Of what all brokers say at about the same time, lets the first pass; nothing that is meant
-    for the file alone."""
+    """Passes only the first of a warning that all brokers log at about the same time, and drops
+    records that are only for the file."""
 
     def __init__(self) -> None:
         super().__init__()
         self._said_s: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """False for what another broker said a moment ago."""
+        """Return False if another broker logged the same warning a moment ago."""
         if getattr(record, IN_FILE_ONLY, False):
             return False
         for_all: str | None = getattr(record, FOR_ALL, None)
@@ -72,7 +72,7 @@ class OnceForAll(logging.Filter):
 
 
 class OwnLog(RotatingFileHandler):
-    """klamm.log. When it cannot be written, says so on the terminal once, until it can again."""
+    """Handler of klamm.log. If the file cannot be written, warns once on the terminal."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -93,7 +93,7 @@ class OwnLog(RotatingFileHandler):
         super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Tell of a file that cannot be written; the terminal still has the warnings."""
+        """Report that the file cannot be written; warnings still go to the terminal."""
         self._is_failing = True
         if not self._was_failing:
             error = sys.exc_info()[1]
@@ -101,7 +101,7 @@ class OwnLog(RotatingFileHandler):
 
 
 def log_to(path: Path) -> None:
-    """Send warnings to the terminal, and to a file that the first of them makes."""
+    """Send warnings to the terminal, and to a file that the first warning creates."""
     terminal = logging.StreamHandler()
     terminal.setFormatter(OneLine())
     terminal.addFilter(OnceForAll())

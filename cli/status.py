@@ -81,7 +81,7 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
 
 
 def fault_text(fault: Mapping[str, Any]) -> str:
-    """One disk fault: of what, and which."""
+    """Describe one disk fault: the disk and the kind of fault."""
     if fault.get("journal"):
         return f"journal: {fault['kind']}"
     rate = f", {fault['bytes_per_s']} bytes/s" if "bytes_per_s" in fault else ""
@@ -108,7 +108,7 @@ def controller_lines(controller: Mapping[str, Any] | None, is_stale: bool) -> li
 
 
 def what_prevents_elections(values: Mapping[str, Any]) -> list[str]:
-    """A journal that cannot be written, and failovers that failed."""
+    """Describe a journal that cannot be written, and failed failovers."""
     lines = []
     journal, failovers = values["journal"], values["failovers"]
     if not journal["is_writable"]:
@@ -118,7 +118,7 @@ def what_prevents_elections(values: Mapping[str, Any]) -> list[str]:
         )
     if failovers["failed"]:
         lines.append(
-            f"Failovers:   {failovers['failed']} failed in a row, the next one begins in "
+            f"Failovers:   {failovers['failed']} failed in a row, the next attempt is in "
             f"{failovers['pause_ms'] / 1000:.1f} s: {failovers['failure']}"
         )
     return lines

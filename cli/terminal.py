@@ -1,7 +1,7 @@
-"""What klamm prints to a terminal: nothing that comes from outside can give it orders.
+"""Terminal output: escapes control characters in text that comes from outside.
 
-Names, hosts and reasons come from ZooKeeper and from clients. A stream to a terminal escapes what
-the terminal would obey; pipes and files get every byte as it is.
+Names, hosts and reasons come from ZooKeeper and from clients. A stream to a terminal escapes
+control sequences in them; pipes and files get every byte unchanged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rich.segment import Segment
 from cluster.plain_text import harmless
 
 CLEAR_LINE: Final = "\r\x1b[K"
-"""How klamm begins a line of progress that replaces the one before."""
+"""Prefix of a progress line that replaces the previous one."""
 
 
 class HarmlessStream:
-    """A text stream in front of a terminal. Consoles of rich write behind it, past the escaping."""
+    """An escaping text stream to a terminal. rich's consoles bypass the escaping."""
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream
@@ -42,12 +42,12 @@ class HarmlessStream:
 
 
 class HarmlessConsole(Console):
-    """A console of rich whose texts are escaped, but not what rich itself tells the terminal."""
+    """A rich console that escapes text, but not rich's own control sequences."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments of something to be shown."""
+        """Yield the segments of a renderable, with their text escaped."""
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment
@@ -57,7 +57,7 @@ class HarmlessConsole(Console):
 
 @contextmanager
 def harmless_output() -> Iterator[None]:
-    """Inside the block standard output and error are harmless where they are terminals."""
+    """Escape standard output and error inside the block, if they are terminals."""
     output, errors = sys.stdout, sys.stderr
     try:
         if output.isatty():

@@ -64,13 +64,11 @@ Controllers = Annotated[
 ]
 ZooKeeper = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not one of its own."),
+    typer.Option(metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not an embedded one."),
 ]
 ZooKeeperServers = Annotated[
     int | None,
-    typer.Option(
-        metavar="1|3|5", help="How many ZooKeeper servers of its own it runs. [default: 1]"
-    ),
+    typer.Option(metavar="1|3|5", help="Number of embedded ZooKeeper servers. [default: 1]"),
 ]
 DataDirectory = Annotated[
     Path | None,
@@ -127,14 +125,14 @@ Segments = Annotated[
     ),
 ]
 MaxPartitionsPerRequest = Annotated[
-    int, typer.Option(help="How many partitions one request may create.")
+    int, typer.Option(help="Maximum number of partitions per request.")
 ]
-MaxPartitions = Annotated[int, typer.Option(help="How many partitions the cluster may have.")]
+MaxPartitions = Annotated[int, typer.Option(help="Maximum number of partitions in the cluster.")]
 Seed = Annotated[
     int | None,
     typer.Option(
-        help="Seed of placements and topic ids; a later run in the same data directory has other "
-        "draws, again the same ones each time. [default: drawn]"
+        help="Seed of placements and topic ids. Each run in the same data directory continues "
+        "with different draws, which are reproducible. [default: random]"
     ),
 ]
 ZkDigest = Annotated[
@@ -173,7 +171,7 @@ JournalFsync = Annotated[
     bool,
     typer.Option(
         "--journal-fsync",
-        help="After each event wait until the disk has the journal: a power loss costs no row.",
+        help="fsync the journal after each event, so that a power loss costs no row.",
     ),
 ]
 SegmentBytes = Annotated[
@@ -181,16 +179,16 @@ SegmentBytes = Annotated[
     typer.Option(
         min=1 << 10,
         max=MAX_SEGMENT_BYTES,
-        help="Size at which the journal, and each of Kafka's logs, is rotated and compressed.",
+        help="Size at which the journal, and each Kafka-like log, is rotated and compressed.",
     ),
 ]
-SegmentMs = Annotated[int, typer.Option(min=1_000, help="Age at which they are.")]
+SegmentMs = Annotated[int, typer.Option(min=1_000, help="Age at which they are rotated.")]
 RetentionBytes = Annotated[
     int,
-    typer.Option(help="Bytes of rotated files to keep, compressed, of each log; -1: all of them."),
+    typer.Option(help="Compressed bytes of rotated files to keep of each log; -1: no limit."),
 ]
 RetentionMs = Annotated[
-    int, typer.Option(help="How long to keep rotated files; -1: for ever. The newest is kept.")
+    int, typer.Option(help="How long to keep rotated files; -1: no limit. The newest is kept.")
 ]
 
 
@@ -266,7 +264,7 @@ def up(
 
 
 def _serve(server_config: ServerConfig) -> NoReturn:
-    """Run the cluster to its end. Raises typer.Exit with the exit code, KlammError."""
+    """Run the cluster until it ends. Raises typer.Exit with the exit code, KlammError."""
     assert server_config.data_dir is not None
     log_to(server_config.data_dir / OWN_LOG_FILE)
     progress = Progress(HarmlessConsole(file=sys.stdout, highlight=False))
@@ -292,7 +290,7 @@ def _interrupted_before() -> Iterator[None]:
 
 
 def _token(token: str | None, path: Path | None) -> str | None:
-    """The token that clients must present. Raises UsageError if it is given in two ways."""
+    """Return the token that clients must present. Raises UsageError if it is given twice."""
     if path is None:
         return token
     if token is not None:

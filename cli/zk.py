@@ -62,11 +62,11 @@ _TELL_EVERY_S = 1.0
 _TELL_PATHS = 5
 
 Which = Annotated[
-    str, typer.Argument(metavar="SERVER", help="Its id, leader or follower (klamm zk servers).")
+    str, typer.Argument(metavar="SERVER", help="Id, leader or follower (see klamm zk servers).")
 ]
 
 app = typer.Typer(
-    help="Look into a ZooKeeper, fill an empty one, or break klamm's own.",
+    help="Inspect or fill a ZooKeeper, or inject failures into klamm's embedded one.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -75,7 +75,7 @@ app = typer.Typer(
 
 @app.callback()
 def zk() -> None:
-    """Look into a ZooKeeper, fill an empty one, or break klamm's own."""
+    """Inspect or fill a ZooKeeper, or inject failures into klamm's embedded one."""
 
 
 @app.command("dump", epilog=_EXAMPLES)
@@ -116,9 +116,9 @@ def load_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Write a dump into a place that is empty or not there. Paths and data are kept; versions,
-    zxids, times and access lists are not (an identity of KLAMM_ZK_* protects what it creates,
+    zxids, times and ACLs are not (with an identity of KLAMM_ZK_* the znodes get Kafka's ACLs,
     otherwise all znodes are open), and ephemeral znodes are left out: their sessions are
-    elsewhere. A load that is cut short goes on when it is repeated."""
+    elsewhere. Repeat an interrupted load to continue it."""
     if mark and undo_:
         raise UsageError("--mark and --undo together", hint="give one of them")
     znodes = read_dump(file)
@@ -163,8 +163,8 @@ Chroot = Annotated[str, typer.Option(help="host:port[,host:port][/chroot]", meta
 @app.command(epilog=_SECURE_EXAMPLES)
 def secure(zookeeper: Chroot, as_json: AsJson = False) -> None:
     """Protect a cluster's znodes, as Kafka's zookeeper-security-migration does: the identity of
-    KLAMM_ZK_DIGEST or KLAMM_ZK_TLS_CERT may change them, everybody may read them, and only that
-    identity may read users' and brokers' configs and delegation tokens."""
+    KLAMM_ZK_DIGEST or KLAMM_ZK_TLS_CERT may change them, all clients may read them, and only that
+    identity may read user and broker configs and delegation tokens."""
     if not security_of(os.environ).has_identity:
         raise UsageError(
             "no identity to protect the znodes with",
@@ -175,7 +175,7 @@ def secure(zookeeper: Chroot, as_json: AsJson = False) -> None:
 
 @app.command(epilog=_UNSECURE_EXAMPLES)
 def unsecure(zookeeper: Chroot, as_json: AsJson = False) -> None:
-    """Open a cluster's znodes to everybody again; takes the identity that protected them."""
+    """Open a cluster's znodes to all clients again; needs the identity that protected them."""
     _set_acls(zookeeper, is_secure=False, as_json=as_json)
 
 
@@ -193,7 +193,7 @@ def _set_acls(zookeeper: str, *, is_secure: bool, as_json: bool) -> None:
         outcome = {"zookeeper": zookeeper, "znodes": count, "secure": is_secure}
         typer.echo(msgspec.json.encode(outcome).decode())
     else:
-        what = "protected" if is_secure else "open to everybody"
+        what = "protected" if is_secure else "open to all clients"
         typer.echo(f"{count} znodes of {zookeeper} are {what}")
 
 
@@ -201,7 +201,7 @@ def _set_acls(zookeeper: str, *, is_secure: bool, as_json: bool) -> None:
 def servers_command(
     server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
 ) -> None:
-    """Show the ZooKeeper servers that a running klamm up has of its own, and which one leads."""
+    """Show the embedded ZooKeeper servers of a running klamm up and their states."""
     answer = find_server(server, data_dir).get("/zookeeper")
     if json:
         print_json(answer)
@@ -231,7 +231,7 @@ def start_command(
 def pause_command(
     which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
 ) -> None:
-    """Freeze a ZooKeeper server: its connections stay open, and it answers nothing."""
+    """Freeze a ZooKeeper server: its connections stay open, and requests get no answer."""
     _act(which, "pause", server, data_dir, json)
 
 
@@ -303,7 +303,7 @@ class _Progress:
         self._told_s = time.monotonic()
 
     def __call__(self, done: int, total: int | None) -> None:
-        """So much is done; ``total`` None: of an unknown number."""
+        """Print progress; ``total`` is None if unknown."""
         self.done = done
         now_s = time.monotonic()
         if now_s - self._told_s >= _TELL_EVERY_S:

@@ -85,7 +85,7 @@ class Actor:
         self.handle(self.inbox.popleft())
 
     def on_failed(self, error: BaseException) -> None:
-        """An event of its own has raised ``error``, which is on record."""
+        """Handle that one of its events raised ``error``, which is already recorded."""
 
     def next_due_ms(self) -> float | None:
         """When the actor's next timer is due, in the clock's monotonic milliseconds."""

@@ -1,8 +1,8 @@
-"""Rotated files of the journal and the Kafka-like logs: compressed, and deleted when they are old.
+"""Archive of the journal and the Kafka-like logs: compresses and deletes rotated files.
 
-Works on one thread, so that no controller waits for it. A crash at any step loses no line and shows
-none twice: a compressed file has its name only when it is on the disk, and readers take it instead
-of the plain one, which is removed last.
+Works on a separate thread, so that no controller waits for it. A crash at any step neither loses
+nor duplicates a line: a compressed file gets its name only when it is on the disk, and readers
+prefer it over the plain file, which is removed last.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _log = logging.getLogger(__name__)
 
 
 class Rotation(msgspec.Struct, frozen=True):
-    """When a log's file is rotated, by size and by age, and which rotated files are kept: so many
-    bytes of each log, compressed, and none that was rotated longer ago. A retention below 0 is no
-    limit; the newest rotated file is always kept."""
+    """When a log's file is rotated, by size and by age, and which rotated files are kept, by
+    compressed bytes per log and by age. A retention below 0 means no limit. The newest rotated
+    file is always kept."""
 
     segment_bytes: int = 16 << 20
     segment_ms: int = 24 * 3_600_000
@@ -43,7 +43,7 @@ DEFAULT_ROTATION: Final = Rotation()
 
 
 class Archive:
-    """Tidies directories of logs on its own thread, from the first ``tidy`` to ``close``."""
+    """Tidies directories of logs on a separate thread, from the first ``tidy`` to ``close``."""
 
     def __init__(self, rotation: Rotation, disk: Disk = LOCAL_DISK) -> None:
         self.rotation = rotation
@@ -54,7 +54,7 @@ class Archive:
         self._thread: threading.Thread | None = None
 
     def tidy(self, log: Path) -> None:
-        """Compress and delete rotated files of a log soon. Returns at once."""
+        """Schedule the compression and deletion of a log's rotated files. Returns at once."""
         with self._lock:
             if self._is_closed.is_set():
                 return
@@ -94,8 +94,8 @@ class Archive:
             try:
                 self.tidy_now(log)
             except OSError as error:
-                # The files stay as they are; the next rotation tries again.
-                _log.warning("rotated files of %s: %s", log, error)
+                # The files stay unchanged; the next rotation tries again.
+                _log.warning("rotated files of %s cannot be compressed or deleted: %s", log, error)
 
     def _compress(self, path: Path) -> None:
         target, draft = Path(f"{path}{COMPRESSED}"), Path(f"{path}{UNFINISHED}")
@@ -121,7 +121,7 @@ class Archive:
         return len(data)
 
     def _delete_old(self, log: Path) -> None:
-        """Delete the oldest rotated files, until the others are few and young enough."""
+        """Delete the oldest rotated files until the rest is within the retention limits."""
         names = rotated_names(log.name, self._disk.names(log.parent))
         paths = [log.with_name(name.name) for name in names]
         stats = [self._disk.stat(path) for path in paths]
@@ -129,7 +129,7 @@ class Archive:
         limit_bytes, limit_ms = self.rotation.retention_bytes, self.rotation.retention_ms
         most_bytes = math.inf if limit_bytes < 0 else limit_bytes
         oldest_s = -math.inf if limit_ms < 0 else time.time() - limit_ms / 1000
-        # The newest tells where the log goes on.
+        # The newest one holds the position at which the log continues.
         for path, stat in list(zip(paths, stats, strict=True))[:-1]:
             if size_bytes <= most_bytes and stat.modified_s >= oldest_s:
                 break

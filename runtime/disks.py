@@ -1,8 +1,8 @@
-"""Faults of the disks of one cluster, in either world: its brokers' log directories, its journal.
+"""Disk faults of one cluster, simulated or real: in log directories and the journal.
 
-Arms and ends faults; who finds one, and what follows, is up to the code that uses the disk. Files
-fail at their next operation. Logs in memory have none, so their directory fails at once, with the
-same error, and cannot be opened before it is healed.
+Arms and ends faults; the code that uses the disk detects them and reacts. Files fail at their next
+operation. Logs in memory have no files, so their directory fails at once, with the same error, and
+cannot be opened before it is healed.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from runtime.node_actors import FailLogDir
 
 
 def local_disk() -> FaultyDisk:
-    """Return this machine's disk, which fails on demand."""
+    """Return this machine's disk with fault injection."""
     return FaultyDisk(LOCAL_DISK, random.Random())
 
 
 def simulated_disk(clock: Clock, seed: int, *, is_in_memory: bool) -> FaultyDisk:
-    """Return a disk that fails on demand and never waits, as no time passes while code runs."""
+    """Return a disk with fault injection that never waits, as simulated code takes no time."""
     disk = MemoryDisk(clock.now_ms) if is_in_memory else LOCAL_DISK
     return FaultyDisk(disk, random.Random(seed + 2), sleep=_no_sleep)
 
 
 def _no_sleep(_: float) -> None:
-    """Simulated time passes between events alone."""
+    """Do nothing: simulated time passes only between events."""
 
 
 def _at_once(function: Callable[[], None]) -> None:
@@ -45,8 +45,8 @@ def _at_once(function: Callable[[], None]) -> None:
 
 
 class ClusterDisks:
-    """``tell`` gives an event to a broker, lost if it does not run. ``call`` runs a function on the
-    brokers' thread."""
+    """``tell`` sends an event to a broker; it is lost if the broker does not run. ``call`` runs a
+    function on the brokers' thread."""
 
     def __init__(
         self,
@@ -67,21 +67,21 @@ class ClusterDisks:
         self._journal_fault: DiskFault | None = None
 
     def fail(self, broker_id: int, log_dir: str | None, fault: DiskFault) -> None:
-        """Let a log directory of a broker fail, or with None all of them. Raises UsageError."""
+        """Inject a fault into a broker's log directory; None: all. Raises UsageError."""
         for path in self._paths(broker_id, log_dir):
             reason = self.stores.fail(broker_id, path, fault)
             if reason is not None:
                 self._tell(broker_id, FailLogDir(path, reason))
 
     def slow(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> None:
-        """Let replicas be copied to and from a log directory, or all of a broker, at this rate at
-        most. Raises UsageError."""
+        """Limit the rate of replica copies to and from a log directory, or all of a broker. Raises
+        UsageError."""
         for path in self._paths(broker_id, log_dir):
             self._slow[broker_id, path] = bytes_per_s
             self._set_rate(broker_id, path, bytes_per_s)
 
     def fail_journal(self, fault: DiskFault) -> None:
-        """Let the journal fail."""
+        """Inject a fault into the journal."""
         self._journal_fault = fault
         match self._journal:
             case MemoryJournal():
@@ -90,7 +90,7 @@ class ClusterDisks:
                 self.stores.disk.arm(self._journal.path, fault)
 
     def heal(self) -> None:
-        """End all faults. A log directory that failed stays offline until its broker restarts."""
+        """End all faults. A failed log directory stays offline until its broker restarts."""
         self.stores.heal()
         for broker_id, path in self._slow:
             self._set_rate(broker_id, path, UNLIMITED)

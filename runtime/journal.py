@@ -24,10 +24,10 @@ _log = logging.getLogger(__name__)
 class FileJournal:
     """``journal.jsonl``: one JSON object a line, written in the order rows are appended.
 
-    Several controllers of one process share it. Opening cuts a torn last line off, and a row behind
-    the first one says how much. While the disk refuses the file, ``failure`` says why; rows are
-    kept until ``retry`` succeeds, up to a limit, and a row says how many were lost beyond that.
-    ``archive`` says when the file is rotated; without one it never is.
+    Several controllers of one process share it. Opening truncates a torn last line, and a row after
+    the first one records how much. While the disk refuses writes, ``failure`` is the reason; rows
+    are kept until ``retry`` succeeds, up to a limit, and a row counts those lost beyond it.
+    ``archive`` decides when the file is rotated; without one it never is.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class FileJournal:
 
     @property
     def failure(self) -> JournalUnwritable | None:
-        """Why the file cannot be written now."""
+        """The reason why the file cannot be written now; None if it can."""
         return self._file.failure
 
     def append(self, rows: Iterable[JournalRow]) -> None:
         """Add rows; they may stay in a buffer until ``flush``.
 
-        Raises JournalUnwritable while the file cannot be written; the rows are kept all the same.
+        Raises JournalUnwritable while the file cannot be written; the rows are still kept.
         """
         listed = rows if isinstance(rows, list) else list(rows)
         if not listed:
@@ -83,7 +83,7 @@ class FileJournal:
         self._file.flush()
 
     def retry(self) -> bool:
-        """Write the rows that were kept; True if the file can be written (again)."""
+        """Write the pending rows; return True if the file can be written (again)."""
         return self._file.retry()
 
     def close(self) -> None:
@@ -96,8 +96,8 @@ class FileJournal:
         return self._encoder.encode(row) + b"\n"
 
     def _own_row(self, kind: Kind, beside: JournalRow, detail: dict[str, int]) -> JournalRow:
-        """A row about the journal itself, of the run and time of a row beside it. Their numbers are
-        apart from those of all others, so that none is there twice."""
+        """Return a row about the journal itself, with the run and time of a neighbouring row. These
+        rows have separate sequence numbers, so that no number occurs twice."""
         self._own_rows += 1
         return JournalRow(
             SCHEMA_VERSION,
@@ -121,7 +121,7 @@ class MemoryJournal:
         self._is_refusing = False
 
     def refuse(self, reason: str) -> None:
-        """Behave from now on like a file whose disk fails."""
+        """Behave from now on like a file on a failing disk."""
         self._is_refusing = True
         self.failure = JournalUnwritable(f"the journal cannot be written: {reason}")
 
@@ -137,12 +137,12 @@ class MemoryJournal:
         self.rows.extend(rows)
 
     def flush(self) -> None:
-        """Nothing is buffered. Raises JournalUnwritable."""
+        """Do nothing: no rows are buffered. Raises JournalUnwritable."""
         if self.failure is not None:
             raise self.failure.with_traceback(None)
 
     def retry(self) -> bool:
-        """Add the rows that were kept; True if rows can be added (again)."""
+        """Add the pending rows; return True if rows can be added (again)."""
         if self._is_refusing:
             return False
         self.failure = None
@@ -156,7 +156,7 @@ class MemoryJournal:
 
 
 def read_journal(path: Path) -> list[JournalRow]:
-    """The complete rows of a journal and its rotated files. Damaged lines are left out."""
+    """Return the complete rows of a journal and its rotated files. Damaged lines are skipped."""
     rows = []
     damaged = 0
     for line in whole_lines(path):
@@ -166,7 +166,7 @@ def read_journal(path: Path) -> list[JournalRow]:
         else:
             rows.append(row)
     if damaged:
-        _log.warning("%s: %d damaged lines are left out", path, damaged)
+        _log.warning("%s: %d damaged lines are skipped", path, damaged)
     return rows
 
 

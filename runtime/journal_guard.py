@@ -1,8 +1,8 @@
-"""The journal and the logs beside it, where the disk refuses them: nobody is elected meanwhile.
+"""Journal guard: no controller is active while the journal or the logs cannot be written.
 
-What a controller does must be on record. So the active one resigns, no candidate is elected until
-the files can be written again, and that is tried by itself. Rows and lines are kept by the files
-themselves (runtime/line_file.py). Mirrors nothing of Kafka, whose controller has no journal.
+Every controller action must be in the journal. So the active controller resigns, and no candidate
+is elected until the files can be written again, which the guard retries. The files keep pending
+rows and lines (runtime/line_file.py). Kafka has no counterpart: its controller has no journal.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ logger = logging.getLogger(__name__)
 
 
 class KeptFile(Protocol):
-    """A file, or several, that keep what the disk refuses until ``retry``."""
+    """One or more files that keep unwritten lines until ``retry``."""
 
     @property
     def failure(self) -> JournalUnwritable | None:
-        """Why it cannot be written now."""
+        """The reason why it cannot be written now; None if it can."""
         ...
 
     def retry(self) -> bool:
-        """Write what was kept; True if it can be written (again)."""
+        """Write pending lines; return True if it can be written (again)."""
         ...
 
 
 class JournalGuard(Actor):
-    """A Journal that never raises. ``failure``: why it, or a log beside it, cannot be written.
+    """A Journal that never raises. ``failure``: why it, or a Kafka-like log, cannot be written.
 
-    An actor beside the brokers, where ``post`` brings events: it retries there. It holds the
-    ``candidacy`` meanwhile, and ``on_change`` is called after that and once the failure is over.
+    It is an actor on the brokers' thread: ``post`` delivers its events, and it retries there.
+    During a failure it holds the ``candidacy``. ``on_change``: a failure has begun or ended.
     """
 
     is_shared = True
@@ -73,14 +73,14 @@ class JournalGuard(Actor):
         self._retry_at_ms: float | None = None
 
     def append(self, rows: Iterable[JournalRow]) -> None:
-        """Add rows; from any thread."""
+        """Add rows. Thread-safe."""
         try:
             self._journal.append(rows)
         except JournalUnwritable:
             self._notice()
 
     def flush(self) -> None:
-        """Hand the rows to the operating system, and see that the logs beside them were written."""
+        """Hand the rows to the operating system, and check the Kafka-like logs for failures."""
         try:
             self._journal.flush()
         except JournalUnwritable:
@@ -91,15 +91,15 @@ class JournalGuard(Actor):
 
     @property
     def failed_for_ms(self) -> float:
-        """For how long it has not been possible to write."""
+        """Return how long writes have been failing."""
         return 0.0 if self.failure is None else self._clock.monotonic_ms() - self._failed_at_ms
 
     def next_due_ms(self) -> float | None:
-        """When to try again."""
+        """Return the time of the next retry."""
         return self._retry_at_ms
 
     def run_event(self) -> None:
-        """Look whether the files can be written."""
+        """Check whether the files can be written."""
         self._look(self.inbox.popleft() if self.inbox else None)
 
     def _notice(self) -> None:
@@ -108,7 +108,7 @@ class JournalGuard(Actor):
             self._post(ADDRESS, None)
 
     def _look(self, _: object) -> None:
-        # Not a generator: each of them is to be tried.
+        # Not a generator: every file must be retried.
         if self.failure is not None and all([file.retry() for file in self._files]):
             seconds = self.failed_for_ms / 1000
             logger.warning("the journal can be written again after %.1f s", seconds)
@@ -126,6 +126,6 @@ class JournalGuard(Actor):
         begins, self.failure = self.failure is None, failure
         if begins:
             self._failed_at_ms = now_ms
-            logger.warning("%s: there is no controller until it can be", failure)
+            logger.warning("%s: no controller is elected until it can be written", failure)
             self._candidacy.hold = failure.message
             self._on_change()

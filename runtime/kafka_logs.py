@@ -26,9 +26,9 @@ _log = logging.getLogger(__name__)
 class KafkaLogs:
     """Appends to the two logs of each broker under ``folder``/broker-N, until ``close``.
 
-    ``level``: TRACE or INFO, as Kafka's log4j would have it for both. Every write is handed to the
-    operating system at once. Writing never raises: while the disk refuses a file, ``failure`` says
-    why, and its lines are kept until ``retry`` succeeds. ``archive`` says when files are rotated.
+    ``level``: TRACE or INFO, as Kafka's log4j setting of both. Every write is handed to the
+    operating system at once. Writing never raises: while the disk refuses a file, ``failure`` is
+    the reason, and its lines are kept until ``retry``. ``archive`` decides when files are rotated.
     """
 
     def __init__(
@@ -50,16 +50,16 @@ class KafkaLogs:
 
     @property
     def failure(self) -> JournalUnwritable | None:
-        """Why one of the files cannot be written now."""
+        """The reason why one of the files cannot be written now; None if all can."""
         failures = (file.failure for files in list(self._files.values()) for file in files)
         return next((failure for failure in failures if failure is not None), None)
 
     def retry(self) -> bool:
-        """Write the lines that were kept; True if all files can be written (again)."""
+        """Write the pending lines; return True if all files can be written (again)."""
         return all([file.retry() for files in list(self._files.values()) for file in files])
 
     def open(self, broker_id: int) -> StateChangeLog:
-        """The logs of a broker's controller. A broker that is started again goes on in them.
+        """Return the logs of a broker's controller. A restarted broker continues them.
 
         Raises JournalUnwritable if one cannot be opened.
         """
@@ -69,7 +69,7 @@ class KafkaLogs:
             try:
                 self._disk.make_dirs(directory)
             except OSError as error:
-                raise JournalUnwritable(f"{directory} cannot be made: {error.strerror}") from error
+                raise JournalUnwritable(f"cannot create {directory}: {error.strerror}") from error
             files = (
                 self._open_file(directory / STATE_CHANGE_LOG),
                 self._open_file(directory / CONTROLLER_LOG),
@@ -101,18 +101,18 @@ class KafkaLogs:
 
 
 class _Lines:
-    """The sink of one log. A file that fails keeps its lines; KafkaLogs.failure shows that."""
+    """The sink of one log. On a write failure lines are kept, and KafkaLogs.failure is set."""
 
     def __init__(self, file: LineFile) -> None:
         self._file = file
 
     def write(self, text: str) -> None:
-        """Take text that ends with a newline."""
+        """Write text that ends with a newline."""
         with contextlib.suppress(JournalUnwritable):
             self._file.append(text.encode(errors="backslashreplace"))
             self._file.flush()
 
 
 def _missing(path: Path, lost: int) -> bytes:
-    _log.error("%s lacks %d lines, which the disk refused", path, lost)
+    _log.error("%s: %d lines were lost because the disk refused them", path, lost)
     return b""

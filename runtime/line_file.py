@@ -1,7 +1,7 @@
 """An append-only file of lines that survives a disk that refuses writes, and a torn last line.
 
-The one place where klamm's journal and Kafka-like logs touch the disk. A line that was handed over
-is in the file, or still pending, or counted as lost; none is torn in two and none is written twice.
+klamm's journal and Kafka-like logs write to the disk only here. A line that was handed over is in
+the file, or pending, or counted as lost. No line is torn and no line is written twice.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def _no_line(_lost: int) -> bytes:
 class LineFile:
     """Appends lines to a file; thread-safe. Opening raises JournalUnwritable.
 
-    ``is_fsynced``: each ``flush`` waits until the disk has the lines. ``is_whole`` tells whether a
-    last line without its newline is complete: then opening ends it, any other is cut off, which
-    ``cut_bytes`` counts. ``lost_line`` makes the line that stands for so many lost ones.
+    ``is_fsynced``: each ``flush`` waits until the lines are on the disk. ``is_whole`` tells whether
+    a last line without its newline is complete: then opening adds the newline. Any other is
+    truncated; ``cut_bytes`` counts the bytes. ``lost_line`` makes the line that counts lost lines.
 
-    ``failure`` is set while the file cannot be written. Until ``retry`` succeeds, lines are kept,
-    up to ``max_pending_bytes``, and lost beyond that.
+    ``failure`` is set while the file cannot be written. Until ``retry`` succeeds lines are kept,
+    up to ``max_pending_bytes``; further lines are lost.
 
-    With an ``archive`` the file is rotated when it is large or old: it gets the name that
-    cluster/rotated_names.py says, the archive compresses it, and a new file begins.
+    With an ``archive`` the file is rotated when it is large or old: it is renamed as in
+    cluster/rotated_names.py, the archive compresses it, and a new file is started.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class LineFile:
     def append(self, data: bytes) -> None:
         """Add whole lines; they may stay in a buffer until ``flush``.
 
-        Raises JournalUnwritable while the file cannot be written; the lines are kept all the same.
+        Raises JournalUnwritable while the file cannot be written; the lines are still kept.
         """
         with self._lock:
             if self._is_closed:
@@ -120,13 +120,13 @@ class LineFile:
                 self._write_or_fail()
 
     def retry(self) -> bool:
-        """Write what is pending if the disk lets it; True if the file can be written (again)."""
+        """Write pending lines if possible; return True if the file can be written (again)."""
         with self._lock:
             return self._retry()
 
     def close(self) -> None:
-        """Write what is pending and close; idempotent, never raises. What cannot be written is
-        logged."""
+        """Write pending lines and close; idempotent, never raises. Lines that cannot be written are
+        logged as lost."""
         with self._lock:
             if self._is_closed:
                 return
@@ -141,7 +141,7 @@ class LineFile:
                 _log.error("%s: %d lines are lost: %s", self.path, lost, self.failure)
 
     def _keep(self, data: bytes) -> None:
-        """Keep lines for later. Once some were lost all are, so that there is one gap."""
+        """Keep lines for later. Once a line is lost all later ones are, which makes one gap."""
         if self._lost_lines or self._pending_bytes + len(data) > self._max_pending_bytes:
             self._lost_lines += data.count(b"\n")
         else:
@@ -156,8 +156,8 @@ class LineFile:
             raise self.failure from error
 
     def _write(self) -> None:
-        """Write what is pending. If this raises OSError a part of it may be in the file: all of it
-        stays pending, as after a failed sync the system may have dropped what was written."""
+        """Write pending lines. If this raises OSError part of them may be in the file. All stay
+        pending, because after a failed fsync the system may have dropped written data."""
         self._disk.write_at(self._name, self._size, b"".join(self._pending))
         if self._is_fsynced:
             self._disk.sync(self._name)
@@ -171,16 +171,16 @@ class LineFile:
         return self._size >= self._rotate_at_bytes or self._now_ms() >= self._rotate_at_ms
 
     def _rotate(self, archive: Archive) -> None:
-        """Give the file the name of a rotated one and begin another."""
+        """Rename the file to its rotated name and start a new one."""
         try:
             self._disk.rename(self.path, self._rotated_path())
         except OSError as error:
-            # All lines are written: the file may as well grow on.
+            # All lines are written: it is safe to let the file grow.
             _log.warning("%s cannot be rotated: %s", self.path, error)
         else:
             self._begin += self._size
             self._size = 0
-            with contextlib.suppress(OSError):  # then the next write fails, and retry makes it
+            with contextlib.suppress(OSError):  # then the next write fails, and retry creates it
                 self._disk.create(self.path)
             archive.tidy(self.path)
         self._rotate_at_bytes, self._rotate_at_ms = self._next_rotation(self._size, self._now_ms())
@@ -189,7 +189,7 @@ class LineFile:
         return self.path.with_name(rotated_name(self.path.name, self._begin + self._size))
 
     def _next_rotation(self, from_bytes: int, from_ms: int) -> tuple[float, float]:
-        """At which size and time the file is rotated next."""
+        """Return the size and the time of the next rotation."""
         if self._archive is None:
             return math.inf, math.inf
         rotation = self._archive.rotation
@@ -213,16 +213,16 @@ class LineFile:
         return True
 
     def _reopen(self) -> None:
-        """Cut what a failed write left in the file beyond what is known of it."""
+        """Truncate the remains of a failed write at the known end of the file."""
         size = self._size_on_disk()
         if size > self._size:
             self._disk.resize(self.path, self._size)
-        elif size < self._size:  # truncated or removed by somebody else
+        elif size < self._size:  # truncated or removed by another program
             self._size, _ = self._open()
 
     def _open(self) -> tuple[int, int]:
-        """Make the file if it does not exist, and make it end with a newline: (its size then, bytes
-        that were cut). Raises OSError."""
+        """Create the file if it does not exist, and make it end with a newline. Return its size and
+        the number of truncated bytes. Raises OSError."""
         size = self._size_on_disk()
         end = self._end_of_lines(size)
         if end == size:
@@ -232,7 +232,7 @@ class LineFile:
             self._disk.write_at(self.path, size, b"\n")
             return size + 1, 0
         self._disk.resize(self.path, end)
-        _log.warning("%s: cut %d bytes of a torn last line", self.path, size - end)
+        _log.warning("%s: truncated %d bytes of a torn last line", self.path, size - end)
         return end, size - end
 
     def _size_on_disk(self) -> int:
@@ -243,7 +243,7 @@ class LineFile:
             return 0
 
     def _end_of_lines(self, size: int) -> int:
-        """Where the last complete line ends."""
+        """Return where the last complete line ends."""
         end = size
         while end > 0:
             begin = max(end - _BLOCK_BYTES, 0)

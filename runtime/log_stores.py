@@ -46,7 +46,7 @@ class LogStores:
         return FileLogStore(self._segments / str(broker_id), disk=self.disk)
 
     def fail(self, broker_id: int, log_dir: str, fault: DiskFault) -> str | None:
-        """Let a log directory fail. Returns the reason if it has no files that will find out."""
+        """Inject a fault into a log directory. Returns the reason if it has no files to fail."""
         self.faults[broker_id, log_dir] = fault
         if self._segments is not None:
             self.disk.arm(self._segments / str(broker_id) / log_dir, fault)
@@ -58,7 +58,7 @@ class LogStores:
         return kind.reason
 
     def heal(self) -> None:
-        """End every fault, that of the journal's file among them."""
+        """End all faults, including that of the journal's file."""
         self.faults.clear()
         self.disk.heal_all()
         for store in self._stores.values():
@@ -66,7 +66,7 @@ class LogStores:
                 store.failures.clear()
 
     def end_process(self) -> None:
-        """Keep what a process leaves behind that ends: files, and nothing in memory."""
+        """Keep the state that survives the end of a process: files only."""
         self._stores.clear()
 
 

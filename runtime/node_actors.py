@@ -64,15 +64,15 @@ class ShutDown:
 
 @dataclass(frozen=True)
 class FailLogDir:
-    """Event of a broker: one of its log directories fails. ``reason``: what its disk says, None if
-    only the directory is made to fail."""
+    """Event of a broker: one of its log directories fails. ``reason``: the disk's error; None if
+    the failure of the directory was only requested."""
 
     path: str
     reason: str | None = None
 
 
 def check_log_dir(broker: Broker, path: str) -> None:
-    """Raises UsageError if the broker has no such log directory."""
+    """Raise UsageError if the broker has no such log directory."""
     if path not in broker.config.log_dirs:
         raise UsageError(
             f"broker {broker.info.id} has no log directory {path}",
@@ -85,9 +85,9 @@ class BrokerActor(Actor):
 
     ``on_started`` is called once the broker is registered, or with the error that prevented it;
     ``on_shut_down`` once the broker may be ended after a ShutDown; ``on_halted`` with the reason if
-    its last log directory failed, if it failed in an event, or, where nobody is told of its start,
-    if its session expired before it was registered: it does nothing more, as Kafka's, whose start
-    that ends.
+    its last log directory failed, if it failed in an event, or, without ``on_started``, if its
+    session expired before it was registered. A halted broker does nothing more; in Kafka this
+    fails the broker's start.
     """
 
     def __init__(
@@ -115,8 +115,8 @@ class BrokerActor(Actor):
         return isinstance(event, SessionEvent) or event.path in paths
 
     def on_store_event(self, event: StoreEvent) -> None:
-        """Take that configs changed or the registration, or what became of the session: of a broker
-        that has no controller to see to it this registers again."""
+        """Handle changes of configs, of the registration, and of the session. A broker without a
+        controller registers again after its session expired."""
         if isinstance(event, WatchEvent):
             if event.path == CONFIG_CHANGES_PATH:
                 self.give(ConfigChanges())
@@ -129,7 +129,7 @@ class BrokerActor(Actor):
         elif event.state is SessionState.CONNECTED and self._is_expired:
             self._is_expired = False
             self.give(ConfigChanges())
-            # The session is another one, which watches nothing yet.
+            # This is a new session, which has no watches yet.
             self.give(RegistrationChanged(is_deleted=False))
 
     def next_due_ms(self) -> float | None:
@@ -177,8 +177,8 @@ class BrokerActor(Actor):
                 raise AssertionError(f"{self.address} cannot handle {event}")
 
     def on_failed(self, error: BaseException) -> None:
-        """Halt after what is a bug: nobody knows what the broker holds now. What ZooKeeper or a
-        disk refused is no such thing."""
+        """Halt after a bug, because the broker's state is unknown. Errors of ZooKeeper or a disk
+        are not bugs."""
         if not isinstance(error, KlammError) and not self.stopped:
             self._halt(f"{type(error).__name__}: {error}")
 
@@ -200,7 +200,7 @@ class BrokerActor(Actor):
             else:
                 broker.watch_registration()
         except SessionExpired:
-            pass  # in the next session it registers anyway
+            pass  # it registers in the next session anyway
         except NodeExists:
             self.give(RegistrationChanged(is_deleted=False))
         except KlammError as error:

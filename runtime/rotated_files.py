@@ -1,6 +1,6 @@
-"""Reading a log of lines over its rotated files, while it is written, rotated and compressed.
+"""Reads a log across its rotated files while it is written, rotated and compressed.
 
-A place is a byte of the whole log: rotation does not change it. Reads bytes and knows no rows.
+A position is a byte offset in the whole log: rotation does not change it. Independent of rows.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 class Segment(NamedTuple):
-    """One file of a log. ``begin``: the place of its first byte. ``end`` None: it still grows.
-    ``is_damaged``: its compression is broken, so that only what comes before can be read."""
+    """One file of a log. ``begin``: the position of its first byte. ``end`` None: it still grows.
+    ``is_damaged``: its gzip data is damaged; only the part before the damage can be read."""
 
     path: Path
     begin: int
@@ -29,7 +29,7 @@ class Segment(NamedTuple):
 
 
 def rotated(path: Path) -> list[RotatedName]:
-    """The rotated files of a log, the oldest first."""
+    """Return the rotated files of a log, oldest first."""
     try:
         return rotated_names(path.name, os.listdir(path.parent))
     except FileNotFoundError:
@@ -38,8 +38,8 @@ def rotated(path: Path) -> list[RotatedName]:
 
 @contextmanager
 def opened_at(path: Path, place: int) -> Iterator[tuple[Segment, BinaryIO] | None]:
-    """The file that the byte at ``place`` is in, or will be, and that file, open; None if there is
-    no log. A place that retention has deleted is that of the oldest file. Raises OSError."""
+    """Open the file that has, or will have, the byte at ``place``; None if there is no log. A
+    position that retention has deleted becomes that of the oldest file. Raises OSError."""
     while True:
         names = rotated(path)
         at = next((n for n, name in enumerate(names) if name.end > place), len(names))
@@ -49,7 +49,7 @@ def opened_at(path: Path, place: int) -> Iterator[tuple[Segment, BinaryIO] | Non
             opened = _open_last(path, begin) if is_last else _open_rotated(path, names[at], begin)
         except FileNotFoundError:
             opened = None
-        # Between the two looks at the directory the file may have been rotated or compressed.
+        # Between the two directory listings the file may have been rotated or compressed.
         if (is_last or opened is None) and rotated(path) != names:
             if opened is not None:
                 opened[1].close()
@@ -65,7 +65,7 @@ def opened_at(path: Path, place: int) -> Iterator[tuple[Segment, BinaryIO] | Non
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """Every line of a log that ends with a newline, without it. Raises OSError."""
+    """Yield every complete line of a log, without its newline. Raises OSError."""
     place = 0
     while True:
         with opened_at(path, place) as opened:
@@ -81,7 +81,7 @@ def whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def line_number(file: BinaryIO, offset: int) -> int:
-    """The number of the line that begins at a byte of a file, counted from 1."""
+    """Return the number, from 1, of the line that begins at a byte of a file."""
     count, left = 1, offset
     file.seek(0)
     while left > 0 and (data := file.read(min(left, _BLOCK_BYTES))):
@@ -95,7 +95,7 @@ def _open_last(path: Path, begin: int) -> tuple[Segment, BinaryIO]:
 
 
 def _open_rotated(path: Path, name: RotatedName, begin: int) -> tuple[Segment, BinaryIO]:
-    """Of a compressed file, all of it is in memory: rotation keeps files small."""
+    """A compressed file is read into memory: rotation keeps files small."""
     at = path.with_name(name.name)
     if not name.is_compressed:
         file = at.open("rb")
@@ -107,7 +107,7 @@ def _open_rotated(path: Path, name: RotatedName, begin: int) -> tuple[Segment, B
 
 
 def _decompressed(path: Path) -> tuple[bytes, bool]:
-    """What can be decompressed, and whether the rest cannot."""
+    """Return the data that can be decompressed, and whether the rest is damaged."""
     member = zlib.decompressobj(zlib.MAX_WBITS | 16)
     found = []
     with path.open("rb") as file:

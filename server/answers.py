@@ -1,7 +1,7 @@
-"""How values and errors become answers of the API, and how answers are counted.
+"""Builds the API's answers from values and errors, and counts answers by status.
 
 Errors are JSON too: {"error": {"error", "code", "message", "hint", "definite", "retriable"}}, with
-Kafka's name of the error as code where there is one. A bug never shows its traceback to a client:
+Kafka's error name as code where there is one. A bug never shows its traceback to a client:
 it is logged once for each place in the code, counted, and answered with 500.
 """
 
@@ -50,15 +50,15 @@ _STATUS_OF_ERRORS: Final[tuple[tuple[type[KlammError], int], ...]] = (
 
 
 class UnexpectedError(KlammError):
-    """A bug of klamm."""
+    """A bug in klamm."""
 
     definite = False
 
 
 class ErrorDescription(msgspec.Struct, frozen=True):
-    """klamm's class, Kafka's name of the error where there is one, what is wrong, and what helps.
+    """One error: klamm's class, Kafka's error name where there is one, message and hint.
 
-    ``definite``: it certainly did not happen. ``retriable``: the same request may succeed later.
+    ``definite``: the request certainly had no effect. ``retriable``: a retry may succeed.
     """
 
     error: str
@@ -70,13 +70,13 @@ class ErrorDescription(msgspec.Struct, frozen=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
-    """The answer to every request that is refused or failed."""
+    """Body of the answer to a refused or failed request."""
 
     error: ErrorDescription
 
 
 def json_answer(status: int, value: object) -> Response:
-    """An answer with a value."""
+    """Return an answer with a value."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
@@ -85,14 +85,14 @@ def _refusal(status: int, description: ErrorDescription) -> Response:
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """The answer to a request that is refused or failed."""
+    """Return the answer to a refused or failed request."""
     assert isinstance(error, KlammError)
     status = next(code for kind, code in _STATUS_OF_ERRORS if isinstance(error, kind))
     return _refusal(status, ErrorDescription(**describe_error(error)))
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """The answer where no path, or no method of it, is meant."""
+    """Return the answer to a request with an unknown path or method."""
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path}: {error.detail.lower()}"
     described = {**describe_error(KlammError(message)), "error": error.detail}
@@ -100,7 +100,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 
 class AnswerCounts(Collector):
-    """How many answers had which status. For any thread."""
+    """Counts answers by status. Thread-safe."""
 
     def __init__(self) -> None:
         self._by_status: Counter[int] = Counter()
@@ -113,7 +113,7 @@ class AnswerCounts(Collector):
             self._by_status[status] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """The counts for Prometheus."""
+        """Return the counts as Prometheus metrics."""
         family = CounterMetricFamily(
             "klamm_http_answers", "Answers of the HTTP API by status", labels=["status"]
         )
@@ -123,7 +123,7 @@ class AnswerCounts(Collector):
         yield family
 
     def unexpected(self, scope: Scope, error: Exception) -> Response:
-        """The answer to a request at which klamm failed; logs each kind of failure once."""
+        """Return the answer to a request that hit a bug; log each kind of failure once."""
         at = error.__traceback__
         while at is not None and at.tb_next is not None:
             at = at.tb_next
@@ -137,20 +137,20 @@ class AnswerCounts(Collector):
             logger.error("%s failed", ascii(what), exc_info=error)
         answered = UnexpectedError(
             f"klamm failed to answer {what}: {type(error).__name__}",
-            hint="this is a bug of klamm; klamm.log in the data directory has the details",
+            hint="this is a bug in klamm; klamm.log in the data directory has the details",
         )
         return _refusal(INTERNAL_ERROR, ErrorDescription(**describe_error(answered)))
 
 
 class CountedAnswers:
-    """ASGI middleware that counts answers and answers where everything else has failed."""
+    """ASGI middleware that counts answers and turns unhandled exceptions into a 500."""
 
     def __init__(self, app: ASGIApp, counts: AnswerCounts) -> None:
         self._app = app
         self._counts = counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and look at the answer."""
+        """Forward a request and count its answer."""
         has_begun = False
 
         async def counted_send(message: Message) -> None:
@@ -172,6 +172,6 @@ class CountedAnswers:
 
 
 def environment_problem(error: OSError) -> EnvironmentProblem:
-    """What the machine refuses, e.g. to read a file."""
+    """Return the error for a refused system call, e.g. a file that cannot be read."""
     place = f": {error.filename}" if error.filename else ""
     return EnvironmentProblem(f"{error.strerror or type(error).__name__}{place}")

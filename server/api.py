@@ -1,6 +1,6 @@
-"""The HTTP API of a running cluster: which path does what.
+"""Routes of the HTTP API of a running cluster.
 
-What the handlers do is in handlers.py, admin_handlers.py and client_handlers.py; how a request is
+Handlers are in handlers.py, admin_handlers.py and client_handlers.py. How a request is
 read, run and answered is in endpoint.py and answers.py.
 """
 
@@ -37,7 +37,7 @@ from server.security import Gatekeeper
 
 
 class IdConvertor(IntegerConvertor):
-    """Ids in paths: digits, no more than an int32 has."""
+    """Ids in paths: at most as many digits as an int32."""
 
     regex = "[0-9]{1,10}"
 
@@ -46,9 +46,9 @@ register_url_convertor("id", IdConvertor())
 
 
 class ApiRoute(NamedTuple):
-    """A path, what answers there, and what is asked of it in the request's body and query.
+    """A path, its handler, and the types of the request's body and query.
 
-    ``only_looks``: it answers at once from what is known, and must do so however busy klamm is.
+    ``only_looks``: a read of cached state that must be answered however busy klamm is.
     """
 
     method: str
@@ -134,5 +134,5 @@ def create_app(server: ClusterServer) -> Starlette:
 
 
 def api_document() -> dict[str, Any]:
-    """The OpenAPI document of all routes."""
+    """Return the OpenAPI document of all routes."""
     return openapi_document(ROUTES, {"action": handlers.ACTIONS})

@@ -64,7 +64,7 @@ class BrokerOperations:
         return STARTING if broker_id in self._cluster.nodes.starting_broker_ids else RUNNING
 
     def reason_of(self, broker_id: int) -> str | None:
-        """Why a broker failed, if that is why it does not run."""
+        """Return the reason if the broker failed; None otherwise."""
         failed = self._ended.get(broker_id, FAILED) in (FAILED, FAILED_TO_START)
         return self._cluster.nodes.failures.get(broker_id) if failed else None
 
@@ -82,7 +82,7 @@ class BrokerOperations:
         }
 
     def metadata_of(self, broker_id: int) -> dict[str, Any]:
-        """The metadata cache of a broker. Raises UsageError if it does not run."""
+        """Return the metadata cache of a broker. Raises UsageError if it does not run."""
         self._check_known(broker_id)
         running = self._cluster.nodes.get(broker_id)
         if running is None:
@@ -217,7 +217,7 @@ class BrokerOperations:
         )
 
     def fail_disk(self, broker_id: int | None, log_dir: str | None, fault: DiskFault) -> Faults:
-        """Let a broker's disk fail, or with None that of the journal."""
+        """Inject a fault into a broker's disk; None: the journal's disk."""
         if broker_id is None:
             self._cluster.disks.fail_journal(fault)
         else:
@@ -226,13 +226,13 @@ class BrokerOperations:
         return self._faults()
 
     def slow_disk(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> Faults:
-        """Let replicas be copied to and from a broker's log directories no faster."""
+        """Limit the rate of replica copies to and from a broker's log directories."""
         self._check_known(broker_id)
         self._cluster.disks.slow(broker_id, log_dir, bytes_per_s)
         return self._faults()
 
     def heal_disks(self) -> Faults:
-        """End every fault of a disk."""
+        """End all disk faults."""
         self._cluster.disks.heal()
         return self._faults()
 

@@ -17,7 +17,7 @@ NO_TIME_MS = -1
 MAX_RECORDS: Final = 100_000
 MAX_GENERATED_RECORDS: Final = 10_000_000
 MAX_RECORD_BYTES: Final = 1 << 20
-"""Of a key, of a value, or of a generated record."""
+"""Maximum size of a key, of a value, or of a generated record."""
 RecordText = Annotated[str, Meta(max_length=MAX_RECORD_BYTES)]
 From = Literal["beginning", "end", "offset", "time"]
 

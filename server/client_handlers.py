@@ -1,7 +1,7 @@
 """What the API answers to `klamm produce` and `klamm consume`.
 
-A handler only calls what does the work; its docstring is what docs/http-api.md says. Those that
-wait for brokers are coroutines: thousands may wait, and none of them holds a thread.
+A handler only delegates; its docstring becomes the text in docs/http-api.md. Handlers that
+wait for brokers are coroutines: thousands may wait without holding threads.
 """
 
 from __future__ import annotations

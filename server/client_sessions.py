@@ -55,7 +55,7 @@ Describe = Callable[[str], TopicDescription]
 
 
 class ClientsBusy(EnvironmentProblem):
-    """There are too many producers or consumers, or they hold too much."""
+    """Too many producers or consumers are open, or they hold too many bytes."""
 
     retriable = True
 
@@ -108,7 +108,7 @@ class ClientSessions:
         return self._open(self._producers, producer, partitions)
 
     async def send(self, number: int, wanted: bodies.SendRecords) -> bodies.ProducerStatus:
-        """Send records, and wait until not too many are undecided.
+        """Send records; first wait until the undecided records are below the limit.
 
         Raises UsageError, ClientsBusy.
         """
@@ -263,7 +263,7 @@ class ClientSessions:
             if len(self._producers) + len(self._consumers) >= MAX_CLIENTS:
                 raise ClientsBusy(
                     f"{MAX_CLIENTS} producers and consumers are open",
-                    hint=f"close some; those that are not used for {IDLE_S:g} s end",
+                    hint=f"close some; they close after {IDLE_S:g} s without a request",
                 )
             sessions[number] = Session(client, partitions)
         self._cluster.clients.add(client)
@@ -307,7 +307,7 @@ class ClientSessions:
         return tuple(self._cluster.spec.broker_ids)
 
     async def _ask(self, function: Callable[[float], T]) -> T:
-        """Run ``function`` on the thread of the brokers. Raises RequestTimedOut."""
+        """Run ``function`` on the brokers' thread. Raises RequestTimedOut."""
         try:
             return await self._closing.awaited(self._cluster.clients.call(function), _CALL_S)
         except TimeoutError:

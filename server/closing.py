@@ -1,6 +1,6 @@
 """Waiting that ends when the server does.
 
-Requests wait on threads or in the event loop; none of them may keep the server from ending.
+Requests wait on threads or in the event loop, and must not delay the server's shutdown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Closing:
 
     def __init__(self) -> None:
         self._closed: futures.Future[None] = futures.Future()
-        # No lock: a signal handler calls ``set`` on the thread that may be changing the set.
+        # No lock: a signal handler may call ``set`` on the very thread that is changing the set.
         self._end_awaits: set[Callable[[], None]] = set()
 
     @property
@@ -49,13 +49,13 @@ class Closing:
         if future.done():
             return future.result()
         if self.is_set:
-            raise KlammError("klamm is ending")
+            raise KlammError("klamm is shutting down")
         raise TimeoutError
 
     async def awaited(self, future: futures.Future[T], timeout_s: float) -> T:
-        """Like ``result_of``, for a coroutine: holds no thread.
+        """Like ``result_of``, for coroutines: holds no thread.
 
-        A future that is no longer waited for is cancelled if nothing runs it yet.
+        An abandoned future is cancelled if it has not started.
         """
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
@@ -76,7 +76,7 @@ class Closing:
             result.cancel()
             ending.cancel()
         if self.is_set:
-            raise KlammError("klamm is ending")
+            raise KlammError("klamm is shutting down")
         raise TimeoutError
 
     def wait_until(self, condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
@@ -89,5 +89,5 @@ class Closing:
                 raise RequestTimedOut(what)
             futures.wait((self._closed,), POLL_S)
             if self.is_set:
-                raise KlammError("klamm is ending")
+                raise KlammError("klamm is shutting down")
         return value

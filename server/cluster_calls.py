@@ -29,7 +29,7 @@ from zk.store import SessionState
 API_TIMEOUT_S: Final = 60.0
 """How long a call looks for somebody to answer it: default.api.timeout.ms."""
 ANSWER_MARGIN_S: Final = 5.0
-"""How much longer than a request's own timeout its answer is waited for."""
+"""Extra time to wait for an answer beyond the request's timeout."""
 RETRY_BACKOFF_S: Final = 0.1
 """retry.backoff.ms."""
 
@@ -84,8 +84,8 @@ class ClusterCalls:
     ) -> R:
         """Ask until one answers that is the controller, as ``is_refused`` tells from the answer.
 
-        ``timeout_ms``: how long the request itself lets the controller take; a controller is looked
-        for no longer, and gets a little more to say that time was up. Raises RequestTimedOut.
+        ``timeout_ms``: the request's timeout in the controller. The search for a controller
+        takes no longer; reporting the timeout may take a little more. Raises RequestTimedOut.
         """
         deadline_s = self._deadline_s(timeout_ms)
         while True:
@@ -208,7 +208,7 @@ class ClusterCalls:
         return KafkaZkClient(connected_store(self._cluster))
 
     def _lost_zookeeper(self) -> str | None:
-        """Why a controller does not answer, if ZooKeeper is lost."""
+        """Return the hint for a controller that does not answer because ZooKeeper is lost."""
         if self._cluster.session_state is not SessionState.DISCONNECTED:
             return None
         return f"ZooKeeper at {self._cluster.connect_string} does not answer"

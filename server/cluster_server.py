@@ -190,16 +190,16 @@ class ClusterServer:
 
     @property
     def zookeeper_servers(self) -> ZooKeeperServers:
-        """klamm's own ZooKeeper. Raises UsageError if ZooKeeper is another's."""
+        """Return the embedded ZooKeeper. Raises UsageError if ZooKeeper is external."""
         if self._zookeeper_servers is None:
             raise UsageError(
-                f"ZooKeeper at {self.config.zookeeper} is not klamm's own",
-                hint="without --zookeeper klamm up runs its own, which it can kill and pause",
+                f"ZooKeeper at {self.config.zookeeper} is not an embedded one",
+                hint="without --zookeeper klamm up runs embedded servers",
             )
         return self._zookeeper_servers
 
     def fail(self, error: KlammError) -> None:
-        """End with this error, unless that is under way; from any thread."""
+        """End with this error, unless shutdown has begun. Thread-safe."""
         if self.failure is None and not self.closing.is_set:
             self.failure = error
             self._on_failure()

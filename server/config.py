@@ -47,8 +47,8 @@ class ServerConfig:
     ``data_dir`` None: a temporary one. ``zookeeper`` None: the embedded one. ``port`` 0: a free
     one. ``controllers`` None: all brokers, but at most five. ``seed`` None: drawn. ``pools``: where
     the cluster may place topics. ``has_segments``: brokers keep logs of real files in the data
-    directory. ``journal_fsync``: the journal is on the disk after each event. ``rotation``: of the
-    journal and Kafka's logs. ``zookeeper_digest``: USER:PASSWORD. ``partition_limits``: how many
+    directory. ``journal_fsync``: fsync the journal after each event. ``rotation``: of the
+    journal and Kafka-like logs. ``zookeeper_digest``: USER:PASSWORD. ``partition_limits``: how many
     partitions may be created. The brokers are 0 to ``brokers`` - 1, or those of ``dump``.
     """
 
@@ -95,12 +95,12 @@ class ServerConfig:
         if self.zookeeper_tls is not None and self.zookeeper is None:
             raise UsageError(
                 "the embedded ZooKeeper has no TLS: it listens on loopback only",
-                hint="name a server with --zookeeper, or leave --zk-tls-ca out",
+                hint="name a server with --zookeeper, or omit --zk-tls-ca",
             )
         if self.zookeeper_servers is not None and self.zookeeper is not None:
             raise UsageError(
-                "--zookeeper and --zookeeper-servers together",
-                hint="the servers that are counted are klamm's own",
+                "give either --zookeeper or --zookeeper-servers, not both",
+                hint="--zookeeper-servers is the number of embedded servers",
             )
         _ = self.zookeeper_security
 
@@ -148,7 +148,7 @@ class ServerConfig:
 
     @property
     def zookeeper_security(self) -> ZooKeeperSecurity:
-        """How the cluster's sessions prove who they are. Raises UsageError."""
+        """Return how the cluster's sessions authenticate to ZooKeeper. Raises UsageError."""
         return ZooKeeperSecurity(
             digest=self.zookeeper_digest,
             tls=self.zookeeper_tls,
@@ -174,8 +174,8 @@ class ServerConfig:
     ) -> ClusterSpec:
         """The cluster; its controller candidates are the first brokers, of a dump who led it.
 
-        ``segments``: where brokers keep files; None: they keep none. ``incarnation``: how many
-        runs of this cluster there were before: each has draws of its own from the same seed.
+        ``segments``: folder of the brokers' files; None: no files. ``incarnation``: how many
+        runs of this cluster there were before; each run draws a separate stream from the seed.
         """
         dump, broker_ids = self.dump, self.broker_ids
         count = self.controllers or min(len(self.started_broker_ids), DEFAULT_CANDIDATES)
@@ -198,7 +198,7 @@ class ServerConfig:
         )
 
     def _seed_of(self, incarnation: int) -> int:
-        """What a run draws from. The first run's seed is the one that was asked for."""
+        """Return the seed of a run. The first run uses the given seed itself."""
         if self.seed is None:
             return secrets.randbits(31)
         return self.seed if incarnation == 0 else hash((self.seed, incarnation))

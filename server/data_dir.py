@@ -27,7 +27,7 @@ OWN_LOG_FILE: Final = "klamm.log"
 """Where klamm writes what went wrong inside itself."""
 _LOCK_FILE: Final = "klamm.lock"
 _RUNS_FILE: Final = "runs"
-"""How many runs of a cluster the directory has seen."""
+"""File with the number of runs in this directory."""
 
 
 class ServerAddress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -126,12 +126,12 @@ class DataDir:
             ) from error
 
     def write_address(self, address: ServerAddress) -> None:
-        """Say where the API is. Raises EnvironmentProblem if that cannot be written."""
+        """Publish the API's address. Raises EnvironmentProblem if it cannot be written."""
         data = msgspec.json.format(msgspec.json.encode(address)) + b"\n"
         self._replace(self.path / ADDRESS_FILE, data)
 
     def next_incarnation(self) -> int:
-        """How many runs there were before this one, which counts from now on, also if it is killed.
+        """Return the number of earlier runs, and count this one, even if it is killed later.
 
         Raises EnvironmentProblem if the count cannot be read or written.
         """
@@ -141,7 +141,7 @@ class DataDir:
         except ValueError:
             raise EnvironmentProblem(
                 f"{path} does not hold a number",
-                hint="write into it how many times klamm up ran in this directory",
+                hint="write the number of runs of klamm up in this directory into it",
             ) from None
         except OSError as error:
             raise EnvironmentProblem(f"{path} cannot be read: {error.strerror}") from error
@@ -166,10 +166,10 @@ class DataDir:
         self._remove_what_is_empty()
 
     def _replace(self, path: Path, data: bytes) -> None:
-        """Write a file in one piece, whenever the process or the machine ends; only this user may
-        read it, as it may hold a token. Raises EnvironmentProblem."""
+        """Write a file atomically, even if the process or the machine crashes. Only this user may
+        read it, because it may hold a token. Raises EnvironmentProblem."""
         try:
-            # One that a run left behind keeps its owner and mode.
+            # A leftover temporary file would keep its owner and mode.
             path.with_name(path.name + UNFINISHED).unlink(missing_ok=True)
             write_whole(self._disk, path, data, mode=0o600)
         except OSError as error:

@@ -1,8 +1,8 @@
-"""One path of the API as an ASGI endpoint: reads the request, runs the handler, answers.
+"""ASGI endpoint of one API path: reads the request, runs the handler, sends the answer.
 
-A handler that waits for the cluster without a thread is a coroutine, and ends when its client goes.
-All others run on threads: a few for those that only look, so that `klamm status` is answered while
-any number of changes wait, and more for the others.
+A handler that waits for the cluster is a coroutine: it needs no thread and ends with its client.
+Other handlers run on threads. A few threads are reserved for reads, so that `klamm status` is
+answered while any number of changes wait.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BAD_REQUEST: Final = 400
 
 
 class Endpoints:
-    """Makes the endpoints of one application, which share threads and bounds."""
+    """Creates the endpoints of one application, which share threads and bounds."""
 
     def __init__(self) -> None:
         self._bodies = RequestBodies()
@@ -37,7 +37,7 @@ class Endpoints:
     def endpoint(
         self, handler: Callable[[Request, Any], Any], body_kind: Any, *, only_looks: bool
     ) -> Callable[[Request], Awaitable[Response]]:
-        """``handler`` gets the request and the value of its body, which is a ``body_kind``."""
+        """``handler`` gets the request and its decoded body, a ``body_kind``."""
         limiter = self._looking if only_looks else self._others
 
         async def endpoint(request: Request) -> Response:
@@ -51,7 +51,7 @@ class Endpoints:
                             partial(handler, request, wanted), limiter=limiter
                         )
             except ClientDisconnect:
-                # Nobody is there to read it.
+                # The client has gone: no answer is needed.
                 return Response(status_code=_BAD_REQUEST)
             except OSError as error:
                 raise environment_problem(error) from error
@@ -61,7 +61,7 @@ class Endpoints:
 
 
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
-    """What ``work`` returns. Cancels it and raises ClientDisconnect if the client goes first."""
+    """Return the result of ``work``. Cancel it and raise ClientDisconnect if the client goes."""
     working = asyncio.create_task(work)
     watching = asyncio.create_task(_disconnected(request))
     try:

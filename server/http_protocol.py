@@ -1,9 +1,9 @@
-"""HTTP/1.1 of one connection, with bounds that uvicorn leaves open.
+"""HTTP/1.1 protocol of one connection, with bounds that uvicorn lacks.
 
-A connection that sends no complete request header in time is closed, and so is one that does not
-read its answer: otherwise clients that send or take a byte now and then hold connections for ever.
-Connections above the bound are closed at once. What is no HTTP is answered in JSON like every other
-refusal.
+A connection that does not send a complete request header in time, or does not read its answer, is
+closed: otherwise clients that transfer a byte now and then would hold connections forever.
+Connections above the bound are closed at once. Data that is not HTTP is refused with a JSON answer
+like every other refusal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cluster.errors import UsageError
 
 MAX_CONNECTIONS: Final = 1_000
 MAX_REQUESTS: Final = 900
-"""Above it requests are answered with 503; there are fewer than connections, so that one is."""
+"""Above it requests are answered with 503; less than MAX_CONNECTIONS, so that this is possible."""
 MAX_HEADER_BYTES: Final = 1 << 16
 HEADER_TIMEOUT_S: Final = 10.0
 WRITE_TIMEOUT_S: Final = 30.0
@@ -28,7 +28,7 @@ KEEP_ALIVE_S: Final = 5
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's protocol with a bound on connections, and on the times of headers and answers."""
+    """uvicorn's protocol with bounds on connections and on header and answer times."""
 
     def __init__(
         self,
@@ -52,24 +52,24 @@ class BoundedProtocol(H11Protocol):
         self._await_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection was closed."""
         self._await_no_header()
         self._cancel_write_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The client does not read what it is sent."""
+        """The write buffer is full because the client does not read."""
         super().pause_writing()
         if self._write_timer is None:
             self._write_timer = self.loop.call_later(self._write_timeout_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client has read it."""
+        """The write buffer has drained."""
         self._cancel_write_timer()
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Part of a request, or several, came."""
+        """Bytes arrived: part of a request, or several requests."""
         try:
             super().data_received(data)
         except UnicodeDecodeError:
@@ -80,13 +80,13 @@ class BoundedProtocol(H11Protocol):
             self._await_header()
 
     def on_response_complete(self) -> None:
-        """A request is answered; part of the next one may be here already."""
+        """A request was answered; part of the next one may have arrived already."""
         super().on_response_complete()
         if not self._is_answering() and self.conn.trailing_data[0] and self._header_timer is None:
             self._await_header()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP/1.1."""
+        """Refuse data that is not HTTP/1.1."""
         self._refuse(http.HTTPStatus.BAD_REQUEST, msg)
 
     def _is_answering(self) -> bool:
@@ -121,7 +121,7 @@ class BoundedProtocol(H11Protocol):
             f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
-        # Not if an answer has begun: the client would take this for a part of it.
+        # Not after an answer has begun: the client would read this as a part of it.
         if not self._is_answering():
             self.transport.write(head.encode() + body)
         self.transport.close()

@@ -1,7 +1,7 @@
 """Reading journal.jsonl while it is written: its last rows, and what came after a place in it.
 
-A place is a byte of the whole journal, its rotated files included, behind a complete line. Rows are
-handed on as the bytes they are; a line that is none is left out and named.
+A position is a byte offset in the whole journal, including rotated files, after a complete line.
+Rows are returned as raw bytes; a line that is not a row is skipped and listed as damaged.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MAX_BYTES: Final = 1 << 22
 
 
 class JournalPart(NamedTuple):
-    """Rows of the journal, without newlines, and the place behind the last of them.
+    """Rows of the journal, without newlines, and the position after the last one.
 
-    ``damaged`` names the lines between them that are no rows: file, line, and why.
+    ``damaged`` lists the lines between them that are not rows: file, line, and reason.
     """
 
     lines: list[bytes]
@@ -34,7 +34,7 @@ def last_rows(path: Path, count: int) -> JournalPart:
     damaged: tuple[str, ...] = ()
     place: int | None = None
     ends = [name.end for name in rotated(path)]
-    # The last file is found by a place that is behind all others.
+    # A position after all others finds the last file.
     before = ends[-1] if ends else 0
     while True:
         with opened_at(path, before) as opened:
@@ -53,9 +53,9 @@ def last_rows(path: Path, count: int) -> JournalPart:
 
 
 def rows_after(path: Path, place: int, max_bytes: int = MAX_BYTES) -> JournalPart:
-    """Complete rows from ``place`` on, about ``max_bytes`` of them. Raises OSError.
+    """Return complete rows from ``place`` on, about ``max_bytes`` of them. Raises OSError.
 
-    There are none only at the end of the journal.
+    The result is empty only at the end of the journal.
     """
     damaged: tuple[str, ...] = ()
     while True:
@@ -69,16 +69,16 @@ def rows_after(path: Path, place: int, max_bytes: int = MAX_BYTES) -> JournalPar
         damaged += part.damaged
         if not data and segment.end is None:
             return JournalPart([], place, damaged)
-        # What is left of a rotated file without a newline, or behind damage, can never be read.
+        # The rest of a rotated file without a newline, or after damage, can never be read.
         place = part.next if data or segment.end is None else segment.end
         if segment.is_damaged and not data:
-            damaged += (f"{segment.path.name}: damaged gzip, what follows is not read",)
+            damaged += (f"{segment.path.name}: damaged gzip, rest of the file unread",)
         if part.lines:
             return JournalPart(part.lines, place, damaged)
 
 
 def _lines_at(file: BinaryIO, offset: int, max_bytes: int) -> bytes:
-    """Complete lines from a byte on."""
+    """Return the complete lines from a byte on."""
     file.seek(offset)
     data = file.read(max_bytes)
     if data and b"\n" not in data:
@@ -87,10 +87,10 @@ def _lines_at(file: BinaryIO, offset: int, max_bytes: int) -> bytes:
 
 
 def _last_lines(file: BinaryIO, count: int) -> tuple[bytes, int]:
-    """The last complete lines of a file, about ``count``, and the byte where they begin."""
+    """Return about ``count`` last complete lines of a file, and the byte where they begin."""
     end = start = _end_of_lines(file, file.seek(0, os.SEEK_END))
     newlines = 0
-    # The newline at the very end closes the last row, so one more is looked for.
+    # The newline at the very end belongs to the last row, so search for one more.
     while start > 0 and newlines <= count and count > 0:
         size = min(_BLOCK, start)
         start -= size
@@ -103,7 +103,7 @@ def _last_lines(file: BinaryIO, count: int) -> tuple[bytes, int]:
 
 
 def _rows(segment: Segment, file: BinaryIO, offset: int, data: bytes) -> JournalPart:
-    """The rows among lines that begin at a byte of a file."""
+    """Return the rows among lines that begin at a byte of a file."""
     lines = data.split(b"\n")[:-1]
     problems = [line_problem(line) for line in lines]
     good = [line for line, problem in zip(lines, problems, strict=True) if problem is None]

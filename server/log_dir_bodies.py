@@ -38,8 +38,8 @@ class FailLogDir(msgspec.Struct, frozen=True):
 
 
 class FailDisk(msgspec.Struct, frozen=True):
-    """Body of POST /disks/fail: the disk of a broker's log directory, without ``log_dir`` of all of
-    them, or with ``journal`` that of the journal. The rest as in DiskFault."""
+    """Body of POST /disks/fail: the disk of a broker's log directory, of all of them without
+    ``log_dir``, or of the journal with ``journal``. Other fields as in DiskFault."""
 
     kind: FaultKind
     broker: int | None = None
@@ -50,13 +50,13 @@ class FailDisk(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if (self.broker is None) != self.journal or (self.journal and self.log_dir is not None):
-            raise ValueError("name a broker, and perhaps its log_dir, or set journal")
+            raise ValueError("name a broker, optionally with its log_dir, or set journal")
         if self.after_bytes < 0 or (self.times is not None and self.times < 1):
             raise ValueError("after_bytes must be at least 0, and times at least 1")
 
     @property
     def fault(self) -> DiskFault:
-        """The fault that is wanted."""
+        """Return the requested fault."""
         return DiskFault(self.kind, after_bytes=self.after_bytes, times=self.times)
 
 

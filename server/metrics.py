@@ -43,7 +43,7 @@ class BrokerCollector(Collector):
 
 
 class HealthCollector(Collector):
-    """Gauges of what keeps a cluster from having a controller."""
+    """Gauges of the problems that keep a cluster without a controller."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
@@ -52,18 +52,18 @@ class HealthCollector(Collector):
         """One family per gauge; Kafka has none of these."""
         yield GaugeMetricFamily(
             "klamm_journal_writable",
-            "1 if journal and logs can be written; without that there is no controller",
+            "1 if journal and logs can be written; otherwise no controller is elected",
             value=float(self._cluster.journal.failure is None),
         )
         yield GaugeMetricFamily(
             "klamm_failed_failovers",
-            "Failovers that failed since the last one that succeeded",
+            "Failed failovers since the last successful one",
             value=self._cluster.candidacy.failed_failovers,
         )
 
 
 def metrics_text(cluster: RealCluster, *others: Collector) -> bytes:
-    """The metrics of everything that runs, and those of ``others``."""
+    """Return the metrics of all running components, and those of ``others``."""
     controllers = ControllerCollector()
     for broker_id, running in sorted(dict(cluster.nodes).items()):
         controller = running.node.controller

@@ -1,6 +1,6 @@
-"""The OpenAPI document of the HTTP API, made from its routes and the types of their bodies.
+"""OpenAPI document of the HTTP API, generated from its routes and body types.
 
-It says what docs/http-api.md says, for machines: clients are generated from it, and tests fuzz it.
+It is docs/http-api.md for machines: clients are generated from it, and tests fuzz it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _JSON: Final = "application/json"
 
 
 class OpenApiRoute(Protocol):
-    """What the document needs to know of a route."""
+    """The part of a route that the document needs."""
 
     @property
     def method(self) -> str: ...
@@ -44,7 +44,7 @@ class OpenApiRoute(Protocol):
 def openapi_document(
     routes: Iterable[OpenApiRoute], words: Mapping[str, Iterable[str]]
 ) -> dict[str, Any]:
-    """The document; ``words``: the values of path parameters that have only a few."""
+    """Return the document; ``words``: the values of enumerated path parameters."""
     routes = tuple(routes)
     answers = [_answer_type(route) for route in routes]
     bodies = [route.body for route in routes]
@@ -61,7 +61,7 @@ def openapi_document(
             "parameters": [*_path_parameters(route.path, words), *_query_parameters(route.query)],
             "responses": {
                 "200": _response("The answer.", schema_of.get(answer, {}), answer is Response),
-                "default": _response("Why there is none.", schema_of[ErrorAnswer], False),
+                "default": _response("The error.", schema_of[ErrorAnswer], False),
             },
         }
         if route.body is not None:
@@ -77,7 +77,7 @@ def openapi_document(
 
 
 def plain_path(path: str) -> str:
-    """A route's path without the kinds of its parameters."""
+    """Return a route's path without the types of its parameters."""
     return _PARAMETER.sub(r"{\1}", path)
 
 

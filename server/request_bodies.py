@@ -1,6 +1,6 @@
 """Reads the body of a request within bounds, and decodes it.
 
-Whatever is too large, too slow, too deep or malformed is refused before values are made of it.
+A body that is too large, too slow, too deep or malformed is refused before it is decoded.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from cluster.errors import EnvironmentProblem, UsageError
 MAX_BODY_BYTES: Final = 32 << 20
 LARGE_BODY_BYTES: Final = 1 << 20
 MAX_LARGE_BODIES: Final = 2
-"""How many requests with a large body are read and answered at the same time."""
+"""Maximum number of concurrent requests with a large body."""
 MAX_BODY_VALUES: Final = 3_000_000
-"""A comma is counted as a value: that bounds the memory of a body before it is decoded."""
+"""Each comma counts as a value, which bounds a body's memory before it is decoded."""
 BODY_TIMEOUT_S: Final = 60.0
 _DECODED_IN_LOOP_BYTES: Final = 1 << 16
 
@@ -41,14 +41,14 @@ class TooManyLargeBodies(EnvironmentProblem):
 
 
 class RequestBodies:
-    """The bodies of one application's requests."""
+    """Reads the request bodies of one application."""
 
     def __init__(self) -> None:
         self._large = asyncio.Semaphore(MAX_LARGE_BODIES)
 
     @contextlib.asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytearray]:
-        """The body; a large one keeps its place among the large ones until the end.
+        """Yield the body; a large one holds one of the MAX_LARGE_BODIES slots until the end.
 
         Raises UsageError, TooManyLargeBodies, ClientDisconnect.
         """
@@ -83,7 +83,7 @@ class RequestBodies:
 
 
 async def decode(body: bytearray, kind: Any) -> Any:
-    """The value of a body; an empty one is ``{}``. Raises UsageError."""
+    """Decode a body; an empty one is ``{}``. Raises UsageError."""
     if len(body) > LARGE_BODY_BYTES and body.count(b",") > MAX_BODY_VALUES:
         raise UsageError(
             f"the body has more than {MAX_BODY_VALUES} values", hint="send it in parts"

@@ -23,7 +23,7 @@ from cluster.errors import EnvironmentProblem, UsageError
 FORBIDDEN = 403
 UNAUTHORIZED = 401
 OWN_SITES = ("same-origin", "none")
-"""What a browser says of requests by klamm's own pages, and of addresses that a user typed."""
+"""Sec-Fetch-Site of requests from klamm's pages, and of addresses that a user typed."""
 
 
 class Gatekeeper:
@@ -101,7 +101,7 @@ def read_or_create_token(path: Path) -> str:
     if not (token.isascii() and token.isprintable() and token):
         raise UsageError(
             f"the token file {path} does not hold one line of printable ASCII",
-            hint="remove the file to have a new token written",
+            hint="delete the file to get a new token",
         )
     return token
 

@@ -128,7 +128,7 @@ def _serve_http(
         http.should_exit = True
 
     signals.on_signal = end
-    # Whoever reads the address may send a signal at once: it is one to a server that is up.
+    # A client may send a signal as soon as it reads the address: the server must be up by then.
     server.publish(url_of(listener))
     on_up(server)
     asyncio.run(http.serve([listener]))
@@ -139,12 +139,12 @@ def http_server(
     header_timeout_s: float = HEADER_TIMEOUT_S,
     write_timeout_s: float = WRITE_TIMEOUT_S,
 ) -> uvicorn.Server:
-    """The web server of an open cluster; ``serve`` runs it on a listening socket."""
-    # Config's type knows classes alone; the server calls whatever it is given.
+    """Return the web server of an open cluster; ``serve`` runs it on a listening socket."""
+    # Config's type only allows classes, but the server calls any callable.
     protocol: Any = partial(
         BoundedProtocol, header_timeout_s=header_timeout_s, write_timeout_s=write_timeout_s
     )
-    # What uvicorn warns of, clients can cause at any rate: malformed requests, too many of them.
+    # Clients can trigger uvicorn's warnings at any rate, with malformed or too many requests.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return _Server(
         uvicorn.Config(

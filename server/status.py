@@ -21,14 +21,14 @@ _NOTHING_KNOWN: dict[str, Any] = {
 
 
 def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[str, Any]:
-    """The cluster at one moment. ``controller`` is None while there is none; ``malformed`` of
-    ``zookeeper`` then says which znodes keep anybody from being elected.
+    """Return the state of the cluster. ``controller`` is None while there is none; ``malformed`` of
+    ``zookeeper`` then lists the znodes that prevent an election.
 
-    ``live`` of a broker says what the controller believes; None without a controller. ``reason``:
-    why it failed, if that is why it does not run. ``is_stale``
-    of ``zookeeper``: it does not answer, so that controller, live brokers, leaders and ISRs are as
-    they were last known; another may have been elected since. ``failovers``: how many ``failed``
-    since the last that succeeded, and how long candidates still wait.
+    ``live`` of a broker is the controller's view; None without a controller. ``reason``: why a
+    failed broker failed. ``is_stale`` of ``zookeeper``: it does not answer, so controller, live
+    brokers, leaders and ISRs are the last known ones; another controller may have been elected.
+    ``failovers``: how many ``failed`` since the last successful one, and the remaining pause of
+    the candidates.
     """
     # An expired session was told so by a server: it answers, and the next command opens another.
     is_stale = cluster.session_state is SessionState.DISCONNECTED

@@ -1,8 +1,8 @@
-"""A thread that ends with an exception ends the process: nothing continues half dead.
+"""Ends the process if a thread ends with an exception.
 
-Of every thread, whoever started it: controllers' event threads, the brokers' hub, connections to
-ZooKeeper, guards, and those that free a broker. What fails inside an event, a request or a broker
-that starts is handled there, and no concern of this file. Mirrors the role of
+Covers every thread: controllers' event threads, the broker hub, connections to ZooKeeper, guards,
+and threads that release a broker. Failures inside an event, a request or a broker start are handled
+there and do not reach this file. Mirrors the role of
 kafka.utils.Exit and of FatalExitError in a broker's threads.
 """
 
@@ -17,14 +17,14 @@ from typing import Final
 from cluster.errors import KlammError
 
 IN_FILE_ONLY: Final = "in_file_only"
-"""Attribute of a log record that the terminal need not show: an error will say the same."""
+"""Attribute of a log record that the terminal skips: an error message repeats it."""
 
 logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def threads_watched(on_failure: Callable[[KlammError], None]) -> Iterator[None]:
-    """Inside, ``on_failure`` is called, on the thread itself, for each that an exception ends."""
+    """Call ``on_failure``, on the failed thread, for each thread that an exception ends."""
 
     def hook(args: threading.ExceptHookArgs) -> None:
         name = "unknown" if args.thread is None else args.thread.name
@@ -33,8 +33,8 @@ def threads_watched(on_failure: Callable[[KlammError], None]) -> Iterator[None]:
         what = f"{type(error).__name__}: {error}"
         on_failure(
             KlammError(
-                f"a thread of klamm, {name}, ended with {what}",
-                hint="klamm.log in the data directory says where; klamm up goes on where it was",
+                f"klamm thread {name} ended with {what}",
+                hint="see klamm.log in the data directory; the next klamm up continues the cluster",
             )
         )
 

@@ -1,6 +1,6 @@
-"""Keeps klamm's own ZooKeeper alive: a server that has ended or hangs is started again.
+"""Keeps the embedded ZooKeeper alive: restarts servers that have ended or hang.
 
-It leaves alone what was killed or paused on purpose (klamm zk kill, pause), and knows no cluster:
+It skips servers that were killed or paused on purpose (klamm zk kill, pause). It knows no cluster:
 sessions reconnect by themselves. Mirrors nothing of Kafka, where an init system does this.
 """
 
@@ -19,7 +19,7 @@ ATTEMPTS: Final = 3
 STEADY_S: Final = 30.0
 """A server that ran this long is worth all attempts again."""
 HANG_S: Final = 10.0
-"""A server that runs and answers nothing for so long is killed and started again."""
+"""A running server that does not answer for this long is killed and restarted."""
 _LOOK_INTERVAL_S: Final = 0.2
 _ASK_INTERVAL_S: Final = 1.0
 _RETRY_INTERVAL_S: Final = 1.0
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Watched:
-    """What the guard remembers of a server."""
+    """The guard's state of one server."""
 
     def __init__(self) -> None:
         self.attempts_left = ATTEMPTS
@@ -37,11 +37,11 @@ class _Watched:
 
 
 class ZooKeeperGuard:
-    """Watches started servers from its own thread, until ``close``.
+    """Watches started servers on a separate thread, until ``close``.
 
-    ``states``: the servers when they were last asked. ``on_given_up`` is called once, on that
-    thread, when a server ended and could not be started again, or ended again and again, and the
-    others are no quorum without it.
+    ``states``: the servers' last known states. ``on_given_up`` is called once, on that thread,
+    when a server ended and could not be restarted, or keeps ending, and the others are not a
+    quorum without it.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ZooKeeperGuard:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more; cut a start short that is under way. Closing servers is their owner's."""
+        """Stop watching and abort a start in progress. The owner closes the servers."""
         self._closed.set()
         while self._thread.is_alive():
             if (server_id := self._starting) is not None:

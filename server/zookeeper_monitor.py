@@ -1,7 +1,7 @@
-"""Watches whether ZooKeeper answers the cluster, and whether it still has the cluster's data.
+"""Monitors whether ZooKeeper answers, and whether it still has the cluster's data.
 
-It looks through the cluster's own session, so it makes no difference whether the server is klamm's
-own (which server/zookeeper_guard.py starts again) or somebody else's.
+It uses the cluster's own session, so it works for embedded servers
+(which server/zookeeper_guard.py restarts) and for external ones.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from zk.store import SessionState
 from zk.znodes import MalformedZNode
 
 LOST_AFTER_S: Final = 0.5
-"""Moving to another server of an ensemble takes less, and is not worth a line."""
+"""Moving to another server of an ensemble takes less time and is not reported."""
 REFUSALS_BEFORE_PROBE: Final = 3
 _LOOK_INTERVAL_S: Final = 0.1
 _PROBE_INTERVAL_S: Final = 1.0
 _ANSWER_TIMEOUT_S: Final = 3.0
 _WHAT_TO_DO: Final = (
-    "it was emptied, or restored from an older copy: bring the newer data back and run klamm up "
-    "again, or begin anew with another --data-dir or chroot"
+    "it was emptied, or restored from an older copy: restore the newer data and run klamm up "
+    "again, or start over with another --data-dir or chroot"
 )
 
 logger = logging.getLogger(__name__)
 
 
 class ZooKeeperMonitor:
-    """Says when ZooKeeper is lost and when it is back, from its own thread, until ``close``.
+    """Logs when ZooKeeper is lost and when it is back, on a separate thread, until ``close``.
 
     ``on_data_lost`` is called once, on that thread, when ZooKeeper came back without what the
-    cluster had stored: then brokers must not register again, as if the cluster were new.
+    cluster's data: then brokers must not register again, as if the cluster were new.
     """
 
     def __init__(self, cluster: RealCluster, on_data_lost: Callable[[KlammError], None]) -> None:
@@ -65,7 +65,7 @@ class ZooKeeperMonitor:
                 return
 
     def _look(self) -> KlammError | None:
-        """What ends the cluster, or None."""
+        """Return the error that ends the cluster, or None."""
         now_s, state = time.monotonic(), self._cluster.session_state
         if state is SessionState.CONNECTED and self._lost_s is None:
             return None
@@ -79,7 +79,7 @@ class ZooKeeperMonitor:
         try:
             failure = self._check_cluster_id()
         except MalformedZNode:
-            failure = None  # the data is there, and somebody has edited it
+            failure = None  # the data is there, but was edited
         except (ZooKeeperUnavailable, StoreError):
             return None  # lost again
         if failure is None and self._is_said:
@@ -89,7 +89,7 @@ class ZooKeeperMonitor:
         return failure
 
     def _check_cluster_id(self) -> KlammError | None:
-        """Whether what is there now is this cluster. Raises ZooKeeperUnavailable, StoreError."""
+        """Check that ZooKeeper has this cluster. Raises ZooKeeperUnavailable, StoreError."""
         client = KafkaZkClient(self._cluster.own_session.store(within(_ANSWER_TIMEOUT_S)))
         found, wanted = client.get_cluster_id(), self._cluster.spec.cluster_id
         if found == wanted:
@@ -101,11 +101,11 @@ class ZooKeeperMonitor:
         )
 
     def _probe(self, now_s: float) -> KlammError | None:
-        """Find out why a server that is there closes every connection of ours.
+        """Find out why a reachable server closes every connection.
 
-        ZooKeeper does so, and does not say why, if the client has seen a zxid that the server has
-        not got to. A new session has a zxid after all that were committed: if even that is older,
-        the data was lost. An ensemble without a quorum refuses the new session, too.
+        ZooKeeper does this, without a reason, if the client has seen a zxid that is newer than the
+        server's. A new session has a zxid after all committed ones: if that zxid is also older,
+        data was lost. An ensemble without a quorum also refuses the new session.
         """
         if self._cluster.own_session.refusals < REFUSALS_BEFORE_PROBE or now_s < self._next_probe_s:
             return None

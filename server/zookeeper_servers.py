@@ -1,7 +1,7 @@
-"""What is done to klamm's own ZooKeeper servers from outside: kill, start, pause, resume.
+"""Operator actions on the embedded ZooKeeper servers: kill, start, pause, resume.
 
-A server that was killed or paused stays so until it is started or resumed; the guard starts only
-those again that end otherwise.
+A killed or paused server stays so until it is started or resumed. The guard restarts only servers
+that end for other reasons.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from zk.ensemble import SINGLE_SERVER, EmbeddedEnsemble, ServerState
 
 
 class ZooKeeperServers:
-    """For any thread."""
+    """Acts on servers. Thread-safe."""
 
     def __init__(self, ensemble: EmbeddedEnsemble, guard: ZooKeeperGuard) -> None:
         self._ensemble = ensemble
         self._guard = guard
 
     def last_known(self) -> list[dict[str, Any]]:
-        """The servers and their states when the guard last asked them."""
+        """Return the servers and their states from the guard's last check."""
         return [_described(server) for server in self._guard.states]
 
     def describe(self) -> dict[str, Any]:
-        """The servers and their states; asks them now."""
+        """Query the servers and return their states."""
         return {"servers": [_described(server) for server in self._ensemble.states()]}
 
     def act(self, wanted: str, action: str) -> dict[str, Any]:

@@ -263,7 +263,7 @@ KIND_RULES: Final[Mapping[Kind, Rule]] = {
     ),
     Kind.LOG_REPAIRED: Rule(
         "The broker did not stop in order, or files were damaged: what could not be read was cut,"
-        " indexes were made again, or the replica was taken offline until another one restores it.",
+        " indexes were rebuilt, or the replica was taken offline until another one restores it.",
         "kafka/log/Log.scala, loadSegments and recoverLog",
     ),
     Kind.LOG_DIR_FAILED: Rule(
@@ -277,14 +277,14 @@ KIND_RULES: Final[Mapping[Kind, Rule]] = {
         "kafka/server/AbstractFetcherThread.scala, processFetchRequest",
     ),
     Kind.JOURNAL_REPAIRED: Rule(
-        "klamm was killed while it wrote the journal: the torn last line was cut off.", "klamm"
+        "klamm was killed while it wrote the journal: the torn last line was truncated.", "klamm"
     ),
     Kind.JOURNAL_ROWS_LOST: Rule(
-        "The disk refused the journal for so long that rows were dropped; they are missing here.",
+        "The journal's disk failed for so long that rows were dropped; they are missing here.",
         "klamm",
     ),
     Kind.BROKER_REGISTERED_AGAIN: Rule(
-        "Somebody deleted the broker's znode while its session lived. Kafka 2.8.2 stays"
+        "The broker's znode was deleted while its session lived. A Kafka 2.8.2 broker stays"
         " unregistered until it is restarted; klamm's broker registers again, with a new epoch.",
         "klamm",
     ),

@@ -28,7 +28,7 @@ _chroot_numbers = itertools.count(1)
 
 
 class ExternalZooKeeper(NamedTuple):
-    """A server that tests neither start nor stop: its address is all they have of it."""
+    """An external server that tests neither start nor stop."""
 
     connect_string: str
 

@@ -1,4 +1,4 @@
-"""`klamm up` in a process of its own, as a user runs it, and other commands beside it."""
+"""`klamm up` in a separate process, as a user runs it, and other commands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A log that grows by lines: how far it is read, its rotated files included.
+"""Reads a growing log incrementally, including its rotated files.
 
-Values and reads of single blocks; knows neither Spark nor what the lines mean. Line numbers are
+Values and reads of single blocks; independent of Spark and of the lines' format. Line numbers are
 those of the whole log.
 """
 
@@ -23,7 +23,7 @@ _NO_FILE: Final = 0
 
 
 class Place(msgspec.Struct, frozen=True):
-    """How far a log is read: ``byte`` of its newest file is the one after the last complete line.
+    """Read position in a log: ``byte`` of its newest file is the one after the last complete line.
 
     ``base`` bytes of rotated files precede that file. ``inode`` tells it from another of its name,
     0: it was not looked at. ``lines`` of the whole log end before ``byte``; ``check`` is a CRC-32
@@ -58,21 +58,21 @@ def place_of(offset: dict[str, Any]) -> Place:
 
 
 def beginning(path: Path) -> Place:
-    """Before the first line of a log. Raises EnvironmentProblem if there is none."""
+    """Return the position before the first line. Raises EnvironmentProblem if there is no log."""
     file = str(path.absolute())
     if names := _rotated(file):
         return Place(file, _NO_FILE, base=_begin_of(file, names, 0))
     try:
         return Place(file, os.stat(file).st_ino)
     except FileNotFoundError:
-        raise EnvironmentProblem(f"{file} is not there any more") from None
+        raise EnvironmentProblem(f"{file} no longer exists") from None
 
 
 def last_line_end(place: Place) -> Place:
     """After the last complete line that is there now: a half one waits.
 
     Raises EnvironmentProblem if the file was removed, replaced or truncated since ``place``, or if
-    what follows ``place`` was deleted after a rotation.
+    the lines after ``place`` were deleted after a rotation.
     """
     while True:
         names = _rotated(place.file)
@@ -87,7 +87,7 @@ def last_line_end(place: Place) -> Place:
         except FileNotFoundError:
             if is_rotated:  # the next file is about to be made
                 return _after_rotation(place, base)
-            raise EnvironmentProblem(f"{place.file} is not there any more") from None
+            raise EnvironmentProblem(f"{place.file} no longer exists") from None
 
 
 def parts_between(start: Place, end: Place, part_bytes: int = PART_BYTES) -> list[LogPart]:
@@ -106,7 +106,7 @@ def parts_between(start: Place, end: Place, part_bytes: int = PART_BYTES) -> lis
 
 
 def count_lines(part: LogPart) -> int:
-    """How many lines begin in a part."""
+    """Return the number of lines that begin in a part."""
     blocks = read_log_part(part)
     return sum(block.data.count(b"\n") for block in blocks if not isinstance(block, CutShort))
 
@@ -123,11 +123,11 @@ def read_log_part(part: LogPart) -> list[Lines | CutShort]:
         else:
             if locate(part) == found:
                 return blocks
-        # The file was rotated or compressed meanwhile, and has another name now.
+        # The file was rotated or compressed in the meantime, and has another name now.
 
 
 def locate(part: LogPart) -> FilePart:
-    """Where a part is now: in the newest file, or in a rotated one; all of a compressed one.
+    """Find the file of a part: the newest file, or a rotated one; all of a compressed one.
 
     Raises EnvironmentProblem if it was deleted.
     """
@@ -137,7 +137,7 @@ def locate(part: LogPart) -> FilePart:
     base = _begin_of(part.file, names, at)
     begin, end = part.begin - base, part.end - base
     if begin < 0:
-        raise EnvironmentProblem(f"{part.file}: what follows was rotated and deleted")
+        raise EnvironmentProblem(f"{part.file}: the lines to read were rotated and deleted")
     # A part that does not begin the file counts from the newline before it.
     before = part.lines_before - 1 if begin else part.lines_before
     if is_newest:
@@ -159,7 +159,7 @@ def _blocks(part: LogPart, found: FilePart) -> list[Lines | CutShort]:
 
 
 def _line_after(data: bytes, byte: int) -> int:
-    """Where the first line begins that does not begin before a byte."""
+    """Return where the first line at or after a byte begins."""
     if not byte:
         return 0
     newline = data.find(b"\n", byte - 1)
@@ -167,7 +167,7 @@ def _line_after(data: bytes, byte: int) -> int:
 
 
 def _after_rotation(place: Place, base: int) -> Place:
-    """The beginning of the newest file, for who has read up to a place in an older one."""
+    """Return the start of the newest file, for a reader that is in an older one."""
     end = Place(place.file, _NO_FILE, base=base)
     parts = parts_between(place, end)
     lines = parts[-1].lines_before + count_lines(parts[-1]) if parts else place.lines
@@ -191,7 +191,7 @@ def _last_line_end(file: BinaryIO, place: Place) -> Place:
 
 
 def _rotated(file: str) -> list[RotatedName]:
-    """The rotated files of a log, the oldest first."""
+    """Return the rotated files of a log, oldest first."""
     folder, name = os.path.split(file)
     try:
         return rotated_names(name, os.listdir(folder))
@@ -200,7 +200,7 @@ def _rotated(file: str) -> list[RotatedName]:
 
 
 def _begin_of(file: str, names: list[RotatedName], at: int) -> int:
-    """How many bytes of a log precede a file; the oldest rotated one is as long as gzip says."""
+    """Return the bytes of a log before a file; gzip gives the length of the oldest rotated one."""
     if at or not names:
         return names[at - 1].end if names else 0
     path = os.path.join(os.path.dirname(file), names[at].name)

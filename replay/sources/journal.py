@@ -54,7 +54,7 @@ def read_part_of_journal(part: FilePart) -> Iterator[pa.RecordBatch]:
 
 
 def batches_of(blocks: Iterable[Lines | CutShort], file: str) -> Iterator[pa.RecordBatch]:
-    """The rows and the damaged lines of some blocks of a file, by READ_SCHEMA."""
+    """Return the rows and the damaged lines of some blocks of a file, as READ_SCHEMA."""
     for found in blocks:
         if isinstance(found, CutShort):
             yield damaged_batch(JOURNAL, file, [Damaged(*found)])

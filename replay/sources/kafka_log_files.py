@@ -127,7 +127,7 @@ def files_of_brokers(paths: Iterable[Path]) -> dict[tuple[str, str], list[Path]]
 
 def _rotation(name: str) -> tuple[str, tuple[int, str, int]]:
     """A name without what rotation adds, and how old that says the file is: dates grow, and numbers
-    behind them; numbers alone count into the past; klamm's own grow; the file without any of these
+    behind them; plain numbers count into the past; klamm's grow; the file without any of these
     is being written."""
     if rotated := parse_rotated(name):
         return rotated.live, (1, "", rotated.end)

@@ -49,9 +49,9 @@ class SourceFiles(NamedTuple):
 def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
     """What there is to ingest under some paths, each a file, or a directory searched to its ground.
 
-    A log that klamm has rotated brings its rotated files along. Of a directory, files of no known
-    kind are left alone. Raises UsageError for a path that is not there, an empty or unknown file, a
-    directory without a log, and a file that is there twice.
+    The rotated files of a log are included. In a directory, files of an unknown kind are ignored.
+    Raises UsageError for a missing path, an empty or unknown file, a directory without a log, and a
+    file that is given twice.
     """
     if not paths:
         raise UsageError("no files to read", hint="name journals, logs or their directories")
@@ -73,7 +73,7 @@ def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
 
 
 def _with_rotated(paths: Sequence[Path]) -> Iterator[Path]:
-    """Each path behind the rotated files of its log that are not given themselves."""
+    """Put the rotated files of each log, unless given themselves, before its path."""
     given = {path.absolute() for path in paths}
     for path in paths:
         if path.is_file():
@@ -105,7 +105,7 @@ def _logs_under(path: Path) -> Iterator[_Log]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All files, but none that rotation has compressed or is compressing: the others are whole."""
+    """Return all files except those that rotation has compressed or is compressing."""
     for parent, folders, names in os.walk(folder):
         folders.sort()
         finished = set(names)

@@ -61,7 +61,7 @@ class BrokerHub:
     def soon(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the hub's thread, outside of any event, without waiting.
 
-        If that thread has ended, by an error or ``close``, it is run at once.
+        If that thread has ended, by an error or ``close``, ``function`` runs at once.
         """
         with self._lock:
             if not self._is_over:
@@ -144,7 +144,7 @@ class BrokerHub:
                 for actor in self._scheduler.runnable(self._clock):
                     self._scheduler.resume(actor)
         finally:
-            # Who has called, and waits, must not wait for ever: whoever ends a broker, for example.
+            # A caller that waits, e.g. to end a broker, must not wait forever.
             with self._lock:
                 self._is_over = True
             self._run_rest()

@@ -61,7 +61,7 @@ class RealCluster:
 
     ``logs``: the Kafka logs of the controllers, if they have any. ``disk`` has the files of the
     brokers, and of the journal. ``on_failure`` is called, on any thread, when the cluster cannot
-    go on."""
+    continue."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class RealCluster:
 
     @property
     def store(self) -> KazooStore:
-        """A session of the cluster's own, for commands and checks; a new one if it expired.
+        """The cluster's own session, for commands and checks; a new one if it expired.
 
         Its calls raise ZooKeeperUnavailable if ZooKeeper does not answer within STORE_TIMEOUT_S.
         """
@@ -106,7 +106,7 @@ class RealCluster:
 
     @property
     def session_state(self) -> SessionState:
-        """What became of the cluster's own session with ZooKeeper."""
+        """The state of the cluster's own ZooKeeper session."""
         return self.own_session.state
 
     @property
@@ -236,8 +236,8 @@ class RealCluster:
         """Let the controller move away what a broker leads, as before its end; returns when it has
         answered, or could not be asked.
 
-        The broker runs on, outside of every ISR. None is relieved that is paused or not registered
-        yet, nor while ZooKeeper is lost. Raises UsageError if it does not run.
+        The broker keeps running, outside of every ISR. It is not drained if it is paused or not
+        registered yet, or while ZooKeeper is lost. Raises UsageError if it does not run.
         """
         running = self.nodes.running(broker_id)
         is_lost = self.session_state is SessionState.DISCONNECTED
@@ -288,7 +288,7 @@ class RealCluster:
         self.nodes.on_failed(broker_id, reason, thread)
 
     def _end_halted(self, broker_id: int) -> None:
-        with contextlib.suppress(UsageError):  # ended otherwise meanwhile
+        with contextlib.suppress(UsageError):  # already ended in another way
             self.kill(broker_id)
 
     def pause(self, broker_id: int) -> None:
@@ -310,7 +310,7 @@ class RealCluster:
         self._call(lambda: self._bandwidth.set_paused(broker_id, paused))
 
     def isolate(self, broker_ids: Iterable[int]) -> None:
-        """Let records travel among these brokers and among the others only; none: among all."""
+        """Isolate these brokers from the others for replication; none: end the isolation."""
         self.transport.isolated = tuple(broker_ids)
 
     def move_controller(self) -> bool:
@@ -318,7 +318,7 @@ class RealCluster:
         return KafkaZkClient(self.store).delete("/controller")
 
     def add_broker(self, broker_id: int, rack: str | None = None) -> None:
-        """Let a broker be one of the cluster's, not started yet. Raises UsageError if it is."""
+        """Add a broker to the cluster without starting it. Raises UsageError if it exists."""
         if broker_id in self.spec.broker_ids:
             raise UsageError(f"there is a broker {broker_id} already")
         self.spec = self.spec.with_broker(broker_id, rack)

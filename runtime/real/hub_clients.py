@@ -21,7 +21,7 @@ _Wait = tuple[Future[None], Callable[[], bool]]
 
 
 class _HubClient(ClientActor):
-    """A client that is asked only once after each change when it is due, as hundreds may wait.
+    """Actor of one client that caches its next due time, because hundreds may wait.
 
     ``after_event`` is called after each of its events.
     """
@@ -35,18 +35,18 @@ class _HubClient(ClientActor):
         self._due_ms: float | None = None
 
     def next_due_ms(self) -> float | None:
-        """When the client is due."""
+        """Return when the client is due."""
         if not self._is_due_known:
             self._due_ms = super().next_due_ms()
             self._is_due_known = True
         return self._due_ms
 
     def changed(self) -> None:
-        """The client may be due at another time than was known."""
+        """Discard the cached due time."""
         self._is_due_known = False
 
     def run_event(self) -> None:
-        """Handle one message, or what is due."""
+        """Handle one message, or due timers."""
         self.changed()
         super().run_event()
         self.changed()
@@ -60,7 +60,7 @@ class HubClients:
         self._hub = hub
         self._transport = transport
         self._clock = clock
-        # Touched on the hub's thread alone.
+        # Accessed only on the hub's thread.
         self._actors: dict[Address, _HubClient] = {}
         self._waits: dict[Address, list[_Wait]] = {}
 
@@ -83,7 +83,7 @@ class HubClients:
         self._hub.add(actor)
 
     def remove(self, address: Address) -> None:
-        """Let a client end as it is; whoever waits for it gets an error."""
+        """End a client without flushing; pending waits get an error."""
         self._transport.unregister(address)
         self._hub.remove(address)
         self._hub.call(lambda: self._forget(address)).result()
@@ -102,9 +102,9 @@ class HubClients:
         return future
 
     def when(self, address: Address, condition: Callable[[], bool]) -> Future[None]:
-        """A future that is done once ``condition`` holds.
+        """Return a future that is done once ``condition`` holds.
 
-        It is looked at now and after each event of the client; cancel the future to stop that.
+        The condition is checked now and after each event of the client; cancel the future to stop.
         """
         future: Future[None] = Future()
 
@@ -130,11 +130,11 @@ class HubClients:
 
 def _fail_closed(future: Future[None]) -> None:
     if future.set_running_or_notify_cancel():
-        future.set_exception(KlammError("the producer or consumer was closed meanwhile"))
+        future.set_exception(KlammError("the producer or consumer was closed in the meantime"))
 
 
 def _is_open(wait: _Wait) -> bool:
-    """Complete a wait whose condition holds; True if it has to be looked at again."""
+    """Complete a wait if its condition holds; True if it must be checked again."""
     future, condition = wait
     if future.cancelled():
         return False

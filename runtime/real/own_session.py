@@ -1,6 +1,6 @@
-"""The session that a cluster has of its own with ZooKeeper, beside those of its brokers.
+"""The cluster's own ZooKeeper session, separate from those of its brokers.
 
-Commands, checks and klamm's looking after ZooKeeper use it. It owns no ephemeral znode.
+Commands, checks and the ZooKeeper monitor use it. It owns no ephemeral znode.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from zk.kazoo_store import KazooStore
 from zk.kazoo_waves import Wait, within
 from zk.store import SessionEvent, SessionState, StoreEvent
 
-# Nobody waits for its end: a busy machine must not lose it.
+# Long, because nothing waits for its expiry: a busy machine must not lose the session.
 _TIMEOUT_MIN_MS: Final = 30_000
 STORE_TIMEOUT_S: Final = 15.0
 """How long a command waits for ZooKeeper."""
 
 
 class OwnSession:
-    """``state``: what became of the session."""
+    """``state``: the session's last reported state."""
 
     def __init__(self, connect_string: str, spec: ClusterSpec) -> None:
         # A server that hangs counts as lost as soon as the brokers' sessions lose it.
@@ -44,11 +44,11 @@ class OwnSession:
 
     @property
     def refusals(self) -> int:
-        """How often in a row ZooKeeper has refused the session."""
+        """Number of consecutive times that ZooKeeper refused the session."""
         return self._session.refusals
 
     def store(self, wait: Wait | None = None) -> KazooStore:
-        """The session as a store whose calls ``wait`` for ZooKeeper; a new one if it expired."""
+        """Return the session as a store whose calls ``wait``; a new session if it expired."""
         store = KazooStore(self._session, wait or within(STORE_TIMEOUT_S))
         if self.state is SessionState.EXPIRED:
             store.reopen()

@@ -48,12 +48,12 @@ class RunningNode:
         return controller.context.epoch
 
     def listen(self, listener: Listener) -> None:
-        """Call ``listener`` for what happens to the session, until ``silence``."""
+        """Call ``listener`` for events of the session, until ``silence``."""
         self.listener = listener
         self.session.add_listener(listener)
 
     def silence(self) -> None:
-        """From now on nothing is sent, journalled or heard: the node is dead to everybody."""
+        """Drop everything that the node sends, journals or receives from now on."""
         self.transport.is_dead = self.journal.is_dead = True
         if self.listener is not None:
             self.session.remove_listener(self.listener)

@@ -16,8 +16,8 @@ from runtime.real.running_node import RunningNode
 class RunningNodes(dict[int, RunningNode]):
     """The nodes by broker id, for any thread: a copy of a dictionary is made at one stroke.
 
-    Only ``add``, ``give_up`` and ``take`` change it. ``failures``: why brokers that do not run
-    failed, if they did.
+    Only ``add``, ``give_up`` and ``take`` change it. ``failures``: reasons of failed brokers that
+    do not run.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class RunningNodes(dict[int, RunningNode]):
 
     @property
     def newest_zxid(self) -> int:
-        """The newest zxid that any session of theirs has seen."""
+        """The newest zxid that any of their sessions has seen."""
         return max((running.session.last_zxid for running in self.copy().values()), default=0)
 
     # -- a start
@@ -75,12 +75,12 @@ class RunningNodes(dict[int, RunningNode]):
     # -- an end
 
     def on_failed(self, broker_id: int, reason: str, ending: threading.Thread) -> None:
-        """The broker cannot go on; the thread ``ending`` ends it."""
+        """Record that the broker cannot continue; the thread ``ending`` ends it."""
         self.failures[broker_id] = reason
         self._ending[broker_id] = ending
 
     def await_end(self, broker_id: int) -> None:
-        """Wait until a broker that failed is ended, and holds nothing any more."""
+        """Wait until a failed broker has ended and released its resources."""
         ending = self._ending.pop(broker_id, None)
         if ending is not None:
             ending.join()
@@ -115,7 +115,7 @@ class RunningNodes(dict[int, RunningNode]):
         return all(running.is_idle for running in tuple(self.values()))
 
     def on_candidacy_changed(self) -> None:
-        """Nobody may be elected, or they may again."""
+        """Notify the controllers that candidacy was put on hold, or that the hold ended."""
         for running in self.copy().values():
             if running.node.controller is not None:
                 running.node.controller.on_candidacy_changed()

@@ -19,7 +19,7 @@ class SessionPool:
     """Opens sessions on demand; those that are shared live until ``close``.
 
     ``newest_zxid`` gives the newest zxid that the cluster has seen: no session begins on a server
-    that has not got so far.
+    that is behind it.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ class ScenarioClients:
         self._host.call_client(give)
 
     def reconnect(self, broker_ids: Iterable[int]) -> None:
-        """Let the clients go on in another process of the cluster: their connections are lost."""
+        """Move the clients to a new process of the cluster: their connections are lost."""
         if not self._has_begun:
             return
         clients: tuple[Client, ...] = (self._producer, self._consumer)

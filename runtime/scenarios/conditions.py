@@ -36,10 +36,10 @@ class ClusterView:
         self._rows_before = 0
 
     def begin_step(self, step: Step) -> None:
-        """From now on ``has_moved`` and ``new_rows`` speak of this step.
+        """Make ``has_moved`` and ``new_rows`` refer to this step from now on.
 
-        ZooKeeper is read only for a step that asks whether the controller has moved: in another one
-        it may be lost.
+        ZooKeeper is read only for a step with a condition on the controller: in other steps
+        ZooKeeper may be lost.
         """
         self.tool = None
         if Condition("controller", MOVED) in [

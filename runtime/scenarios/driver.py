@@ -51,12 +51,12 @@ class ScenarioDriver(Protocol):
 
     @property
     def disks(self) -> ClusterDisks:
-        """The cluster's disks, to let them fail."""
+        """The cluster's disks, for fault injection."""
         ...
 
     def kill_all(self) -> list[int]:
         """Kill the process of the whole cluster; returns the brokers that ran in it. ZooKeeper, the
-        disks and the scenario's clients stay."""
+        disks and the scenario's clients survive."""
         ...
 
     def begin_start_all(self) -> Sequence[int]:

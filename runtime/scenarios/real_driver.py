@@ -86,8 +86,8 @@ class RealDriver:
         return self._cluster.disks
 
     def kill_all(self) -> list[int]:
-        """End the cluster as a process that is killed: sessions are left to expire, logs in memory
-        are gone. A new cluster, in which no broker runs yet, takes its place."""
+        """End the cluster like a killed process: sessions are left to expire, logs in memory are
+        lost. It is replaced by a new cluster in which no broker runs yet."""
         old, killed = self._cluster, list(self._cluster.nodes)
         for broker_id in killed:
             old.kill(broker_id)
@@ -111,7 +111,7 @@ class RealDriver:
             self._cluster.begin_candidacy(broker_id)
 
     def close(self) -> None:
-        """Close the cluster that runs now; idempotent."""
+        """Close the current cluster; idempotent."""
         self._cluster.close()
 
     def start(self, broker_id: int) -> None:
@@ -168,10 +168,10 @@ class RealDriver:
         self._cluster.move_controller()
 
     def act_on_zookeeper(self, action: str, server: str) -> None:
-        """Do it to the scenario's own servers."""
+        """Act on the scenario's private servers."""
         ensemble = self._ensemble
         if ensemble is None:
-            raise UsageError(f"{action}: the scenario has no ZooKeeper servers of its own")
+            raise UsageError(f"{action}: the scenario has no private ZooKeeper servers")
         if action in WHOLE_ENSEMBLE:
             WHOLE_ENSEMBLE[action](ensemble)
         else:

@@ -130,8 +130,8 @@ class ScenarioRunner:
         return None
 
     def _up_again(self) -> None:
-        """As ``klamm up`` does: a controller that is elected before all brokers have registered
-        takes the others for dead and shrinks ISRs. Sessions of the former process go first."""
+        """Restart as ``klamm up`` does: a controller that is elected before all brokers have
+        registered considers the others dead. Old sessions must have expired first."""
         if not self._wait_for(Condition("brokers", [])):
             raise KlammError("brokers of the former process are still registered")
         broker_ids = sorted(self._driver.begin_start_all())

@@ -129,7 +129,7 @@ class SimulatedDriver:
         self.store.write([[Delete("/controller")]])
 
     def act_on_zookeeper(self, action: str, server: str) -> None:
-        """The ZooKeeper in memory is no process."""
+        """Raise UsageError: the simulated ZooKeeper has no server processes."""
         raise UsageError(
             "the simulated world has no ZooKeeper servers", hint="run the drill with --real"
         )

@@ -116,7 +116,7 @@ class FailLogDir(msgspec.Struct, frozen=True):
 
 
 class FailDisk(msgspec.Struct, frozen=True):
-    """Let the disk of a broker's log directory fail, or with None of all of them."""
+    """Inject a fault into the disk of a broker's log directory; None: all of them."""
 
     broker: BrokerRef
     fault: DiskFault
@@ -124,7 +124,7 @@ class FailDisk(msgspec.Struct, frozen=True):
 
 
 class SlowDisk(msgspec.Struct, frozen=True):
-    """Let replicas be copied to and from a log directory, or all of a broker, no faster."""
+    """Limit the rate of replica copies to and from a log directory, or all of a broker."""
 
     broker: BrokerRef
     bytes_per_s: int
@@ -132,13 +132,13 @@ class SlowDisk(msgspec.Struct, frozen=True):
 
 
 class FailJournal(msgspec.Struct, frozen=True):
-    """Let the disk of the journal fail."""
+    """Inject a fault into the disk of the journal."""
 
     fault: DiskFault
 
 
 class HealDisks(msgspec.Struct, frozen=True):
-    """End every fault of a disk."""
+    """End all disk faults."""
 
 
 class KillAll(msgspec.Struct, frozen=True):
@@ -146,7 +146,7 @@ class KillAll(msgspec.Struct, frozen=True):
 
 
 class UpAgain(msgspec.Struct, frozen=True):
-    """Start the whole cluster again with what its process left."""
+    """Restart the whole cluster with the data that its process left."""
 
 
 class Isolate(msgspec.Struct, frozen=True):
@@ -172,8 +172,8 @@ class MoveController(msgspec.Struct, frozen=True):
 
 
 class ActOnZooKeeper(msgspec.Struct, frozen=True):
-    """``kill``, ``start``, ``pause`` or ``resume`` a ZooKeeper server of the scenario's own (an id,
-    ``leader`` or ``follower``); ``lose_quorum`` or ``regain_quorum`` of all."""
+    """``kill``, ``start``, ``pause`` or ``resume`` one of the scenario's ZooKeeper servers (an id,
+    ``leader`` or ``follower``); ``lose_quorum`` or ``regain_quorum`` act on all of them."""
 
     action: str
     server: str = ""

@@ -1,4 +1,4 @@
-"""A journal with damaged lines: what klamm journal, klamm explain and the API make of it."""
+"""Damaged journal lines in klamm journal, klamm explain and the API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def journal_of_a_creation() -> list[bytes]:
 
 def test_a_damaged_line_is_skipped_and_named(tmp_path: Path, capsys: Capture) -> None:
     lines = journal_of_a_creation()
-    damaged = lines[3][:40] + lines[4]  # what a restart after a torn write made of them
+    damaged = lines[3][:40] + lines[4]  # the result of a restart after a torn write
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b"".join([*lines[:3], damaged, *lines[5:], b"\0" * 50]))
     warning = "warning: skipped a damaged line of the journal: journal.jsonl:4: not json\n"
@@ -46,7 +46,7 @@ def test_of_very_many_damaged_lines_the_first_are_named(tmp_path: Path, capsys: 
     assert main(["explain", "orders-0", "--data-dir", str(tmp_path)]) == 0
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == 11
-    assert warnings[-1].endswith("11: not a row; further damaged lines are not named")
+    assert warnings[-1].endswith("11: not a row; further damaged lines are not shown")
 
 
 @pytest.mark.slow

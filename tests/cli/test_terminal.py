@@ -1,4 +1,4 @@
-"""Names and reasons from outside cannot command a terminal, forge a line or turn its direction."""
+"""Names and reasons from outside are escaped: no control codes, forged lines or bidi marks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_json_stays_json_and_means_the_same(text: str) -> None:
 
 
 def on_a_terminal(data_dir: Path, *args: str) -> str:
-    """All that a command prints to a terminal."""
+    """Return everything that a command prints to a terminal."""
     controller, terminal = pty.openpty()
     process = subprocess.Popen(
         [*KLAMM, *args], cwd=ROOT, env=environ_for(data_dir), stdout=terminal, stderr=terminal
@@ -53,7 +53,7 @@ def on_a_terminal(data_dir: Path, *args: str) -> str:
         while data := os.read(controller, 4096):
             printed += data
     except OSError:
-        pass  # how a terminal whose other side is closed ends on Linux
+        pass  # end of a terminal on Linux after its other side was closed
     finally:
         os.close(controller)
         process.wait(60)

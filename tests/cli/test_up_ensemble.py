@@ -1,4 +1,4 @@
-"""klamm up with ZooKeeper servers that are killed one after the other, or emptied."""
+"""klamm up with ZooKeeper servers that are killed in turn, or emptied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `klamm up` does when it cannot go on, or not as before: failed failovers, a full disk."""
+"""`klamm up` under failures that end or degrade it: failed failovers, a full disk."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_failovers_that_always_fail_are_shown_and_end_up(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with 3 MiB."""
+    """A separate file system of 3 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(folder)]
@@ -72,7 +72,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """A file that takes all the space there is."""
+    """A file that takes all free space."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
         for size in (1 << 16, 1):
@@ -117,7 +117,7 @@ def test_with_a_full_disk_there_is_no_controller_until_it_has_space(
         text = "\n".join(status_lines(status(up)))
         assert "Controller:  none" in text
         assert "Journal:     no controller is elected until it can be written" in text
-        # Reads go on.
+        # Reads continue.
         assert b'"t"' in get(up, "/topics")
 
         ballast.unlink()
@@ -128,7 +128,7 @@ def test_with_a_full_disk_there_is_no_controller_until_it_has_space(
         output = up.end()
     assert up.process.returncode == 130
     warnings = [line for line in output.splitlines() if line.startswith("warning: ")]
-    (begins,) = [line for line in warnings if "there is no controller until it can be" in line]
+    (begins,) = [line for line in warnings if "no controller is elected until it" in line]
     (ends,) = [line for line in warnings if "can be written again after" in line]
     assert warnings.index(begins) < warnings.index(ends)
     assert "Traceback" not in output and "Logging error" not in output

@@ -38,7 +38,7 @@ def test_what_every_broker_says_is_said_once_and_stays_in_the_status(tmp_path: P
         output = up.end()
     assert [line for line in output.splitlines() if line.startswith("warning:")] == [
         f"warning: brokers ignore the malformed znode {path}: not JSON "
-        "(klamm status lists it until it is gone)"
+        "(klamm status lists it until it is resolved)"
     ]
     log = (tmp_path / "klamm.log").read_text()
     assert all(f"broker {id_}: ignoring the malformed znode {path}" in log for id_ in range(3))

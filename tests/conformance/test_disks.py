@@ -1,4 +1,4 @@
-"""One suite for the disk of this machine, the one in memory, and the one that fails on demand."""
+"""Conformance suite for the real disk, the disk in memory, and the disk with fault injection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""bench/chaos.py and bench/kill9.py for real, and faults that are planted for their checker."""
+"""bench/chaos.py and bench/kill9.py on a real cluster, and planted faults for their checker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATE_PATH = "/brokers/topics/t/partitions/0/state"
 
 @pytest.fixture
 def client(chroot: str) -> Iterator[KazooClient]:
-    """A cluster in ZooKeeper that nobody runs: two brokers, a controller, a partition."""
+    """Znodes of a cluster that does not run: two brokers, a controller, a partition."""
     session = KazooClient(hosts=chroot)
     session.start()
 
@@ -44,7 +44,7 @@ def client(chroot: str) -> Iterator[KazooClient]:
 
 @pytest.fixture
 def checker(chroot: str, client: KazooClient) -> Iterator[Checker]:
-    """The checker on this cluster, which it has found in order."""
+    """The checker on this cluster, after a first sweep without violations."""
     looking = Checker(chroot)
     looking.start()
     wait_until(lambda: looking.judge.samples > 1)

@@ -65,7 +65,7 @@ def test_a_drill_that_breaks_zookeeper_passes(
 
 @pytest.mark.parametrize(
     ("words", "problem"),
-    [((), "needs real ZooKeeper servers"), (("--real", "--zookeeper", "h:1"), "klamm's own")],
+    [((), "needs real ZooKeeper servers"), (("--real", "--zookeeper", "h:1"), "klamm's embedded")],
 )
 def test_a_drill_that_breaks_zookeeper_needs_one_of_its_own(
     words: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""What the HTTP API refuses before it costs anything: sizes, numbers, bytes, times, other sites."""
+"""Requests that the HTTP API refuses early: sizes, numbers, bytes, times, other sites."""
 
 from __future__ import annotations
 

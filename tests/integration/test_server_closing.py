@@ -35,9 +35,9 @@ def test_the_server_ends() -> None:
     closing.set()
     closing.set()
     assert closing.is_set
-    with pytest.raises(KlammError, match="klamm is ending"):
+    with pytest.raises(KlammError, match="klamm is shutting down"):
         closing.result_of(Future(), None)
-    with pytest.raises(KlammError, match="klamm is ending"):
+    with pytest.raises(KlammError, match="klamm is shutting down"):
         closing.wait_until(lambda: None, time.monotonic() + 60, "")
 
 

@@ -1,4 +1,4 @@
-"""Faults of the disks of one running cluster over HTTP, one after the other: nothing is lost."""
+"""Disk faults of a running cluster over HTTP, one after the other: no record is lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
 
 
 class Client:
-    """What this test does over HTTP."""
+    """HTTP client of this test."""
 
     def __init__(self, server: ClusterServer) -> None:
         self.api = AsgiClient(create_app(server))

@@ -1,4 +1,4 @@
-"""Every operation of the OpenAPI document, with right and wrong requests: none is answered 500."""
+"""Every operation of the OpenAPI document, with valid and invalid requests: no answer is 500."""
 
 from __future__ import annotations
 

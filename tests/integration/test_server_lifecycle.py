@@ -196,7 +196,7 @@ def test_the_end_does_not_wait_for_those_who_wait(chroot: str, tmp_path: Path) -
         assert not starting.done()
         assert not creating.done()
     for waiting in (starting, creating):
-        with pytest.raises(KlammError, match=r"klamm is ending|was ended before it registered"):
+        with pytest.raises(KlammError, match=r"klamm is shutting|was ended before it registered"):
             waiting.result(5)
 
 

@@ -1,4 +1,4 @@
-"""Many clients that wait: the API answers all others at once, and ends when the server does."""
+"""Many waiting clients: the API answers other requests at once, and ends with the server."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_status_is_answered_while_hundreds_poll(api: ApiServer) -> None:
     numbers = [api.post("/consumers", {"topic": "t"})["id"] for _ in range(POLLERS)]
     polls = [send(api, f"/consumers/{one}/poll", {"wait_ms": 30_000}) for one in numbers]
     times_s = sorted(api.status_s() for _ in range(20))
-    # What they wait for comes: all of them are answered, long before their time is over.
+    # The awaited records arrive: all polls are answered long before their timeout.
     producer = api.post("/producers", {"topic": "t"})["id"]
     begun_s = time.monotonic()
     api.post(f"/producers/{producer}/records", {"record_count": 1})

@@ -73,10 +73,10 @@ def test_a_thread_that_fails_ends_the_process(
     config = ServerConfig(
         brokers=2, zookeeper=chroot, session_timeout_ms=2000, data_dir=tmp_path, port=0
     )
-    with pytest.raises(KlammError, match="a thread of klamm, ") as raised:
+    with pytest.raises(KlammError, match="klamm thread ") as raised:
         serve(config, lambda _: None, lambda server: names.append(inject(server)))
     (name,) = names
-    assert f"{name}, ended with " in raised.value.message
+    assert f"{name} ended with " in raised.value.message
     (record,) = [r for r in caplog.records if r.name == "server.thread_failures"]
     assert record.getMessage() == f"thread {name} ended"
     assert record.levelno == logging.ERROR and record.exc_info is not None

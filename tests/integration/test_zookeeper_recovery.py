@@ -1,4 +1,4 @@
-"""A ZooKeeper that was away: how soon sessions are connected again, and when they must not be."""
+"""Recovery after ZooKeeper was lost: how soon sessions reconnect, and when they must not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def proxy(zookeeper: EmbeddedZooKeeper) -> Iterator[FaultProxy]:
 
 
 def states_of(session: KazooSession) -> list[SessionState]:
-    """The session's states from now on, growing."""
+    """The list of the session's states from now on, which grows."""
     states: list[SessionState] = []
     session.add_listener(
         lambda event: states.append(event.state) if isinstance(event, SessionEvent) else None

@@ -1,4 +1,4 @@
-"""Identity, ACLs and TLS on a real ZooKeeper: what others may see and change."""
+"""Identity, ACLs and TLS on a real ZooKeeper: what other clients may read and change."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_cluster_is_protected_and_opened_again(
     assert "was not set: NOAUTH" in refused.stderr
     done = klamm(tmp_path, "zk", "unsecure", "--zookeeper", chroot, KLAMM_ZK_DIGEST=DIGEST)
     assert done.returncode == 0, done.stderr
-    assert "are open to everybody" in done.stdout
+    assert "are open to all clients" in done.stdout
     assert acls_of(owner, f"{root}/config/users/alice") == OPEN_ACL_UNSAFE
     assert acls_of(owner, root) == OPEN_ACL_UNSAFE
 

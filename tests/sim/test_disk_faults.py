@@ -1,4 +1,4 @@
-"""Disks that fail in simulated clusters: what must hold, and drills notice if it does not."""
+"""Disk faults in simulated clusters: invariants, and drills that detect violations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ steps:
 
 
 def run(drill: Drill, seed: int = 0) -> tuple[Verdict, bytes]:
-    """How a drill ends, and the journal."""
+    """Run a drill; return its result and the journal."""
     world = drill.simulated_world(NO_QUIRKS, seed)
     *_, verdict = play(drill, SimulatedDriver(world))
     assert isinstance(verdict, Verdict)
@@ -54,7 +54,7 @@ def random_faults(seed: int) -> Drill:
     steps += "  - produce: {t-0: 300, t-1: 300}\n"
     end = rng.choice([f"kill: {broker}", f"power_off: {broker}", "kill_all"])
     steps += "    until: {acknowledged: {t-0: 400, t-1: 400}}\n"
-    # A broker that loses records and leads again before it has left the ISR loses them for all.
+    # A broker that loses records and leads again before it has left the ISR loses them for good.
     steps += f"  - wait: 2s\n  - heal_disks\n  - {end}\n"
     begin = "up_again" if end == "kill_all" else f"start: {broker}"
     others = [one for one in range(3) if one != broker]
@@ -113,7 +113,7 @@ def test_a_directory_that_is_served_although_it_fails_is_noticed(
 
 
 def test_a_torn_write_that_is_taken_over_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments are loaded as after a clean stop, without a look at their batches."""
+    """Segments are loaded as after a clean shutdown, without checking their batches."""
 
     def recover(segment: LogSegment) -> None:
         segment.load()

@@ -1,4 +1,4 @@
-"""A broker's znode that somebody deletes while the session of the broker lives."""
+"""A broker's znode that is deleted while the broker's session lives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def delete_znode(world: SimulatedWorld, broker_id: int) -> None:
     store.close()
 
 
-# 0 is the controller, 1 a candidate; of 2 the controller has no say.
+# 0 is the controller, 1 a candidate, 2 neither.
 @pytest.mark.parametrize("broker_id", ALL)
 def test_it_registers_again_with_another_epoch(broker_id: int) -> None:
     world = world_with_topic(candidates=(0, 1))

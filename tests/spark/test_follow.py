@@ -85,7 +85,7 @@ def append(journal: Path, data: bytes) -> None:
 
 
 def rotate(journal: Path) -> None:
-    """What klamm up does with a large journal."""
+    """Rotate as klamm up does with a large journal."""
     rotated = journal.with_name(f"{journal.name}.{journal.stat().st_size:020d}.gz")
     rotated.write_bytes(gzip.compress(journal.read_bytes()))
     journal.unlink()
@@ -164,7 +164,7 @@ def test_a_batch_that_was_stored_before_a_crash_replaces_itself(
         (lambda path: os.truncate(path, 100), "was truncated"),
         (lambda path: path.write_bytes(rows(11, 20)), "was truncated"),
         (lambda path: os.replace(shutil.copy(path, f"{path}.new"), path), "was replaced"),
-        (lambda path: path.rename(f"{path}.1"), "is not there any more"),
+        (lambda path: path.rename(f"{path}.1"), "no longer exists"),
     ],
     ids=["truncated", "written anew", "replaced", "removed"],
 )

@@ -66,7 +66,7 @@ def test_each_line_is_read_once_when_it_is_whole(part_bytes: int, tmp_path: Path
     [
         (lambda path: os.truncate(path, 3), "was truncated"),
         (lambda path: path.write_bytes(b"b" * 9 + b"\n" + b"c\n"), "was truncated"),
-        (lambda path: path.rename(path.with_name("old")), "is not there any more"),
+        (lambda path: path.rename(path.with_name("old")), "no longer exists"),
         (lambda path: path.with_name("new").replace(path), "was replaced by another file"),
     ],
     ids=["shorter", "written anew", "gone", "another"],
@@ -135,5 +135,5 @@ def test_what_retention_deletes_before_it_is_read_is_an_error(tmp_path: Path) ->
     append(path, b"three\n")
     rotate(path, packed=True)
     (tmp_path / "journal.00000000000000000008").unlink()
-    with pytest.raises(EnvironmentProblem, match="what follows was rotated and deleted"):
+    with pytest.raises(EnvironmentProblem, match="the lines to read were rotated"):
         last_line_end(place)

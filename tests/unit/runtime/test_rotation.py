@@ -181,7 +181,7 @@ def test_a_damaged_rotated_file_is_named_and_the_others_are_read(tmp_path: Path)
         lines += part.lines
         damaged += part.damaged
         part = rows_after(path, part.next)
-    assert damaged == [f"{second.name}: damaged gzip, what follows is not read"]
+    assert damaged == [f"{second.name}: damaged gzip, rest of the file unread"]
     assert 30 - rows_of_second <= len(lines) < 30
 
 
