@@ -49,8 +49,18 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a Spark session go last: those before may start one, or need no Java."""
-    items.sort(key=lambda item: "shared_spark" in getattr(item, "fixturenames", ()))
+    """Tests that share a Spark session go last: those before may start one, or need no Java.
+
+    Of several test processes (make test runs two) one has them all; the others share out files.
+    """
+    items.sort(key=_shares_spark)
+    for item in items:
+        group = "spark" if _shares_spark(item) else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _shares_spark(item: pytest.Item) -> bool:
+    return "shared_spark" in getattr(item, "fixturenames", ())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

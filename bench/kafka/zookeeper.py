@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionClosedError
 from kazoo.protocol import serialization
 from kazoo.protocol.states import EventType, WatchedEvent
 
@@ -171,8 +172,12 @@ class Gone:
         self._is_there = is_there
 
     def arm(self) -> None:
-        """Begin, once it is there."""
-        if not self._is_there(self._kazoo, self._changed) and self.at_s is None:
+        """Begin, once it is there. Does nothing more after the client was closed."""
+        try:
+            is_there = self._is_there(self._kazoo, self._changed)
+        except ConnectionClosedError:
+            return
+        if not is_there and self.at_s is None:
             self.at_s = time.time()
 
     def _changed(self, event: WatchedEvent) -> None:

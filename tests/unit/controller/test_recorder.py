@@ -21,7 +21,7 @@ from tests.unit.controller.cluster import Cluster
 T0 = TopicPartition("t", 0)
 S = ReplicaState
 ROWS = 400_000
-CPU_S = 2.0
+ADDITIONS = 5_000_000
 
 
 def made() -> tuple[Recorder, MemoryJournal, VirtualClock]:
@@ -128,7 +128,12 @@ def test_messages_are_journalled_on_request() -> None:
 
 
 def test_the_rows_of_a_big_failover_are_cheap() -> None:
-    """100,000 partitions of 3 replicas: with their text at INFO, in less than 2 s of CPU."""
+    """100,000 partitions of 3 replicas: with their text at INFO, in the time of 30 M additions."""
+    assert min(_cost_of_a_big_failover() for _ in range(2)) < 6
+
+
+def _cost_of_a_big_failover() -> float:
+    """The CPU time of the rows, in units of the time that this machine takes for ADDITIONS."""
     recorder, journal, clock = made()
     text = io.StringIO()
     log = StateChangeLog(3, clock, state_change=text, is_trace=False)
@@ -145,9 +150,18 @@ def test_the_rows_of_a_big_failover_are_cheap() -> None:
         if log.is_trace:
             raise AssertionError("no line about a replica is formatted at INFO")
     journal.to_bytes()
-    assert time.process_time() - begun_s < CPU_S
+    spent_s = time.process_time() - begun_s
     assert len(journal.rows) == ROWS
     assert not text.getvalue()
+    return spent_s / _seconds_of_additions()
+
+
+def _seconds_of_additions() -> float:
+    begun_s = time.process_time()
+    total = 0
+    for number in range(ADDITIONS):
+        total += number
+    return time.process_time() - begun_s
 
 
 def test_info_leaves_out_what_is_about_single_replicas() -> None:
