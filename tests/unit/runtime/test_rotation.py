@@ -132,7 +132,7 @@ def test_an_old_file_is_rotated_too_and_retention_deletes_by_size_and_age(tmp_pa
     Archive(Rotation(retention_bytes=-1, retention_ms=-1)).tidy_now(path)
     assert rotated(path) == kept
     Archive(Rotation(retention_ms=0)).tidy_now(path)
-    assert rotated(path) == kept[-1:]  # the newest tells where the log goes on
+    assert rotated(path) == kept[-1:]  # its name has the offset at which the current file begins
     file.close()
 
 

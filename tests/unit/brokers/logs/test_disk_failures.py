@@ -4,9 +4,7 @@ the log."""
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,21 +12,11 @@ import pytest
 from brokers.logs.errors import LogStorageError
 from brokers.logs.log_config import LogConfig
 from brokers.logs.segment_log import SegmentLog
+from tests.disk_limits import files_limited_to
 from tests.unit.brokers.logs.batches import NOW_MS, append, batch, open_log, values_from
 
 ONE = len(batch(b"v"))
 NOBODY = 65534
-
-
-@contextmanager
-def largest_file(size_bytes: int) -> Iterator[None]:
-    """A disk on which no file can grow beyond this size: writes are cut short, then refused."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("room", [0, 1, ONE - 1])
@@ -37,7 +25,7 @@ def test_a_full_disk_takes_nothing_of_an_append(tmp_path: Path, room: int) -> No
     for _ in range(3):
         append(log, b"v")
     with (
-        largest_file(3 * ONE + room),
+        files_limited_to(3 * ONE + room),
         pytest.raises(
             LogStorageError, match=f"Error while appending records to t-0 in dir {tmp_path}"
         ),
@@ -72,7 +60,7 @@ def test_a_roll_that_finds_no_room_leaves_no_segment(tmp_path: Path) -> None:
     for _ in range(2):
         append(log, b"v")
     before = sorted(log.directory.iterdir())
-    with largest_file(1000), pytest.raises(LogStorageError, match=r"t-0.*File too large"):
+    with files_limited_to(1000), pytest.raises(LogStorageError, match=r"t-0.*File too large"):
         append(log, b"v")
     assert sorted(log.directory.iterdir()) == before
     assert (log.log_end_offset, log.base_offsets) == (2, (0,))
