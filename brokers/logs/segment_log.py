@@ -221,6 +221,8 @@ class SegmentLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """As ReplicaLog says; the files are gone at once."""
+        flushed_end = min(self.recovery_point, offset)
+        # A crash in between leaves an empty log, which must not look like a loss.
         self._lower_recovery_point(min(offset, self.log_start_offset))
         self._epochs.clear()
         with self._storage_errors("truncating the entire log for {}"):
@@ -230,6 +232,7 @@ class SegmentLog:
             self._add_segment(offset)
         self.log_start_offset = offset
         self._end_at(offset)
+        self.recovery_point = flushed_end
 
     def increment_log_start_offset(self, offset: int) -> bool:
         """As ReplicaLog says; files go with ``delete_old``."""

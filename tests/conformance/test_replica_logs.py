@@ -242,6 +242,16 @@ def test_a_log_begins_anew_elsewhere(log_factory: LogFactory, log: ReplicaLog) -
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
 
 
+@pytest.mark.parametrize("offset", [4, 100])
+def test_a_log_that_begins_anew_has_flushed_what_it_had(
+    log_factory: LogFactory, log: ReplicaLog, offset: int
+) -> None:
+    lead(log_factory, log, (0, 4), (1, 4))
+    log.flush()
+    log.truncate_fully_and_start_at(offset)
+    assert log.recovery_point == min(8, offset)
+
+
 # The log's start and retention
 
 
