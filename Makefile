@@ -20,10 +20,10 @@ demo: .venv/.ready ## run the main job: a cluster, two losses, every check, the 
 	$(BIN)/klamm demo $(ARGS)
 
 test: .venv/.ready ## the quick suite
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow and not containers" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not slow and not containers" $(ARGS)
 
 test-slow: .venv/.ready ## the tests that take more than five seconds, alone
-	$(BIN)/pytest -n 2 --dist loadgroup -m "slow and not containers" $(ARGS)
+	$(BIN)/pytest -n 2 -m "slow and not containers" $(ARGS)
 
 test-containers: .venv/.ready ## tests in containers; as root, on a private Docker engine
 	$(BIN)/python -m tests.containers.run $(ARGS)

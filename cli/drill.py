@@ -53,6 +53,7 @@ app = typer.Typer(
     help="Scripted failures: run them in a simulated world or for real.",
     epilog=_EXAMPLES,
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 

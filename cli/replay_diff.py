@@ -13,8 +13,16 @@ import typer
 
 from cli.connect import open_store
 from cli.options import AsJson, print_json
-from cli.replay import MEMORY_MB, Cores, Memory
-from cli.replay_input import FINDINGS, Master, SparkOptions, Timezone, open_tables
+from cli.replay_input import (
+    FINDINGS,
+    MEMORY_MB,
+    Cores,
+    Master,
+    Memory,
+    SparkOptions,
+    Timezone,
+    open_tables,
+)
 from cluster.errors import UsageError
 from report.scales import time_text
 from runtime.checks.agreement import StoredCluster

@@ -22,11 +22,17 @@ if TYPE_CHECKING:
     from replay.spark import SparkSession
 
 FINDINGS = 14
+MEMORY_MB = 2048
+CORES = os.cpu_count() or 1
 
 Paths = Annotated[
     list[Path],
     typer.Argument(metavar="PATH..", help="An event table, or logs and directories of them."),
 ]
+Cores = Annotated[
+    int | None, typer.Option(min=1, help="Threads of Spark. [default: the machine's cores]")
+]
+Memory = Annotated[int, typer.Option("--memory-mb", min=512, help="Java's heap in MiB.")]
 Master = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Spark's master, as spark://host:7077. [default: local]"),
@@ -79,7 +85,7 @@ def open_tables(
     progress = Progress()
     with ExitStack() as stack:
         stack.enter_context(ending_signals_raise())
-        cores = options.cores or os.cpu_count() or 1
+        cores = options.cores or CORES
         spark = stack.enter_context(spark_session(cores, options.memory_mb, options.master))
         progress.note("Spark has started")
         # Inside the session, as what Spark raises can only be told while Java is there.

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.options import print_json
-from cli.replay import MEMORY_MB, Cores, Memory
 from cli.replay_input import (
     FINDINGS,
+    MEMORY_MB,
+    Cores,
     Master,
+    Memory,
     Opened,
     Paths,
     SparkOptions,

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.options import AsJson, print_json, table_lines
-from cli.replay import MEMORY_MB, Cores, Memory
-from cli.replay_input import Master, Paths, SparkOptions, Timezone, open_tables
+from cli.replay_input import (
+    MEMORY_MB,
+    Cores,
+    Master,
+    Memory,
+    Paths,
+    SparkOptions,
+    Timezone,
+    open_tables,
+)
 from report.scales import time_text
 
 if TYPE_CHECKING:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import typer
-from typer.core import TyperCommand
 
 from admin.command_result import CommandResult, describe_error
 from admin.pools import read_pools
@@ -36,14 +34,6 @@ Examples:
   klamm topics --zookeeper localhost:2181 --describe --under-replicated-partitions
   klamm topics --zookeeper localhost:2181 --list --json
 """
-
-
-class RawCommand(TyperCommand):
-    """A command that gets its arguments as they were written, `--help` and `--` too."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.args = list(args)
-        return []
 
 
 class SystemSource:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from kazoo.client import KazooClient
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from zk.embedded import EmbeddedZooKeeper
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 COUNTED = ("crash points:", "lost connections:")
 """How the names of the properties begin with which tests count."""
+SPARK_FOLDER = "tests/spark/"
 FIRST_COMPILER_ALONE = "-XX:TieredStopAtLevel=1"
 _RUN = secrets.token_hex(4)
 _chroot_numbers = itertools.count(1)
@@ -49,14 +52,24 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a Spark session go last: those before may start one, or need no Java.
-
-    Of several test processes (make test runs two) one has them all; the others share out files.
-    """
+    """Tests that share a Spark session go last: those before may start one, or need no Java."""
     items.sort(key=_shares_spark)
-    for item in items:
-        group = "spark" if _shares_spark(item) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+
+
+class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Of several test processes one has all tests of a file, for what they share.
+
+    One has all of tests/spark.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return SPARK_FOLDER if file.startswith(SPARK_FOLDER) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFile:
+    """pytest-xdist's own groups (--dist loadgroup) do nothing under pytest 9."""
+    return _ByFile(config, log)
 
 
 def _shares_spark(item: pytest.Item) -> bool:

@@ -18,7 +18,7 @@ PRODUCT = tuple(
 NOT_OURS = ("build", "dist", "__pycache__", ".git")
 LINE_COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 500
 MACHINE = re.compile(
     r"/wor[k]/|/tm[p]/|\.\./share[d]|index-[u]rl|https?://\S*(/simple/|/maven2|registry|mirror)"
 )

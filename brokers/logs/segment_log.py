@@ -200,8 +200,7 @@ class SegmentLog:
         return tuple(found)
 
     def truncate_to(self, offset: int) -> int:
-        """As ReplicaLog says; a batch that begins before ``offset`` and ends after it is cut
-        whole."""
+        """As ReplicaLog says; a batch that ``offset`` divides is cut whole."""
         assert offset >= 0, f"cannot truncate {self.name} to {offset}"
         if offset >= self.log_end_offset:
             self._epochs.truncate_from_end(self.log_end_offset)
@@ -222,7 +221,6 @@ class SegmentLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """As ReplicaLog says; the files are gone at once."""
         flushed_end = min(self.recovery_point, offset)
-        # A crash in between leaves an empty log, which must not look like a loss.
         self._lower_recovery_point(min(offset, self.log_start_offset))
         self._epochs.clear()
         with self._storage_errors("truncating the entire log for {}"):

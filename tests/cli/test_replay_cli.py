@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from cli.main import main
-from cli.replay import manifest_lines
+from cli.replay_ingest import manifest_lines
 from cluster.errors import UsageError
 from cluster.journal import SCHEMA_VERSION
 from replay.event_table import (

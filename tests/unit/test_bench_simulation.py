@@ -21,7 +21,7 @@ def test_an_idle_cluster_is_timed_apart_from_its_setting_up(
 
 def test_what_a_broker_keeps_for_a_replica() -> None:
     # As many as fill the dictionaries about as well as the benchmark's.
-    goals = replica_bytes(1_300)
+    goals = replica_bytes(325)
     assert [goal.what for goal in goals] == [
         "a replica, empty, in 400 bytes",
         "a replica, a leader with two followers, in 400 bytes",

@@ -14,7 +14,7 @@ from cluster.requests import (
 from cluster.types import TopicPartition
 from tests.unit.brokers.network import Network, registered
 
-PARTITIONS = 5_000
+PARTITIONS = 1_250
 BYTES_A_PARTITION_MAX = 1_300
 BROKERS = 5
 

@@ -24,7 +24,7 @@ from statemachines.replica_state_machine import (
 from statemachines.request_batch import ControllerBrokerRequestBatch
 from tests.unit.statemachines.build import live
 
-PARTITIONS = 10_000
+PARTITIONS = 1_250
 BUDGET_BYTES = 1536
 FIRST_BROKER = 1000
 

@@ -1,0 +1,183 @@
+"""`klamm replay ingest`: logs into an event table. Parses and prints.
+
+It imports Spark when it runs: that takes longer than most commands do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from cli.options import AsJson, print_json
+from cli.replay_input import CORES, MEMORY_MB, Cores, Memory
+from cli.running import ending_signals_raise, stopped_by_signals
+from cluster.errors import UsageError
+from report.scales import time_text
+
+if TYPE_CHECKING:
+    from replay.event_table import Damaged, Manifest, RunCoverage, SourceSummary
+
+DAMAGED_SHOWN = 10
+
+EXAMPLES = """
+\b
+Examples:
+  klamm replay ingest ./rehearsal/journal.jsonl --out ./events
+  klamm replay ingest ./rehearsal/journal.jsonl --out ./events --follow
+  klamm replay ingest /var/log/kafka --timezone Europe/Berlin --out ./events
+  klamm replay ingest /var/lib/zookeeper/version-2 --out ./events --json
+"""
+
+
+def ingest(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH..", help="Logs, or directories that are searched for them."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Directory that the event table is made in.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the event table that is there.")
+    ] = False,
+    timezone: Annotated[
+        str | None,
+        typer.Option(metavar="ZONE", help="Where Kafka's logs were written, as Europe/Berlin."),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Name of the run. [default: the journal's; the folder; the chroot]"),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Go on as a journal grows, until Ctrl-C; the same command takes it up again.",
+        ),
+    ] = False,
+    idle_timeout_s: Annotated[
+        float | None,
+        typer.Option(min=0, help="With --follow: stop when nothing came for so many seconds."),
+    ] = None,
+    cores: Cores = None,
+    memory_mb: Memory = MEMORY_MB,
+    json: AsJson = False,
+) -> None:
+    """Read journals, Kafka's state-change and controller logs and ZooKeeper's transaction logs
+    into one event table, which the other commands ask. Lines that cannot be read are counted."""
+    if follow:
+        if overwrite or len(paths) != 1:
+            raise UsageError("--follow takes one journal, and goes on with the table in --out")
+        _follow(paths[0], out, idle_timeout_s, cores, memory_mb, as_json=json)
+        return
+    from replay.event_table import some_damaged
+    from replay.ingest import ingest as make
+    from replay.progress import Progress
+    from replay.sources import SourceOptions
+    from replay.sources.registry import find_files
+    from replay.spark import spark_session
+    from replay.spark_errors import told_in_one_line
+    from replay.table_folder import new_table_folder
+
+    options = SourceOptions(timezone=timezone, run=run)
+    found = find_files(paths)
+    progress = Progress()
+    with (
+        ending_signals_raise(),
+        new_table_folder(out, overwrite=overwrite) as folder,
+        told_in_one_line(folder),
+        spark_session(cores or CORES, memory_mb) as spark,
+    ):
+        progress.note("Spark has started")
+        manifest = make(spark, found, folder, options, progress)
+        damaged = some_damaged(spark, folder, DAMAGED_SHOWN)
+    _show(out, manifest, damaged, as_json=json)
+
+
+def _follow(
+    path: Path,
+    out: Path,
+    idle_timeout_s: float | None,
+    cores: int | None,
+    memory_mb: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Ctrl-C ends what is followed, not the command: the table is made whole."""
+    from replay.event_table import some_damaged
+    from replay.follow import follow, open_followed
+    from replay.progress import Progress
+    from replay.spark import spark_session
+
+    found = open_followed(path, out)
+    progress = Progress()
+    with stopped_by_signals() as stop, spark_session(cores or CORES, memory_mb) as spark:
+        progress.note("Spark has started")
+        manifest = follow(
+            spark,
+            found,
+            out,
+            stop,
+            idle_timeout_s=idle_timeout_s,
+            on_batch=lambda rows, elapsed_s: progress.note(f"{_counted(rows, 'event')} more"),
+        )
+        damaged = some_damaged(spark, out, DAMAGED_SHOWN)
+    _show(out, manifest, damaged, as_json=as_json)
+
+
+def _show(out: Path, manifest: Manifest, damaged: Sequence[Damaged], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"table": str(out), **msgspec.structs.asdict(manifest), "some_damaged": damaged})
+        return
+    for line in manifest_lines(manifest, damaged):
+        typer.echo(line)
+    typer.echo(f"Event table: {out}")
+
+
+def manifest_lines(manifest: Manifest, damaged: Sequence[Damaged]) -> Iterator[str]:
+    """What was read, what it covers, and what could not be read."""
+    for source in manifest.sources:
+        files = _counted(len(source.files), "file")
+        yield f"{source.source}: {_counted(source.rows, 'event')} of {files} in {_took(source)}"
+        for run in source.runs:
+            yield f"  {_run_line(run)}"
+            if run.out_of_order is not None:
+                yield f"  out of order: {run.out_of_order.words}"
+        for problem, count in source.damaged.items():
+            yield f"  {_problem(problem, count)}"
+    for line in damaged:
+        yield f"  {line.file}:{line.line}: {line.problem}: {line.text}"
+
+
+def _problem(problem: str, count: int) -> str:
+    from replay.event_schema import LOST_TRANSACTIONS, REST_UNREAD
+
+    if problem == LOST_TRANSACTIONS:
+        return f"{problem}: {_counted(count, 'run')}"
+    if problem.endswith(REST_UNREAD):
+        return f"damaged, {problem}: {_counted(count, 'file')}"
+    return f"damaged, {problem}: {_counted(count, 'line')}"
+
+
+def _run_line(run: RunCoverage) -> str:
+    parts = [f"run {run.run}: {time_text(run.first_ms)} to {time_text(run.last_ms)} UTC"]
+    if run.last_epoch:
+        parts.append(f"controller epochs {run.first_epoch} to {run.last_epoch}")
+    if run.missing:
+        parts.append(f"{_counted(run.missing, 'row')} missing")
+    if run.repeated:
+        parts.append(f"{_counted(run.repeated, 'row')} there twice")
+    return ", ".join(parts)
+
+
+def _took(source: SourceSummary) -> str:
+    rate = f"{source.read_s:.1f} s ({round(source.rows / max(source.read_s, 0.001)):,} a second)"
+    if source.predecessors_s is None:
+        return rate
+    return f"{rate}, and {source.predecessors_s:.1f} s to find what came before each"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
