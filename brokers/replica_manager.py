@@ -35,7 +35,13 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from cluster.types import EPOCH_DURING_DELETE, NO_EPOCH, NO_LEADER, TopicPartition
+from cluster.types import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    NO_EPOCH,
+    NO_LEADER,
+    TopicPartition,
+)
 
 _States = list[tuple[Partition, LeaderAndIsrPartitionState]]
 
@@ -72,6 +78,7 @@ class ReplicaManager:
         self.wants_state = False
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline_partitions: dict[TopicPartition, None] = {}
+        self._damaged_to_be_deleted: set[TopicPartition] = set()
         self.metadata_cache = metadata_cache
         self.replica_alter_log_dirs_manager = ReplicaAlterLogDirsManager(
             broker_id, config, self.partitions, log_manager, quirks, copies.copying
@@ -121,7 +128,8 @@ class ReplicaManager:
                 if tp in self.log_manager.damaged:
                     self._maybe_restore(state, wall_ms)
                 if tp in self.offline_partitions:
-                    errors[tp] = Errors.KAFKA_STORAGE_ERROR
+                    is_to_be_deleted = tp in self._damaged_to_be_deleted
+                    errors[tp] = Errors.NONE if is_to_be_deleted else Errors.KAFKA_STORAGE_ERROR
                     continue
                 partition = partitions[tp] = self._load(tp)
             error = self._check_state(partition, state, topic_ids.get(tp.topic))
@@ -269,6 +277,7 @@ class ReplicaManager:
     def _check_stop(self, state: StopReplicaPartitionState) -> Errors:
         if state.topic_partition in self.log_manager.damaged and state.delete_partition:
             self.offline_partitions.pop(state.topic_partition, None)
+            self._damaged_to_be_deleted.discard(state.topic_partition)
             return Errors.NONE
         if state.topic_partition in self.offline_partitions:
             # The controller has taken a damaged replica out of the ISR, if another one is in it.
@@ -306,7 +315,22 @@ class ReplicaManager:
             return UpdateMetadataResponse(Errors.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
         self.metadata_cache.update(request)
+        if self.log_manager.damaged:
+            self._note_deletions(request)
         return UpdateMetadataResponse(Errors.NONE)
+
+    def _note_deletions(self, request: UpdateMetadataRequest) -> None:
+        """A damaged replica can be deleted: have the controller ask for it again, and answer NONE.
+        The deletion of its topic would wait for it until this broker starts again."""
+        for state in request.partition_states:
+            tp = state.topic_partition
+            if tp not in self.log_manager.damaged:
+                continue
+            if state.leader != LEADER_DURING_DELETE:
+                self._damaged_to_be_deleted.discard(tp)
+            elif tp not in self._damaged_to_be_deleted:
+                self._damaged_to_be_deleted.add(tp)
+                self.wants_state = True
 
     def _end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
         """This broker neither leads nor follows any more."""

@@ -150,7 +150,9 @@ def _waiting(work: Mapping[str, Any]) -> str:
     if work.get("waits_for_reassignment"):
         return "waits for its reassignment"
     if work["waits_for_brokers"]:
-        return f"waits for {_brokers(work['waits_for_brokers'])}"
+        live = work.get("waits_for_log_dirs_of")
+        failed = f" (failed log directories of {_brokers(live)})" if live else ""
+        return f"waits for {_brokers(work['waits_for_brokers'])}{failed}"
     return "is under way"
 
 

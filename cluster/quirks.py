@@ -150,7 +150,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     """A notice of a failed log directory puts replicas online that are not: all of a broker that
     died since, and those of a directory that failed before.
 
-    They stay offline; the broker is asked for the others."""
+    A live broker is asked for all of its replicas, and those that were offline stay so until it
+    answers NONE."""
 
 
 NO_QUIRKS: Final = Quirks()

@@ -7,8 +7,12 @@ RequestSendThread of ControllerChannelManager.scala.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from cluster.api_errors import Errors
 from cluster.journal import Kind
+from cluster.types import TopicPartition
 from controller.channel_manager import InFlight
 from controller.events import (
     LeaderAndIsrResponseReceived,
@@ -24,6 +28,9 @@ from controller.on_topic_deletion import process_deleted_replicas
 from controller.parts import Controller
 from controller.request_sender import request_name
 from controller.state_change_log import Source
+from statemachines.replica_state import ReplicaState
+
+_OFFLINE: Final = ReplicaState.OFFLINE
 
 
 def process_response(controller: Controller, event: ResponseReceived) -> None:
@@ -42,7 +49,10 @@ def process_response(controller: Controller, event: ResponseReceived) -> None:
 def process_leader_and_isr_response(
     controller: Controller, event: LeaderAndIsrResponseReceived
 ) -> None:
-    """Replicas answered with KAFKA_STORAGE_ERROR are on a failed directory: take them offline."""
+    """Take replicas answered with KAFKA_STORAGE_ERROR offline: they are on a failed directory.
+
+    Those that were offline and are answered with NONE are back.
+    """
     if _answered(controller, event) is None or not controller.is_active:
         return
     context, broker_id, response = controller.context, event.broker_id, event.response
@@ -59,6 +69,8 @@ def process_leader_and_isr_response(
         context.replicas_on_offline_dirs[broker_id] = now
     else:
         context.replicas_on_offline_dirs.pop(broker_id, None)
+    if before - now:
+        _on_replicas_restored(controller, broker_id, sorted(before - now))
     newly_offline = sorted(now - before)
     if newly_offline:
         shown = ",".join(map(str, newly_offline))
@@ -66,6 +78,21 @@ def process_leader_and_isr_response(
             "INFO", [f"Mark replicas {shown} on broker {broker_id} as offline"]
         )
         on_replicas_become_offline(controller, {broker_id: newly_offline})
+
+
+def _on_replicas_restored(
+    controller: Controller, broker_id: int, partitions: Sequence[TopicPartition]
+) -> None:
+    """Put replicas online that are no longer on a failed directory; go on with the deletion of
+    topics that waited for them. In Kafka 2.8.2 only a broker that starts again has such replicas.
+    """
+    context = controller.context
+    offline = [tp for tp in partitions if context.replica_state(broker_id, tp) is _OFFLINE]
+    if offline:
+        controller.replica_state_machine.handle_state_changes(
+            {broker_id: offline}, ReplicaState.ONLINE
+        )
+    controller.topic_deletion_manager.resume_deletion_for_topics({tp.topic for tp in partitions})
 
 
 def process_update_metadata_response(

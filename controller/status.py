@@ -55,20 +55,25 @@ def controller_status(controller: Controller) -> dict[str, Any]:
 
 
 def _deletions(context: ControllerContext) -> list[dict[str, Any]]:
-    """What each topic that is to be deleted waits for: brokers, or a reassignment; or nothing."""
+    """What each topic that is to be deleted waits for: brokers (and which of them are live, but
+    have replicas on failed log directories), or a reassignment; or nothing."""
     waiting = context.topics_waiting_for_reassignment.copy()
-    return [
-        {
-            "topic": topic,
-            "waits_for_brokers": _offline_brokers(
-                context,
-                [(tp, context.partition_replica_assignment(tp)) for tp in partitions],
-            ),
-            "waits_for_reassignment": topic in waiting,
-        }
-        for topic in sorted(context.topics_to_be_deleted | waiting)
-        for partitions in [context.partitions_for_topic(topic)]
-    ]
+    live = context.live_or_shutting_down_broker_ids
+    found = []
+    for topic in sorted(context.topics_to_be_deleted | waiting):
+        tps = context.partitions_for_topic(topic)
+        brokers = _offline_brokers(
+            context, [(tp, context.partition_replica_assignment(tp)) for tp in tps]
+        )
+        found.append(
+            {
+                "topic": topic,
+                "waits_for_brokers": brokers,
+                "waits_for_log_dirs_of": [id_ for id_ in brokers if id_ in live],
+                "waits_for_reassignment": topic in waiting,
+            }
+        )
+    return found
 
 
 def _reassignments(context: ControllerContext) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True):
     znodes to set (at the zk_version they hold) so that the replica leaves the ISR. ``failures``
     could not be planned (for Offline they are in ``moves`` too: the replica is told to stop all the
     same); ``invalid`` are in a state from which there is no way to ``target``. Both stay as they
-    are.
+    are. So do ``asked``: replicas on failed directories that are told of their leaders again.
     """
 
     replica_id: int
@@ -51,6 +51,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True):
     updates: dict[TopicPartition, LeaderAndIsr]
     failures: Failures
     invalid: Failures
+    asked: list[TopicPartition]
 
 
 class IsrRemoved(msgspec.Struct, frozen=True, gc=False):
@@ -99,13 +100,15 @@ def plan_replica_state_changes(
 
     The context is only read.
     """
-    plan = ReplicaPlan(replica_id, target, [], {}, {}, {})
+    plan = ReplicaPlan(replica_id, target, [], {}, {}, {}, [])
     for state, tps in _by_state(context, replica_id, partitions).items():
         if state not in VALID_PREVIOUS[target]:
             for tp in tps:
                 plan.invalid[tp] = invalid_transition(replica_id, tp, state, target)
             continue
-        if target is ReplicaState.NEW:
+        if target is ReplicaState.ONLINE and state is not ReplicaState.NEW:
+            tps = _plan_online(context, replica_id, tps, plan.asked)
+        elif target is ReplicaState.NEW:
             tps = _plan_new(context, replica_id, tps, plan.failures)
         elif target is ReplicaState.OFFLINE:
             _plan_isr_removals(context, replica_id, tps, plan.updates, plan.failures)
@@ -141,6 +144,21 @@ def _by_state(
             group = groups.setdefault(state, [])
         group.append(tp)
     return groups
+
+
+def _plan_online(
+    context: ControllerContext,
+    replica_id: int,
+    tps: list[TopicPartition],
+    asked: list[TopicPartition],
+) -> list[TopicPartition]:
+    """A replica on a failed directory is online once its broker has said so, not before. With
+    hazard C10 it is at once."""
+    failed = context.replicas_on_offline_dirs.get(replica_id)
+    if not failed or context.quirks.hazard_c10:
+        return tps
+    asked.extend(tp for tp in tps if tp in failed)
+    return [tp for tp in tps if tp not in failed]
 
 
 def _plan_new(
@@ -206,6 +224,7 @@ def apply_replica_state_changes(
         _apply_offline(context, plan, batch, written or WriteOutcome(), outcome)
         return outcome
     replica_id = plan.replica_id
+    batch.add_leader_and_isr_requests_for_broker(replica_id, plan.asked, False)
     for move in plan.moves:
         match plan.target:
             case ReplicaState.NEW:

@@ -125,3 +125,60 @@ def test_a_damaged_log_of_a_deleted_topic_is_removed(cluster: Cluster, tmp_path:
     cluster.world.run_for(100_000)
     store.close()
     assert list((tmp_path / "1" / "d0").glob("t-0*")) == []
+
+
+def ask_for_deletion(cluster: Cluster) -> None:
+    store = cluster.world.open_store()
+    KafkaZkClient(store).create_delete_topic_path("t")
+    store.close()
+
+
+def assert_deleted(cluster: Cluster, tmp_path: Path) -> None:
+    store = cluster.world.open_store()
+    assert KafkaZkClient(store).get_all_topics_in_cluster() == []
+    assert KafkaZkClient(store).get_topic_deletions() == []
+    store.close()
+    assert list(tmp_path.glob("*/d0/t-0*")) == []
+    for broker_id in IDS:
+        assert not cluster.world.nodes[broker_id].node.broker.replica_manager.offline_partitions
+
+
+@pytest.mark.parametrize("damaged", [IDS, (0,)], ids=["all", "the only one in sync"])
+def test_a_topic_whose_damaged_replicas_are_offline_is_deleted(
+    cluster: Cluster, tmp_path: Path, damaged: tuple[int, ...]
+) -> None:
+    for broker_id in (2, 1, 0):
+        cluster.world.stop(broker_id)
+        cluster.world.run_for(10_000)
+    for broker_id in damaged:
+        lose_one(segments(tmp_path, broker_id))
+    for broker_id in IDS:
+        cluster.world.start(broker_id)
+    cluster.world.run_for(30_000)
+    assert cluster.state().leader == -1
+    ask_for_deletion(cluster)
+    cluster.world.run_for(100_000)
+    assert_deleted(cluster, tmp_path)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_deletion_goes_on_although_a_replica_was_damaged_meanwhile(
+    cluster: Cluster, tmp_path: Path, is_begun: bool
+) -> None:
+    """All brokers start again; the new controller has read the request before it is answered."""
+    if is_begun:
+        cluster.world.kill(1)
+        ask_for_deletion(cluster)
+        cluster.world.run_for(1_000)
+    for broker_id in sorted(cluster.world.nodes):
+        cluster.world.kill(broker_id)
+    cluster.world.run_for(20_000)
+    if not is_begun:
+        ask_for_deletion(cluster)
+    for broker_id in IDS:
+        if segments(tmp_path, broker_id):
+            lose_one(segments(tmp_path, broker_id))
+    for broker_id in IDS:
+        cluster.world.start(broker_id)
+    cluster.world.run_for(100_000)
+    assert_deleted(cluster, tmp_path)

@@ -7,11 +7,15 @@ import json
 import pytest
 
 from brokers.status import broker_status
+from cli.status import work_lines
 from cluster.api_errors import Errors
 from cluster.journal import Kind
 from cluster.quirks import Quirks
+from cluster.requests import LeaderAndIsrRequest, LeaderAndIsrResponse
 from cluster.types import TopicPartition
+from controller.status import controller_status
 from runtime.checks.agreement import check_simulated_world
+from runtime.explanations.explain import explain_partition
 from runtime.simulated.world import SimulatedWorld
 from statemachines.replica_state import ReplicaState
 from tests.sim.log_dirs import (
@@ -82,6 +86,34 @@ def test_without_another_replica_in_sync_nobody_leads_until_the_directory_is_bac
     world.run_for(5_000)
     state = state_of(world, *T0)
     assert (state.leader, state.isr) == (1, (1,))
+    assert_at_rest(world)
+
+
+def test_a_notice_has_the_broker_asked_for_all_of_its_replicas_but_moves_none_that_is_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in Kafka 2.8.2, where they become online by being asked for (hazard C10)."""
+    world = on_three_dirs(1)
+    fail(world, 1, "d0")
+    manager = world.nodes[1].node.broker.replica_manager
+    asked: list[list[TopicPartition]] = []
+    answer = manager.become_leader_or_follower
+
+    def spy(request: LeaderAndIsrRequest, now_ms: float, wall_ms: int) -> LeaderAndIsrResponse:
+        asked.append(sorted(state.topic_partition for state in request.partition_states))
+        return answer(request, now_ms, wall_ms)
+
+    monkeypatch.setattr(manager, "become_leader_or_follower", spy)
+    since = len(world.journal.rows)
+    fail(world, 1, "d1")
+    assert asked == [[T0, T1, T2]]
+    rows = [row for row in world.journal.rows[since:] if row.kind == Kind.REPLICA_TRANSITION]
+    assert [(row.partition, row.to) for row in rows] == [
+        (1, "OnlineReplica"),
+        (2, "OnlineReplica"),
+        (1, "OfflineReplica"),
+    ]
+    assert offline_replicas(world, 1) == [T0, T1]
     assert_at_rest(world)
 
 
@@ -170,7 +202,14 @@ def test_a_topic_with_a_lost_replica_is_deleted_once_the_directory_is_back() -> 
     world.run_for(5_000)
     topics = KafkaZkClient(store).get_all_topics_in_cluster
     assert topics() == ["t"]
-    assert active_controller(world).context.topics_ineligible_for_deletion == {"t"}
+    controller = active_controller(world)
+    assert controller.context.topics_ineligible_for_deletion == {"t"}
+    assert work_lines(controller_status(controller)) == [
+        "Deleting:    topic t waits for broker 1 (failed log directories of broker 1)"
+    ]
+    why = explain_partition(lambda: world.journal.to_bytes().splitlines(), T0)
+    assert why.waits == ("the deletion of topic t waits for broker 1, halted: offline replicas",)
+    assert [(row.kind, row.replica) for row in why.logs] == [(Kind.LOG_DIR_FAILED, 1)]
     world.stop(1)
     world.start(1)
     world.run_for(5_000)

@@ -40,7 +40,12 @@ def test_a_deletion_and_a_reassignment_wait_for_a_dead_broker() -> None:
         "Reassigning: t-0 from 0,1 to 2,3 waits for broker 3",
     ]
     assert status["deletions"] == [
-        {"topic": "gone", "waits_for_brokers": [3], "waits_for_reassignment": False}
+        {
+            "topic": "gone",
+            "waits_for_brokers": [3],
+            "waits_for_log_dirs_of": [],
+            "waits_for_reassignment": False,
+        }
     ]
     assert status["reassignments"][0]["target"] == [2, 3]
     world.start(3)
