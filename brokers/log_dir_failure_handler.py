@@ -59,8 +59,7 @@ class LogDirFailureHandler:
         """The same, and notify the controller about these replicas; without an online directory the
         broker must halt."""
         self._tell_of_restored()
-        if self._replica_manager.wants_state:
-            self._replica_manager.wants_state = False
+        if self._replica_manager.take_wants_state():
             with contextlib.suppress(SessionExpired):
                 self._zk.propagate_log_dir_event(self._broker_id)
         if not self._log_manager.has_failures:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable
 
 from brokers.bandwidth.copying import Arrived, DirectoryMove
 from brokers.config import BrokerConfig
+from brokers.damaged_replicas import DamagedReplicas
 from brokers.followers.fetchers import ReplicaFetcherManager
 from brokers.followers.growing_followers import GrowingFollowers
 from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.leaders.copies import Copies
 from brokers.leaders.leader_replicas import LeaderReplicas
 from brokers.leaders.zk_isr_manager import IsrManager
-from brokers.logs.errors import DamagedLog, LogStorageError
+from brokers.logs.errors import LogStorageError
 from brokers.logs.log_manager import LogDirFailure, LogManager
 from brokers.metadata_cache import MetadataCache
 from brokers.partitions.partition import Partition
@@ -35,13 +36,7 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from cluster.types import (
-    EPOCH_DURING_DELETE,
-    LEADER_DURING_DELETE,
-    NO_EPOCH,
-    NO_LEADER,
-    TopicPartition,
-)
+from cluster.types import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 
 _States = list[tuple[Partition, LeaderAndIsrPartitionState]]
 
@@ -52,7 +47,6 @@ class ReplicaManager:
     ``partitions`` are online, ``offline_partitions`` are those whose log is damaged
     or whose log directory failed. ``replica_alter_log_dirs_manager`` copies those that move to
     another directory. ``controller_epoch`` is the highest seen in any request.
-    ``wants_state``: damaged replicas may be restored once the controller names their leaders.
     ``is_shutting_down``: replicas that become followers are no longer fetched.
     ``log_manager`` has their logs, and logs that the controller has not named yet.
     """
@@ -75,10 +69,9 @@ class ReplicaManager:
         self.log_dirs = log_manager.dirs
         self.controller_epoch = 0
         self.is_shutting_down = False
-        self.wants_state = False
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline_partitions: dict[TopicPartition, None] = {}
-        self._damaged_to_be_deleted: set[TopicPartition] = set()
+        self._damaged = DamagedReplicas(log_manager)
         self.metadata_cache = metadata_cache
         self.replica_alter_log_dirs_manager = ReplicaAlterLogDirsManager(
             broker_id, config, self.partitions, log_manager, quirks, copies.copying
@@ -100,6 +93,11 @@ class ReplicaManager:
         self._growing = growing
         self._now_ms = now_ms
         self._copies = copies
+
+    def take_wants_state(self) -> bool:
+        """True if the controller is to be asked for damaged replicas; False when called again."""
+        wanted, self._damaged.wants_state = self._damaged.wants_state, False
+        return wanted
 
     # -- requests of the controller
 
@@ -125,11 +123,10 @@ class ReplicaManager:
             tp = state.topic_partition
             partition = partitions.get(tp)
             if partition is None:
-                if tp in self.log_manager.damaged:
-                    self._maybe_restore(state, wall_ms)
+                if self._damaged.is_restored(self.broker_id, state, wall_ms):
+                    self.offline_partitions.pop(tp, None)
                 if tp in self.offline_partitions:
-                    is_to_be_deleted = tp in self._damaged_to_be_deleted
-                    errors[tp] = Errors.NONE if is_to_be_deleted else Errors.KAFKA_STORAGE_ERROR
+                    errors[tp] = self._damaged.error_of(tp)
                     continue
                 partition = partitions[tp] = self._load(tp)
             error = self._check_state(partition, state, topic_ids.get(tp.topic))
@@ -159,15 +156,6 @@ class ReplicaManager:
             for tp in named
             if tp not in self.partitions and self.log_dirs.path_of(tp) is None
         )
-
-    def _maybe_restore(self, state: LeaderAndIsrPartitionState, wall_ms: int) -> None:
-        """Restore a damaged replica once another one has the lost records and it has left the ISR:
-        in the ISR it could become the leader before it has fetched the rest."""
-        if state.leader in (NO_LEADER, self.broker_id) or self.broker_id in state.isr:
-            return
-        with contextlib.suppress(DamagedLog, LogStorageError):
-            self.log_manager.restore(state.topic_partition, wall_ms)
-            self.offline_partitions.pop(state.topic_partition, None)
 
     def _load(self, tp: TopicPartition) -> Partition:
         """A replica as its log directory has it, or one that has no log yet."""
@@ -277,11 +265,11 @@ class ReplicaManager:
     def _check_stop(self, state: StopReplicaPartitionState) -> Errors:
         if state.topic_partition in self.log_manager.damaged and state.delete_partition:
             self.offline_partitions.pop(state.topic_partition, None)
-            self._damaged_to_be_deleted.discard(state.topic_partition)
+            self._damaged.to_be_deleted.discard(state.topic_partition)
             return Errors.NONE
         if state.topic_partition in self.offline_partitions:
             # The controller has taken a damaged replica out of the ISR, if another one is in it.
-            self.wants_state |= state.topic_partition in self.log_manager.damaged
+            self._damaged.wants_state |= state.topic_partition in self.log_manager.damaged
             return Errors.KAFKA_STORAGE_ERROR
         partition = self.partitions.get(state.topic_partition)
         if partition is None or state.leader_epoch in (EPOCH_DURING_DELETE, NO_EPOCH):
@@ -315,22 +303,8 @@ class ReplicaManager:
             return UpdateMetadataResponse(Errors.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
         self.metadata_cache.update(request)
-        if self.log_manager.damaged:
-            self._note_deletions(request)
+        self._damaged.on_metadata(request)
         return UpdateMetadataResponse(Errors.NONE)
-
-    def _note_deletions(self, request: UpdateMetadataRequest) -> None:
-        """A damaged replica can be deleted: have the controller ask for it again, and answer NONE.
-        The deletion of its topic would wait for it until this broker starts again."""
-        for state in request.partition_states:
-            tp = state.topic_partition
-            if tp not in self.log_manager.damaged:
-                continue
-            if state.leader != LEADER_DURING_DELETE:
-                self._damaged_to_be_deleted.discard(tp)
-            elif tp not in self._damaged_to_be_deleted:
-                self._damaged_to_be_deleted.add(tp)
-                self.wants_state = True
 
     def _end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
         """This broker neither leads nor follows any more."""
