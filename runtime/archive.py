@@ -23,6 +23,8 @@ from cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated
 
 MAX_SEGMENT_BYTES: Final = 64 << 20
 """Readers decompress a whole file in memory."""
+RECHECK_S: Final = 600.0
+"""How often logs that are not written are looked at for expired files."""
 _BLOCK_BYTES: Final = 1 << 20
 _GZIP: Final = zlib.MAX_WBITS | 16
 _log = logging.getLogger(__name__)
@@ -43,11 +45,18 @@ DEFAULT_ROTATION: Final = Rotation()
 
 
 class Archive:
-    """Tidies directories of logs on a separate thread, from the first ``tidy`` to ``close``."""
+    """Tidies directories of logs on a separate thread, from the first ``tidy`` to ``close``.
 
-    def __init__(self, rotation: Rotation, disk: Disk = LOCAL_DISK) -> None:
+    Every ``recheck_s`` without a rotation it tidies all logs that it knows, so that files of a log
+    that is not written expire too.
+    """
+
+    def __init__(
+        self, rotation: Rotation, disk: Disk = LOCAL_DISK, recheck_s: float = RECHECK_S
+    ) -> None:
         self.rotation = rotation
         self._disk = disk
+        self._recheck_s = recheck_s
         self._logs: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         self._is_closed = threading.Event()
         self._lock = threading.Lock()
@@ -90,12 +99,26 @@ class Archive:
         self._delete_old(log)
 
     def _run(self) -> None:
-        while (log := self._logs.get()) is not None:
+        known: dict[Path, None] = {}
+        while True:
             try:
-                self.tidy_now(log)
-            except OSError as error:
-                # The files stay unchanged; the next rotation tries again.
-                _log.warning("rotated files of %s cannot be compressed or deleted: %s", log, error)
+                log = self._logs.get(timeout=self._recheck_s)
+            except queue.Empty:
+                due = list(known)
+            else:
+                if log is None:
+                    return
+                known[log] = None
+                due = [log]
+            for one in due:
+                self._tidy_or_warn(one)
+
+    def _tidy_or_warn(self, log: Path) -> None:
+        try:
+            self.tidy_now(log)
+        except OSError as error:
+            # The files stay unchanged; the next rotation or recheck tries again.
+            _log.warning("rotated files of %s cannot be compressed or deleted: %s", log, error)
 
     def _compress(self, path: Path) -> None:
         target, draft = Path(f"{path}{COMPRESSED}"), Path(f"{path}{UNFINISHED}")

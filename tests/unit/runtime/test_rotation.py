@@ -136,6 +136,21 @@ def test_an_old_file_is_rotated_too_and_retention_deletes_by_size_and_age(tmp_pa
     file.close()
 
 
+def test_files_of_a_log_that_is_not_written_expire_too(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    archive = Archive(SMALL, recheck_s=0.02)
+    file = LineFile(path, archive=archive)
+    for _ in range(3):
+        file.append(b"x" * 99 + b"\n")
+        file.flush()
+    wait_until(lambda: [one.is_compressed for one in rotated(path)] == [True] * 3)
+    for one in rotated(path):
+        os.utime(tmp_path / one.name, (0, 0))
+    wait_until(lambda: len(rotated(path)) == 1)
+    file.close()
+    archive.close()
+
+
 def test_a_place_in_the_journal_outlives_rotation_and_compression(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     archive = Archive(Rotation(segment_bytes=1_000))
