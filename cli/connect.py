@@ -26,12 +26,22 @@ ZK_VARIABLES: Final = {
 """Environment variables of ``klamm up``'s --zk-* options, for commands with Kafka's flags."""
 SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 10_000
+LOST_LIMIT_MS = 10_000
+"""How long a command waits for a ZooKeeper that was lost midway. A silent one counts as lost when
+the session timeout has passed."""
 
 
-def open_session(connect_string: str) -> KazooSession:
-    """What ``open_store`` opens, for who closes it himself; raises what that raises."""
+def open_session(connect_string: str, *, waits_if_lost: bool = False) -> KazooSession:
+    """What ``open_store`` opens, for who closes it himself; raises what that raises.
+
+    ``waits_if_lost``: wait without a limit for a ZooKeeper that is lost midway.
+    """
     return KazooSession(
-        connect_string, SESSION_TIMEOUT_MS, CONNECTION_TIMEOUT_MS, security_of(os.environ)
+        connect_string,
+        SESSION_TIMEOUT_MS,
+        CONNECTION_TIMEOUT_MS,
+        security_of(os.environ),
+        lost_limit_ms=None if waits_if_lost else LOST_LIMIT_MS,
     )
 
 
@@ -72,7 +82,8 @@ def tls_of(
 def open_store(connect_string: str) -> Iterator[Store]:
     """A session on ``host:port[,host:port][/chroot]``, which need not exist.
 
-    Raises UsageError for a malformed connect string, ZooKeeperUnavailable if nothing answers.
+    Raises UsageError for a malformed connect string, ZooKeeperUnavailable if nothing answers; so
+    do calls of the store if ZooKeeper is lost midway.
     """
     store = KazooStore(open_session(connect_string))
     try:

@@ -131,7 +131,7 @@ def load_command(
         now_ms = round(time.time() * 1000)
         last.append(Create(MARKER_PATH, marker(RunInfo("zk load", now_ms, klamm_version()))))
     progress = _Progress()
-    session = open_session(zookeeper)
+    session = open_session(zookeeper, waits_if_lost=True)
     session.add_listener(_tell_of_connection)
     store = KazooStore(session)
     try:

@@ -29,7 +29,7 @@ from cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
 from zk.kazoo_connection import Connection, attempt_timeout_s
 from zk.kazoo_handler import SessionHandler
 from zk.kazoo_watches import WatchTable
-from zk.kazoo_waves import Completion, Wait, Wave, block
+from zk.kazoo_waves import Completion, Wait, Wave, block, unless_lost
 from zk.kazoo_wire import Chroot, Multi, Request, read_watch_event
 from zk.security import UNSECURED, ZooKeeperSecurity
 from zk.store import (
@@ -68,12 +68,14 @@ class KazooSession:
         *,
         silence_limit_ms: int | None = None,
         zxid_seen: int = 0,
+        lost_limit_ms: int | None = None,
     ) -> None:
         """Connect to ``host:port[,host:port][/chroot]``.
 
         ``silence_limit_ms``: replaces the session timeout in deciding when a silent server is
         dropped. ``zxid_seen``: a zxid this cluster has seen; a server that is behind it refuses
-        the session.
+        the session. ``lost_limit_ms``: a call that ZooKeeper has been lost for so long raises
+        ZooKeeperUnavailable; None: it waits until ZooKeeper is back.
 
         Raises UsageError for a malformed connect string or unusable TLS files,
         ZooKeeperUnavailable if no server answers within ``connection_timeout_ms``.
@@ -83,6 +85,9 @@ class KazooSession:
         self._hosts, self.chroot = _parse(connect_string)
         self._session_timeout_ms = session_timeout_ms
         self._silence_limit_ms = silence_limit_ms or session_timeout_ms
+        self.wait: Wait = block
+        if lost_limit_ms is not None:
+            self.wait = unless_lost(lost_limit_ms / 1000, lambda: bool(self._client.connected))
         self._listeners: tuple[Listener, ...] = ()
         self._lock = threading.Lock()
         self._held: list[Wave] = []
@@ -132,7 +137,7 @@ class KazooSession:
         with self._lock:
             self._listeners = tuple(known for known in self._listeners if known != listener)
 
-    def run(self, requests: Sequence[Request], repeat: bool, wait: Wait = block) -> None:
+    def run(self, requests: Sequence[Request], repeat: bool, wait: Wait | None = None) -> None:
         """Send ``requests`` together, and wait for all of them.
 
         With ``repeat``, those that lose their connection are sent again on the next; otherwise
@@ -143,7 +148,7 @@ class KazooSession:
             return
         wave = Wave(requests, repeat, self._wave_settled)
         self._send(wave, requests)
-        wait(wave)
+        (wait or self.wait)(wave)
         for request in requests:
             if request.error is not None:
                 raise request.error

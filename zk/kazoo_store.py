@@ -14,7 +14,7 @@ from typing import Final
 
 from zk.kazoo_session import KazooSession
 from zk.kazoo_watches import set_watches, watch_for
-from zk.kazoo_waves import Wait, block, within
+from zk.kazoo_waves import Wait, within
 from zk.kazoo_wire import Multi, MultiRead, Request, SingleRead, multi_reads
 from zk.security import UNSECURED, ZooKeeperSecurity
 from zk.store import (
@@ -36,12 +36,13 @@ class KazooStore:
     """A Store; several may share one session, and ``close`` of any of them ends it for all.
 
     ``wait`` is how a call waits for ZooKeeper: it is handed a Completion and returns when that is
-    done. By default it blocks the calling thread; a greenlet hub hands in its own.
+    done. By default it blocks the calling thread, as long as the session lets it; a greenlet hub
+    hands in its own.
     """
 
     def __init__(self, session: KazooSession, wait: Wait | None = None) -> None:
         self._session = session
-        self._wait = wait or block
+        self._wait = wait or session.wait
 
     @property
     def session_id(self) -> int:

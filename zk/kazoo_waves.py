@@ -6,11 +6,15 @@ It knows neither kazoo nor the session: what becomes of a lost request is decide
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from cluster.errors import ZooKeeperUnavailable
 from zk.kazoo_wire import Request
 from zk.store import ResultCode
+
+_LOOK_AGAIN_S: Final = 0.1
 
 
 class Completion:
@@ -68,6 +72,26 @@ def within(timeout_s: float) -> Wait:
                 f"ZooKeeper did not answer within {timeout_s:g} s",
                 hint="klamm continues when it is back",
             )
+
+    return wait
+
+
+def unless_lost(limit_s: float, is_connected: Callable[[], bool]) -> Wait:
+    """Wait as long as ZooKeeper is connected; raise ZooKeeperUnavailable once it was lost for the
+    limit: sent requests may still succeed."""
+
+    def wait(completion: Completion) -> None:
+        connected_at = time.monotonic()
+        while not completion.wait(min(limit_s, _LOOK_AGAIN_S)):
+            now = time.monotonic()
+            if is_connected():
+                connected_at = now
+            elif now - connected_at >= limit_s:
+                raise ZooKeeperUnavailable(
+                    f"ZooKeeper was lost and did not come back within {limit_s:g} s",
+                    hint="the last write may have been done: look, and repeat the command when "
+                    "ZooKeeper is back",
+                )
 
     return wait
 

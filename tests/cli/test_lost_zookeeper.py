@@ -1,0 +1,73 @@
+"""Tools that speak to ZooKeeper directly end when it is lost midway, and say so in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import cli.connect
+from cli.main import main
+from cluster.errors import ZooKeeperUnavailable
+from tests.waiting import wait_until
+from zk.embedded import EmbeddedZooKeeper
+from zk.kazoo_session import KazooSession
+from zk.kazoo_store import KazooStore
+from zk.kazoo_waves import within
+from zk.store import Exists
+
+TOOLS = {
+    "list": ["topics", "--list"],
+    "unsecure": ["zk", "unsecure"],
+    "dump": ["zk", "dump"],
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper() as server:
+        yield server
+
+
+def is_silent(session: KazooSession) -> bool:
+    """True if no answer comes."""
+    try:
+        KazooStore(session, within(0.2)).read([Exists("/")])
+    except ZooKeeperUnavailable:
+        return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_tool_ends_when_zookeeper_is_lost_midway(
+    server: EmbeddedZooKeeper,
+    tool: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The server hangs, and for the last tool dies, as soon as the tool has its session."""
+
+    class LostSession(KazooSession):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            if tool == "dump":
+                server.kill()
+            else:
+                server.pause()
+                wait_until(lambda: is_silent(self))
+
+    monkeypatch.setattr(cli.connect, "KazooSession", LostSession)
+    monkeypatch.setattr(cli.connect, "SESSION_TIMEOUT_MS", 2_000)
+    monkeypatch.setattr(cli.connect, "LOST_LIMIT_MS", 500)
+    try:
+        code = main([*TOOLS[tool], "--zookeeper", server.connect_string])
+    finally:
+        if server.is_running:
+            server.resume()
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (1, "")
+    first, hint = printed.err.splitlines()
+    assert first == "error: ZooKeeper was lost and did not come back within 0.5 s"
+    assert hint.startswith("hint: the last write may have been done")
