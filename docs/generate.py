@@ -18,7 +18,7 @@ import msgspec
 
 import statemachines.diagrams
 from cluster import quirks
-from docs import drill_tables, event_table
+from docs import drill_tables, event_table, known_bugs
 from docs.http_bounds import bound_table
 from replay.answers import answer_table
 from replay.generate.options import planted_table
@@ -123,7 +123,12 @@ PAGES: dict[str, Callable[[str], str]] = {
     "README.md": lambda page: fill(page, {"packages": package_table}),
     "docs/architecture.md": lambda page: fill(page, {"packages": package_table}),
     "docs/deviations.md": lambda page: fill(
-        page, {"quirks": quirk_table, "scenarios": scenario_table}
+        page,
+        {
+            "quirks": quirk_table,
+            "known bugs": known_bugs.known_bug_table,
+            "scenarios": scenario_table,
+        },
     ),
     "docs/http-api.md": lambda page: fill(page, {"routes": route_table, "bounds": bound_table}),
     "docs/event-table.md": lambda page: fill(page, event_table.SECTIONS),

@@ -6,6 +6,7 @@ import pytest
 
 from cluster.quirks import Quirks
 from docs.generate import PAGES, ROOT, fill, quirk_table, quirk_texts
+from docs.known_bugs import WITHOUT_A_SWITCH, KnownBug
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -26,3 +27,11 @@ def test_every_quirk_says_what_kafka_does_and_what_klamm_does() -> None:
     assert tuple(quirk_texts()) == Quirks.__struct_fields__
     assert all(len(paragraphs) == 2 for paragraphs in quirk_texts().values())
     assert "| KAFKA-13225 | A dead broker" in quirk_table()
+
+
+@pytest.mark.parametrize("bug", WITHOUT_A_SWITCH, ids=lambda bug: bug.name)
+def test_a_known_bug_names_a_test_that_exists(bug: KnownBug) -> None:
+    file, _, function = bug.test.partition("::")
+    text = (ROOT / file).read_text(encoding="utf-8")
+    assert f"def {function}(" in text
+    assert bug.name in text.partition(f"def {function}(")[2].partition("\ndef ")[0]
