@@ -1,8 +1,7 @@
 """A replica's log of real files, as Kafka lays them out: ``TOPIC-PARTITION/``.
 
-It gives offsets and epochs, rolls, keeps and cuts. It knows no broker and no clock, and no other
-thread: a roll brings the old segment to the disk before it returns. Mirrors kafka.log.Log, without
-transactions and without the log cleaner.
+It knows no broker, no clock and no other thread: a roll flushes the old segment before it returns.
+Mirrors kafka.log.Log, without transactions and without the log cleaner.
 """
 
 from __future__ import annotations
