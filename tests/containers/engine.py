@@ -58,8 +58,9 @@ class Shell:
         log.write_bytes(b"")
 
     def say(self, line: str) -> None:
-        """Print a progress line."""
-        print(f"== {line} ({time.monotonic() - self._start_s:.0f} s)", flush=True)
+        """Print a progress line. A reader who has gone must not stop what the line announces."""
+        with contextlib.suppress(BrokenPipeError):
+            print(f"== {line} ({time.monotonic() - self._start_s:.0f} s)", flush=True)
 
     def ok(
         self,
