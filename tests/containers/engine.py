@@ -189,8 +189,8 @@ class PrivateEngine(Engine):
                 start_new_session=True,
             )
         if not _wait(lambda: bool(output("docker", "version")), START_TIMEOUT_S, self._process):
-            lines = log_path.read_text(errors="replace").splitlines()[-3:]
-            raise Failed(f"the Docker engine did not start: {' / '.join(lines) or 'no output'}")
+            said = " / ".join(log_path.read_text(errors="replace").splitlines()[-3:])
+            raise NoEngine(f"the Docker engine does not start here: {said or 'no output'}")
         self._namespace = os.readlink(f"/proc/{self._process.pid}/ns/net")
         self._remove_everything()
 
