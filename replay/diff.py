@@ -28,6 +28,7 @@ from replay.event_schema import (
 )
 from replay.event_table import EventTable
 from replay.questions.columns import STATE_KINDS, is_kind, is_leadership
+from replay.spark_errors import unpersist
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 
@@ -246,7 +247,7 @@ def compare(a: Side, b: Side, most: int = MOST_SHOWN) -> Differences:
             not_compared,
         )
     finally:
-        found.unpersist()
+        unpersist([found])
 
 
 def _beside(a: DataFrame, b: DataFrame, key: Sequence[str], fields: Sequence[str]) -> DataFrame:

@@ -21,6 +21,7 @@ from replay.event_schema import SCHEMA_VERSION
 from replay.event_table import EventTable, Manifest
 from replay.sources import split
 from replay.sources.journal import read_journals
+from replay.spark_errors import unpersist
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 
@@ -125,8 +126,7 @@ def compare(
             partitions.count(), replicas.count(), differing + len(unreadable), lines[:MOST_SHOWN]
         )
     finally:
-        partitions.unpersist()
-        replicas.unpersist()
+        unpersist([partitions, replicas])
 
 
 # The comparison

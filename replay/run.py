@@ -60,6 +60,7 @@ from replay.questions.timeline import (
     width_of,
 )
 from replay.questions.trouble import brokers_by_trouble, topics_by_trouble
+from replay.spark_errors import unpersist
 from replay.unread import Unread, unread
 
 MOST_SENT: Final = 100_000
@@ -111,8 +112,7 @@ class Answers:
 
     def close(self) -> None:
         """Forget what was kept for the tables."""
-        for frame in self._kept:
-            frame.unpersist()
+        unpersist(self._kept)
 
     def __enter__(self) -> Answers:
         return self
@@ -129,8 +129,7 @@ def answer(table: EventTable, filters: Filters | None = None) -> Answers:
     try:
         return _answer(table, asked, kept)
     except BaseException:
-        for frame in kept:
-            frame.unpersist()
+        unpersist(kept)
         raise
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -34,6 +34,7 @@ from replay.spark_cluster import (
     wait_for_executor,
     write_packages,
 )
+from replay.spark_errors import interrupt_behind
 from zk.java import find_java, spark_java_home
 
 LOOPBACK: Final = "127.0.0.1"
@@ -105,9 +106,9 @@ def spark_session(
                         context.addPyFile(str(write_packages(Path(folder) / "klamm.zip")))
                         wait_for_executor(context, memory_mb)
                     yield SparkSession(context)
-            except (Py4JNetworkError, ConnectionError) as error:
+            except (Py4JError, ConnectionError) as error:
                 # What Spark tidies up after an interrupt may meet a connection that it closed.
-                interrupt = _interrupt_behind(error)
+                interrupt = interrupt_behind(error)
                 if interrupt is not None:
                     raise interrupt from None
                 raise
@@ -123,13 +124,6 @@ def _stopped_at_the_end(context: SparkContext) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             context.stop()
-
-
-def _interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
-    """Ctrl-C, or another signal, that an error came from."""
-    while error.__context__ is not None:
-        error = error.__context__
-    return error if isinstance(error, KeyboardInterrupt) else None
 
 
 def _nothing_told(request: object, client_address: object) -> None:
@@ -268,7 +262,7 @@ def _interrupts_untold() -> Iterator[None]:
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
-    return error is None or _interrupt_behind(error) is None
+    return error is None or interrupt_behind(error) is None
 
 
 @contextmanager

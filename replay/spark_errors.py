@@ -6,13 +6,14 @@ Knows Spark's errors, no job.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 
 from cluster.errors import EnvironmentProblem, KlammError
 
@@ -31,11 +32,30 @@ def told_in_one_line(folder: Path) -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
+        interrupt = interrupt_behind(error)
+        if interrupt is not None:
+            raise interrupt from None
         raise as_klamm_error(str(error), folder) from error
     except OSError as error:
         if _FULL.search(str(error)):
             raise as_klamm_error(str(error), folder) from error
         raise
+
+
+def interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """Return the Ctrl-C, or other ending signal, during whose handling an error was raised."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__context__
+    return cause
+
+
+def unpersist(frames: Iterable[DataFrame]) -> None:
+    """Free cached frames. A Java that has ended, or is about to, has freed them itself: its error
+    must not replace the one that ends the caller."""
+    for frame in frames:
+        with suppress(Py4JError, PySparkException, ConnectionError):
+            frame.unpersist()
 
 
 def as_klamm_error(text: str, folder: Path) -> KlammError:

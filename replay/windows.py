@@ -31,6 +31,7 @@ from replay.questions.columns import (
 )
 from replay.questions.elections import FLAP_WINDOW_MS, FLAPS
 from replay.questions.timeline import bucket
+from replay.spark_errors import unpersist
 
 COUNTED: Final = (
     "rows",
@@ -62,7 +63,7 @@ def answer(
             name: frame.collect() for name, frame in _listed(rows, first_ms, width_ms).items()
         }
     finally:
-        rows.unpersist()
+        unpersist([rows])
 
 
 def with_neighbours(events: DataFrame) -> DataFrame:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from replay.spark import SparkSession
+from replay.spark_errors import told_in_one_line
+
 ROOT = Path(__file__).parents[2]
 LONG_JOB = """
 import signal, sys, threading
@@ -46,3 +49,47 @@ def test_an_interrupted_job_ends_without_a_word(signals: list[str], code: int) -
         timeout=100,
     )
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+# Where a signal reaches the whole process group, cleanup calls meet a Java that ends, and py4j then
+# calls even its own classes unknown.
+CLEANUP = """
+from cli import errors
+from replay.spark import spark_session
+from replay.spark_errors import unpersist
+
+def run():
+    with spark_session(cores=1) as session:
+        frame = session.range(10).persist()
+        frame.count()
+        try:
+            raise KeyboardInterrupt
+        finally:
+            session.sparkContext._jsc.stop()
+            unpersist([frame])
+            print("nothing is left to free")
+            session._jvm.java.lang.Math.gone
+    return 0
+
+raise SystemExit(errors.run(run))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_cleanup_without_java_does_not_hide_the_interrupt() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CLEANUP], cwd=ROOT, capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "nothing is left to free\n", "")
+
+
+@pytest.mark.spark
+def test_what_java_raises_during_an_interrupt_is_not_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt), told_in_one_line(tmp_path):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            spark._jvm.java.lang.Integer.parseInt("x")  # type: ignore[union-attr]
