@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import typer
 
@@ -18,6 +19,12 @@ from cluster.errors import KlammError
 FAILED = 1
 READER_GONE = 141
 """128 + SIGPIPE: what a shell shows for any command whose reader had enough, as with head."""
+_NOT_A_NUMBER: Final = {
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+}
 
 
 def run(command: Callable[[], int]) -> int:
@@ -69,5 +76,24 @@ def _usage(error: typer.TyperException) -> int:
         typer.echo(error.message, err=True)
         return error.exit_code
     path = context.command_path if context is not None else "klamm"
+    error.message = _value_problem(error.__cause__) or error.message
     print_error(error.format_message(), f"{path} --help shows what it takes")
     return error.exit_code
+
+
+def _value_problem(cause: BaseException | None) -> str | None:
+    """Return why pydantic, with which typer reads values, refused one; None to keep its words."""
+    details = getattr(cause, "errors", None)
+    if details is None:
+        return None
+    first: Mapping[str, Any] = details()[0]
+    kind, value, limits = first["type"], first["input"], first.get("ctx", {})
+    if kind == "value_error":
+        return str(limits["error"])
+    if kind == "greater_than_equal":
+        return f"must be at least {limits['ge']}, not {value}"
+    if kind == "less_than_equal":
+        return f"must be at most {limits['le']}, not {value}"
+    if kind in _NOT_A_NUMBER:
+        return f"'{value}' is not {_NOT_A_NUMBER[kind]}"
+    return None

@@ -14,6 +14,7 @@ from cli import errors
 from cli.interrupted import NOTHING_STARTED
 from cli.main import main
 from cluster.errors import KlammError, NotKlamm
+from runtime.archive import MAX_SEGMENT_BYTES
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,9 +31,30 @@ ROOT = Path(__file__).parents[2]
         ),
         (
             ["placement", "assign", "--brokers", "0", "--partitions", "x", "--rf", "1"],
-            "error: Invalid value for '--partitions': Input should be a valid integer, "
-            "unable to parse string as an integer\n"
+            "error: Invalid value for '--partitions': 'x' is not a whole number\n"
             "hint: klamm placement assign --help shows what it takes\n",
+        ),
+        (
+            ["disk", "fail", "--kind", "full"],
+            "error: Invalid value for '--kind': 'full' is not one of "
+            "'enospc', 'eio', 'short-write', 'fsync'.\n"
+            "hint: klamm disk fail --help shows what it takes\n",
+        ),
+        (
+            ["disk", "fail", "--kind", "eio", "--broker", "-1"],
+            "error: Invalid value for '--broker': must be at least 0, not -1\n"
+            "hint: klamm disk fail --help shows what it takes\n",
+        ),
+        (
+            ["up", "--journal-segment-bytes", "9999999999999"],
+            "error: Invalid value for '--journal-segment-bytes': must be at most "
+            f"{MAX_SEGMENT_BYTES}, not 9999999999999\n"
+            "hint: klamm up --help shows what it takes\n",
+        ),
+        (
+            ["produce", "--topic", "t", "--rate", "fast"],
+            "error: Invalid value for '--rate': 'fast' is not a number\n"
+            "hint: klamm produce --help shows what it takes\n",
         ),
     ],
 )
