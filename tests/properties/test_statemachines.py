@@ -189,14 +189,15 @@ class Moves(RuleBasedStateMachine):
         )
 
         moved = {tp for group in outcome.changes for tp in group.partitions}
-        ends = [*moved, *outcome.failures, *outcome.invalid, *outcome.retries]
+        ends = [*moved, *outcome.failures, *outcome.invalid, *outcome.retries, *plan.asked]
         assert sorted(ends) == sorted(tps)
         for tp in tps:
             legal = states[tp] in replica_state.VALID_PREVIOUS[to]
             assert (tp in outcome.invalid) is not legal
             assert context.replica_state(broker_id, tp) is (to if tp in moved else states[tp])
             self.check_written(tp, before["leaderships"].get(tp))
-        if not moved and not outcome.retries and not outcome.failures:
+        assert set(plan.asked) <= context.replicas_on_offline_dirs.get(broker_id, set())
+        if not (moved or outcome.retries or outcome.failures or plan.asked):
             assert self.batch.is_empty
         self.send()
 
