@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
+import shutil
 import signal
 import threading
 import time
@@ -31,6 +33,7 @@ AT_ONCE = 3
 ZOOKEEPER_KILL_EVERY_S = 45.0
 """klamm up gives up on a ZooKeeper that ends four times, each within 30 s of its start."""
 QUIET_TIMEOUT_S = 30.0
+DUPLICATE = re.compile(r"Duplicate log directories for (\S+) are found")
 DOWN = ("killed", "stopped", "failed to start", "not started")
 
 
@@ -71,6 +74,7 @@ class Chaos:
         self._busy: set[int] = set()
         self._paused: dict[int, float] = {}
         self._failed_dirs: set[int] = set()
+        self._last_failed_dir: dict[int, str] = {}
         self._isolated: tuple[int, ...] = ()
         self._churn_number = 0
         self._last_zookeeper_kill_s = -ZOOKEEPER_KILL_EVERY_S
@@ -184,10 +188,23 @@ class Chaos:
             answer = self._api.post(f"/brokers/{broker}/{path}")
             if answer.is_ok:
                 self._note(name, broker, begun_s)
+            else:
+                self._remove_stale_log(broker, answer)
             return f"broker {broker}{self._answered(name, answer)}"
         finally:
             with self._lock:
                 self._busy.discard(broker)
+
+    def _remove_stale_log(self, broker: int, answer: Answer) -> None:
+        """If a partition has two logs, remove that in the directory that failed, as Kafka advises.
+
+        It left the broker while the directory was offline, and came back to the other one.
+        """
+        duplicate = DUPLICATE.search(answer.message)
+        failed = self._last_failed_dir.get(broker)
+        if duplicate and failed:
+            shutil.rmtree(self._up.data_dir / "brokers" / str(broker) / failed / duplicate[1])
+            self._on_action(f"removed by hand: {failed}/{duplicate[1]} of broker {broker}")
 
     def _note(self, name: str, broker: int, begun_s: float) -> None:
         with self._lock:
@@ -264,6 +281,7 @@ class Chaos:
             answer = self._api.post(f"/brokers/{broker}/fail-log-dir", {"log_dir": path})
             if answer.is_ok:
                 self._failed_dirs.add(broker)
+                self._last_failed_dir[broker] = path
             return f"{path} of broker {broker}{self._answered('fail log dir', answer)}"
         finally:
             with self._lock:
@@ -469,5 +487,9 @@ class Chaos:
                 self._note("resume", broker, time.monotonic())
         elif state == "running" and broker in self._failed_dirs:
             self._api.post(f"/brokers/{broker}/stop")
-        elif state in DOWN and self._api.post(f"/brokers/{broker}/start").is_ok:
-            self._note("start", broker, time.monotonic())
+        elif state in DOWN:
+            answer = self._api.post(f"/brokers/{broker}/start")
+            if answer.is_ok:
+                self._note("start", broker, time.monotonic())
+            else:
+                self._remove_stale_log(broker, answer)

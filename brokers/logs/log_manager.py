@@ -130,7 +130,7 @@ class LogManager:
         if other is not None:
             raise LogStorageError(
                 f"Duplicate log directories for {partition} are found in both {path} and {other}",
-                hint="it was moving when one failed or the machine stopped: delete one of the two",
+                hint="delete the one in the directory that failed or was away",
             )
 
     def _forget_moved(self, report: StartUp) -> None:
