@@ -103,7 +103,7 @@ class ProducerLoad:
             else:
                 produced.maybe.update(values)
                 self._refused(answer.status)
-                if answer.status == 400:
+                if answer.status == 404:
                     return  # the producer no longer exists
 
     def _close(self, number: int, produced: Produced) -> None:
@@ -116,7 +116,7 @@ class ProducerLoad:
                     return
             else:
                 self._refused(answer.status)
-                if answer.status == 400:
+                if answer.status == 404:
                     return
 
     def _refused(self, status: int) -> None:

@@ -22,7 +22,7 @@ from admin.topics.cluster_topics import NewPartitions
 from admin.topics.text import TopicDescription
 from cluster import errors
 from cluster.api_errors import Errors
-from cluster.errors import KlammError
+from cluster.errors import KlammError, UnknownTopicOrPartition
 from cluster.requests import CreateTopicsRequest, CreateTopicsResponse
 from cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from placement.broker_metadata import BrokerMetadata
@@ -185,7 +185,11 @@ class ClusterClient(ABC):
 
     def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
         """The configs of a topic, a broker, or with the name DEFAULT_ENTITY of all brokers."""
-        return self._ask("/configs/describe", Entity(*resource), ConfigEntries).entries
+        try:
+            return self._ask("/configs/describe", Entity(*resource), ConfigEntries).entries
+        except UnknownTopicOrPartition as error:
+            # Kafka's brokers answer without a text, and its tools print that.
+            raise UnknownTopicOrPartition("", hint=error.message) from error
 
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]]

@@ -46,7 +46,7 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
         servers = (f"{one['id']} {one['state']}" for one in zookeeper["servers"])
         lines.append(f"             servers: {', '.join(servers)}")
     if zookeeper["is_stale"]:
-        lines.append("             It does not answer: what follows is what klamm last knew")
+        lines.append("             It is unreachable: the values below are the last known ones")
     lines += controller_lines(values["controller"], zookeeper["is_stale"])
     lines += what_prevents_elections(values)
     for other in values["other_active_controllers"]:
@@ -91,7 +91,11 @@ def fault_text(fault: Mapping[str, Any]) -> str:
 def controller_lines(controller: Mapping[str, Any] | None, is_stale: bool) -> list[str]:
     """What the controller knows, or knew."""
     if controller is None:
-        return ["Controller:  none"]
+        return [
+            "Controller:  none",
+            "             Topics, partitions and replicas are shown once a controller is elected: "
+            "it counts them",
+        ]
     waiting = controller["requests_waiting"]
     requests = sum(waiting.values())
     return [
@@ -113,8 +117,8 @@ def what_prevents_elections(values: Mapping[str, Any]) -> list[str]:
     journal, failovers = values["journal"], values["failovers"]
     if not journal["is_writable"]:
         lines.append(
-            f"Journal:     no controller is elected until it can be written, for "
-            f"{journal['failed_for_ms'] / 1000:.1f} s now: {journal['failure']}"
+            f"Journal:     {journal['failure']}, for {journal['failed_for_ms'] / 1000:.1f} s; "
+            "no controller is elected until it can be"
         )
     if failovers["failed"]:
         lines.append(

@@ -4,6 +4,7 @@
 
     KlammError
     |- UsageError                  exit code 2: the command line or a request is wrong
+    |  `- NotFound                 it names a broker, client or log directory that does not exist
     |- AdminError                  what Kafka's admin tools refuse, with Kafka's text and error code
     |  |- InvalidTopic, TopicExists, InvalidPartitions, InvalidReplicationFactor,
     |  |  InvalidReplicaAssignment, InvalidConfig, PolicyViolation, UnknownTopicOrPartition,
@@ -57,6 +58,10 @@ class UsageError(KlammError):
     """A flag, an argument or a file is wrong."""
 
     exit_code = 2
+
+
+class NotFound(UsageError):
+    """The named broker, ZooKeeper server, log directory, producer or consumer does not exist."""
 
 
 class AdminError(KlammError):

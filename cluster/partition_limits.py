@@ -12,7 +12,7 @@ import msgspec
 
 from cluster.errors import PolicyViolation, UsageError
 
-_HINT = "klamm up --max-partitions-per-request, --max-partitions"
+_HINT = "klamm up --max-partitions-per-request and --max-partitions set the limits"
 
 
 class PartitionLimits(msgspec.Struct, frozen=True):

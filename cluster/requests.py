@@ -153,7 +153,7 @@ class AlterIsrResponse(msgspec.Struct, frozen=True):
     partitions: Mapping[TopicPartition, LeaderAndIsr | Errors]
 
 
-class CreatableTopic(msgspec.Struct, frozen=True):
+class CreatableTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A topic to create. -1 is the broker's default; ``assignments`` excludes both counts."""
 
     name: str
@@ -163,7 +163,7 @@ class CreatableTopic(msgspec.Struct, frozen=True):
     configs: Mapping[str, str] = {}
 
 
-class CreateTopicsRequest(msgspec.Struct, frozen=True):
+class CreateTopicsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Topics to create through the controller."""
 
     topics: tuple[CreatableTopic, ...]

@@ -16,7 +16,7 @@ from brokers.config import broker_config
 from brokers.storage.disk import LOCAL_DISK
 from brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
 from brokers.storage.memory_disk import MemoryDisk
-from cluster.errors import UsageError
+from cluster.errors import NotFound
 from cluster.protocols import Clock, Journal
 from runtime.bandwidth import Bandwidth
 from runtime.cluster_spec import ClusterSpec
@@ -67,7 +67,7 @@ class ClusterDisks:
         self._journal_fault: DiskFault | None = None
 
     def fail(self, broker_id: int, log_dir: str | None, fault: DiskFault) -> None:
-        """Inject a fault into a broker's log directory; None: all. Raises UsageError."""
+        """Inject a fault into a broker's log directory; None: all. Raises NotFound."""
         for path in self._paths(broker_id, log_dir):
             reason = self.stores.fail(broker_id, path, fault)
             if reason is not None:
@@ -75,7 +75,7 @@ class ClusterDisks:
 
     def slow(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> None:
         """Limit the rate of replica copies to and from a log directory, or all of a broker. Raises
-        UsageError."""
+        NotFound."""
         for path in self._paths(broker_id, log_dir):
             self._slow[broker_id, path] = bytes_per_s
             self._set_rate(broker_id, path, bytes_per_s)
@@ -117,7 +117,7 @@ class ClusterDisks:
         if log_dir is None:
             return self._log_dirs
         if log_dir not in self._log_dirs:
-            raise UsageError(
+            raise NotFound(
                 f"broker {broker_id} has no log directory {log_dir}",
                 hint=f"it has {', '.join(self._log_dirs)}",
             )

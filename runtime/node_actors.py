@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from brokers.bandwidth.copying import Arrived
 from brokers.broker import Broker
-from cluster.errors import KlammError, SessionExpired, UsageError
+from cluster.errors import KlammError, NotFound, SessionExpired
 from cluster.protocols import Clock
 from cluster.requests import Address, Message
 from controller.kafka_controller import KafkaController
@@ -72,9 +72,9 @@ class FailLogDir:
 
 
 def check_log_dir(broker: Broker, path: str) -> None:
-    """Raise UsageError if the broker has no such log directory."""
+    """Raise NotFound if the broker has no such log directory."""
     if path not in broker.config.log_dirs:
-        raise UsageError(
+        raise NotFound(
             f"broker {broker.info.id} has no log directory {path}",
             hint=f"it has {', '.join(broker.config.log_dirs)}",
         )

@@ -37,15 +37,15 @@ from server.log_dir_bodies import (
 def list_reassignments(
     server: ClusterServer, request: Request, wanted: PartitionsOrAll
 ) -> Reassignments:
-    """What is being reassigned: everything, or of the partitions of the body."""
+    """The running reassignments: all, or those of the partitions in the body."""
     return Reassignments.of(server.admin.list_partition_reassignments(keys(wanted.partitions)))
 
 
 def alter_reassignments(
     server: ClusterServer, request: Request, wanted: AlterReassignments
 ) -> PartitionResults:
-    """Start, replace or (`replicas` null) cancel reassignments; the answer names the partitions
-    that were refused."""
+    """Start, replace or (`replicas` null) cancel reassignments; the answer lists the refused
+    partitions."""
     targets = {one.key: one.replicas for one in wanted.reassignments}
     if len(targets) < len(wanted.reassignments):
         raise UsageError("a partition is named twice")
@@ -56,8 +56,8 @@ def alter_reassignments(
 def elect_leaders(
     server: ClusterServer, request: Request, wanted: ElectLeaders
 ) -> PartitionResults:
-    """Elect preferred or unclean leaders of partitions, or of all that need it; the answer has
-    NONE for every election that took place."""
+    """Elect preferred or unclean leaders of the partitions in the body, or of all partitions that
+    need it; the answer has the code NONE for each election that succeeded."""
     results = server.admin.elect_leaders(
         wanted.election_type, keys(wanted.partitions), wanted.timeout_ms
     )
@@ -68,13 +68,13 @@ def elect_leaders(
 
 
 def describe_log_dirs(server: ClusterServer, request: Request, wanted: Brokers) -> LogDirs:
-    """The log directories of brokers, and what is in them."""
+    """The log directories of brokers, and the replicas in them."""
     asked = server.admin.live_broker_ids() if wanted.brokers is None else wanted.brokers
     return LogDirs.of(server.admin.describe_log_dirs(asked))
 
 
 def describe_replicas(server: ClusterServer, request: Request, wanted: Replicas) -> ReplicaPlaces:
-    """In which directories replicas are, and to which they move."""
+    """The log directory of each replica, and the one it moves to."""
     asked = [replica.replica for replica in wanted.replicas]
     return ReplicaPlaces.of(server.admin.describe_replica_log_dirs(asked))
 
@@ -82,7 +82,7 @@ def describe_replicas(server: ClusterServer, request: Request, wanted: Replicas)
 def alter_log_dirs(
     server: ClusterServer, request: Request, wanted: AlterLogDirs
 ) -> ReplicaFailures:
-    """Give replicas another directory; the answer names those that were refused."""
+    """Move replicas to other log directories; the answer lists the refused replicas."""
     log_dirs = {one.replica: one.log_dir for one in wanted.replicas}
     return ReplicaFailures.of(server.admin.alter_replica_log_dirs(log_dirs))
 
@@ -91,14 +91,14 @@ def alter_log_dirs(
 
 
 def describe_configs(server: ClusterServer, request: Request, wanted: Entity) -> ConfigEntries:
-    """Every config of a topic or a broker (`<default>`: all brokers), and where it comes from."""
+    """All configs of a topic or a broker (`<default>`: all brokers), and their sources."""
     return ConfigEntries(list(server.admin.describe_configs(wanted.resource)))
 
 
 def config_overrides(
     server: ClusterServer, request: Request, wanted: Entities
 ) -> ConfigsOfEntities:
-    """The configs that are set for topics and brokers: for those of the body, or for all."""
+    """The configs that are set for the topics and brokers in the body, or for all."""
     asked = None if wanted.entities is None else [entity.resource for entity in wanted.entities]
     return _configs_of(server, asked)
 
@@ -106,7 +106,8 @@ def config_overrides(
 def alter_configs(
     server: ClusterServer, request: Request, wanted: ConfigsOfEntities
 ) -> ConfigsOfEntities:
-    """Set or (null) remove configs of topics and brokers; the answer has all that are set then."""
+    """Set or (null) remove configs of topics and brokers; the answer has all configs that are set
+    afterwards."""
     changes = wanted.by_entity()
     server.admin.incremental_alter_configs(changes)
     return _configs_of(server, list(changes))

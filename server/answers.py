@@ -26,6 +26,7 @@ from cluster.errors import (
     AdminError,
     EnvironmentProblem,
     KlammError,
+    NotFound,
     RequestTimedOut,
     StoreError,
     UnknownTopicOrPartition,
@@ -39,6 +40,7 @@ INTERNAL_ERROR: Final = 500
 _STATUS_OF_ERRORS: Final[tuple[tuple[type[KlammError], int], ...]] = (
     (BodyTooLarge, 413),
     (BodyTooSlow, 408),
+    (NotFound, 404),
     (UsageError, 400),
     (UnknownTopicOrPartition, 404),
     (RequestTimedOut, 504),

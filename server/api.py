@@ -46,7 +46,7 @@ register_url_convertor("id", IdConvertor())
 
 
 class ApiRoute(NamedTuple):
-    """A path, its handler, and the types of the request's body and query.
+    """A path, its handler, and the type of the request's body or query.
 
     ``only_looks``: a read of cached state that must be answered however busy klamm is.
     """
@@ -113,7 +113,10 @@ def create_app(server: ClusterServer) -> Starlette:
         Route(
             route.path,
             endpoints.endpoint(
-                partial(route.handler, server), route.body, only_looks=route.only_looks
+                partial(route.handler, server),
+                route.body,
+                route.query,
+                only_looks=route.only_looks,
             ),
             methods=[route.method],
         )

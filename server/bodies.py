@@ -21,7 +21,19 @@ from cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 DEFAULT_TIMEOUT_MS = 30_000
 
 
-class Partition(msgspec.Struct, frozen=True):
+class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of all types that requests consist of: a field without a meaning here is an error.
+
+    Types that only answers have accept unknown fields, so that clients can read those of newer
+    servers.
+    """
+
+
+class NoFields(RequestBody, frozen=True):
+    """Body of a request without fields, query of a request without parameters."""
+
+
+class Partition(RequestBody, frozen=True):
     """One partition."""
 
     topic: str
@@ -33,7 +45,7 @@ class Partition(msgspec.Struct, frozen=True):
         return TopicPartition(self.topic, self.partition)
 
 
-class PartitionResult(Partition, frozen=True):
+class PartitionResult(Partition, frozen=True, forbid_unknown_fields=False):
     """Why a partition was refused; the code NONE says that it was not."""
 
     code: str
@@ -55,14 +67,14 @@ class PartitionResult(Partition, frozen=True):
 # Topics and brokers
 
 
-class Topics(msgspec.Struct, frozen=True):
+class Topics(RequestBody, frozen=True):
     """Body of POST /topics/describe and /topics/delete."""
 
     topics: tuple[str, ...]
     timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
 
 
-class CreatePartitions(msgspec.Struct, frozen=True):
+class CreatePartitions(RequestBody, frozen=True):
     """Body of POST /topics/partitions."""
 
     topics: dict[str, NewPartitions]
@@ -103,13 +115,13 @@ class LiveBrokers(msgspec.Struct, frozen=True):
 # Reassignments and elections
 
 
-class PartitionsOrAll(msgspec.Struct, frozen=True):
+class PartitionsOrAll(RequestBody, frozen=True):
     """Body of POST /reassignments/list. None: all of them."""
 
     partitions: tuple[Partition, ...] | None = None
 
 
-class MovingPartition(Partition, frozen=True):
+class MovingPartition(Partition, frozen=True, forbid_unknown_fields=False):
     """A partition that is being reassigned."""
 
     replicas: tuple[int, ...]
@@ -148,7 +160,7 @@ class WantedReplicas(Partition, frozen=True):
     replicas: tuple[Int32, ...] | None
 
 
-class AlterReassignments(msgspec.Struct, frozen=True):
+class AlterReassignments(RequestBody, frozen=True):
     """Body of POST /reassignments."""
 
     reassignments: tuple[WantedReplicas, ...]
@@ -170,7 +182,7 @@ class PartitionResults(msgspec.Struct, frozen=True):
         return {one.key: one.failure for one in self.partitions}
 
 
-class ElectLeaders(msgspec.Struct, frozen=True):
+class ElectLeaders(RequestBody, frozen=True):
     """Body of POST /elections. ``partitions`` None: all that need it."""
 
     election_type: ElectionType

@@ -16,11 +16,13 @@ from typing import Any, Final
 from brokers.controlled_shutdown import ControlledShutdown
 from brokers.status import metadata_status
 from brokers.storage.faults import DiskFault
-from cluster.errors import KlammError, UsageError
+from cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError
 from controller.events import ControllerState
 from runtime.real.cluster import RealCluster
 from server.closing import Closing
 from server.config import check_broker_id
+from server.election_hints import why_no_controller
+from server.log_dir_bodies import DiskFaults, DiskFaultState
 from server.zookeeper import connected_store
 from zk.kafka_zk_client import KafkaZkClient
 from zk.store import Exists
@@ -37,8 +39,6 @@ FAILED_TO_START: Final = "failed to start"
 FAILED: Final = "failed"
 MOVE_TIMEOUT_S: Final = 30.0
 LOG_DIR_TIMEOUT_S: Final = 30.0
-
-Faults = dict[str, list[dict[str, Any]]]
 
 
 class BrokerOperations:
@@ -216,7 +216,7 @@ class BrokerOperations:
             f"broker {broker_id} has not acted on the failure within {LOG_DIR_TIMEOUT_S:g} s",
         )
 
-    def fail_disk(self, broker_id: int | None, log_dir: str | None, fault: DiskFault) -> Faults:
+    def fail_disk(self, broker_id: int | None, log_dir: str | None, fault: DiskFault) -> DiskFaults:
         """Inject a fault into a broker's disk; None: the journal's disk."""
         if broker_id is None:
             self._cluster.disks.fail_journal(fault)
@@ -225,19 +225,21 @@ class BrokerOperations:
             self._cluster.disks.fail(broker_id, log_dir, fault)
         return self._faults()
 
-    def slow_disk(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> Faults:
+    def slow_disk(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> DiskFaults:
         """Limit the rate of replica copies to and from a broker's log directories."""
         self._check_known(broker_id)
         self._cluster.disks.slow(broker_id, log_dir, bytes_per_s)
         return self._faults()
 
-    def heal_disks(self) -> Faults:
+    def heal_disks(self) -> DiskFaults:
         """End all disk faults."""
         self._cluster.disks.heal()
         return self._faults()
 
-    def _faults(self) -> Faults:
-        return {"disk_faults": self._cluster.disks.describe()}
+    def _faults(self) -> DiskFaults:
+        return DiskFaults(
+            [DiskFaultState(**described) for described in self._cluster.disks.describe()]
+        )
 
     def isolate(self, broker_ids: Iterable[int]) -> dict[str, Any]:
         """Cut these brokers off from all others; none: nobody is any more."""
@@ -262,26 +264,30 @@ class BrokerOperations:
     def move_controller(self) -> dict[str, Any]:
         """Delete /controller and wait until another is elected and has loaded the cluster.
 
-        Raises KlammError if there was none.
+        Raises KlammError if there is none, RequestTimedOut if no other one is elected in time.
         """
         client = KafkaZkClient(connected_store(self._cluster))
         before_id = client.get_controller_id()
         epoch = client.get_controller_epoch()
         before_epoch = 0 if epoch is None else epoch[0]
         if not client.delete(ControllerZNode.path):
-            raise KlammError("there is no controller to move", hint="klamm status shows who runs")
-        after = self._closing.wait_until(
-            lambda: ready_controller(self._cluster, before_epoch),
-            time.monotonic() + MOVE_TIMEOUT_S,
-            f"/controller is deleted, but nobody was elected within {MOVE_TIMEOUT_S:g} s",
-        )
+            raise KlammError(
+                "there is no controller to move", hint=why_no_controller(self._cluster)
+            )
+        try:
+            after = self._closing.wait_until(
+                lambda: ready_controller(self._cluster, before_epoch),
+                time.monotonic() + MOVE_TIMEOUT_S,
+                f"/controller is deleted, but no broker was elected within {MOVE_TIMEOUT_S:g} s",
+            )
+        except RequestTimedOut as error:
+            error.hint = why_no_controller(self._cluster)
+            raise
         return {"from": {"id": before_id, "epoch": before_epoch}, "to": after}
 
     def _check_known(self, broker_id: int) -> None:
         if broker_id not in self._cluster.spec.broker_ids:
-            raise UsageError(
-                f"there is no broker {broker_id}", hint=f"klamm broker add {broker_id}"
-            )
+            raise NotFound(f"there is no broker {broker_id}", hint=f"klamm broker add {broker_id}")
 
 
 def _outcome_of(shutdown: ControlledShutdown, could_ask: bool) -> dict[str, Any]:

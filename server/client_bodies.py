@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from cluster.data_requests import Acks
 from cluster.integers import INT32_MAX, INT64_MAX, Count, Int64
+from server.bodies import RequestBody
 
 NO_TIME_MS = -1
 MAX_RECORDS: Final = 100_000
@@ -22,7 +23,7 @@ RecordText = Annotated[str, Meta(max_length=MAX_RECORD_BYTES)]
 From = Literal["beginning", "end", "offset", "time"]
 
 
-class NewProducer(msgspec.Struct, frozen=True):
+class NewProducer(RequestBody, frozen=True):
     """Body of POST /producers. Of one topic; ``partition`` None: any, by key or in turn."""
 
     topic: str
@@ -45,14 +46,14 @@ class ClientOpened(msgspec.Struct, frozen=True):
     has_values: bool
 
 
-class KeyValue(msgspec.Struct, frozen=True):
+class KeyValue(RequestBody, frozen=True):
     """A record to send."""
 
     value: RecordText
     key: RecordText | None = None
 
 
-class SendRecords(msgspec.Struct, frozen=True):
+class SendRecords(RequestBody, frozen=True):
     """Body of POST /producers/N/records: these, or ``record_count`` of ``record_size_bytes``.
 
     Answered once no more than ``max_undecided`` records are undecided, or after ``wait_ms``.
@@ -99,7 +100,7 @@ class ProducerStatus(msgspec.Struct, frozen=True):
     waiting_for: list[str]
 
 
-class CloseProducer(msgspec.Struct, frozen=True):
+class CloseProducer(RequestBody, frozen=True):
     """Body of POST /producers/N/close: waits until all is decided, at most ``wait_ms``; then,
     with ``gives_up``, the producer is closed whatever is undecided, else only if nothing is."""
 
@@ -107,7 +108,7 @@ class CloseProducer(msgspec.Struct, frozen=True):
     gives_up: bool = False
 
 
-class NewConsumer(msgspec.Struct, frozen=True):
+class NewConsumer(RequestBody, frozen=True):
     """Body of POST /consumers. ``partition`` None: all. ``start`` says where to begin, together
     with ``offset`` or ``timestamp_ms``."""
 
@@ -118,7 +119,7 @@ class NewConsumer(msgspec.Struct, frozen=True):
     timestamp_ms: Int64 = NO_TIME_MS
 
 
-class Poll(msgspec.Struct, frozen=True):
+class Poll(RequestBody, frozen=True):
     """Body of POST /consumers/N/poll: answered with what there is, or after ``wait_ms``."""
 
     wait_ms: Count = 500

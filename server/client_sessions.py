@@ -23,7 +23,13 @@ from brokers.clients.config import ConsumerConfig, OffsetReset, ProducerConfig
 from brokers.clients.consumer import Consumer
 from brokers.clients.producer import Producer
 from brokers.logs.records import Record
-from cluster.errors import EnvironmentProblem, RequestTimedOut, UnknownTopicOrPartition, UsageError
+from cluster.errors import (
+    EnvironmentProblem,
+    NotFound,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+    UsageError,
+)
 from cluster.topic_names import validate_topic_name
 from cluster.types import TopicPartition
 from runtime.client_actor import Client
@@ -110,7 +116,7 @@ class ClientSessions:
     async def send(self, number: int, wanted: bodies.SendRecords) -> bodies.ProducerStatus:
         """Send records; first wait until the undecided records are below the limit.
 
-        Raises UsageError, ClientsBusy.
+        Raises NotFound, UsageError, ClientsBusy.
         """
         session = _found(self._producers, number, "producer")
         batches = await run_in_threadpool(self._batches, session, wanted)
@@ -328,7 +334,7 @@ def _held_bytes(payload_bytes: int) -> int:
 def _found(sessions: dict[int, Session[C]], number: int, kind: str) -> Session[C]:
     session = sessions.get(number)
     if session is None:
-        raise UsageError(
+        raise NotFound(
             f"there is no {kind} {number}", hint=f"it was closed, or not asked for {IDLE_S:g} s"
         )
     session.used_s = time.monotonic()

@@ -17,21 +17,28 @@ from typing import Final, NamedTuple, TypeVar
 from brokers.broker import Broker
 from brokers.metadata_cache import MetadataCache
 from cluster.errors import RequestTimedOut
-from cluster.requests import Address, Message, Request, Response
+from cluster.requests import (
+    Address,
+    ListPartitionReassignmentsRequest,
+    Message,
+    Request,
+    Response,
+)
 from controller.kafka_controller import KafkaController
 from runtime.real.cluster import RealCluster
 from runtime.real.running_node import RunningNode
 from server.closing import POLL_S, Closing
+from server.election_hints import lost_zookeeper, why_no_controller
 from server.zookeeper import connected_store
 from zk.kafka_zk_client import KafkaZkClient
-from zk.store import SessionState
 
 API_TIMEOUT_S: Final = 60.0
-"""How long a call looks for somebody to answer it: default.api.timeout.ms."""
+"""How long a call looks for a broker or controller to answer it: default.api.timeout.ms."""
 ANSWER_MARGIN_S: Final = 5.0
 """Extra time to wait for an answer beyond the request's timeout."""
 RETRY_BACKOFF_S: Final = 0.1
 """retry.backoff.ms."""
+MAY_BE_DONE: Final = "the controller may still do it: look before you repeat the request"
 
 _client_ids = itertools.count()
 R = TypeVar("R", bound=Response)
@@ -101,7 +108,7 @@ class ClusterCalls:
             lambda: self._cluster.active_controller,
             deadline_s,
             call,
-            hint="no broker is the controller; klamm status shows which brokers run",
+            hint=lambda: why_no_controller(self._cluster),
         )
 
     def _ask_once(
@@ -118,7 +125,7 @@ class ClusterCalls:
                 except TimeoutError:
                     if self._is_lost(controller_id, sent):
                         return None
-            raise timed_out(call, hint=self._lost_zookeeper())
+            raise timed_out(call, hint=self._hint_of_unanswered(request))
         finally:
             self._forget(sent)
 
@@ -180,7 +187,9 @@ class ClusterCalls:
             return True if self._is_registered(broker_id) and not is_paused else None
 
         deadline_s = time.monotonic() + min(timeout_s, self._api_timeout_s)
-        self._wait_until(is_there, deadline_s, call, hint=f"broker {broker_id} does not answer")
+        self._wait_until(
+            is_there, deadline_s, call, hint=lambda: f"broker {broker_id} does not answer"
+        )
 
     def _is_registered(self, broker_id: int) -> bool:
         cluster = self._cluster
@@ -207,11 +216,12 @@ class ClusterCalls:
         """Raises ZooKeeperUnavailable while ZooKeeper does not answer."""
         return KafkaZkClient(connected_store(self._cluster))
 
-    def _lost_zookeeper(self) -> str | None:
-        """Return the hint for a controller that does not answer because ZooKeeper is lost."""
-        if self._cluster.session_state is not SessionState.DISCONNECTED:
-            return None
-        return f"ZooKeeper at {self._cluster.connect_string} does not answer"
+    def _hint_of_unanswered(self, request: Request) -> str | None:
+        """Return the hint for a request that the controller received but did not answer."""
+        lost = lost_zookeeper(self._cluster)
+        if isinstance(request, ListPartitionReassignmentsRequest):
+            return lost
+        return f"{f'{lost}; ' if lost else ''}{MAY_BE_DONE}"
 
     def _deadline_s(self, timeout_ms: int | None = None) -> float:
         own_s = self._api_timeout_s if timeout_ms is None else max(0, timeout_ms) / 1000
@@ -227,12 +237,14 @@ class ClusterCalls:
         deadline_s: float,
         call: str,
         *,
-        hint: str | None = None,
+        hint: Callable[[], str | None] | None = None,
     ) -> _T:
+        """``hint`` is called at the deadline."""
         try:
             return self._closing.wait_until(condition, deadline_s, "")
         except RequestTimedOut:
-            raise timed_out(call, hint=hint or self._lost_zookeeper()) from None
+            found = lost_zookeeper(self._cluster) if hint is None else hint()
+            raise timed_out(call, hint=found) from None
 
     # -- messages
 

@@ -166,12 +166,12 @@ class ClusterServer:
         self._stack.callback(ZooKeeperMonitor(self.cluster, self.fail).close)
 
     def _check_logs(self) -> None:
-        """Raise UsageError if the brokers would not see what they have written here."""
+        """Raise UsageError if brokers have written segment files that they would ignore now."""
         if self.data_dir.has_broker_files and not self.config.has_segments:
             raise UsageError(
-                f"brokers keep segment files in {self.data_dir.brokers}, "
-                "which would be left aside without --segments",
-                hint="go up with --segments, or choose another --data-dir",
+                f"{self.data_dir.brokers} has segment files of brokers: without --segments "
+                "they are ignored, and all logs begin at offset 0",
+                hint="run klamm up with --segments, or choose another --data-dir",
             )
 
     def _open_zookeeper(self) -> str:

@@ -53,7 +53,9 @@ class ConfigCalls(ClusterCalls):
         check_resource(resource)
         if resource.entity_type == TOPICS:
             if not self._topic_exists(resource.name):
-                raise UnknownTopicOrPartition("", hint=f"there is no topic {resource.name}")
+                raise UnknownTopicOrPartition(
+                    f"there is no topic {resource.name}", hint="klamm topics --list shows them"
+                )
             overrides = self.overrides([resource])[resource]
             broker_id = self._any_broker().info.id
             return topic_entries(overrides, self._broker_configs(broker_id))

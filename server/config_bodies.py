@@ -9,9 +9,10 @@ import msgspec
 
 from admin.configs.config_resource import ConfigResource
 from admin.configs.configs_admin import ConfigEntry
+from server.bodies import RequestBody
 
 
-class Entity(msgspec.Struct, frozen=True):
+class Entity(RequestBody, frozen=True):
     """Something with configs; ``type`` is "topics" or "brokers"."""
 
     type: str
@@ -23,7 +24,7 @@ class Entity(msgspec.Struct, frozen=True):
         return ConfigResource(self.type, self.name)
 
 
-class Entities(msgspec.Struct, frozen=True):
+class Entities(RequestBody, frozen=True):
     """Body of POST /configs/overrides. None: every entity that has configs."""
 
     entities: tuple[Entity, ...] | None = None
@@ -35,7 +36,7 @@ class EntityConfigs(Entity, frozen=True):
     configs: dict[str, str | None]
 
 
-class ConfigsOfEntities(msgspec.Struct, frozen=True):
+class ConfigsOfEntities(RequestBody, frozen=True):
     """Body of POST /configs, and answer of POST /configs/overrides."""
 
     entities: tuple[EntityConfigs, ...]

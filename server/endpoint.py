@@ -19,7 +19,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from server.answers import environment_problem, json_answer
-from server.request_bodies import RequestBodies, decode
+from server.bodies import NoFields
+from server.request_bodies import RequestBodies, decode, decode_query
 
 LOOKING_THREADS: Final = 4
 OTHER_THREADS: Final = 64
@@ -35,15 +36,25 @@ class Endpoints:
         self._others = CapacityLimiter(OTHER_THREADS)
 
     def endpoint(
-        self, handler: Callable[[Request, Any], Any], body_kind: Any, *, only_looks: bool
+        self,
+        handler: Callable[[Request, Any], Any],
+        body_kind: Any,
+        query_kind: Any,
+        *,
+        only_looks: bool,
     ) -> Callable[[Request], Awaitable[Response]]:
-        """``handler`` gets the request and its decoded body, a ``body_kind``."""
+        """``handler`` gets the request and its decoded body or query; None if it has neither.
+
+        Both are checked for every request: unknown fields and parameters are refused.
+        """
         limiter = self._looking if only_looks else self._others
 
         async def endpoint(request: Request) -> Response:
             try:
+                query = decode_query(request.query_params, query_kind or NoFields)
                 async with self._bodies.read(request) as body:
-                    wanted = None if body_kind is None else await decode(body, body_kind)
+                    fields = await decode(body, body_kind or NoFields)
+                    wanted = fields if body_kind else query if query_kind else None
                     if inspect.iscoroutinefunction(handler):
                         answer = await _unless_gone(request, handler(request, wanted))
                     else:

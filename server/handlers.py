@@ -1,8 +1,8 @@
 """What the API answers about the cluster, its brokers and its topics.
 
-A handler gets the server, the request and the decoded body. It runs on a thread or is a coroutine,
-and only delegates. Its docstring becomes the text in docs/http-api.md. Paths and body types are in
-api.py.
+A handler gets the server, the request and its decoded body or query. It runs on a thread or is a
+coroutine, and only delegates. Its docstring becomes the text in docs/http-api.md. Paths and body
+types are in api.py.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from admin.topics.text import TopicDescription
-from cluster.errors import UsageError
 from cluster.integers import Count
 from cluster.requests import CreateTopicsRequest, CreateTopicsResponse
 from server.bodies import (
     CreatePartitions,
     LiveBroker,
     LiveBrokers,
+    RequestBody,
     TopicDescriptions,
     TopicFailures,
     TopicNames,
@@ -31,7 +31,7 @@ from server.bodies import (
 )
 from server.cluster_server import ClusterServer
 from server.journal_tail import last_rows, rows_after
-from server.log_dir_bodies import FailDisk, FailLogDir, SlowDisk
+from server.log_dir_bodies import DiskFaults, FailDisk, FailLogDir, SlowDisk
 from server.metrics import CONTENT_TYPE, metrics_text
 from zk.ensemble import SINGLE_SERVER
 
@@ -45,26 +45,26 @@ ACTIONS: Final = ("kill", "power-off", "stop", "pause", "resume")
 Handler = Callable[[ClusterServer, Request, Any], Any]
 
 
-class StartBroker(msgspec.Struct, frozen=True):
+class StartBroker(RequestBody, frozen=True):
     """Body of POST /brokers/N/start. ``wait``: until the former session has expired."""
 
     wait: bool = True
 
 
-class AddBroker(msgspec.Struct, frozen=True):
+class AddBroker(RequestBody, frozen=True):
     """Body of POST /brokers. ``id`` None: the next one."""
 
     id: Count | None = None
     rack: str | None = None
 
 
-class Network(msgspec.Struct, frozen=True):
-    """Body of POST /network. ``isolated``: who is cut off from all others; none: nobody."""
+class Network(RequestBody, frozen=True):
+    """Body of POST /network. ``isolated``: the brokers to cut off from all others."""
 
     isolated: tuple[Count, ...]
 
 
-class JournalQuery(msgspec.Struct, frozen=True):
+class JournalQuery(RequestBody, frozen=True):
     """Query of GET /journal."""
 
     after: Annotated[int, Meta(ge=0, le=MAX_PLACE)] | None = None
@@ -101,14 +101,10 @@ def metrics(server: ClusterServer, request: Request, _: None) -> Response:
     )
 
 
-def journal(server: ClusterServer, request: Request, _: None) -> JournalPage:
-    """Rows of the journal: the last (`?last=20`), or those after a place (`?after=`, an answer's
-    `next`)."""
+def journal(server: ClusterServer, request: Request, wanted: JournalQuery) -> JournalPage:
+    """Rows of the journal: the last ones (`?last=20`), or those after a position (`?after=`, the
+    `next` of an earlier answer)."""
     path = server.data_dir.journal
-    try:
-        wanted = msgspec.convert(dict(request.query_params), JournalQuery, strict=False)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"malformed query: {error}") from error
     if wanted.after is None:
         part = last_rows(path, wanted.last)
     else:
@@ -125,13 +121,14 @@ def move_controller(server: ClusterServer, request: Request, _: None) -> dict[st
 
 
 def list_brokers(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """All brokers, and those that a broker knows to live."""
+    """All brokers, and the live ones by a broker's metadata cache."""
     live = server.admin.live_broker_ids()
     return {"brokers": server.status()["brokers"], "live": live}
 
 
 def live_brokers(server: ClusterServer, request: Request, _: None) -> LiveBrokers:
-    """The brokers that a broker knows to live, and their racks: what tools ask for."""
+    """The live brokers by a broker's metadata cache, and their racks, as Kafka's tools need
+    them."""
     return LiveBrokers([LiveBroker(one.id, one.rack) for one in server.admin.live_brokers()])
 
 
@@ -156,7 +153,7 @@ def start_broker(server: ClusterServer, request: Request, wanted: StartBroker) -
 
 
 def fail_log_dir(server: ClusterServer, request: Request, wanted: FailLogDir) -> dict[str, Any]:
-    """Let a log directory of a broker fail."""
+    """Fail a log directory of a broker, as a disk error does."""
     return server.operations.fail_log_dir(request.path_params["id"], wanted.log_dir)
 
 
@@ -170,21 +167,21 @@ def act_on_broker(server: ClusterServer, request: Request, _: None) -> dict[str,
 
 
 def set_network(server: ClusterServer, request: Request, wanted: Network) -> dict[str, Any]:
-    """Say which brokers are cut off from all others; with `[]` nobody is."""
+    """Cut the listed brokers off from all others; all other brokers are reconnected."""
     return server.operations.isolate(wanted.isolated)
 
 
-def fail_disk(server: ClusterServer, request: Request, wanted: FailDisk) -> dict[str, Any]:
+def fail_disk(server: ClusterServer, request: Request, wanted: FailDisk) -> DiskFaults:
     """Inject a disk fault into a broker's log directory (or all of them), or the journal."""
     return server.operations.fail_disk(wanted.broker, wanted.log_dir, wanted.fault)
 
 
-def slow_disk(server: ClusterServer, request: Request, wanted: SlowDisk) -> dict[str, Any]:
+def slow_disk(server: ClusterServer, request: Request, wanted: SlowDisk) -> DiskFaults:
     """Limit how fast replicas are copied to and from a broker's log directories."""
     return server.operations.slow_disk(wanted.broker, wanted.log_dir, wanted.bytes_per_s)
 
 
-def heal_disks(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+def heal_disks(server: ClusterServer, request: Request, _: None) -> DiskFaults:
     """End all disk faults; a failed log directory is online again after a broker restart."""
     return server.operations.heal_disks()
 
@@ -231,10 +228,10 @@ def describe_topic(server: ClusterServer, request: Request, _: None) -> TopicDes
 def create_partitions(
     server: ClusterServer, request: Request, wanted: CreatePartitions
 ) -> TopicFailures:
-    """Add partitions; the answer names the topics that were refused."""
+    """Add partitions; the answer lists the refused topics."""
     return TopicFailures(dict(server.admin.create_partitions(wanted.topics, wanted.timeout_ms)))
 
 
 def delete_topics(server: ClusterServer, request: Request, wanted: Topics) -> TopicFailures:
-    """Delete topics; the answer names those that were refused."""
+    """Delete topics; the answer lists the refused ones."""
     return TopicFailures(dict(server.admin.delete_topics(wanted.topics, wanted.timeout_ms)))

@@ -17,7 +17,7 @@ from brokers.bandwidth.model import UNLIMITED
 from brokers.storage.faults import DiskFault, FaultKind
 from cluster.api_errors import Errors
 from cluster.integers import Count
-from server.bodies import Partition
+from server.bodies import Partition, RequestBody
 
 
 class Replica(Partition, frozen=True):
@@ -31,13 +31,13 @@ class Replica(Partition, frozen=True):
         return TopicPartitionReplica(self.topic, self.partition, self.broker)
 
 
-class FailLogDir(msgspec.Struct, frozen=True):
+class FailLogDir(RequestBody, frozen=True):
     """Body of POST /brokers/N/fail-log-dir."""
 
     log_dir: str
 
 
-class FailDisk(msgspec.Struct, frozen=True):
+class FailDisk(RequestBody, frozen=True):
     """Body of POST /disks/fail: the disk of a broker's log directory, of all of them without
     ``log_dir``, or of the journal with ``journal``. Other fields as in DiskFault."""
 
@@ -60,7 +60,7 @@ class FailDisk(msgspec.Struct, frozen=True):
         return DiskFault(self.kind, after_bytes=self.after_bytes, times=self.times)
 
 
-class SlowDisk(msgspec.Struct, frozen=True):
+class SlowDisk(RequestBody, frozen=True):
     """Body of POST /disks/slow. ``log_dir`` None: all of the broker's."""
 
     broker: int
@@ -72,13 +72,30 @@ class SlowDisk(msgspec.Struct, frozen=True):
             raise ValueError("bytes_per_s must be at least 1")
 
 
-class Brokers(msgspec.Struct, frozen=True):
+class DiskFaultState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An armed fault of the disk of a broker's log directory, or of the journal. ``kind``: as in
+    FailDisk, or "slow" with ``bytes_per_s``."""
+
+    kind: str
+    broker: int | None = None
+    log_dir: str | None = None
+    journal: bool = False
+    bytes_per_s: int | None = None
+
+
+class DiskFaults(msgspec.Struct, frozen=True):
+    """Answer of POST /disks/fail, /disks/slow and /disks/heal: all armed faults."""
+
+    disk_faults: list[DiskFaultState]
+
+
+class Brokers(RequestBody, frozen=True):
     """Body of POST /log-dirs/describe. None: those that live."""
 
     brokers: tuple[Count, ...] | None = None
 
 
-class ReplicaLog(Partition, frozen=True):
+class ReplicaLog(Partition, frozen=True, forbid_unknown_fields=False):
     """A replica in a directory: bytes, how far its end is behind, whether it is a future one."""
 
     size_bytes: int
@@ -135,7 +152,7 @@ class LogDirs(msgspec.Struct, frozen=True):
         }
 
 
-class Replicas(msgspec.Struct, frozen=True):
+class Replicas(RequestBody, frozen=True):
     """Body of POST /log-dirs/replicas."""
 
     replicas: tuple[Replica, ...]
@@ -146,7 +163,7 @@ class Replicas(msgspec.Struct, frozen=True):
         return cls(tuple(Replica(*replica) for replica in replicas))
 
 
-class ReplicaPlace(Replica, frozen=True):
+class ReplicaPlace(Replica, frozen=True, forbid_unknown_fields=False):
     """The directory of a replica and, while it moves, the one that it moves to."""
 
     current: str | None = None
@@ -174,13 +191,13 @@ class WantedLogDir(Replica, frozen=True):
     log_dir: str
 
 
-class AlterLogDirs(msgspec.Struct, frozen=True):
+class AlterLogDirs(RequestBody, frozen=True):
     """Body of POST /log-dirs."""
 
     replicas: tuple[WantedLogDir, ...]
 
 
-class ReplicaFailure(Replica, frozen=True):
+class ReplicaFailure(Replica, frozen=True, forbid_unknown_fields=False):
     """Why a replica was refused."""
 
     code: str

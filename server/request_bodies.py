@@ -1,4 +1,4 @@
-"""Reads the body of a request within bounds, and decodes it.
+"""Reads the body of a request within bounds, and decodes body and query.
 
 A body that is too large, too slow, too deep or malformed is refused before it is decoded.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +24,7 @@ MAX_BODY_VALUES: Final = 3_000_000
 """Each comma counts as a value, which bounds a body's memory before it is decoded."""
 BODY_TIMEOUT_S: Final = 60.0
 _DECODED_IN_LOOP_BYTES: Final = 1 << 16
+_HINT: Final = "GET /openapi.json describes the fields and parameters of every request"
 
 
 class BodyTooLarge(UsageError):
@@ -93,10 +94,34 @@ async def decode(body: bytearray, kind: Any) -> Any:
     return _decode(body, kind)
 
 
+def decode_query(query: Mapping[str, str], kind: Any) -> Any:
+    """Decode the parameters of a query. Raises UsageError."""
+    try:
+        return msgspec.convert(dict(query), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"malformed query: {_text(error, 'parameter')}", hint=_HINT) from error
+
+
 def _decode(body: bytearray, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except RecursionError:
         raise UsageError("malformed request: nested too deeply") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise UsageError(f"malformed request: {_not_utf_8(body)}") from None
+    except msgspec.ValidationError as error:
+        raise UsageError(f"malformed request: {_text(error, 'field')}", hint=_HINT) from error
+    except msgspec.DecodeError as error:
         raise UsageError(f"malformed request: {error}") from error
+
+
+def _text(error: msgspec.ValidationError, noun: str) -> str:
+    return str(error).replace("Object contains unknown field", f"unknown {noun}")
+
+
+def _not_utf_8(body: bytearray) -> str:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return f"byte {error.start} of the body is not UTF-8"
+    return "a text is not UTF-8"

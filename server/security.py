@@ -45,8 +45,8 @@ class Gatekeeper:
         if name not in self._host_names:
             return _refused(
                 FORBIDDEN,
-                f"refused: klamm is not called {', '.join(hosts) or 'by any name'} here",
-                "klamm up --allowed-host NAME allows another name",
+                f"unexpected Host header: {', '.join(hosts)}" if hosts else "no Host header",
+                "klamm up --allowed-host NAME accepts another name",
             )
         for origin in headers.getlist("origin"):
             if _netloc(origin) != hosts[0].lower():

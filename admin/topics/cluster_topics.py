@@ -34,7 +34,7 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 _REPLICATION_FACTOR_MAX: Final = 2**15 - 1
 
 
-class NewPartitions(msgspec.Struct, frozen=True):
+class NewPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many partitions a topic is to have; ``new_assignments`` None: placed by the controller.
 
     ``new_assignments``: the replicas of each partition that is added, in order.

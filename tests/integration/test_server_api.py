@@ -144,12 +144,60 @@ def test_a_deleted_topic_is_gone_when_the_answer_comes(api: AsgiClient) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "named"),
+    [
+        (
+            "/topics",
+            b'{"topics":[{"name":"typo"}],"timeout_ms":1,"validateOnly":true}',
+            "validateOnly",
+        ),
+        ("/topics", b'{"topics":[{"name":"typo","partitions":1}],"timeout_ms":1}', "partitions"),
+        ("/topics/delete", b'{"topics":["typo"],"timeoutMs":1}', "timeoutMs"),
+        ("/topics/partitions", b'{"topics":{"typo":{"total_count":2,"count":3}}}', "count"),
+        ("/reassignments/list", b'{"partitions":[{"topic":"t","partition":0,"x":1}]}', "x"),
+        ("/brokers/0/start", b'{"await":true}', "await"),
+        ("/brokers/0/kill", b'{"force":true}', "force"),
+        ("/controller/move", b'{"to":1}', "to"),
+    ],
+)
+def test_a_field_or_parameter_that_does_not_exist_is_refused(
+    api: AsgiClient, path: str, body: bytes, named: str
+) -> None:
+    refused = api.request("POST", path, body)
+    assert refused.status_code == 400
+    error = refused.json()["error"]
+    assert f"unknown field `{named}" in error["message"]
+    assert error["hint"].startswith("GET /openapi.json")
+    assert "typo" not in api.get("/topics").json()["topics"]
+
+
+def test_a_query_is_checked(api: AsgiClient) -> None:
+    for method, path in (
+        ("GET", "/journal?foo=1"),
+        ("GET", "/journal?last=1&foo=1"),
+        ("GET", "/status?foo=1"),
+        ("POST", "/controller/move?foo=1"),
+    ):
+        refused = api.request(method, path)
+        assert refused.status_code == 400
+        assert "unknown parameter `foo`" in refused.json()["error"]["message"]
+    assert len(api.get("/journal?last=1").json()["rows"]) == 1
+
+
+def test_a_body_that_is_not_utf_8_is_refused_with_the_place(api: AsgiClient) -> None:
+    refused = api.request("POST", "/topics/delete", b'{"topics":["\xff"]}')
+    assert refused.status_code == 400
+    message = "malformed request: byte 12 of the body is not UTF-8"
+    assert refused.json()["error"]["message"] == message
+
+
+@pytest.mark.parametrize(
     ("method", "path", "body", "status", "error", "code"),
     [
         ("GET", "/topics/nowhere", None, 404, "UnknownTopicOrPartition", "UNKNOWN_TOPIC"),
         ("POST", "/topics", b"{", 400, "UsageError", None),
         ("POST", "/topics", b'{"topics":[{"name":1}],"timeout_ms":1}', 400, "UsageError", None),
-        ("POST", "/brokers/9/kill", b"", 400, "UsageError", None),
+        ("POST", "/brokers/9/kill", b"", 404, "NotFound", None),
         ("POST", "/brokers/1/resume", b"", 400, "UsageError", None),
         ("POST", "/brokers/1/start", b"", 400, "UsageError", None),
         ("POST", "/brokers", b'{"id": 1}', 400, "UsageError", None),
@@ -247,7 +295,7 @@ def test_every_broker_shows_the_metadata_that_it_was_sent(api: AsgiClient) -> No
         assert (partition["replicas"], partition["isr"]) == ([0, 1], [0, 1])
         live = api.get(f"/brokers/{broker}/metadata").json()["live_brokers"]
         assert live == api.get("/brokers").json()["live"]
-    assert api.get("/brokers/99/metadata").status_code == 400
+    assert api.get("/brokers/99/metadata").status_code == 404
 
 
 def test_kill_refuses_its_id_until_the_session_is_over(api: AsgiClient) -> None:

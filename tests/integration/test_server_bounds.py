@@ -72,8 +72,8 @@ def topics(*, timeout_ms: int = 20_000, **topic: Any) -> bytes:
         ("/producers/1/records", b'{"record_size_bytes":1048577}', 400, "`int` <="),
         ("/network", b'{"isolated":[99999999999999999999]}', 400, "malformed"),
         (f"/brokers/{'9' * 5000}/start", b"", 404, "not found"),
-        ("/brokers/2147483648/start", b"", 400, "there is no broker"),
-        ("/producers/9999999999/close", b"", 400, "there is no producer"),
+        ("/brokers/2147483648/start", b"", 404, "there is no broker"),
+        ("/producers/9999999999/close", b"", 404, "there is no producer"),
     ],
 )
 def test_a_post_is_refused(api: ApiServer, path: str, body: bytes, status: int, words: str) -> None:

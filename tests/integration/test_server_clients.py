@@ -74,7 +74,7 @@ def test_a_producer_and_a_consumer_from_their_beginning_to_their_end(api: AsgiCl
     assert {int(tp): at for tp, at in ok(api, f"{consumer}/close")["positions"].items()} == ends
     for path in (f"{producer}/records", f"{producer}/close", f"{consumer}/poll"):
         code, message = error(api, path)
-        assert (code, message[:11]) == (400, "there is no")
+        assert (code, message[:11]) == (404, "there is no")
 
 
 def test_what_is_refused(api: AsgiClient) -> None:
@@ -98,7 +98,7 @@ def test_clients_that_nobody_asks_for_any_more_end(api: AsgiClient, server: Clus
     ok(api, f"/producers/{number}/records", record_count=1)
     server.client_sessions.idle_s = -1.0
     other = ok(api, "/consumers", topic="t")["id"]
-    assert error(api, f"/producers/{number}/records")[0] == 400
+    assert error(api, f"/producers/{number}/records")[0] == 404
     server.client_sessions.idle_s = IDLE_S
     ok(api, f"/consumers/{other}/close")
 
@@ -118,6 +118,12 @@ def test_who_goes_before_all_of_a_request_has_come_is_no_error(server: ClusterSe
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": "/producers", "headers": [LOCALHOST]}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/producers",
+        "query_string": b"",
+        "headers": [LOCALHOST],
+    }
     asyncio.run(create_app(server)(scope, receive, send))
     assert sent[0]["status"] == 400 and next(parts, None) is None

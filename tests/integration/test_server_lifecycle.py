@@ -14,12 +14,21 @@ from kazoo.client import KazooClient
 
 from cli.status import status_lines
 from cluster.api_errors import Errors
-from cluster.errors import EnvironmentProblem, KlammError, UsageError, ZooKeeperUnavailable
+from cluster.errors import (
+    EnvironmentProblem,
+    KlammError,
+    RequestTimedOut,
+    UsageError,
+    ZooKeeperUnavailable,
+)
 from cluster.requests import CreatableTopic, CreateTopicsRequest
 from runtime.journal import read_journal
+from server import broker_operations, cluster_calls
+from server.cluster_calls import MAY_BE_DONE
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from tests.waiting import wait_until
+from zk.store import SessionState
 from zk.znode_client import NodeExists
 
 T = TypeVar("T")
@@ -147,11 +156,11 @@ def test_files_of_brokers_are_not_left_aside(tmp_path: Path) -> None:
     (log_dir / "meta.properties").touch()
     no_zookeeper = "127.0.0.1:1/none"
     with (
-        pytest.raises(UsageError, match="left aside without --segments") as refused,
+        pytest.raises(UsageError, match="without --segments they are ignored") as refused,
         ClusterServer(config(no_zookeeper, data_dir=tmp_path)),
     ):
         pass
-    assert refused.value.hint == "go up with --segments, or choose another --data-dir"
+    assert refused.value.hint == "run klamm up with --segments, or choose another --data-dir"
     assert [file.name for file in tmp_path.iterdir()] == ["brokers"]
 
 
@@ -236,6 +245,47 @@ def test_a_creation_whose_controller_dies_is_asked_again(chroot: str, tmp_path: 
         server.operations.kill(active)
         assert creating.result(20).topics[0].error is Errors.NONE
         assert server.cluster.active_controller != active
+
+
+def test_a_request_that_the_controller_does_not_answer_may_still_be_done(
+    chroot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_calls, "ANSWER_MARGIN_S", 0.1)
+    with ClusterServer(config(chroot, data_dir=tmp_path)) as server:
+        active = server.cluster.active_controller
+        assert active is not None
+        event_thread = server.cluster.nodes[active].event_thread
+        assert event_thread is not None
+        event_thread.pause()
+        with pytest.raises(RequestTimedOut) as refused:
+            server.admin.create_topics(msgspec.structs.replace(TOPIC, timeout_ms=100))
+        assert refused.value.hint == MAY_BE_DONE
+        server.cluster.own_session.state = SessionState.DISCONNECTED
+        with pytest.raises(RequestTimedOut) as lost:
+            server.admin.create_topics(msgspec.structs.replace(TOPIC, timeout_ms=100))
+        server.cluster.own_session.state = SessionState.CONNECTED
+        where = server.cluster.connect_string
+        assert lost.value.hint == f"ZooKeeper at {where} does not answer; {MAY_BE_DONE}"
+        event_thread.resume()
+        wait_until(lambda: TOPIC.topics[0].name in server.admin.list_topics())
+
+
+def test_a_move_that_elects_no_broker_says_why(
+    chroot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_operations, "MOVE_TIMEOUT_S", 0.3)
+    why = "no controller is elected while the journal cannot be written: full"
+    with ClusterServer(config(chroot, data_dir=tmp_path)) as server:
+        server.cluster.candidacy.hold = "the journal cannot be written: full"
+        with pytest.raises(RequestTimedOut, match=r"no broker was elected within 0\.3 s") as moved:
+            server.operations.move_controller()
+        assert moved.value.hint == why
+        with pytest.raises(KlammError, match="there is no controller to move") as again:
+            server.operations.move_controller()
+        assert again.value.hint == why
+        lines = status_lines(server.status())
+        after = lines[lines.index("Controller:  none") + 1]
+        assert after.strip().startswith("Topics, partitions and replicas are shown once")
 
 
 def test_two_starts_at_once(chroot: str, tmp_path: Path) -> None:

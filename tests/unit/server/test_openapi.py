@@ -57,5 +57,26 @@ def test_numbers_have_kafkas_bounds() -> None:
     assert [one["name"] for one in journal] == ["after", "last"]
 
 
+def test_requests_have_no_fields_but_their_own() -> None:
+    """Each object with fields that a body consists of: a typo in any of them is refused."""
+    schemas = DOCUMENT["components"]["schemas"]
+    bodies = [o["requestBody"] for o in operations().values() if "requestBody" in o]
+    names, seen = set(re.findall(r"schemas/(\w+)", json.dumps(bodies))), set[str]()
+    while names:
+        seen |= names
+        used = json.dumps([schemas[name] for name in names])
+        names = set(re.findall(r"schemas/(\w+)", used)) - seen
+    assert {"CreatableTopic", "NewPartitions", "Replica"} <= seen
+    objects = [schemas[name] for name in seen if "properties" in schemas[name]]
+    assert [one["title"] for one in objects if one.get("additionalProperties") is not False] == []
+
+
+def test_disk_faults_are_described() -> None:
+    answer = operations()["POST", "/disks/fail"]["responses"]["200"]["content"]["application/json"]
+    assert answer["schema"] == {"$ref": "#/components/schemas/DiskFaults"}
+    fault = DOCUMENT["components"]["schemas"]["DiskFaultState"]["properties"]
+    assert set(fault) == {"kind", "broker", "log_dir", "journal", "bytes_per_s"}
+
+
 def test_every_operation_is_fuzzed() -> None:
     assert len(Requests(DOCUMENT).operations) == len(ROUTES)
