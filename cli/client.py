@@ -1,7 +1,8 @@
 """The HTTP client of commands: finds a running klamm and asks it.
 
-Finds it by --server, KLAMM_SERVER or the address file in the data directory. Prints nothing. It is
-also what ``--bootstrap-server`` of Kafka's tools means, until klamm speaks Kafka's protocol.
+Finds it by --server, --data-dir, KLAMM_SERVER or the address file in the default data directory,
+in this order. Prints nothing. It is also what ``--bootstrap-server`` of Kafka's tools means, until
+klamm speaks Kafka's protocol.
 """
 
 from __future__ import annotations
@@ -129,30 +130,36 @@ class ServerClient(ClusterClient):
 def find_server(
     server: str | None, data_dir: Path | None, environ: Mapping[str, str] | None = None
 ) -> ServerClient:
-    """The running klamm that a command is about.
+    """Return a client of the running klamm that a command is about.
 
-    ``server``: --server; ``data_dir``: --data-dir. Raises EnvironmentProblem, which names all
-    three ways, if none says where it is.
+    ``server``: --server; ``data_dir``: --data-dir. Options come before variables: KLAMM_SERVER
+    counts only if neither is given. Raises EnvironmentProblem, which names all ways, if none says
+    where it is.
     """
     environ = os.environ if environ is None else environ
     folder = data_dir or default_data_dir(environ)
-    named = server or environ.get(SERVER_VARIABLE)
+    named = server or server_variable(data_dir, environ)
     if named:
         return ServerClient(named, _token_for(named, folder, environ))
     address = read_address(folder)
     if address is None:
         raise EnvironmentProblem(
-            f"no running klamm is known: --server is not given, {SERVER_VARIABLE} is not set, and "
-            f"there is no {folder / ADDRESS_FILE}",
+            f"no running klamm is known: {_not_named(data_dir)}, and there is no "
+            f"{folder / ADDRESS_FILE}",
             hint=f"{_UP_HINT}; its data directory is --data-dir or {DATA_DIR_VARIABLE}",
         )
     if not _is_alive(address):
         raise ServerUnavailable(
             f"the klamm of {folder / ADDRESS_FILE} (process {address.pid}) has ended; "
-            f"--server is not given and {SERVER_VARIABLE} is not set",
+            f"{_not_named(data_dir)}",
             hint=_UP_HINT,
         )
     return ServerClient(address.url, environ.get(TOKEN_VARIABLE) or address.token)
+
+
+def server_variable(data_dir: Path | None, environ: Mapping[str, str]) -> str | None:
+    """Return the address in KLAMM_SERVER; None if it is not set or --data-dir is given."""
+    return None if data_dir is not None else environ.get(SERVER_VARIABLE) or None
 
 
 def _token_for(url: str, folder: Path, environ: Mapping[str, str]) -> str | None:
@@ -162,6 +169,12 @@ def _token_for(url: str, folder: Path, environ: Mapping[str, str]) -> str | None
         return token
     address = read_address(folder)
     return address.token if address is not None and address.url == _parse_url(url)[0] else None
+
+
+def _not_named(data_dir: Path | None) -> str:
+    if data_dir is not None:
+        return "--server is not given"
+    return f"--server is not given, {SERVER_VARIABLE} is not set"
 
 
 def _is_alive(address: ServerAddress) -> bool:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Protocol
 import msgspec
 import typer
 
-from cli.client import SERVER_VARIABLE, ServerClient, find_server
+from cli.client import ServerClient, find_server, server_variable
 from cli.journal_text import EventNames, row_text
 from cli.options import DataDirectory, Server
 from cluster.errors import KlammError
@@ -124,27 +124,25 @@ def journal_source(
 ) -> JournalSource:
     """Where the journal is read. Raises EnvironmentProblem if there is none."""
     path = (data_dir or default_data_dir(environ)) / JOURNAL_FILE
-    if not server and not environ.get(SERVER_VARIABLE) and path.exists():
+    if not server and not server_variable(data_dir, environ) and path.exists():
         return FileSource(path)
     return ServerSource(find_server(server, data_dir, environ))
 
 
 class DamageWarnings:
-    """Prints one warning per damaged line, up to a limit."""
+    """Prints one warning per damaged line or file, up to a limit."""
 
     def __init__(self) -> None:
         self._shown: set[str] = set()
 
     def show(self, part: JournalPart) -> None:
-        """Print warnings for damaged lines on standard error."""
+        """Print warnings on standard error."""
         for damage in part.damaged:
             if damage not in self._shown and len(self._shown) <= WARNINGS_SHOWN:
                 self._shown.add(damage)
                 is_last = len(self._shown) > WARNINGS_SHOWN
-                more = "; further damaged lines are not shown" if is_last else ""
-                typer.echo(
-                    f"warning: skipped a damaged line of the journal: {damage}{more}", err=True
-                )
+                more = "; further damage is not shown" if is_last else ""
+                typer.echo(f"warning: the journal is damaged: {damage}{more}", err=True)
 
 
 def row_line(line: bytes, names: EventNames) -> str:

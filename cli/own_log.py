@@ -1,4 +1,4 @@
-"""klamm's own log: warnings of `klamm up`, on the terminal and in klamm.log.
+"""klamm's own log: warnings of `klamm up`, and their ends, on the terminal and in klamm.log.
 
 The file is bounded: a full file is renamed klamm.log.1, and so on; the oldest one is deleted.
 """
@@ -97,12 +97,18 @@ class OwnLog(RotatingFileHandler):
         self._is_failing = True
         if not self._was_failing:
             error = sys.exc_info()[1]
-            print(f"warning: {self.baseFilename} cannot be written: {error}", file=sys.stderr)
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            print(f"warning: {self.baseFilename} cannot be written: {reason}", file=sys.stderr)
 
 
 def log_to(path: Path) -> None:
-    """Send warnings to the terminal, and to a file that the first warning creates."""
+    """Send warnings to the terminal, and to a file that the first warning creates.
+
+    Messages that a problem is over are of the level INFO, which no library may use here.
+    """
     terminal = logging.StreamHandler()
     terminal.setFormatter(OneLine())
     terminal.addFilter(OnceForAll())
     logging.basicConfig(level=logging.WARNING, handlers=[OwnLog(path), terminal])
+    for package in ("runtime", "server"):
+        logging.getLogger(package).setLevel(logging.INFO)

@@ -111,7 +111,7 @@ class JournalGuard(Actor):
         # Not a generator: every file must be retried.
         if self.failure is not None and all([file.retry() for file in self._files]):
             seconds = self.failed_for_ms / 1000
-            logger.warning("the journal can be written again after %.1f s", seconds)
+            logger.info("the journal can be written again after %.1f s", seconds)
             self.failure, self._retry_at_ms, self._is_noticed = None, None, False
             self._candidacy.hold = None
             self._on_change()

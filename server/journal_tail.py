@@ -45,7 +45,7 @@ def last_rows(path: Path, count: int) -> JournalPart:
             part = _rows(segment, file, offset, data)
         place = part.next if place is None else place
         lines[:0] = part.lines
-        damaged = (*part.damaged, *damaged)
+        damaged = (*part.damaged, *_unread(segment, part.next), *damaged)
         ends = [end for end in ends if end <= segment.begin]
         if len(lines) >= count or not ends:
             return JournalPart(lines[len(lines) - min(count, len(lines)) :], place, damaged)
@@ -70,11 +70,19 @@ def rows_after(path: Path, place: int, max_bytes: int = MAX_BYTES) -> JournalPar
         if not data and segment.end is None:
             return JournalPart([], place, damaged)
         # The rest of a rotated file without a newline, or after damage, can never be read.
+        if not data:
+            damaged += _unread(segment, max(place, segment.begin))
         place = part.next if data or segment.end is None else segment.end
-        if segment.is_damaged and not data:
-            damaged += (f"{segment.path.name}: damaged gzip, rest of the file unread",)
         if part.lines:
             return JournalPart(part.lines, place, damaged)
+
+
+def _unread(segment: Segment, place: int) -> tuple[str, ...]:
+    """Return the bytes of a damaged file that cannot be read, from a position on; else nothing."""
+    if not segment.is_damaged or segment.end is None:
+        return ()
+    lost = f"bytes {place} to {segment.end} of the journal cannot be read"
+    return (f"{segment.path.name}: damaged gzip: {lost}",)
 
 
 def _lines_at(file: BinaryIO, offset: int, max_bytes: int) -> bytes:

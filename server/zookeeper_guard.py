@@ -126,7 +126,7 @@ class ZooKeeperGuard:
             finally:
                 self._starting = None
             watched.started_s = watched.answered_s = time.monotonic()
-            logger.warning("ZooKeeper at %s runs again: sessions reconnect", where)
+            logger.info("ZooKeeper at %s runs again: sessions reconnect", where)
             return None
         watched.is_given_up = True
         return ZooKeeperUnavailable(

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 class ZooKeeperMonitor:
     """Logs when ZooKeeper is lost and when it is back, on a separate thread, until ``close``.
 
-    ``on_data_lost`` is called once, on that thread, when ZooKeeper came back without what the
+    ``on_data_lost`` is called once, on that thread, when ZooKeeper came back without the
     cluster's data: then brokers must not register again, as if the cluster were new.
     """
 
@@ -84,7 +84,7 @@ class ZooKeeperMonitor:
             return None  # lost again
         if failure is None and self._is_said:
             away_s = time.monotonic() - self._lost_s
-            logger.warning("ZooKeeper at %s is back after %.1f s", self._where, away_s)
+            logger.info("ZooKeeper at %s is back after %.1f s", self._where, away_s)
         self._lost_s, self._is_said = None, False
         return failure
 

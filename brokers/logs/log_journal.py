@@ -25,6 +25,18 @@ from cluster.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 _NO_CONTROLLER: Final = -1
+_REPAIR_TEXTS: Final[Mapping[RepairKind, str]] = {
+    RepairKind.INDEX_REBUILT: "rebuilt the indexes of the segment at offset {0}",
+    RepairKind.TAIL_CUT: "truncated the segment at offset {0}: its last {1} bytes are lost",
+    RepairKind.SEGMENT_DELETED: "deleted the segment at offset {0}: its {1} bytes are lost",
+    RepairKind.UNFLUSHED_LOST: "unflushed records from offset {0} on are lost",
+    RepairKind.EPOCHS_REBUILT: "rebuilt leader-epoch-checkpoint from offset {0} on",
+    RepairKind.LOG_START_MOVED: "the log now starts at offset {0}",
+    RepairKind.TOPIC_ID_FORGOTTEN: "the topic id is unknown until the next LeaderAndIsr request",
+    RepairKind.CUT_TO_RESTORE: "truncated {1} bytes, to fetch from offset {0} on again",
+}
+"""What operators read of a repair: {0} is its offset, {1} the bytes of the batches removed. The
+last kind, TAKEN_OFFLINE, is reported by ``log_damage``."""
 
 
 class Truncation(msgspec.Struct, frozen=True):
@@ -53,15 +65,8 @@ def log_repair(
     broker_id: int, tp: TopicPartition, repair: Repair, journal: LogJournal | None
 ) -> None:
     """Write a repair to the log and to the journal, if there is one."""
-    logger.warning(
-        "broker %d: log %s: %s from offset %d, %d bytes of batches gone: %s",
-        broker_id,
-        tp,
-        repair.kind,
-        repair.base_offset,
-        repair.size_bytes,
-        repair.reason,
-    )
+    text = _REPAIR_TEXTS[repair.kind].format(repair.base_offset, repair.size_bytes)
+    logger.warning("broker %d: log %s: %s: %s", broker_id, tp, text, repair.reason)
     if journal is not None:
         journal.repaired(broker_id, tp, repair)
 

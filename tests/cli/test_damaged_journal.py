@@ -28,7 +28,7 @@ def test_a_damaged_line_is_skipped_and_named(tmp_path: Path, capsys: Capture) ->
     damaged = lines[3][:40] + lines[4]  # the result of a restart after a torn write
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b"".join([*lines[:3], damaged, *lines[5:], b"\0" * 50]))
-    warning = "warning: skipped a damaged line of the journal: journal.jsonl:4: not json\n"
+    warning = "warning: the journal is damaged: journal.jsonl:4: not json\n"
     for arguments in (
         ["journal", "tail", "-n", "10000", "--data-dir", str(tmp_path)],
         ["explain", "orders-0", "--data-dir", str(tmp_path)],
@@ -46,7 +46,7 @@ def test_of_very_many_damaged_lines_the_first_are_named(tmp_path: Path, capsys: 
     assert main(["explain", "orders-0", "--data-dir", str(tmp_path)]) == 0
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == 11
-    assert warnings[-1].endswith("11: not a row; further damaged lines are not shown")
+    assert warnings[-1].endswith("11: not a row; further damage is not shown")
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import pytest
 
 from cli.client import ServerClient, ServerUnavailable, find_server
 from cli.client_calls import Refused
+from cli.journal import FileSource, ServerSource, journal_source
 from cluster.errors import (
     EnvironmentProblem,
     InvalidReplicationFactor,
@@ -63,8 +64,18 @@ def test_the_flag_goes_before_the_variable_and_the_file(data_dir: Path) -> None:
     environ = {"KLAMM_SERVER": "variable:2", "KLAMM_DATA_DIR": str(data_dir)}
     assert find_server("flag:3", None, environ).url == "http://flag:3"
     assert find_server(None, None, environ).url == "http://variable:2"
-    assert find_server(None, data_dir, {}).url == "http://127.0.0.1:1000"
+    assert find_server(None, data_dir, environ).url == "http://127.0.0.1:1000"
     assert find_server(None, None, {"KLAMM_DATA_DIR": str(data_dir)}).url == "http://127.0.0.1:1000"
+
+
+def test_a_data_directory_on_the_command_line_goes_before_the_variable(data_dir: Path) -> None:
+    environ = {"KLAMM_SERVER": "127.0.0.1:1"}
+    (data_dir / "journal.jsonl").touch()
+    assert isinstance(journal_source(None, data_dir, environ), FileSource)
+    assert isinstance(journal_source(None, None, environ), ServerSource)
+    empty = data_dir / "empty"
+    with pytest.raises(EnvironmentProblem, match=f"--server is not given, and there is no {empty}"):
+        find_server(None, empty, environ)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +103,7 @@ def test_a_token_goes_only_to_its_server(
 
 def test_a_server_that_has_ended_is_told_from_none(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem, match=r"--server .* KLAMM_SERVER .*server\.json"):
-        find_server(None, tmp_path, {})
+        find_server(None, None, {"KLAMM_DATA_DIR": str(tmp_path)})
     held = DataDir(tmp_path)
     held.open()
     held.write_address(ServerAddress("http://127.0.0.1:1", 2**22 + 1))

@@ -55,7 +55,7 @@ def test_klamm_log_is_bounded_and_complains_once(
     handler.handle(warning("there again"))
     handler.close()
     complaints = capsys.readouterr().err.splitlines()
-    assert complaints == [f"warning: {path} cannot be written: [Errno 27] File too large"]
+    assert complaints == [f"warning: {path} cannot be written: File too large"]
     assert path.read_text().splitlines()[-1].endswith(" WARNING klamm: there again")
 
 

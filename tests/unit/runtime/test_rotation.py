@@ -190,14 +190,20 @@ def test_a_damaged_rotated_file_is_named_and_the_others_are_read(tmp_path: Path)
     Archive(Rotation()).tidy_now(path)
     second = tmp_path / rotated(path)[1].name
     rows_of_second = gzip.decompress(second.read_bytes()).count(b"\n")
+    all_rows = last_rows(path, 100).lines
     second.write_bytes(second.read_bytes()[:-30])
     part, lines, damaged = rows_after(path, 0), [], []
     while part.lines:
         lines += part.lines
         damaged += part.damaged
         part = rows_after(path, part.next)
-    assert damaged == [f"{second.name}: damaged gzip, rest of the file unread"]
     assert 30 - rows_of_second <= len(lines) < 30
+    readable = next(n for n, row in enumerate(all_rows) if lines[n] != row)
+    first = sum(len(row) + 1 for row in all_rows[:readable])
+    last = rotated(path)[1].end
+    lost = f"damaged gzip: bytes {first} to {last} of the journal cannot be read"
+    assert damaged == [f"{second.name}: {lost}"]
+    assert last_rows(path, 100).damaged == tuple(damaged)
 
 
 def test_rotation_that_the_disk_refuses_is_put_off(
