@@ -179,16 +179,20 @@ SegmentBytes = Annotated[
     typer.Option(
         min=1 << 10,
         max=MAX_SEGMENT_BYTES,
-        help="Size at which the journal, and each Kafka-like log, is rotated and compressed.",
+        help="The journal, and each Kafka-like log, is rotated and compressed once it is larger, "
+        "after the rows of an event.",
     ),
 ]
 SegmentMs = Annotated[int, typer.Option(min=1_000, help="Age at which they are rotated.")]
 RetentionBytes = Annotated[
     int,
-    typer.Option(help="Compressed bytes of rotated files to keep of each log; -1: no limit."),
+    typer.Option(
+        min=-1, help="Compressed bytes of rotated files to keep of each log; -1: no limit."
+    ),
 ]
 RetentionMs = Annotated[
-    int, typer.Option(help="How long to keep rotated files; -1: no limit. The newest is kept.")
+    int,
+    typer.Option(min=-1, help="How long to keep rotated files; -1: no limit. The newest is kept."),
 ]
 
 

@@ -263,6 +263,8 @@ def test_a_data_directory_serves_one_cluster(up: Up) -> None:
         (("--brokers", "3", "--config", "num.partitions=x"), "invalid value 'x' for config num"),
         (("--brokers", "3", "--config", "num.partitions"), "--config num.partitions"),
         (("--brokers", "3", "--quirks", "2.9"), "unknown quirk 2.9"),
+        (("--brokers", "3", "--journal-retention-bytes", "-5"), "for '--journal-retention-bytes'"),
+        (("--brokers", "3", "--journal-retention-ms", "-2"), "for '--journal-retention-ms'"),
         (("--brokers", "3", "--host", "0.0.0.0"), "a token is required"),
         (("--brokers", "3", "--state-change-level", "LOUD"), "LOUD is no level"),
         (("--brokers", "3", "--zookeeper", "nonsense:port"), "not a ZooKeeper address"),
