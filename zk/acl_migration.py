@@ -14,6 +14,7 @@ from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.kazoo_wire import SetAcl
 from zk.store import GetChildren, ResultCode
+from zk.znode_client import missing_chroot
 
 _AT_ONCE = 1_000
 
@@ -28,7 +29,8 @@ def set_acls(
     """Set the ACLs of the chroot itself, of the trees of SECURE_ROOT_PATHS and of ``more_paths``.
 
     Calls ``on_progress`` with the number of znodes so far; returns the total. A znode that is
-    deleted in the meantime is skipped. Raises StoreError if ZooKeeper refuses.
+    deleted in the meantime is skipped. Raises StoreError if ZooKeeper refuses, or if the chroot
+    does not exist.
     """
     count = 0
     for paths in _levels(KazooStore(session), [*SECURE_ROOT_PATHS, *more_paths]):
@@ -37,17 +39,26 @@ def set_acls(
             for path in paths
         ]
         session.run(requests, repeat=True)
+        count += sum(request.code is ResultCode.OK for request in requests)
         for path, request in zip(paths, requests, strict=True):
-            if request.code is ResultCode.OK:
-                count += 1
-            elif request.code is not ResultCode.NONODE:
-                assert request.code is not None, "run waits for every reply"
-                raise StoreError(
-                    f"the ACL of {path} was not set: {request.code.name}; {count} others were",
-                    hint="use the identity that protected it, then run the same command again",
-                )
+            assert request.code is not None, "run waits for every reply"
+            if request.code is ResultCode.NONODE and path == "/":
+                raise missing_chroot(session.chroot.path)
+            if request.code not in (ResultCode.OK, ResultCode.NONODE):
+                raise _refused(path, request.code, count)
         on_progress(count)
     return count
+
+
+def _refused(path: str, code: ResultCode, count: int) -> StoreError:
+    why = (
+        "this identity may not" if code is ResultCode.NOAUTH else f"ZooKeeper answered {code.name}"
+    )
+    changed = f"{count} znodes were changed" if count else "no znode was changed"
+    return StoreError(
+        f"the ACL of {path} cannot be changed: {why}; {changed}",
+        hint="use the identity that protected the znode, then run the same command again",
+    )
 
 
 def _levels(store: KazooStore, roots: list[str]) -> Iterator[Sequence[str]]:

@@ -14,7 +14,7 @@ import msgspec
 
 from cluster.errors import StoreError
 from zk.store import GetChildren, GetData, ReadOp, ResultCode, Stat, Store
-from zk.znode_client import store_error
+from zk.znode_client import missing_chroot, store_error
 
 ZNODES_A_WAVE: Final = 5_000
 _GONE: Final = (ResultCode.NONODE, ResultCode.NOAUTH)
@@ -42,11 +42,11 @@ class ZNode(msgspec.Struct, frozen=True, omit_defaults=True):
     unreadable: str | msgspec.UnsetType = msgspec.UNSET
 
 
-def dump(store: Store, path: str = "/") -> list[ZNode]:
+def dump(store: Store, path: str = "/", chroot: str = "") -> list[ZNode]:
     """The znode at ``path`` and all below it, each before its children, siblings by name.
 
-    A znode that may not be read is listed with ``unreadable`` and no data. Raises StoreError,
-    also if ``path`` is absent.
+    A znode that may not be read is listed with ``unreadable`` and no data. ``chroot``: the path to
+    which ``path`` is relative, for messages. Raises StoreError, also if ``path`` is absent.
     """
     found: dict[str, ZNode] = {}
     level = [path]
@@ -55,6 +55,8 @@ def dump(store: Store, path: str = "/") -> list[ZNode]:
         for start in range(0, len(level), ZNODES_A_WAVE):
             below += _read(store, level[start : start + ZNODES_A_WAVE], found)
         level = below
+    if path not in found and path == "/":
+        raise missing_chroot(chroot)
     if path not in found:
         raise StoreError(f"there is no znode {path}", hint="klamm zk dump / shows all there are")
     return [found[key] for key in sorted(found, key=_sort_key)]

@@ -31,7 +31,7 @@ from zk.kazoo_handler import SessionHandler
 from zk.kazoo_watches import WatchTable
 from zk.kazoo_waves import Completion, Wait, Wave, block, unless_lost
 from zk.kazoo_wire import Chroot, Multi, Request, read_watch_event
-from zk.security import UNSECURED, ZooKeeperSecurity
+from zk.security import UNSECURED, ZooKeeperSecurity, tls_failure
 from zk.store import (
     Create,
     Listener,
@@ -105,9 +105,10 @@ class KazooSession:
         if not self._opening.wait(connection_timeout_ms / 1000):
             self.abandon()
             error = self._client.handler.connection_error
-            reason = f": {error}" if isinstance(error, ssl.SSLError) else ""
+            if isinstance(error, ssl.SSLError | ConnectionResetError) and self._tls is not None:
+                raise tls_failure(self._hosts, error)
             raise ZooKeeperUnavailable(
-                f"no ZooKeeper answers at {self._hosts} within {connection_timeout_ms} ms{reason}",
+                f"no ZooKeeper answers at {self._hosts} within {connection_timeout_ms} ms",
                 hint="start one there, or name another with --zookeeper host:port/chroot",
             )
 

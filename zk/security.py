@@ -9,8 +9,9 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from cluster.errors import UsageError
+from cluster.errors import UsageError, ZooKeeperUnavailable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,10 @@ class ZooKeeperSecurity:
 
     def __post_init__(self) -> None:
         if self.digest is not None and not all(self.digest.partition(":")):
-            raise UsageError("the ZooKeeper digest is not USER:PASSWORD")
+            raise UsageError(
+                "--zk-digest (KLAMM_ZK_DIGEST) is not USER:PASSWORD",
+                hint="write a user name, a colon and the password",
+            )
         if self.sets_acls and not self.has_identity:
             raise UsageError(
                 "zookeeper.set.acl is true, but klamm has no identity for the ACLs",
@@ -73,8 +77,27 @@ class ZooKeeperSecurity:
         return self.digest is not None or (self.tls is not None and self.tls.key is not None)
 
 
+_NOT_TLS: Final = ("UNEXPECTED_EOF_WHILE_READING", "WRONG_VERSION_NUMBER")
 UNSECURED = ZooKeeperSecurity()
 """No authentication, no TLS, open ACLs: Kafka's default."""
+
+
+def tls_failure(hosts: str, error: OSError) -> ZooKeeperUnavailable:
+    """The error for servers that accept connections, with which the TLS handshake failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ZooKeeperUnavailable(
+            f"the certificate of the ZooKeeper at {hosts} is not valid: {error.verify_message}",
+            hint="--zk-tls-ca names the CA that signed it; the certificate must name the host",
+        )
+    if isinstance(error, ssl.SSLError) and error.reason not in _NOT_TLS:
+        return ZooKeeperUnavailable(
+            f"no TLS connection to the ZooKeeper at {hosts}: {error.reason or error}"
+        )
+    return ZooKeeperUnavailable(
+        f"the server at {hosts} does not answer in TLS",
+        hint="name the secureClientPort of ZooKeeper, or leave out the TLS options (--zk-tls-*, "
+        "KLAMM_ZK_TLS_*)",
+    )
 
 
 def _unusable(files: object, what: str, error: Exception) -> UsageError:

@@ -67,6 +67,14 @@ def store_error(code: ResultCode, path: str) -> StoreError:
     return StoreError(reason(code, path), hint=hint)
 
 
+def missing_chroot(path: str) -> StoreError:
+    """The error for a chroot that does not exist."""
+    return StoreError(
+        f"the chroot {path} does not exist",
+        hint="klamm zk dump --zookeeper HOST:PORT, without a chroot, shows all znodes",
+    )
+
+
 def parent_path(path: str) -> str:
     """The path of the znode above; "/" for a znode at the top."""
     return path[: path.rindex("/")] or "/"

@@ -97,3 +97,15 @@ def test_a_wrong_path_is_one_line(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith(said)
+
+
+def test_a_chroot_that_does_not_exist_is_named(
+    chroot: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["zk", "dump", "--zookeeper", f"{chroot}/nosuch"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        f"error: the chroot {chroot[chroot.index('/') :]}/nosuch does not exist\n"
+        "hint: klamm zk dump --zookeeper HOST:PORT, without a chroot, shows all znodes\n"
+    )
