@@ -15,6 +15,7 @@
     |  |- JournalUnwritable         the journal or a Kafka-like log cannot be written
     |  `- ZooKeeperUnavailable
     |- NotKlamm                    the chroot belongs to a live Kafka cluster
+    |- WrongState                  the state of a ZooKeeper server does not allow the operation
     |- StoreError                  ZooKeeper said no, or its answer was lost
     |  |- SessionExpired
     |  |- OperationTooBig
@@ -164,6 +165,12 @@ class ZooKeeperUnavailable(EnvironmentProblem):
 
 class NotKlamm(KlammError):
     """The chroot holds a cluster that klamm did not make; nothing was written."""
+
+
+class WrongState(KlammError):
+    """The state of a ZooKeeper server does not allow the operation; nothing was changed."""
+
+    retriable = True
 
 
 class StoreError(KlammError):

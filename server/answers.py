@@ -31,6 +31,7 @@ from cluster.errors import (
     StoreError,
     UnknownTopicOrPartition,
     UsageError,
+    WrongState,
 )
 from server.request_bodies import BodyTooLarge, BodyTooSlow
 
@@ -45,6 +46,7 @@ _STATUS_OF_ERRORS: Final[tuple[tuple[type[KlammError], int], ...]] = (
     (UnknownTopicOrPartition, 404),
     (RequestTimedOut, 504),
     (AdminError, 409),
+    (WrongState, 409),
     (EnvironmentProblem, 503),
     (StoreError, 409),
     (KlammError, 503),
@@ -97,7 +99,8 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     """Return the answer to a request with an unknown path or method."""
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path}: {error.detail.lower()}"
-    described = {**describe_error(KlammError(message)), "error": error.detail}
+    problem = KlammError(message, hint="GET /openapi.json lists all requests")
+    described = {**describe_error(problem), "error": error.detail}
     return _refusal(error.status_code, ErrorDescription(**described))
 
 

@@ -29,7 +29,7 @@ class ZooKeeperServers:
 
     def act(self, wanted: str, action: str) -> dict[str, Any]:
         """Act on a server: its id, ``leader`` or ``follower``. Raises UsageError,
-        ZooKeeperUnavailable."""
+        WrongState, ZooKeeperUnavailable."""
         ensemble = self._ensemble
         server_id = ensemble.find(wanted)
         before = ensemble.state(server_id)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from cluster.errors import UsageError, ZooKeeperUnavailable
+from cluster.errors import UsageError, WrongState, ZooKeeperUnavailable
 from zk.embedded import NOT_SERVING, PROBE_INTERVAL_S, EmbeddedZooKeeper, four_letter_word
 from zk.ports import HOST, free_port
 
@@ -32,6 +32,12 @@ QUORUM_TIMEOUT_S: Final = 30.0
 _SIZE_FILE: Final = "servers"
 _HEAP_MB: Final = 256
 _START_TRIES: Final = 3
+_ALLOWED: Final = {
+    "kill": "only a server that is not down can be killed",
+    "start": "only a server that is down can be started",
+    "pause": "only a running server can be paused",
+    "resume": "only a paused server can be resumed",
+}
 _QUORUM_SETTINGS: Final = {
     # In ticks of half a second: how long a server may take to join, and how far it may be behind.
     # The second one also limits how soon a hung leader is replaced.
@@ -58,7 +64,8 @@ class EmbeddedEnsemble:
     def __init__(self, data_dir: Path, size: int) -> None:
         if size not in SIZES:
             raise UsageError(
-                f"{size} ZooKeeper servers", hint=f"choose {', '.join(map(str, SIZES))}"
+                f"an ensemble cannot have {size} ZooKeeper servers",
+                hint=f"choose {', '.join(map(str, SIZES))}",
             )
         self.size = size
         self.servers: dict[int, EmbeddedZooKeeper] = {}
@@ -140,7 +147,7 @@ class EmbeddedEnsemble:
     def find(self, wanted: str) -> int:
         """Return the server with this id, or the ``leader``, or a ``follower``.
 
-        Raises UsageError.
+        Raises UsageError if there is no such server, WrongState if no server has this role now.
         """
         if wanted.isdecimal():
             if int(wanted) not in self.servers:
@@ -156,13 +163,16 @@ class EmbeddedEnsemble:
             found = next((server.id for server in states if server.state == FOLLOWER), None)
         if found is None:
             seen = ", ".join(f"{server.id}: {server.state}" for server in states)
-            raise UsageError(f"no ZooKeeper server is {wanted} now ({seen})")
+            role = "the leader" if wanted == LEADER else "a follower"
+            raise WrongState(
+                f"no ZooKeeper server is {role} now ({seen})", hint="name a server by its id"
+            )
         return found
 
     def kill(self, server_id: int) -> None:
-        """Kill a server, which stays down until ``start_server``. Raises UsageError."""
+        """Kill a server, which stays down until ``start_server``. Raises WrongState."""
         with self.lock:
-            self._require(server_id, is_running=True).kill()
+            self._require("kill", server_id, is_running=True).kill()
 
     def crash(self, server_id: int) -> None:
         """End a server's process like a crash: its guard restarts it."""
@@ -170,20 +180,20 @@ class EmbeddedEnsemble:
             self.servers[server_id].crash()
 
     def start_server(self, server_id: int) -> None:
-        """Start a server that is down, on the same data and ports. Raises UsageError,
+        """Start a server that is down, on the same data and ports. Raises WrongState,
         ZooKeeperUnavailable."""
         with self.lock:
-            self._require(server_id, is_running=False).start()
+            self._require("start", server_id, is_running=False).start()
 
     def pause(self, server_id: int) -> None:
-        """Freeze a server. Raises UsageError."""
+        """Freeze a server. Raises WrongState."""
         with self.lock:
-            self._require(server_id, is_running=True, is_paused=False).pause()
+            self._require("pause", server_id, is_running=True, is_paused=False).pause()
 
     def resume(self, server_id: int) -> None:
-        """Let a frozen server continue. Raises UsageError."""
+        """Let a frozen server continue. Raises WrongState."""
         with self.lock:
-            self._require(server_id, is_running=True, is_paused=True).resume()
+            self._require("resume", server_id, is_running=True, is_paused=True).resume()
 
     def lose_quorum(self) -> None:
         """Kill servers, including the leader, until the quorum is lost."""
@@ -222,12 +232,15 @@ class EmbeddedEnsemble:
         self.close()
 
     def _require(
-        self, server_id: int, *, is_running: bool, is_paused: bool | None = None
+        self, action: str, server_id: int, *, is_running: bool, is_paused: bool | None = None
     ) -> EmbeddedZooKeeper:
         server = self.servers[server_id]
         if server.is_running != is_running or is_paused not in (None, server.is_paused):
-            state = self.state(server_id)
-            raise UsageError(f"not possible: ZooKeeper server {server_id} is {state}")
+            raise WrongState(
+                f"cannot {action} ZooKeeper server {server_id}: its state is "
+                f"'{self.state(server_id)}'",
+                hint=_ALLOWED[action],
+            )
         return server
 
     def _on_all(self, do: Callable[[EmbeddedZooKeeper], object]) -> None:

@@ -37,6 +37,10 @@ def test_an_ensemble_loses_its_leader_and_its_quorum(tmp_path: Path) -> None:
         killed = api(up, "/zookeeper/follower/kill", "POST")["id"]
         wait_until(lambda: is_lost(up), 30, "the lost quorum")
         assert "no quorum" in {one["state"] for one in api(up, "/zookeeper")["servers"]}
+        for action in (("kill", "leader"), ("resume", str(killed))):
+            refused = up.run("zk", *action)
+            assert (refused.returncode, refused.stdout) == (1, "")
+            assert refused.stderr.count("\n") == 2  # error and hint
         assert api(up, f"/zookeeper/{killed}/start", "POST")["id"] == killed
         wait_until(lambda: not is_lost(up), 60, "the quorum")
         assert api(up, "/topics")["topics"] == ["a"]

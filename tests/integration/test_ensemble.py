@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import KlammError, UsageError
+from cluster.errors import KlammError, UsageError, WrongState
 from server.zookeeper_guard import ZooKeeperGuard
 from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
@@ -47,7 +47,7 @@ def test_a_quorum_survives_its_leader_and_waits_for_a_majority(tmp_path: Path) -
             assert store.write([[Create("/without-leader", b"")]])[0].code is ResultCode.OK
             ensemble.lose_quorum()
             wait_until(lambda: states(ensemble) == ["down", "down", NO_QUORUM], 20)
-            with pytest.raises(UsageError, match="no ZooKeeper server is leader now"):
+            with pytest.raises(WrongState, match="no ZooKeeper server is the leader now"):
                 ensemble.find(LEADER)
             ensemble.regain_quorum()
             children = store.read([GetChildren("/")])[0].children
@@ -84,10 +84,13 @@ def test_a_frozen_server_answers_again_when_it_is_resumed(tmp_path: Path) -> Non
         assert ensemble.state(1) == "standalone"
         ensemble.pause(1)
         assert ensemble.state(1) == "paused"
-        with pytest.raises(UsageError, match="not possible"):
+        with pytest.raises(WrongState, match="cannot pause ZooKeeper server 1: its state is 'pau"):
             ensemble.pause(1)
         ensemble.resume(1)
         wait_until(lambda: ensemble.state(1) == "standalone", 10)
+        with pytest.raises(WrongState, match="cannot resume ZooKeeper server 1") as refused:
+            ensemble.resume(1)
+        assert refused.value.hint == "only a paused server can be resumed"
 
 
 def test_another_number_of_servers_is_refused(tmp_path: Path) -> None:
@@ -99,7 +102,7 @@ def test_another_number_of_servers_is_refused(tmp_path: Path) -> None:
     (tmp_path / "one" / "version-2").mkdir(parents=True)
     with pytest.raises(UsageError, match="has the data of 1 ZooKeeper server, not of 3"):
         EmbeddedEnsemble(tmp_path / "one", 3).start()
-    with pytest.raises(UsageError, match="2 ZooKeeper servers"):
+    with pytest.raises(UsageError, match="an ensemble cannot have 2 ZooKeeper servers"):
         EmbeddedEnsemble(tmp_path, 2)
 
 

@@ -81,6 +81,12 @@ def test_a_post_is_refused(api: ApiServer, path: str, body: bytes, status: int, 
     assert (answered, words in value["error"]["message"]) == (status, True), value
 
 
+@pytest.mark.parametrize("path", ["/nosuch", "/brokers/1/dance", "/zookeeper/1/dance"])
+def test_an_unknown_request_has_a_hint(api: ApiServer, path: str) -> None:
+    answered, value = api.request("POST", path, b"")
+    assert (answered, value["error"]["hint"]) == (404, "GET /openapi.json lists all requests")
+
+
 @pytest.mark.parametrize(
     "query",
     ["after=-1", "after=x", f"after={2**63 - 1}", f"after={'9' * 5000}", "last=10001", "last="],
