@@ -4,7 +4,7 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 
-.PHONY: help demo test test-slow test-containers check bench docs peer-kafka clean
+.PHONY: help install demo test test-slow test-containers check bench docs peer-kafka clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -15,6 +15,8 @@ help: ## say what each target does
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@
+
+install: .venv/.ready ## set up .venv; klamm is .venv/bin/klamm then
 
 demo: .venv/.ready ## run the main job: a cluster, two losses, every check, the Spark job
 	$(BIN)/klamm demo $(ARGS)

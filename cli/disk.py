@@ -39,7 +39,15 @@ def disk() -> None:
     """Inject disk faults into a running cluster."""
 
 
-@app.command()
+@app.command(
+    epilog="""
+\b
+Examples:
+  klamm disk fail --broker 1 --kind enospc --after-bytes 100000
+  klamm disk fail --broker 1 --log-dir d0 --kind fsync --times 1
+  klamm disk fail --journal --kind eio
+"""
+)
 def fail(
     kind: Annotated[FaultKind, typer.Option(help="How operations on the disk fail.")],
     broker: Annotated[int | None, typer.Option(metavar="N", help="Id of a broker.", min=0)] = None,

@@ -47,20 +47,27 @@ Examples:
   klamm up --brokers 3 --segments --config log.dirs=d0,d1 --data-dir ./rehearsal
   klamm up --from-dump kafka.json --data-dir ./rehearsal
   klamm up --brokers 3 --quirks 2.8.2 --config num.partitions=3 --port 0
+  klamm up --brokers 3 --journal-fsync --journal-retention-bytes 1000000000
+  klamm up --brokers 9 --max-partitions 50000 --max-partitions-per-request 5000
+  klamm up --brokers 3 --host 0.0.0.0 --allowed-host klamm.example.org --token-file token.txt
+  klamm up --brokers 3 --zookeeper zk:2181/k --zk-digest klamm:secret \\
+    --config zookeeper.set.acl=true
+  klamm up --brokers 3 --zookeeper zk:2182/k --zk-tls-ca ca.pem \\
+    --zk-tls-cert klamm.pem --zk-tls-key klamm-key.pem
 """
 
 
-Brokers = Annotated[int | None, typer.Option(help="How many brokers; their ids are 0, 1, ...")]
+Brokers = Annotated[int | None, typer.Option(help="Number of brokers; their ids are 0, 1, ...")]
 FromDump = Annotated[
     Path | None,
     typer.Option(
-        metavar="DUMP", help="Rehearse on the cluster that klamm zk dump saw, instead of --brokers."
+        metavar="DUMP", help="Run the cluster in this dump of klamm zk dump, instead of --brokers."
     ),
 ]
-Racks = Annotated[str | None, typer.Option(help="Racks a,b,c, dealt to the brokers in turn.")]
+Racks = Annotated[str | None, typer.Option(help="Racks a,b,c, assigned to the brokers in turn.")]
 Controllers = Annotated[
     int | None,
-    typer.Option(help="How many brokers are controller candidates. [default: all, at most 5]"),
+    typer.Option(help="Number of controller candidates. [default: all brokers, at most 5]"),
 ]
 ZooKeeper = Annotated[
     str | None,
@@ -73,7 +80,7 @@ ZooKeeperServers = Annotated[
 DataDirectory = Annotated[
     Path | None,
     typer.Option(
-        help="Where journal, logs and ZooKeeper's data go. [default: KLAMM_DATA_DIR, ~/.klamm]"
+        help="Directory of journal, logs and ZooKeeper data. [default: KLAMM_DATA_DIR, ~/.klamm]"
     ),
 ]
 Configs = Annotated[
@@ -81,13 +88,13 @@ Configs = Annotated[
     typer.Option(metavar="NAME=VALUE", help="A broker config by Kafka's name; repeatable."),
 ]
 SessionTimeout = Annotated[
-    int, typer.Option(help="How long ZooKeeper keeps the session of a dead broker.")
+    int, typer.Option(help="ZooKeeper session timeout of the brokers, in ms.")
 ]
 Port = Annotated[int, typer.Option(help="Port of the HTTP API; 0: a free one.")]
 Host = Annotated[str, typer.Option(help="Address to listen on; any but loopback requires a token.")]
 Token = Annotated[
     str | None,
-    typer.Option(envvar=TOKEN_VARIABLE, help="What clients must show as a bearer token."),
+    typer.Option(envvar=TOKEN_VARIABLE, help="Bearer token that clients must send."),
 ]
 TokenFile = Annotated[
     Path | None,
@@ -99,14 +106,17 @@ TokenFile = Annotated[
 ]
 AllowedHosts = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="A name by which clients may call; repeatable."),
+    typer.Option(metavar="NAME", help="Host name that clients may use; repeatable."),
 ]
 StateChangeLevel = Annotated[
-    str, typer.Option(metavar="TRACE|INFO", help="How much state-change.log says.")
+    str, typer.Option(metavar="TRACE|INFO", help="Log level of state-change.log.")
 ]
 QuirkNames = Annotated[
     str | None,
-    typer.Option(metavar="2.8.2|KAFKA-N,..", help="Be wrong where Kafka 2.8.2 is wrong."),
+    typer.Option(
+        metavar="2.8.2|KAFKA-N,..",
+        help="Reproduce known bugs of Kafka 2.8.2: all, or those listed (docs/deviations.md).",
+    ),
 ]
 PoolsFile = Annotated[
     Path | None,
@@ -120,8 +130,8 @@ Segments = Annotated[
     bool,
     typer.Option(
         "--segments",
-        help="Brokers keep real segment files, as Kafka does, in the data directory. Without it "
-        "logs only count, and are empty again after a restart of klamm up.",
+        help="Brokers keep records in segment files in the data directory, as Kafka does. "
+        "Without it, logs are in memory and are lost when klamm up ends.",
     ),
 ]
 MaxPartitionsPerRequest = Annotated[
@@ -171,7 +181,8 @@ JournalFsync = Annotated[
     bool,
     typer.Option(
         "--journal-fsync",
-        help="fsync the journal after each event, so that a power loss costs no row.",
+        help="fsync the journal after each event: a power loss then costs at most the rows of "
+        "the event being processed.",
     ),
 ]
 SegmentBytes = Annotated[
@@ -179,15 +190,19 @@ SegmentBytes = Annotated[
     typer.Option(
         min=1 << 10,
         max=MAX_SEGMENT_BYTES,
-        help="The journal, and each Kafka-like log, is rotated and compressed once it is larger, "
-        "after the rows of an event.",
+        help="After the rows of an event are written, the journal, and each Kafka-like log, is "
+        "rotated and compressed if its file has this size or more.",
     ),
 ]
-SegmentMs = Annotated[int, typer.Option(min=1_000, help="Age at which they are rotated.")]
+SegmentMs = Annotated[
+    int, typer.Option(min=1_000, help="Age at which a file is rotated, at the next write.")
+]
 RetentionBytes = Annotated[
     int,
     typer.Option(
-        min=-1, help="Compressed bytes of rotated files to keep of each log; -1: no limit."
+        min=-1,
+        help="Total size of the rotated files to keep of each log, compressed; -1: no limit. The "
+        "newest is kept.",
     ),
 ]
 RetentionMs = Annotated[
@@ -231,7 +246,7 @@ def up(
     max_partitions: MaxPartitions = DEFAULT_LIMITS.cluster,
 ) -> None:
     """Run a cluster of simulated brokers with real controllers over a real ZooKeeper, in the
-    foreground, until Ctrl-C. Its HTTP API is for this machine alone unless --host says so."""
+    foreground, until Ctrl-C. Its HTTP API listens on loopback, or on the address of --host."""
     with _interrupted_before():
         server_config = ServerConfig(
             brokers=brokers,

@@ -19,7 +19,7 @@ import typer
 
 from admin.guard import MARKER_PATH, RunInfo, check_may_run_in, marker
 from cli.client import find_server
-from cli.connect import open_session, open_store, security_of
+from cli.connect import open_session, security_of
 from cli.errors import print_error
 from cli.interrupted import INTERRUPTED
 from cli.options import AsJson, DataDirectory, Server, print_json, table_lines
@@ -58,6 +58,12 @@ _UNSECURE_EXAMPLES = """
 Examples:
   KLAMM_ZK_DIGEST=klamm:secret klamm zk unsecure --zookeeper localhost:2181/klamm
 """
+_SERVERS_EXAMPLES = """
+\b
+Examples:
+  klamm zk servers
+  klamm zk servers --json
+"""
 _TELL_EVERY_S = 1.0
 _TELL_PATHS = 5
 
@@ -67,6 +73,14 @@ Which = Annotated[
 
 app = typer.Typer(
     help="Inspect or fill a ZooKeeper, or inject failures into klamm's embedded one.",
+    epilog="""
+\b
+Examples:
+  klamm zk dump --zookeeper localhost:2181/kafka > kafka.json
+  klamm zk load kafka.json --zookeeper localhost:2181/copy --mark
+  klamm zk servers
+  klamm zk kill leader
+""",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -89,8 +103,8 @@ def dump_command(
     data that is no UTF-8 text is base64, with versions, zxids, times and the owning session."""
     if not path.startswith("/") or (path != "/" and "" in path[1:].split("/")):
         raise UsageError(f"'{path}' is no path of a znode", hint="write it as /brokers/topics")
-    with open_store(zookeeper) as store:
-        znodes = dump(store, path)
+    with contextlib.closing(open_session(zookeeper)) as session:
+        znodes = dump(KazooStore(session), path, session.chroot.path)
     typer.echo("[")
     last = len(znodes) - 1
     for index, znode in enumerate(znodes):
@@ -197,7 +211,12 @@ def _set_acls(zookeeper: str, *, is_secure: bool, as_json: bool) -> None:
         typer.echo(f"{count} znodes of {zookeeper} are {what}")
 
 
-@app.command("servers")
+def _server_examples(action: str, *servers: str) -> str:
+    lines = (f"  klamm zk {action} {server}" for server in servers)
+    return "\n".join(("\n\b", "Examples:", *lines, ""))
+
+
+@app.command("servers", epilog=_SERVERS_EXAMPLES)
 def servers_command(
     server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
 ) -> None:
@@ -211,7 +230,7 @@ def servers_command(
         typer.echo(line)
 
 
-@app.command("kill")
+@app.command("kill", epilog=_server_examples("kill", "leader", "2"))
 def kill_command(
     which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
 ) -> None:
@@ -219,7 +238,7 @@ def kill_command(
     _act(which, "kill", server, data_dir, json)
 
 
-@app.command("start")
+@app.command("start", epilog=_server_examples("start", "2"))
 def start_command(
     which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
 ) -> None:
@@ -227,7 +246,7 @@ def start_command(
     _act(which, "start", server, data_dir, json)
 
 
-@app.command("pause")
+@app.command("pause", epilog=_server_examples("pause", "follower", "2"))
 def pause_command(
     which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
 ) -> None:
@@ -235,7 +254,7 @@ def pause_command(
     _act(which, "pause", server, data_dir, json)
 
 
-@app.command("resume")
+@app.command("resume", epilog=_server_examples("resume", "2"))
 def resume_command(
     which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
 ) -> None:

@@ -27,7 +27,11 @@ class PartitionLimits(msgspec.Struct, frozen=True):
             ("--max-partitions", self.cluster),
         ):
             if value < 1:
-                raise UsageError(f"{name} {value} is less than 1")
+                raise UsageError(
+                    f"{name} must be at least 1, not {value}",
+                    hint=f"the defaults are {DEFAULT_LIMITS.per_request} partitions per request "
+                    f"and {DEFAULT_LIMITS.cluster} in the cluster",
+                )
 
     def check_request(self, added: int) -> None:
         """Raise PolicyViolation if a request adds too many partitions."""

@@ -137,13 +137,13 @@ class ServerConfig:
             return
         if not self.token:
             raise UsageError(
-                f"listening on {self.host} lets other machines in: a token is required",
-                hint="set KLAMM_TOKEN or pass --token",
+                f"--host {self.host} lets other machines in: a token is required",
+                hint="give --token-file FILE or --token, or set KLAMM_TOKEN",
             )
         if _is_any(self.host) and not self.allowed_hosts:
             raise UsageError(
-                f"listening on {self.host}: by which names will it be called?",
-                hint="name them with --allowed-host",
+                f"--host {self.host} requires --allowed-host",
+                hint="name the hosts that clients will use in their requests",
             )
 
     @property

@@ -96,7 +96,9 @@ def read_or_create_token(path: Path) -> str:
                 created.write(f"{token}\n")
     except OSError as error:
         raise EnvironmentProblem(
-            f"the token file {path} cannot be read or written: {error.strerror}"
+            f"the token file {path} cannot be read or written: {error.strerror}",
+            hint="name a file that this user may read; klamm creates it if it is missing and the "
+            "directory exists",
         ) from error
     if not (token.isascii() and token.isprintable() and token):
         raise UsageError(

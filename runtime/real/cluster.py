@@ -320,7 +320,10 @@ class RealCluster:
     def add_broker(self, broker_id: int, rack: str | None = None) -> None:
         """Add a broker to the cluster without starting it. Raises UsageError if it exists."""
         if broker_id in self.spec.broker_ids:
-            raise UsageError(f"there is a broker {broker_id} already")
+            raise UsageError(
+                f"there is a broker {broker_id} already",
+                hint="klamm status shows all brokers; a new one needs another id",
+            )
         self.spec = self.spec.with_broker(broker_id, rack)
 
     def close(self) -> None:

@@ -65,6 +65,73 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
     assert capsys.readouterr() == ("", said)
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (
+            ["--zk-digest", "klamm"],
+            "error: --zk-digest (KLAMM_ZK_DIGEST) is not USER:PASSWORD\n"
+            "hint: write a user name, a colon and the password\n",
+        ),
+        (
+            ["--max-partitions", "0"],
+            "error: --max-partitions must be at least 1, not 0\n"
+            "hint: the defaults are 200000 partitions per request and 1000000 in the cluster\n",
+        ),
+        (
+            ["--host", "0.0.0.0"],
+            "error: --host 0.0.0.0 lets other machines in: a token is required\n"
+            "hint: give --token-file FILE or --token, or set KLAMM_TOKEN\n",
+        ),
+        (
+            ["--host", "0.0.0.0", "--token", "t"],
+            "error: --host 0.0.0.0 requires --allowed-host\n"
+            "hint: name the hosts that clients will use in their requests\n",
+        ),
+    ],
+)
+def test_refused_options_of_up_have_a_hint(
+    args: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", "--brokers", "1", *args]) == 2
+    assert capsys.readouterr() == ("", said)
+
+
+def test_an_unusable_token_file_has_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "missing" / "token"
+    assert main(["up", "--brokers", "1", "--token-file", str(path)]) == 1
+    assert capsys.readouterr().err == (
+        f"error: the token file {path} cannot be read or written: No such file or directory\n"
+        "hint: name a file that this user may read; klamm creates it if it is missing and the "
+        "directory exists\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        ("up", "--zk-tls-ca ca.pem"),
+        ("up", "--zk-digest klamm:secret"),
+        ("up", "--journal-fsync"),
+        ("up", "--max-partitions 50000"),
+        ("zk", "klamm zk load kafka.json"),
+        ("zk servers", "klamm zk servers --json"),
+        ("zk kill", "klamm zk kill leader"),
+        ("zk start", "klamm zk start 2"),
+        ("zk pause", "klamm zk pause follower"),
+        ("zk resume", "klamm zk resume 2"),
+        ("disk fail", "klamm disk fail --journal --kind eio"),
+    ],
+)
+def test_the_help_has_examples(
+    command: str, example: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    assert example in capsys.readouterr().out.partition("Examples:\n")[2]
+
+
 @pytest.mark.parametrize("args", [["--help"], ["zk", "dump", "--help"], ["placement", "--help"]])
 def test_help_is_on_standard_output(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(args) == 0

@@ -123,7 +123,7 @@ def test_a_host_that_is_listened_on_is_allowed() -> None:
 
 @pytest.mark.parametrize(
     ("token", "allowed_hosts", "message"),
-    [(None, ("a",), "a token is required"), (TOKEN, (), "by which names")],
+    [(None, ("a",), "a token is required"), (TOKEN, (), "requires --allowed-host")],
 )
 def test_exposure_must_be_meant(
     token: str | None, allowed_hosts: tuple[str, ...], message: str
