@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from cluster.errors import UsageError, WrongState, ZooKeeperUnavailable
+from cluster.errors import NotFound, UsageError, WrongState, ZooKeeperUnavailable
 from zk.embedded import NOT_SERVING, PROBE_INTERVAL_S, EmbeddedZooKeeper, four_letter_word
 from zk.ports import HOST, free_port
 
@@ -151,7 +151,7 @@ class EmbeddedEnsemble:
         """
         if wanted.isdecimal():
             if int(wanted) not in self.servers:
-                raise UsageError(
+                raise NotFound(
                     f"there is no ZooKeeper server {wanted}", hint=f"ids are 1 to {self.size}"
                 )
             return int(wanted)

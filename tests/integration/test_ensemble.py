@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import KlammError, UsageError, WrongState
+from cluster.errors import KlammError, NotFound, UsageError, WrongState
 from server.zookeeper_guard import ZooKeeperGuard
 from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
@@ -91,6 +91,8 @@ def test_a_frozen_server_answers_again_when_it_is_resumed(tmp_path: Path) -> Non
         with pytest.raises(WrongState, match="cannot resume ZooKeeper server 1") as refused:
             ensemble.resume(1)
         assert refused.value.hint == "only a paused server can be resumed"
+        with pytest.raises(NotFound, match="there is no ZooKeeper server 2"):
+            ensemble.find("2")
 
 
 def test_another_number_of_servers_is_refused(tmp_path: Path) -> None:
