@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 _NO_CONTROLLER: Final = -1
 _REPAIR_TEXTS: Final[Mapping[RepairKind, str]] = {
     RepairKind.INDEX_REBUILT: "rebuilt the indexes of the segment at offset {0}",
-    RepairKind.TAIL_CUT: "truncated the segment at offset {0}: its last {1} bytes are lost",
-    RepairKind.SEGMENT_DELETED: "deleted the segment at offset {0}: its {1} bytes are lost",
-    RepairKind.UNFLUSHED_LOST: "unflushed records from offset {0} on are lost",
+    RepairKind.TAIL_CUT: "truncated the segment at offset {0} by {1} bytes",
+    RepairKind.SEGMENT_DELETED: "deleted the segment at offset {0} with its {1} bytes",
+    RepairKind.UNFLUSHED_LOST: "unflushed records from offset {0} on are missing",
     RepairKind.EPOCHS_REBUILT: "rebuilt leader-epoch-checkpoint from offset {0} on",
     RepairKind.LOG_START_MOVED: "the log now starts at offset {0}",
     RepairKind.TOPIC_ID_FORGOTTEN: "the topic id is unknown until the next LeaderAndIsr request",

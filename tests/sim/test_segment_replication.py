@@ -139,7 +139,7 @@ def test_a_machine_that_stops_has_torn_files_which_are_repaired(
     cluster.world.start(1)
     cluster.heal()
     (row,) = repairs(cluster)
-    assert "broker 1: log t-0: truncated the segment at offset 100: its last " in caplog.text
+    assert "broker 1: log t-0: truncated the segment at offset 100 by " in caplog.text
     assert (row.replica, row.outcome, row.partition) == (1, "tail_cut", 0)
     assert json.loads(row.detail or "")["size_bytes"] > 0
     assert {one[-1][2] for one in epochs(cluster)} == {120}
