@@ -12,6 +12,6 @@ def connected_store(cluster: RealCluster) -> Store:
     if cluster.session_state is SessionState.DISCONNECTED:
         raise ZooKeeperUnavailable(
             f"ZooKeeper at {cluster.connect_string} does not answer",
-            hint="klamm goes on when it is back",
+            hint="klamm continues when it is back",
         )
     return cluster.store
