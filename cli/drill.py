@@ -37,8 +37,9 @@ Examples:
   klamm drill run mine.yaml --real --zookeeper localhost:2181/drills --json
 
 \b
-Exit codes: 0 all passed, 1 something did not work out as expected, 10 somebody does not agree with
-ZooKeeper at the end, 11 a wait was in vain, 12 inconclusive, 2 a file or an option is wrong.
+Exit codes: 0 all passed, 1 a step failed or an expectation did not hold, 2 a file or an option is
+wrong, 10 a broker or the controller disagrees with ZooKeeper at the end, 11 a wait timed out,
+12 inconclusive.
 """
 _EXAMPLES: Final = """
 \b
@@ -75,12 +76,15 @@ def run(
         str | None,
         typer.Option(
             metavar="HOST:PORT/CHROOT",
-            help="With --real: a ZooKeeper that is there. [default: one of its own]",
+            help="With --real: an existing ZooKeeper. [default: a private one]",
         ),
     ] = None,
     quirks: Annotated[
         str | None,
-        typer.Option(metavar="2.8.2|KAFKA-N,..", help="Be wrong where Kafka 2.8.2 is wrong."),
+        typer.Option(
+            metavar="2.8.2|KAFKA-N,..",
+            help="Reproduce known bugs of Kafka 2.8.2: all, or those listed.",
+        ),
     ] = None,
     data_dir: Annotated[
         Path | None,
@@ -88,8 +92,8 @@ def run(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Run drills one after the other. The same drill with the same seed does the same again, to
-    the byte; recordings of real Kafka brokers (.json) are run and compared."""
+    """Run drills one after the other. In the simulated world the same seed gives byte-identical
+    output. Recordings of real Kafka brokers (.json) are run and compared."""
     if real and seed is not None:
         raise UsageError("--seed is for the simulated world", hint="leave out --real or --seed")
     if zookeeper is not None and not real:
@@ -129,16 +133,17 @@ def list_drills(json: AsJson = False) -> None:
     """The drills that ship with klamm."""
     drills = [library.named_drill(name) for name in library.NAMES]
     if json:
-        print_json([{"name": drill.name, "about": drill.about} for drill in drills])
+        print_json([{"name": d.name, "about": d.about, "worlds": d.worlds} for d in drills])
         return
     width = max(len(drill.name) for drill in drills)
     for drill in drills:
-        typer.echo(f"{drill.name:{width}}  {drill.about}")
+        where = "" if drill.worlds == "both" else f"({drill.worlds}) "
+        typer.echo(f"{drill.name:{width}}  {where}{drill.about}")
 
 
 @app.command("show")
 def show(name: Annotated[str, typer.Argument(help="A drill that ships.")]) -> None:
-    """Print a drill that ships, to read or to begin one's own with."""
+    """Print a drill that ships, to read it or to start a new one from it."""
     typer.echo(library.named_text(name), nl=False)
 
 

@@ -34,10 +34,10 @@ def condition_table() -> str:
 
 def drill_table() -> str:
     """Every drill that ships."""
-    lines = ["| drill | steps | what happens |", "|---|---|---|"]
+    lines = ["| drill | worlds | steps | what happens |", "|---|---|---|---|"]
     for name in NAMES:
         drill = named_drill(name)
-        lines.append(f"| `{name}` | {len(drill.steps)} | {drill.about} |")
+        lines.append(f"| `{name}` | {drill.worlds} | {len(drill.steps)} | {drill.about} |")
     return "\n".join(lines) + "\n"
 
 

@@ -228,12 +228,12 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "kill": ActionKind(
         _on_brokers(steps.Kill),
         "kill: 1",
-        "Kill brokers. Their sessions, and with them their registrations, go when they time out.",
+        "Kill brokers. ZooKeeper removes their registrations when their sessions expire.",
     ),
     "start": ActionKind(
         _on_brokers(steps.Start),
         "start: [1, 2]",
-        "Start brokers. Each registers as soon as its former session is gone.",
+        "Start brokers. Each registers as soon as its former session has expired.",
     ),
     "stop": ActionKind(
         _on_brokers(steps.Stop),
@@ -243,8 +243,8 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "power_off": ActionKind(
         _on_brokers(steps.PowerOff),
         "power_off: leader of t-0",
-        "Kill brokers together with their machines: what their logs had not flushed is lost, from "
-        "a place on that is drawn.",
+        "Kill brokers and cut the power of their machines: data that their logs had not flushed is "
+        "lost from a randomly chosen offset onward.",
     ),
     "pause": ActionKind(
         _on_brokers(steps.Pause),
@@ -252,20 +252,17 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         "Freeze brokers and their controllers as a long garbage collection does; no heartbeat "
         "leaves them.",
     ),
-    "resume": ActionKind(
-        _on_brokers(steps.Resume), "resume: 0", "Let paused brokers go on where they were."
-    ),
+    "resume": ActionKind(_on_brokers(steps.Resume), "resume: 0", "Let paused brokers continue."),
     "bounce_registration": ActionKind(
         _on_brokers(steps.BounceRegistration),
         "bounce_registration: 2",
-        "Delete a broker's znode and create it again with the same data, in one go. Its owner is "
-        "then the drill's session, which stays.",
+        "Delete a broker's znode and create it again with the same data, in one transaction. The "
+        "drill's session, which does not end, then owns the znode.",
     ),
     "fail_log_dir": ActionKind(
         _fail_log_dir,
         "fail_log_dir: {broker: 1, dir: d1}",
-        "Let a log directory of a broker fail; the directories are those of log.dirs in the "
-        "cluster's config.",
+        "Make a log directory of a broker fail: one of log.dirs in the cluster's config.",
     ),
     "fail_disk": ActionKind(
         _fail_disk,
@@ -303,14 +300,15 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "isolate": ActionKind(
         _isolate,
         "isolate: [2]",
-        "Cut brokers off: from now on records travel among these and among the others, not between "
-        "them. ZooKeeper, the controller and clients reach all.",
+        "Cut these brokers off from the others: records are replicated inside both groups, not "
+        "between them. ZooKeeper, the controller and clients reach all brokers. Replaces any "
+        "earlier isolation.",
     ),
     "degrade_network": ActionKind(
         _degrade_network,
         "degrade_network: {loss: 0.1, repetition: 0.1, reordering: 0.3}",
-        "Of messages that carry records lose this share, let this share come twice, and this share "
-        "be overtaken, until it is said otherwise. Simulated only.",
+        "Lose, repeat and reorder these shares of the messages that carry records, until the next "
+        "`degrade_network` or `heal_network`. Simulated only.",
     ),
     "heal_network": ActionKind(
         _without_value("heal_network", steps.HealNetwork()),
@@ -320,7 +318,7 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "move_controller": ActionKind(
         _without_value("move_controller", steps.MoveController()),
         "move_controller",
-        "Delete /controller, so that another is elected.",
+        "Delete /controller, so that another controller is elected.",
     ),
     **{
         f"{do}_zookeeper": ActionKind(_on_zookeeper(do), f"{do}_zookeeper: leader", about)
@@ -333,7 +331,7 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "run": ActionKind(
         _run,
         "run: topics --zookeeper {zk} --delete --topic t",
-        "Run one of the tools as klamm's command line has it: "
+        "Run a tool with the arguments of klamm's command line: "
         + ", ".join(TOOL_NAMES)
         + ". `{zk}` and `{bootstrap}` stand for the drill's cluster, `{file:NAME}` for a file of "
         "the step's `files`.",
@@ -344,7 +342,9 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         "Ask the controller to move partitions to other replicas.",
     ),
     "cancel_reassignment": ActionKind(
-        _cancel, "cancel_reassignment: [t-0]", "Ask the controller to go back on it."
+        _cancel,
+        "cancel_reassignment: [t-0]",
+        "Ask the controller to cancel reassignments of partitions.",
     ),
     "elect_preferred": ActionKind(
         _elect(ElectionType.PREFERRED),
@@ -359,40 +359,40 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "produce": ActionKind(
         _produce,
         "produce: {t-0: 500}",
-        "Give the drill's producer records (idempotent, acks=all). It goes on with them while the "
-        "drill does, and a consumer reads from the first of them on. At the end of the drill every "
-        "acknowledged record must have been read, once and in its order.",
+        "Give the drill's producer (idempotent, acks=all) this number of records. It sends them "
+        "while the next steps run, and a consumer reads them. At the end of the drill the consumer "
+        "must have read every acknowledged record once and in order.",
     ),
     "produce_constantly": ActionKind(
         _produce_constantly,
         "produce_constantly: {t-0: 100}",
-        "Let a producer (acks=all) give partitions so many records a second, from now on to the "
-        "end. No message is needed for that while nothing changes, so that hours cost little. At "
-        "the end no acknowledged record may be lost. Simulated only.",
+        "Produce to partitions (acks=all) at this constant rate in records per second until the "
+        "drill ends. While nothing changes this takes no messages, so that simulated hours are "
+        "cheap. At the end no acknowledged record may be lost. Simulated only.",
     ),
     "create_znode": ActionKind(
         _znodes(steps.CreateZnode),
         "create_znode: {/admin/delete_topics/t: null}",
-        "Create znodes by hand: text as it stands, null as no data, anything else as JSON.",
+        "Create znodes manually: text as it is, null as no data, other values as JSON.",
     ),
     "set_znode": ActionKind(
         _znodes(steps.SetZnode),
         "set_znode: {/admin/reassign_partitions: 'not JSON'}",
-        "Overwrite znodes by hand, whatever their versions.",
+        "Overwrite znodes manually, whatever their versions.",
     ),
     "delete_znode": ActionKind(
-        _delete, "delete_znode: /controller", "Delete znodes by hand, whatever their versions."
+        _delete, "delete_znode: /controller", "Delete znodes manually, whatever their versions."
     ),
     "set_topic_partitions": ActionKind(
         _set_topic_partitions,
         "set_topic_partitions: {t-1: [0, 2]}",
-        "Put partitions into a topic's znode by hand.",
+        "Add partitions to a topic's znode manually.",
     ),
     "preload": ActionKind(
         _preload,
         "preload: {t-0: 500GB}",
-        "Let all replicas of partitions hold so much more, as if it had been produced long ago, in "
-        "records of 1000 bytes; not once the drill has produced to them.",
+        "Add this amount of data to all replicas of partitions, in records of 1000 bytes, as if "
+        "it had been produced long ago. Not possible after the drill has produced to them.",
     ),
     "wait": ActionKind(_wait, "wait: 5s", "Let time pass, in ms, s or min."),
 }

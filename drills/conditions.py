@@ -150,13 +150,13 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "offline_partitions": ConditionKind(
         _count("a count"),
         "offline_partitions: 0",
-        "How many partitions the active controller counts as without a leader.",
+        "Number of partitions without a leader, as the active controller counts them.",
     ),
     "controller": ConditionKind(
         _controller,
         "controller: moved",
-        "Who owns /controller: a broker, none, or moved: one that was elected since the step "
-        "began.",
+        "The owner of /controller: a broker, `none`, or `moved`: a controller that was elected "
+        "since the step began.",
     ),
     "controller_epoch": ConditionKind(
         _count("an epoch"), "controller_epoch: 2", "The number in /controller_epoch."
@@ -164,27 +164,29 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "acknowledged": ConditionKind(
         _records,
         "acknowledged: {t-0: 500}",
-        "So many records of the drill's producer are acknowledged by the whole ISR.",
+        "The whole ISR has acknowledged exactly this number of records of the drill's producer.",
     ),
     "acknowledged_at_least": ConditionKind(
         _records,
         "acknowledged_at_least: {t-0: 500}",
-        "So many records, or more: of producers at constant rates the count goes on.",
+        "This number of records or more: producers at constant rates do not stop.",
     ),
     "consumed": ConditionKind(
-        _records, "consumed: {t-0: 500}", "So many records the drill's consumer has read."
+        _records,
+        "consumed: {t-0: 500}",
+        "The drill's consumer has read exactly this number of records.",
     ),
-    "exists": ConditionKind(_paths, "exists: /controller", "There are such znodes."),
+    "exists": ConditionKind(_paths, "exists: /controller", "These znodes exist."),
     "absent": ConditionKind(
-        _paths, "absent: [/admin/reassign_partitions]", "There are no such znodes."
+        _paths, "absent: [/admin/reassign_partitions]", "These znodes do not exist."
     ),
     "znode": ConditionKind(
         _znodes,
         "znode: {/controller_epoch: 2}",
-        "Znodes hold this: JSON that is equal, or else this very text.",
+        "The data of znodes: equal as JSON, or equal as text.",
     ),
     "deleted": ConditionKind(
-        _topics, "deleted: t", "Topics are gone, and so are the requests to delete them."
+        _topics, "deleted: t", "These topics are deleted, and so are the requests to delete them."
     ),
     "reassigning": ConditionKind(
         _partitions,
@@ -202,13 +204,13 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "exit_code": ConditionKind(
         _count("an exit code"),
         "exit_code: 1",
-        "How the step's tool ended, or 1 if the controller refused anything. 0 unless said.",
+        "Exit code of the step's tool; 1 if the controller refused a request. 0 by default.",
         is_of_tool=True,
     ),
     "output": ConditionKind(
         _texts,
         "output: 'Error: topic'",
-        "Texts that the step's tool printed, or the controller's refusal has.",
+        "Texts in the output of the step's tool, or in the controller's refusal.",
         is_of_tool=True,
     ),
 }

@@ -71,6 +71,13 @@ class Drill(msgspec.Struct, frozen=True):
         world; None without one."""
         return next((s.name for s in self.steps if any(map(_is_real_only, s.actions))), None)
 
+    @property
+    def worlds(self) -> str:
+        """Where it can run: ``both``, ``real only`` or ``simulated only``."""
+        if self.real_only is not None:
+            return "real only"
+        return "both" if self.simulated_only is None else "simulated only"
+
     def spec(self, quirks: Quirks, seed: int) -> ClusterSpec:
         """The cluster to run it on.
 

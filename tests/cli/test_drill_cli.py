@@ -136,7 +136,11 @@ def test_the_drills_that_ship_are_listed_shown_and_checked(run: Any, tmp_path: P
     code, out, _ = run("list")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == list(NAMES)
-    assert [drill["name"] for drill in json.loads(run("list", "--json")[1])] == list(NAMES)
+    listed = json.loads(run("list", "--json")[1])
+    assert [drill["name"] for drill in listed] == list(NAMES)
+    marked = [drill["name"] for drill in listed if drill["worlds"] == "real only"]
+    assert marked == ["zookeeper-leader-killed", "zookeeper-quorum-lost"]
+    assert out.count("  (real only) ") == len(marked)
     for name in NAMES:
         assert run("show", name) == (0, (FOLDER / f"{name}.yaml").read_text(), "")
     paths = [str(FOLDER / f"{name}.yaml") for name in NAMES]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cluster.quirks import Quirks
+from docs.drill_tables import drill_table
 from docs.generate import PAGES, ROOT, fill, quirk_table, quirk_texts
 from docs.known_bugs import WITHOUT_A_SWITCH, KnownBug
+from drills.language import CLUSTER_WORDS, DRILL_WORDS, STEP_WORDS
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -14,6 +16,20 @@ def test_the_page_is_as_it_is_generated(name: str) -> None:
     page = (ROOT / name).read_text(encoding="utf-8")
     assert "<!-- generated: " in page
     assert PAGES[name](page) == page, f"{name} is stale: make docs"
+
+
+def test_every_word_of_the_drill_language_has_a_row() -> None:
+    page = (ROOT / "docs/drills.md").read_text(encoding="utf-8")
+    words = {*DRILL_WORDS, *CLUSTER_WORDS, *STEP_WORDS}
+    assert {word for word in words if f"\n| `{word}` | " not in page} == set()
+
+
+def test_a_drill_is_marked_with_the_worlds_it_runs_in() -> None:
+    table = drill_table()
+    assert "| `zookeeper-leader-killed` | real only |" in table
+    assert "| `zookeeper-quorum-lost` | real only |" in table
+    assert "| `a-day-at-constant-rates` | simulated only |" in table
+    assert "| `leader-loss` | both |" in table
 
 
 def test_a_stale_section_is_made_afresh_and_the_rest_is_kept() -> None:
