@@ -38,7 +38,7 @@ ANSWER_MARGIN_S: Final = 5.0
 """Extra time to wait for an answer beyond the request's timeout."""
 RETRY_BACKOFF_S: Final = 0.1
 """retry.backoff.ms."""
-MAY_BE_DONE: Final = "the controller may still do it: look before you repeat the request"
+MAY_BE_DONE: Final = "the controller may still carry out the request: check before you repeat it"
 
 _client_ids = itertools.count()
 R = TypeVar("R", bound=Response)
