@@ -127,12 +127,12 @@ class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
     @property
     def origin_replicas(self) -> tuple[int, ...]:
         """The replicas that the partition had before its reassignment began."""
-        return tuple(r for r in self.replicas if r not in self.adding_replicas)
+        return _difference(self.replicas, self.adding_replicas)
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
         """The replicas that the partition has when its reassignment is complete."""
-        return tuple(r for r in self.replicas if r not in self.removing_replicas)
+        return _difference(self.replicas, self.removing_replicas)
 
     @property
     def is_being_reassigned(self) -> bool:
@@ -143,11 +143,7 @@ class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
         """The assignment that moves the origin replicas to ``target``, target replicas first."""
         origin = self.origin_replicas
         full = tuple(dict.fromkeys((*target, *origin)))
-        return ReplicaAssignment(
-            full,
-            tuple(r for r in full if r not in origin),
-            tuple(r for r in origin if r not in target),
-        )
+        return ReplicaAssignment(full, _difference(full, origin), _difference(full, target))
 
     def remove_replica(self, replica: int) -> ReplicaAssignment:
         """The assignment without ``replica``, wherever it stands."""
@@ -164,6 +160,17 @@ class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
             f"ReplicaAssignment(replicas={replicas}, "
             f"addingReplicas={adding}, removingReplicas={removing})"
         )
+
+
+def _difference(replicas: tuple[int, ...], without: Sequence[int]) -> tuple[int, ...]:
+    """Seq.diff of Scala: each of ``without`` takes one of its equals away, not all."""
+    if not without:
+        return replicas
+    left = list(replicas)
+    for replica in without:
+        if replica in left:
+            left.remove(replica)
+    return tuple(left)
 
 
 EMPTY_ASSIGNMENT: Final = ReplicaAssignment(())

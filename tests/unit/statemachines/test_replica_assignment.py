@@ -42,3 +42,11 @@ def test_every_step_of_a_reassignment_is_kafkas(case: Case) -> None:
             case unknown:
                 raise AssertionError(f"unknown step {unknown}")
         assert_same(assignment, step["after"])
+
+
+def test_a_replica_that_a_znode_names_twice_is_removed_once() -> None:
+    twice = ReplicaAssignment((1, 1)).reassign_to([2])
+    assert twice == ReplicaAssignment((2, 1), (2,), (1,))
+    assert twice.target_replicas == (2,)
+    # As Seq.diff: one of the two is being added, the other was there.
+    assert ReplicaAssignment((1, 1, 2), (1,)).origin_replicas == (1, 2)
