@@ -12,6 +12,7 @@ import msgspec
 
 from cluster.types import TopicPartition
 from zk.znodes.json_values import (
+    MalformedZNode,
     UnparsableJson,
     as_array,
     as_object,
@@ -45,8 +46,17 @@ def _partition(item: object) -> TopicPartition:
 
 
 def _after_last(text: str, prefix: str) -> str:
-    """What follows the last ``prefix``; without one, Kafka cuts off as many characters."""
-    return text[text.rfind(prefix) + len(prefix) :]
+    """What follows the last ``prefix``; without one, Kafka cuts off that many characters but one.
+
+    Raises MalformedZNode if there are not as many.
+    """
+    begin = text.rfind(prefix) + len(prefix)
+    if begin > len(text):
+        raise MalformedZNode(
+            f"begin {begin}, end {len(text)}, length {len(text)}",
+            "java.lang.StringIndexOutOfBoundsException",
+        )
+    return text[begin:]
 
 
 class IsrChangeNotificationZNode:
