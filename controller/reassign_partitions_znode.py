@@ -58,7 +58,7 @@ def maybe_remove_from_zk_reassignment(
             if not left:
                 controller.malformed.pop(_PATH, None)
                 # The watch is armed again by whoever processes this.
-                controller.events.put(ZkPartitionReassignment())
+                controller.events.put_caused(ZkPartitionReassignment())
             return
         if result.code is ResultCode.NOTEMPTY:
             controller.controller_zk.delete_below(_PATH, context.epoch_zk_version)

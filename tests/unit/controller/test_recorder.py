@@ -172,3 +172,16 @@ def test_sets_print_as_in_scala() -> None:
     assert scala_set([]) == "HashSet()"
     assert scala_set([1, 2]) == "Set(1, 2)"
     assert scala_set(range(5)) == "HashSet(0, 1, 2, 3, 4)"
+
+
+def test_the_event_after_the_last_reassignment_names_its_cause() -> None:
+    """The controller deletes /admin/reassign_partitions and looks at it again."""
+    cluster = Cluster()
+    cluster.start(0, 1, candidates=(0,))
+    cluster.create_topic("t", (0, 1))
+    cluster.forget()
+    cluster.admin.create_partition_reassignment({T0: (1, 0)})
+    cluster.run()
+    events = cluster.rows(Kind.EVENT)
+    created, deleted, again = [r for r in events if r.detail == "ZkPartitionReassignment"]
+    assert (created.cause_id, deleted.cause_id, again.cause_id) == (0, 0, created.event_id)
