@@ -104,6 +104,21 @@ def test_a_replica_that_is_being_added_may_be_in_the_isr() -> None:
     assert kinds(sweep(STATE._replace(isr=(1, 9)), topic=topic)) == []
 
 
+def test_a_replica_that_a_cancelled_reassignment_added_may_stay_until_the_isr_is_written() -> None:
+    adding = TOPIC._replace(adding={0: (9,)})
+    cancelled = TOPIC._replace(mzxid=25)
+    in_isr = STATE._replace(isr=(1, 9))
+    assert kinds(sweep(in_isr, topic=cancelled, mzxid_after=25)) == []
+    # Its leader writes the ISR in between, for another reason.
+    shrunk = in_isr._replace(version=7, mzxid=26)
+    judged = kinds(sweep(in_isr, topic=adding), sweep(shrunk, topic=cancelled, mzxid_after=25))
+    assert judged == []
+    entered = STATE._replace(isr=(1, 9), version=7, mzxid=26)
+    assert kinds(sweep(), sweep(entered, topic=cancelled, mzxid_after=25)) == [
+        "ISR outside the replicas"
+    ]
+
+
 def test_a_controller_epoch_that_went_back_is_found() -> None:
     back = Epoch(epoch=2, version=4, mzxid=15)
     assert kinds(sweep(), sweep(epoch=back))[0] == "controller epoch went back"
