@@ -13,10 +13,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from cli.own_log import OwnLog
 from cluster.errors import EnvironmentProblem, UsageError
 from server.data_dir import OWN_LOG_FILE
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
@@ -34,42 +37,37 @@ def own_log(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending_signals_raise() -> Iterator[None]:
-    """What ends a process ends the block instead, as Ctrl-C does, so that everything is closed."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, _raise_ended) for number in numbers}
+    """What ends a process ends the block instead, as Ctrl-C does, so that everything is closed.
+
+    Nothing that catches the exception in between can keep the process: kazoo's ``_call`` takes any
+    exception for a closed connection.
+    """
+    seen: list[int] = []
+
+    def end(number: int, _: FrameType | None) -> None:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in _ENDING}
     try:
         yield
-    except _Ended as ended:
-        sys.exit(128 + ended.number)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if seen:
+            sys.exit(128 + seen[0])
 
 
 @contextlib.contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
     """An event that Ctrl-C and what ends a process set, for a block that ends well when it is."""
     stop = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in _ENDING}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class _Ended(KeyboardInterrupt):
-    """Inside the block a signal is what Ctrl-C is: libraries leave connections in order for that
-    alone."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
-
-def _raise_ended(number: int, _: FrameType | None) -> None:
-    raise _Ended(number)
 
 
 @contextlib.contextmanager
