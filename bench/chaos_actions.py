@@ -177,23 +177,24 @@ class Chaos:
             self._busy.add(broker)
             return broker
 
-    def _on_broker(
-        self, name: str, path: str, wanted: Callable[[str], bool], *, impairs: bool
-    ) -> str | None:
+    def _on_broker(self, name: str, wanted: Callable[[str], bool], *, impairs: bool) -> str | None:
         broker = self._take(wanted, impairs=impairs)
         if broker is None:
             return None
         try:
-            begun_s = time.monotonic()
-            answer = self._api.post(f"/brokers/{broker}/{path}")
-            if answer.is_ok:
-                self._note(name, broker, begun_s)
-            else:
-                self._remove_stale_log(broker, answer)
-            return f"broker {broker}{self._answered(name, answer)}"
+            return f"broker {broker}{self._answered(name, self._post(name, broker))}"
         finally:
             with self._lock:
                 self._busy.discard(broker)
+
+    def _post(self, name: str, broker: int) -> Answer:
+        begun_s = time.monotonic()
+        answer = self._api.post(f"/brokers/{broker}/{name}")
+        if answer.is_ok:
+            self._note(name, broker, begun_s)
+        else:
+            self._remove_stale_log(broker, answer)
+        return answer
 
     def _remove_stale_log(self, broker: int, answer: Answer) -> None:
         """If a partition has two logs, remove that in the directory that failed, as Kafka advises.
@@ -226,19 +227,19 @@ class Chaos:
             return [*self.disturbances, *lasting]
 
     def _kill(self) -> str | None:
-        return self._on_broker("kill", "kill", lambda s: s == "running", impairs=True)
+        return self._on_broker("kill", lambda s: s == "running", impairs=True)
 
     def _stop(self) -> str | None:
-        return self._on_broker("stop", "stop", lambda s: s == "running", impairs=True)
+        return self._on_broker("stop", lambda s: s == "running", impairs=True)
 
     def _pause(self) -> str | None:
-        return self._on_broker("pause", "pause", lambda s: s == "running", impairs=True)
+        return self._on_broker("pause", lambda s: s == "running", impairs=True)
 
     def _resume(self) -> str | None:
-        return self._on_broker("resume", "resume", lambda s: s == "paused", impairs=False)
+        return self._on_broker("resume", lambda s: s == "paused", impairs=False)
 
     def _start(self) -> str | None:
-        return self._on_broker("start", "start", lambda s: s in DOWN, impairs=False)
+        return self._on_broker("start", lambda s: s in DOWN, impairs=False)
 
     def _power_off(self) -> str | None:
         """Power off a broker, only while the cluster is healthy, and wait until it is again."""
@@ -483,13 +484,8 @@ class Chaos:
 
     def _heal_broker(self, broker: int, state: str) -> None:
         if state == "paused":
-            if self._api.post(f"/brokers/{broker}/resume").is_ok:
-                self._note("resume", broker, time.monotonic())
+            self._post("resume", broker)
         elif state == "running" and broker in self._failed_dirs:
             self._api.post(f"/brokers/{broker}/stop")
         elif state in DOWN:
-            answer = self._api.post(f"/brokers/{broker}/start")
-            if answer.is_ok:
-                self._note("start", broker, time.monotonic())
-            else:
-                self._remove_stale_log(broker, answer)
+            self._post("start", broker)

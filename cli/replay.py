@@ -5,15 +5,8 @@ from __future__ import annotations
 import typer
 
 from cli.command_loading import Place, group_class
+from cli.replay_ingest import EXAMPLES
 
-_EXAMPLES = """
-\b
-Examples:
-  klamm replay ingest ./rehearsal/journal.jsonl --out ./events
-  klamm replay ingest ./rehearsal/journal.jsonl --out ./events --follow
-  klamm replay ingest /var/log/kafka --timezone Europe/Berlin --out ./events
-  klamm replay ingest /var/lib/zookeeper/version-2 --out ./events --json
-"""
 _COMMANDS = {
     "ingest": Place("cli.replay_ingest"),
     "diff": Place("cli.replay_diff"),
@@ -29,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    epilog=_EXAMPLES,
+    epilog=EXAMPLES,
 )
 
 

@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from cli.options import AsJson, print_json
-from cli.replay_input import CORES, MEMORY_MB, Cores, Memory
+from cli.replay_input import CORES, MEMORY_MB, Cores, Memory, Timezone
 from cli.running import ending_signals_raise, stopped_by_signals
 from cluster.errors import UsageError
 from report.scales import time_text
@@ -42,10 +42,7 @@ def ingest(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the event table that is there.")
     ] = False,
-    timezone: Annotated[
-        str | None,
-        typer.Option(metavar="ZONE", help="Where Kafka's logs were written, as Europe/Berlin."),
-    ] = None,
+    timezone: Timezone = None,
     run: Annotated[
         str | None,
         typer.Option(help="Name of the run. [default: the journal's; the folder; the chroot]"),

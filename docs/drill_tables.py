@@ -6,6 +6,7 @@ All of it comes from drills/; docs/generate.py puts it into the page.
 from __future__ import annotations
 
 from cluster.quirks import NO_QUIRKS
+from docs.markdown import table
 from drills import text
 from drills.actions import ACTIONS
 from drills.conditions import CONDITIONS
@@ -18,27 +19,26 @@ EXAMPLE = "leader-loss"
 
 def action_table() -> str:
     """Every action of a step."""
-    lines = ["| a step that has | does |", "|---|---|"]
-    lines += [f"| `{kind.example}` | {kind.about} |" for kind in ACTIONS.values()]
-    return "\n".join(lines) + "\n"
+    rows = [(f"`{kind.example}`", kind.about) for kind in ACTIONS.values()]
+    return table(("a step that has", "does"), rows)
 
 
 def condition_table() -> str:
     """Every condition."""
-    lines = ["| condition | holds if |", "|---|---|"]
-    for kind in CONDITIONS.values():
-        only = " Only under `expect`." if kind.is_of_tool else ""
-        lines.append(f"| `{kind.example}` | {kind.about}{only} |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        (f"`{kind.example}`", kind.about + (" Only under `expect`." if kind.is_of_tool else ""))
+        for kind in CONDITIONS.values()
+    ]
+    return table(("condition", "holds if"), rows)
 
 
 def drill_table() -> str:
     """Every drill that ships."""
-    lines = ["| drill | worlds | steps | what happens |", "|---|---|---|---|"]
-    for name in NAMES:
-        drill = named_drill(name)
-        lines.append(f"| `{name}` | {drill.worlds} | {len(drill.steps)} | {drill.about} |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        (f"`{drill.name}`", drill.worlds, len(drill.steps), drill.about)
+        for drill in map(named_drill, NAMES)
+    ]
+    return table(("drill", "worlds", "steps", "what happens"), rows)
 
 
 def example_file() -> str:

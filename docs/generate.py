@@ -20,6 +20,7 @@ import statemachines.diagrams
 from cluster import quirks
 from docs import drill_tables, event_table, known_bugs
 from docs.http_bounds import bound_table
+from docs.markdown import table
 from replay.answers import answer_table
 from replay.generate.options import planted_table
 from server.api import ROUTES
@@ -41,9 +42,8 @@ def fill(page: str, sections: Mapping[str, Callable[[], str]]) -> str:
 def quirk_table() -> str:
     """Every quirk: what Kafka 2.8.2 does, and what klamm does."""
     texts = quirk_texts()
-    lines = ["| quirk | Kafka 2.8.2 | klamm |", "|---|---|---|"]
-    lines += [f"| {name} | {' | '.join(texts[field])} |" for name, field in quirks.NAMES.items()]
-    return "\n".join(lines) + "\n"
+    rows = [(name, *texts[field]) for name, field in quirks.NAMES.items()]
+    return table(("quirk", "Kafka 2.8.2", "klamm"), rows)
 
 
 def quirk_texts() -> dict[str, tuple[str, ...]]:
@@ -61,7 +61,7 @@ def quirk_texts() -> dict[str, tuple[str, ...]]:
 def scenario_table() -> str:
     """Every recorded scenario, and how klamm without quirks differed from Kafka: first how much
     and by which quirks, then below the table in full."""
-    lines = ["| scenario | what is done | steps | differences |", "|---|---|---|---|"]
+    rows: list[tuple[str, str, int, str]] = []
     in_full: list[str] = []
     for name in SCENARIOS:
         scenario = read_scenario(name)
@@ -72,8 +72,9 @@ def scenario_table() -> str:
             shown = f"{len(differences)} lines, below; {_explanation(name, len(differences))}"
             in_full += ["", f"The differences of {name}:", ""]
             in_full += [f"- `{line}`" for line in differences]
-        lines.append(f"| {name} | {scenario['about']} | {steps} | {shown} |")
-    return "\n".join([*lines, *in_full]) + "\n"
+        rows.append((name, scenario["about"], steps, shown))
+    heading = ("scenario", "what is done", "steps", "differences")
+    return table(heading, rows) + "".join(f"{line}\n" for line in in_full)
 
 
 def _explanation(scenario: str, differences: int) -> str:
@@ -90,15 +91,15 @@ def _explanation(scenario: str, differences: int) -> str:
 
 def route_table() -> str:
     """Every path of the HTTP API, what its body says, and what it does."""
-    lines = ["| request | body | what it does |", "|---|---|---|"]
+    rows = []
     for route in ROUTES:
         path = re.sub(r":\w+\}", "}", route.path)
         fields = () if route.body is None else msgspec.structs.fields(route.body)
         words = [field.name if field.required else f"{field.name}?" for field in fields]
         does = " ".join(str(inspect.getdoc(route.handler)).split())
         body = f"`{{{', '.join(words)}}}`" if words else ""
-        lines.append(f"| {route.method} `{path}` | {body} | {does} |")
-    return "\n".join(lines) + "\n"
+        rows.append((f"{route.method} `{path}`", body, does))
+    return table(("request", "body", "what it does"), rows)
 
 
 def package_table() -> str:
@@ -106,12 +107,12 @@ def package_table() -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
     layers = next(c["layers"] for c in contracts if c["id"] == "layers")
-    lines = ["| packages | what lives there |", "|---|---|"]
+    rows = []
     for layer in layers:
         packages = layer.split(" | ")
         names = "<br>".join(f"`{package}/`" for package in packages)
-        lines.append(f"| {names} | {'<br>'.join(map(_purpose, packages))} |")
-    return "\n".join(lines) + "\n"
+        rows.append((names, "<br>".join(map(_purpose, packages))))
+    return table(("packages", "what lives there"), rows)
 
 
 def _purpose(package: str) -> str:

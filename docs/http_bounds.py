@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster.partition_limits import DEFAULT_LIMITS
+from docs.markdown import table
 from server import client_bodies, client_sessions, endpoint, handlers, http_protocol, request_bodies
 
 
@@ -61,6 +62,4 @@ def bound_table() -> str:
         ("undecided records of all producers", f"{clients.MAX_UNDECIDED_BYTES // mib} MiB", "503"),
         ("rows of the journal in one answer", f"{handlers.MAX_ROWS:,}", "400"),
     )
-    lines = ["| resource | bound | above it |", "|---|---|---|"]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join(lines) + "\n"
+    return table(("resource", "bound", "above it"), rows)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from docs.markdown import table
+
 
 class KnownBug(NamedTuple):
     """A bug without a quirk; ``test`` (file::function) shows what klamm does."""
@@ -33,10 +35,8 @@ WITHOUT_A_SWITCH: Final = (
 
 def known_bug_table() -> str:
     """Every bug: what Kafka 2.8.2 does, what klamm does, and the test that shows it."""
-    lines = ["| bug | Kafka 2.8.2 | klamm | test |", "|---|---|---|---|"]
-    lines += [
-        f"| {bug.name} | {bug.kafka} | {bug.klamm} | `{bug.test.partition('::')[2]}` "
-        f"in {bug.test.partition('::')[0]} |"
-        for bug in WITHOUT_A_SWITCH
-    ]
-    return "\n".join(lines) + "\n"
+    rows = []
+    for bug in WITHOUT_A_SWITCH:
+        file, _, function = bug.test.partition("::")
+        rows.append((bug.name, bug.kafka, bug.klamm, f"`{function}` in {file}"))
+    return table(("bug", "Kafka 2.8.2", "klamm", "test"), rows)

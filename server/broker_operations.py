@@ -21,9 +21,8 @@ from controller.events import ControllerState
 from runtime.real.cluster import RealCluster
 from server.closing import Closing
 from server.config import check_broker_id
-from server.election_hints import why_no_controller
 from server.log_dir_bodies import DiskFaults, DiskFaultState
-from server.zookeeper import connected_store
+from server.zookeeper import connected_store, why_no_controller
 from zk.kafka_zk_client import KafkaZkClient
 from zk.store import Exists
 from zk.znodes import BrokerIdZNode, ControllerZNode

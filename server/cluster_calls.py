@@ -28,8 +28,7 @@ from controller.kafka_controller import KafkaController
 from runtime.real.cluster import RealCluster
 from runtime.real.running_node import RunningNode
 from server.closing import POLL_S, Closing
-from server.election_hints import lost_zookeeper, why_no_controller
-from server.zookeeper import connected_store
+from server.zookeeper import connected_store, lost_zookeeper, why_no_controller
 from zk.kafka_zk_client import KafkaZkClient
 
 API_TIMEOUT_S: Final = 60.0

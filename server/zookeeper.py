@@ -1,4 +1,5 @@
-"""The server's own session with ZooKeeper, for requests that must not wait for a lost one."""
+"""The server's own session with ZooKeeper, for requests that must not wait for a lost one, and why
+no controller is elected, in words for operators."""
 
 from __future__ import annotations
 
@@ -9,9 +10,26 @@ from zk.store import SessionState, Store
 
 def connected_store(cluster: RealCluster) -> Store:
     """The cluster's session. Raises ZooKeeperUnavailable while it has lost its connection."""
-    if cluster.session_state is SessionState.DISCONNECTED:
-        raise ZooKeeperUnavailable(
-            f"ZooKeeper at {cluster.connect_string} does not answer",
-            hint="klamm continues when it is back",
-        )
+    lost = lost_zookeeper(cluster)
+    if lost is not None:
+        raise ZooKeeperUnavailable(lost, hint="klamm continues when it is back")
     return cluster.store
+
+
+def lost_zookeeper(cluster: RealCluster) -> str | None:
+    """Return why a request got no answer if ZooKeeper is lost; else None."""
+    if cluster.session_state is not SessionState.DISCONNECTED:
+        return None
+    return f"ZooKeeper at {cluster.connect_string} does not answer"
+
+
+def why_no_controller(cluster: RealCluster) -> str:
+    """Return the hint for a request that found no controller."""
+    candidacy = cluster.candidacy
+    if candidacy.hold is not None:
+        return f"no controller is elected while {candidacy.hold}"
+    if candidacy.failed_failovers:
+        return f"{candidacy.failed_failovers} failovers in a row failed: {candidacy.failure}"
+    return lost_zookeeper(cluster) or (
+        "no broker is the controller; klamm status shows which brokers run"
+    )

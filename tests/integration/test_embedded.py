@@ -78,8 +78,8 @@ def process_holding_a_server(
 def refuses_connections(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
-    except ConnectionError:  # refused; reset while its process ends
-        return True
+    except ConnectionError as error:  # one that is reset comes from a process that is ending
+        return isinstance(error, ConnectionRefusedError)
     return False
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from kazoo.client import KazooClient
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.journal import JournalRow
@@ -232,20 +233,18 @@ def test_metrics_are_prometheus_text_with_kafkas_names(api: AsgiClient) -> None:
     status = api.get("/status").json()
     partitions = sum(status["controller"]["partitions"].values())
 
-    def led_by_brokers() -> float:
-        families = text_string_to_metric_families(api.get("/metrics").text)
-        counts = next(f for f in families if f.name == "kafka_server_ReplicaManager_LeaderCount")
-        return sum(sample.value for sample in counts.samples)
-
-    # The controller has created them before brokers have heard of it.
-    wait_until(lambda: led_by_brokers() == partitions)
-    response = api.get("/metrics")
-    assert response.headers["content-type"].startswith("text/plain; version=")
-    families = {family.name: family for family in text_string_to_metric_families(response.text)}
+    def scraped() -> dict[str, Metric]:
+        response = api.get("/metrics")
+        assert response.headers["content-type"].startswith("text/plain; version=")
+        return {family.name: family for family in text_string_to_metric_families(response.text)}
 
     def values(name: str) -> dict[str, float]:
-        return {s.labels.get("controller") or s.labels["broker"]: s.value
-                for s in families[name].samples}  # fmt: skip
+        samples = scraped()[name].samples
+        return {s.labels.get("controller") or s.labels["broker"]: s.value for s in samples}
+
+    # The controller has created them before brokers have heard of it.
+    leader_count = "kafka_server_ReplicaManager_LeaderCount"
+    wait_until(lambda: sum(values(leader_count).values()) == partitions)
 
     prefix = "kafka_controller_KafkaController_"
     active = status["controller"]["controller_id"]
@@ -255,10 +254,10 @@ def test_metrics_are_prometheus_text_with_kafkas_names(api: AsgiClient) -> None:
     }
     assert values(f"{prefix}GlobalPartitionCount")[str(active)] == partitions
     assert values(f"{prefix}OfflinePartitionsCount")[str(active)] == 0
-    leads = values("kafka_server_ReplicaManager_LeaderCount")
-    assert set(leads) == {"0", "1", "2", "3"}
-    assert "kafka_controller_ControllerEventManager_EventQueueSize" in families
-    assert "kafka_controller_ControllerChannelManager_TotalQueueSize" in families
+    assert set(values(leader_count)) == {"0", "1", "2", "3"}
+    names = set(scraped())
+    assert "kafka_controller_ControllerEventManager_EventQueueSize" in names
+    assert "kafka_controller_ControllerChannelManager_TotalQueueSize" in names
 
 
 def test_the_journal_in_pages(api: AsgiClient, server: ClusterServer) -> None:
