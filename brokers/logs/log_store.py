@@ -177,6 +177,10 @@ class MemoryLogStore:
         *,
         is_future: bool,
     ) -> IntervalLog:
+        # One in a directory that is offline is gone for good: with files Kafka refuses to start
+        # until somebody deletes one of two, which nobody can do here.
+        for logs in self.dirs.values():
+            (logs.futures if is_future else logs.current).pop(partition, None)
         return IntervalLog(config)
 
     def restore(

@@ -5,6 +5,7 @@ Every test runs with logs in memory and with files.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -176,6 +177,21 @@ def test_a_directory_that_fails_takes_its_logs_with_it(broker: Broker) -> None:
     broker.manager.dirs.prefer(T1, broker.paths[0])
     with pytest.raises(LogStorageError, match="Can not create log for t-1"):
         broker.manager.create_future(T1, NOW_MS)
+
+
+def test_a_log_that_is_made_anew_while_its_directory_is_offline(broker: Broker) -> None:
+    broker.lead(T0, 1)
+    broker.manager.handle_log_dir_failure(broker.paths[0], LogStorageError("it is gone"))
+    broker.lead(T0)
+    assert broker.path(T0) == broker.paths[1]
+    broker.stop()
+    if broker.kind == "files":
+        with pytest.raises(LogStorageError, match="Duplicate log directories for t-0"):
+            broker.start()
+        shutil.rmtree(Path(broker.paths[0], "t-0"))
+    broker.start()
+    assert broker.path(T0) == broker.paths[1]
+    assert broker.manager.dirs.log_counts() == {broker.paths[0]: 0, broker.paths[1]: 1}
 
 
 def test_retention_is_for_all_logs(broker: Broker) -> None:
