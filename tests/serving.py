@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import msgspec
+import pytest
 
+from cli.main import main
 from server.data_dir import read_address
 from tests.waiting import wait_until
 
@@ -54,8 +58,21 @@ class Up:
         return address.url
 
     def run(self, *args: str) -> subprocess.CompletedProcess[str]:
-        """Run a command on it."""
-        return klamm(self.data_dir, *args)
+        """Run a command on it, in this process: starting one takes longer than most commands."""
+        streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2)]
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(streams[0]),
+            contextlib.redirect_stderr(streams[1]),
+            Path(os.devnull).open(encoding="utf-8") as no_input,
+        ):
+            patch.setattr(os, "environ", environ_for(self.data_dir))
+            patch.setattr(sys, "stdin", no_input)
+            code = main(args)
+        for stream in streams:
+            stream.flush()
+        out, err = (cast(io.BytesIO, stream.buffer).getvalue().decode() for stream in streams)
+        return subprocess.CompletedProcess(args, code, out, err)
 
     def ok(self, *args: str) -> str:
         """Run a command that must succeed; its output."""
@@ -74,7 +91,7 @@ class Up:
         return output
 
 
-@contextmanager
+@contextlib.contextmanager
 def klamm_up(data_dir: Path, *args: str, **environ: str) -> Iterator[Up]:
     """`klamm up` on a free port, from the moment its address is known; killed if it is left.
     ``environ``: more environment variables."""

@@ -53,27 +53,34 @@ def test_a_controlled_shutdown_that_fails_is_told(up: Up) -> None:
 
 @pytest.mark.slow
 def test_a_broker_without_power_and_one_that_is_cut_off(tmp_path: Path) -> None:
-    """What both lose, the ISR has: what was acknowledged is read in the end."""
+    """What both lose, the ISR has: what was acknowledged is read in the end.
+
+    The controller keeps its power: if it is back before the next one has read who lives, nobody
+    knows that its records are missing (docs/failures.md).
+    """
     lag = ("replica.lag.time.max.ms=1500", "replica.socket.timeout.ms=1000")
     configs = [word for config in lag for word in ("--config", config)]
     with klamm_up(
-        tmp_path, "--brokers", "3", "--session-timeout-ms", "4000", "--segments", *configs
+        tmp_path,
+        *("--brokers", "3", "--controllers", "1", "--session-timeout-ms", "4000", "--segments"),
+        *configs,
     ) as up:
         server = ("--bootstrap-server", up.url.removeprefix("http://"))
-        up.ok("topics", *server, "--create", "--topic", "t", "--replica-assignment", "0:1:2")
+        up.ok("topics", *server, "--create", "--topic", "t", "--replica-assignment", "1:0:2")
         assert up.ok("network", "isolate", "2") == "broker 2 is cut off from the others\n"
         assert "Cut off from the others: broker 2 (klamm network heal)" in up.ok("status")
         up.ok("produce", "--topic", "t", "--records", "100")
-        wait_until(lambda: up.json("status")["brokers"][0]["under_replicated"] == 1, 20)
+        wait_until(lambda: up.json("status")["brokers"][1]["under_replicated"] == 1, 20)
         assert up.ok("network", "heal") == "no broker is cut off\n"
-        wait_until(lambda: up.json("status")["brokers"][0]["under_replicated"] == 0, 20)
-        assert up.ok("broker", "power-off", "0").startswith("broker 0 has no power; ZooKeeper ")
-        up.ok("broker", "start", "0")
-        read = up.ok("consume", "--topic", "t", "--from-beginning", "--timeout-ms", "5000")
+        wait_until(lambda: up.json("status")["brokers"][1]["under_replicated"] == 0, 20)
+        assert up.ok("broker", "power-off", "1").startswith("broker 1 has no power; ZooKeeper ")
+        up.ok("broker", "start", "1")
+        everything = ("--from-beginning", "--max-messages", "100", "--timeout-ms", "20000")
+        read = up.ok("consume", "--topic", "t", *everything)
         assert len(read.splitlines()) == 100
         rows = read_journal(tmp_path / "journal.jsonl")
         repaired = [row for row in rows if row.kind == Kind.LOG_REPAIRED]
-        assert {(row.topic, row.partition, row.replica) for row in repaired} == {("t", 0, 0)}
+        assert {(row.topic, row.partition, row.replica) for row in repaired} == {("t", 0, 1)}
         refused = up.run("network", "isolate", "7")
         assert (refused.returncode, refused.stderr.splitlines()[0]) == (
             2,
