@@ -11,8 +11,6 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar, cast
 
-import msgspec
-
 from cluster.api_errors import Errors
 from cluster.errors import (
     AdminError,
@@ -27,6 +25,7 @@ from cluster.errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
+from cluster.requests import ApiError
 
 T = TypeVar("T")
 _PACKAGE: Final = "org.apache.kafka.common.errors"
@@ -55,11 +54,11 @@ class ExecutionException(AdminError):
         self.cause = cause
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """Why something was refused. ``message`` None stands for the error's usual text."""
+class ReassignmentInProgress(AdminError):
+    """Partitions cannot be added to a topic while others of it move."""
 
-    error: Errors
-    message: str | None = None
+    code = Errors.REASSIGNMENT_IN_PROGRESS
+    kafka_class = f"{_PACKAGE}.ReassignmentInProgressException"
 
 
 def _kind(code: Errors, name: str) -> type[AdminError]:
@@ -108,10 +107,7 @@ _KINDS: Final[Mapping[Errors, tuple[type[AdminError], str]]] = {
             _kind(Errors.LOG_DIR_NOT_FOUND, "LogDirNotFoundException"),
             "The user-specified log directory is not found in the broker config.",
         ),
-        (
-            _kind(Errors.REASSIGNMENT_IN_PROGRESS, "ReassignmentInProgressException"),
-            "A partition reassignment is in progress.",
-        ),
+        (ReassignmentInProgress, "A partition reassignment is in progress."),
         (
             _kind(Errors.TOPIC_DELETION_DISABLED, "TopicDeletionDisabledException"),
             "Topic deletion is disabled.",
@@ -136,7 +132,7 @@ _KINDS: Final[Mapping[Errors, tuple[type[AdminError], str]]] = {
 }
 
 
-def admin_error(failure: Failure) -> AdminError:
+def admin_error(failure: ApiError) -> AdminError:
     """The error that Kafka's Admin client makes of an answer."""
     kind, text = _KINDS.get(failure.error, (AdminError, failure.error.name))
     return kind(text if failure.message is None else failure.message)

@@ -1,13 +1,12 @@
 """The whole of kafka-log-dirs: arguments in, output and exit code out.
 
-The cluster is whatever implements LogDirsAdmin. Mirrors LogDirsCommand.
+Mirrors LogDirsCommand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -22,9 +21,12 @@ from admin.jopt import (
     VersionExit,
 )
 from admin.tool_output import ToolOutput, check_properties_file, uncaught_text
+from admin.tool_services import ToolServices
 from cluster.errors import AdminError, UsageError
-from cluster.types import TopicPartition
 from zk.znodes.json_values import NUMBER_FORMAT, MalformedZNode, parse_int
+
+if TYPE_CHECKING:
+    from admin.kafka_admin import KafkaAdmin, LogDirDescription
 
 PARSER: Final = OptionParser(
     "kafka-log-dirs",
@@ -33,39 +35,7 @@ PARSER: Final = OptionParser(
 )
 
 
-class ReplicaInfo(NamedTuple):
-    """A replica's log: bytes, how far its end is behind, whether it is to replace another."""
-
-    size_bytes: int
-    offset_lag: int
-    is_future: bool
-
-
-class LogDirDescription(NamedTuple):
-    """A directory of a broker. ``error`` is the Java class of what is wrong with it, or None."""
-
-    error: str | None
-    replicas: Mapping[TopicPartition, ReplicaInfo]
-
-
-class LogDirsAdmin(Protocol):
-    """A running cluster. Each call raises KlammError if none answers."""
-
-    def live_broker_ids(self) -> Sequence[int]:
-        """The brokers that live."""
-        ...
-
-    def describe_log_dirs(
-        self, brokers: Sequence[int]
-    ) -> Mapping[int, Mapping[str, LogDirDescription]]:
-        """The directories of brokers by path. Raises AdminError if a broker does not answer."""
-        ...
-
-
-OpenCluster = Callable[[str], AbstractContextManager[LogDirsAdmin]]
-
-
-def run_log_dirs_command(args: Sequence[str], open_cluster: OpenCluster) -> CommandResult:
+def run_log_dirs_command(args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-log-dirs with ``args``.
 
     Raises what opening the connection raises; every other error becomes the tool's own text.
@@ -92,7 +62,7 @@ def run_log_dirs_command(args: Sequence[str], open_cluster: OpenCluster) -> Comm
     except UncaughtException as error:
         report = report_of(output.report, error, UsageError.exit_code)
         return CommandResult("", uncaught_text(error), 1, report)
-    with open_cluster(server) as admin:
+    with services.open_cluster(server) as admin:
         try:
             _describe(as_futures(admin), brokers, topics, output)
         except AdminError as error:
@@ -141,9 +111,9 @@ def _log_dir(path: str, found: LogDirDescription, topics: set[str]) -> dict[str,
 
 
 def _describe(
-    admin: LogDirsAdmin, brokers: list[int] | None, topics: set[str], output: ToolOutput
+    admin: KafkaAdmin, brokers: list[int] | None, topics: set[str], output: ToolOutput
 ) -> None:
-    asked = list(admin.live_broker_ids()) if brokers is None else brokers
+    asked = [broker.id for broker in admin.live_brokers()] if brokers is None else brokers
     output.println("Querying brokers for log directories information")
     found = log_dirs_json(admin.describe_log_dirs(asked), topics)
     output.println(f"Received log directory information from brokers {','.join(map(str, asked))}")

@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import HypothesisWarning
 
 from cluster.partition_limits import PartitionLimits
-from server.cluster_admin import RunningClusterAdmin
+from server.admin_channel import admin_of
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 
@@ -330,7 +330,7 @@ def served(config: ServerConfig) -> Iterator[Fuzz]:
 
     with ClusterServer(config) as server:
         # Otherwise a request to a broker that is down takes a minute.
-        server.admin = RunningClusterAdmin(server.cluster, server.closing, API_TIMEOUT_S)
+        server.admin = admin_of(server.cluster, server.closing, API_TIMEOUT_S)
         api = ApiServer(server)
         try:
             yield Fuzz(api.port)

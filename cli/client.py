@@ -19,8 +19,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from cli.client_calls import ClusterClient, answered_error
-from cluster.errors import EnvironmentProblem, UsageError
+from admin.failures import admin_error
+from cluster import errors
+from cluster.api_errors import Errors
+from cluster.errors import EnvironmentProblem, KlammError, UsageError
+from cluster.requests import ApiError
 from server.data_dir import (
     ADDRESS_FILE,
     DATA_DIR_VARIABLE,
@@ -37,14 +40,29 @@ _NOT_IN_HOSTS: Final = re.compile(r"[\x00-\x20\x7f]")
 _UP_HINT: Final = "klamm up --brokers 3 starts one"
 
 
+class Refused(KlammError):
+    """The server refused the request: a wrong Host, Origin or token."""
+
+
+class _ErrorBody(msgspec.Struct):
+    message: str
+    error: str = "KlammError"
+    code: str | None = None
+    hint: str | None = None
+
+
+class _ErrorAnswer(msgspec.Struct):
+    error: _ErrorBody
+
+
 class ServerUnavailable(EnvironmentProblem):
     """No klamm answers."""
 
     retriable = True
 
 
-class ServerClient(ClusterClient):
-    """One server's API: everything that Kafka's tools ask of a cluster. One connection a request.
+class ServerClient:
+    """One server's API; one connection a request.
 
     Every call raises ServerUnavailable if no klamm answers there, and the error that the server
     answered with.
@@ -218,3 +236,17 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
+
+
+def answered_error(answer: bytes) -> KlammError:
+    """The error that a server answered with. Raises msgspec.DecodeError if it is no klamm's."""
+    body = msgspec.json.decode(answer, type=_ErrorAnswer).error
+    if body.error == "Refused":
+        return Refused(body.message, hint=body.hint)
+    if body.code is not None:
+        answered = admin_error(ApiError(Errors[body.code], body.message))
+        answered.hint = body.hint
+        return answered
+    kind = getattr(errors, body.error, KlammError)
+    is_error = isinstance(kind, type) and issubclass(kind, KlammError)
+    return (kind if is_error else KlammError)(body.message, hint=body.hint)

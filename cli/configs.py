@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 import typer
 
-from admin.configs.command import ConfigServices, run_configs_command
-from cli.connect import open_cluster, open_store
-from cli.kafka_tools import OwnArguments, finish
+from admin.configs.command import run_configs_command
+from cli.kafka_tools import OwnArguments, finish, tool_services
 
 _OWN_HELP = """
 klamm's own:
@@ -41,5 +40,4 @@ def configs(context: typer.Context) -> None:
 def run(args: Sequence[str]) -> int:
     """Run the tool with klamm's own flags among ``args``; the exit code."""
     own = OwnArguments(args)
-    services = ConfigServices(open_store, open_cluster, own.before_write)
-    return finish(own, lambda: run_configs_command(own.rest, services), _OWN_HELP)
+    return finish(own, lambda: run_configs_command(own.rest, tool_services(own)), _OWN_HELP)

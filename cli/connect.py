@@ -7,14 +7,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cli.client import ServerClient, find_server
+from cli.client import find_server
 from cluster.errors import UsageError
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.security import ZooKeeperSecurity, ZooKeeperTls
 from zk.store import Store
+
+if TYPE_CHECKING:
+    from admin.kafka_admin import KafkaAdmin
 
 ZK_VARIABLES: Final = {
     "digest": "KLAMM_ZK_DIGEST",
@@ -93,9 +96,11 @@ def open_store(connect_string: str) -> Iterator[Store]:
 
 
 @contextmanager
-def open_cluster(address: str) -> Iterator[ServerClient]:
-    """The running klamm at ``--bootstrap-server``, whose address is its HTTP one.
+def open_cluster(address: str) -> Iterator[KafkaAdmin]:
+    """The Admin of the running klamm at ``--bootstrap-server``, whose address is its HTTP one.
 
     Raises UsageError for a malformed address; its calls raise ServerUnavailable if none answers.
     """
-    yield find_server(address, None)
+    from server.admin_calls import http_admin  # most commands do without the calls
+
+    yield http_admin(find_server(address, None).request)

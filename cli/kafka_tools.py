@@ -5,7 +5,9 @@ Kafka's arguments go through untouched. Knows no tool.
 
 from __future__ import annotations
 
+import secrets
 import sys
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -13,7 +15,11 @@ import typer
 
 from admin.command_result import CommandResult, describe_error
 from admin.guard import foreign_cluster
+from admin.tool_services import ToolServices
+from cli.connect import open_cluster, open_store
 from cluster.errors import KlammError, NotKlamm, UsageError
+from placement.draws import IntSource
+from placement.pools import Pools
 from zk.kafka_zk_client import KafkaZkClient
 
 
@@ -49,6 +55,29 @@ class OwnArguments:
     def before_write(self) -> Callable[[KafkaZkClient], None]:
         """What is to be called before a ZooKeeper is written to."""
         return _nothing if self.yes else ask_before_write
+
+
+class SystemSource:
+    """Draws from the machine's entropy, as nobody seeds Kafka's tool either."""
+
+    def next_int(self, bound: int) -> int:
+        """Return an integer of [0, bound)."""
+        return secrets.randbelow(bound)
+
+
+def tool_services(
+    own: OwnArguments, source: IntSource | None = None, pools: Pools | None = None
+) -> ToolServices:
+    """Return connections, randomness and time of this machine."""
+    return ToolServices(
+        open_store=open_store,
+        open_cluster=open_cluster,
+        before_write=own.before_write,
+        source=source or SystemSource(),
+        now_ms=lambda: time.monotonic() * 1000,
+        sleep_ms=lambda wait_ms: time.sleep(wait_ms / 1000),
+        pools=pools,
+    )
 
 
 def finish(own: OwnArguments, tool: Callable[[], CommandResult], own_help: str) -> int:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from admin.elections.command import run_election_command
-from cli.connect import open_cluster
-from cli.kafka_tools import OwnArguments, finish
+from cli.kafka_tools import OwnArguments, finish, tool_services
 
 _OWN_HELP = """
 klamm's own:
@@ -37,4 +36,4 @@ def leader_election(context: typer.Context) -> None:
 def run(args: Sequence[str]) -> int:
     """Run the tool with klamm's own flags among ``args``; the exit code."""
     own = OwnArguments(args)
-    return finish(own, lambda: run_election_command(own.rest, open_cluster), _OWN_HELP)
+    return finish(own, lambda: run_election_command(own.rest, tool_services(own)), _OWN_HELP)

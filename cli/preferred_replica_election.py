@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import typer
 
-from admin.elections.preferred_command import ElectionServices, run_preferred_election_command
-from cli.connect import open_cluster, open_store
-from cli.kafka_tools import OwnArguments, finish
+from admin.elections.preferred_command import run_preferred_election_command
+from cli.kafka_tools import OwnArguments, finish, tool_services
 
 _OWN_HELP = """
 klamm's own:
@@ -38,5 +37,5 @@ def preferred_replica_election(context: typer.Context) -> None:
 def run(args: Sequence[str]) -> int:
     """Run the tool with klamm's own flags among ``args``; the exit code."""
     own = OwnArguments(args)
-    services = ElectionServices(open_store, open_cluster, own.before_write)
+    services = tool_services(own)
     return finish(own, lambda: run_preferred_election_command(own.rest, services), _OWN_HELP)

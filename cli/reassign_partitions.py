@@ -5,18 +5,15 @@ Passes its arguments on and prints what comes back; all of the tool is admin/rea
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
 from admin.pools import read_pools
-from admin.reassignments.command import ReassignServices, run_reassign_command
+from admin.reassignments.command import run_reassign_command
 from admin.reassignments.common import OwnOptions
-from cli.connect import open_cluster, open_store
-from cli.kafka_tools import OwnArguments, finish
-from cli.topics import SystemSource
+from cli.kafka_tools import OwnArguments, SystemSource, finish, tool_services
 from cluster.errors import UsageError
 from placement.draws import IntSource, JavaRandom
 from placement.pools import Pools
@@ -67,14 +64,7 @@ def run(args: Sequence[str]) -> int:
         show_throttles=own.flag("--show-throttles"),
         pools=_pools(own.value("--pools")),
     )
-    services = ReassignServices(
-        open_store=open_store,
-        open_cluster=open_cluster,
-        source=source,
-        before_write=own.before_write,
-        now_ms=lambda: time.monotonic() * 1000,
-        sleep_ms=lambda wait_ms: time.sleep(wait_ms / 1000),
-    )
+    services = tool_services(own, source)
     return finish(own, lambda: run_reassign_command(own.rest, services, options), _OWN_HELP)
 
 

@@ -6,7 +6,6 @@ are klamm's own: `--pools`, `--yes` and `--json`.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,9 +14,8 @@ import typer
 
 from admin.command_result import CommandResult, describe_error
 from admin.pools import read_pools
-from admin.topics.command import Services, run_topic_command
-from cli.connect import open_cluster, open_store
-from cli.kafka_tools import OwnArguments
+from admin.topics.command import run_topic_command
+from cli.kafka_tools import OwnArguments, tool_services
 from cluster.errors import KlammError
 
 _OWN_HELP = """
@@ -36,14 +34,6 @@ Examples:
 """
 
 
-class SystemSource:
-    """Draws from the machine's entropy, as nobody seeds Kafka's tool either."""
-
-    def next_int(self, bound: int) -> int:
-        """An integer of [0, bound)."""
-        return secrets.randbelow(bound)
-
-
 def topics(context: typer.Context) -> None:
     """kafka-topics of Kafka 2.8.2: create, list, describe, alter, delete topics."""
     code = run(context.args)
@@ -55,13 +45,7 @@ def run(args: Sequence[str]) -> int:
     """Run the tool with klamm's own flags among ``args``; the exit code. Raises UsageError."""
     own = OwnArguments(args)
     pools = own.value("--pools")
-    services = Services(
-        open_store=open_store,
-        open_cluster=open_cluster,
-        source=SystemSource(),
-        before_write=own.before_write,
-        pools=None if pools is None else read_pools(Path(pools)),
-    )
+    services = tool_services(own, pools=None if pools is None else read_pools(Path(pools)))
     if not own.as_json:
         code = _print(run_topic_command(own.rest, services))
         if own.wants_help:

@@ -188,6 +188,16 @@ class CreateTopicsResponse(msgspec.Struct, frozen=True):
     topics: tuple[CreatableTopicResult, ...]
 
 
+class NewPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many partitions a topic is to have; ``new_assignments`` None: placed by the controller.
+
+    ``new_assignments``: the replicas of each partition that is added, in order.
+    """
+
+    total_count: Int32
+    new_assignments: tuple[tuple[Int32, ...], ...] | None = None
+
+
 class ApiError(msgspec.Struct, frozen=True):
     """What became of one item of a request. ``message`` None stands for the error's usual text."""
 

@@ -7,14 +7,13 @@ kafka/admin/RackAwareMode.scala and AdminZkClient.getBrokerMetadatas.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from cluster.errors import AdminOperationError
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerMetadata:
+class BrokerMetadata(NamedTuple):
     """A broker as a place for replicas. `rack` is None when the broker names none."""
 
     id: int

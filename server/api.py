@@ -1,6 +1,7 @@
 """Routes of the HTTP API of a running cluster.
 
-Handlers are in handlers.py, admin_handlers.py and client_handlers.py. How a request is
+The calls of KafkaAdmin are in admin_calls.py, other handlers in handlers.py and
+client_handlers.py. How a request is
 read, run and answered is in endpoint.py and answers.py.
 """
 
@@ -13,25 +14,18 @@ from starlette.applications import Starlette
 from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.routing import Route
 
 from cluster.errors import KlammError
-from cluster.requests import CreateTopicsRequest
-from server import admin_handlers, client_handlers, handlers
+from server import client_handlers, handlers
+from server.admin_calls import CALLS, AdminCall
 from server.answers import CountedAnswers, on_error, on_http_error
-from server.bodies import (
-    AlterReassignments,
-    CreatePartitions,
-    ElectLeaders,
-    PartitionsOrAll,
-    Topics,
-)
+from server.bodies import FailDisk, FailLogDir, SlowDisk
 from server.client_bodies import CloseProducer, NewConsumer, NewProducer, Poll, SendRecords
 from server.cluster_server import ClusterServer
-from server.config_bodies import ConfigsOfEntities, Entities, Entity
 from server.endpoint import Endpoints
 from server.handlers import AddBroker, Handler, JournalQuery, Network, StartBroker
-from server.log_dir_bodies import AlterLogDirs, Brokers, FailDisk, FailLogDir, Replicas, SlowDisk
 from server.openapi import openapi_document
 from server.security import Gatekeeper
 
@@ -59,6 +53,18 @@ class ApiRoute(NamedTuple):
     only_looks: bool = False
 
 
+def _admin_route(call: AdminCall) -> ApiRoute:
+    """Return the route of a call of KafkaAdmin."""
+
+    def handler(server: ClusterServer, request: Request, wanted: Any) -> Any:
+        return call.answer_to(server.admin, wanted)
+
+    handler.__name__, handler.__doc__ = call.operation, call.about
+    handler.__annotations__ = {"return": call.answer}
+    method, _, path = call.route.partition(" ")
+    return ApiRoute(method, path, handler, call.body)
+
+
 ROUTES: Final = (
     ApiRoute("GET", "/status", handlers.status, only_looks=True),
     ApiRoute("GET", "/openapi.json", handlers.openapi, only_looks=True),
@@ -67,7 +73,6 @@ ROUTES: Final = (
     ApiRoute("POST", "/controller/move", handlers.move_controller),
     ApiRoute("GET", "/brokers", handlers.list_brokers),
     ApiRoute("POST", "/brokers", handlers.add_broker, AddBroker),
-    ApiRoute("GET", "/brokers/live", handlers.live_brokers),
     ApiRoute("GET", "/brokers/{id:id}", handlers.describe_broker),
     ApiRoute("GET", "/brokers/{id:id}/metadata", handlers.broker_metadata),
     ApiRoute("POST", "/brokers/{id:id}/start", handlers.start_broker, StartBroker),
@@ -79,23 +84,8 @@ ROUTES: Final = (
     ApiRoute("POST", "/disks/heal", handlers.heal_disks),
     ApiRoute("GET", "/zookeeper", handlers.zookeeper_servers),
     ApiRoute("POST", "/zookeeper/{server:str}/{action:str}", handlers.act_on_zookeeper),
-    ApiRoute("GET", "/topics", handlers.list_topics),
-    ApiRoute("POST", "/topics", handlers.create_topics, CreateTopicsRequest),
-    ApiRoute("POST", "/topics/describe", handlers.describe_topics, Topics),
-    ApiRoute("POST", "/topics/partitions", handlers.create_partitions, CreatePartitions),
-    ApiRoute("POST", "/topics/delete", handlers.delete_topics, Topics),
+    *map(_admin_route, CALLS),
     ApiRoute("GET", "/topics/{topic:str}", handlers.describe_topic),
-    ApiRoute("GET", "/reassignments", admin_handlers.list_reassignments, PartitionsOrAll),
-    ApiRoute("POST", "/reassignments", admin_handlers.alter_reassignments, AlterReassignments),
-    ApiRoute("POST", "/reassignments/list", admin_handlers.list_reassignments, PartitionsOrAll),
-    ApiRoute("POST", "/elections", admin_handlers.elect_leaders, ElectLeaders),
-    ApiRoute("GET", "/log-dirs", admin_handlers.describe_log_dirs, Brokers),
-    ApiRoute("POST", "/log-dirs", admin_handlers.alter_log_dirs, AlterLogDirs),
-    ApiRoute("POST", "/log-dirs/describe", admin_handlers.describe_log_dirs, Brokers),
-    ApiRoute("POST", "/log-dirs/replicas", admin_handlers.describe_replicas, Replicas),
-    ApiRoute("POST", "/configs", admin_handlers.alter_configs, ConfigsOfEntities),
-    ApiRoute("POST", "/configs/describe", admin_handlers.describe_configs, Entity),
-    ApiRoute("POST", "/configs/overrides", admin_handlers.config_overrides, Entities),
     ApiRoute("POST", "/producers", client_handlers.open_producer, NewProducer),
     ApiRoute("POST", "/producers/{id:id}/records", client_handlers.send_records, SendRecords),
     ApiRoute("POST", "/producers/{id:id}/close", client_handlers.close_producer, CloseProducer),

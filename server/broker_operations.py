@@ -19,9 +19,9 @@ from brokers.storage.faults import DiskFault
 from cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError
 from controller.events import ControllerState
 from runtime.real.cluster import RealCluster
+from server.bodies import DiskFaults, DiskFaultState
 from server.closing import Closing
 from server.config import check_broker_id
-from server.log_dir_bodies import DiskFaults, DiskFaultState
 from server.zookeeper import connected_store, why_no_controller
 from zk.kafka_zk_client import KafkaZkClient
 from zk.store import Exists

@@ -35,9 +35,9 @@ from cluster.types import TopicPartition
 from runtime.client_actor import Client
 from runtime.real.cluster import RealCluster
 from server import client_bodies as bodies
+from server.admin_channel import new_client_address
 from server.client_answers import polled, producer_status
 from server.closing import Closing
-from server.cluster_calls import new_client_address
 
 IDLE_S: Final = 300.0
 BATCH_SIZE_BYTES: Final = 16_384

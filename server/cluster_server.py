@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from admin.guard import RunInfo, check_may_run_in, create_marker
+from admin.kafka_admin import KafkaAdmin
 from admin.topics.topics import new_topic_id
 from cluster.errors import EnvironmentProblem, KlammError, RequestTimedOut, UsageError
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
@@ -29,11 +30,11 @@ from runtime.disks import local_disk
 from runtime.journal import FileJournal
 from runtime.kafka_logs import KafkaLogs
 from runtime.real.cluster import RealCluster
+from server.admin_channel import admin_of
 from server.answers import AnswerCounts
 from server.broker_operations import BrokerOperations, controller_of_all
 from server.client_sessions import ClientSessions
 from server.closing import Closing
-from server.cluster_admin import RunningClusterAdmin
 from server.config import ServerConfig
 from server.data_dir import DataDir, ServerAddress
 from server.dump_loading import Say, load_dump
@@ -64,7 +65,7 @@ class ClusterServer:
 
     cluster: RealCluster
     operations: BrokerOperations
-    admin: RunningClusterAdmin
+    admin: KafkaAdmin
     client_sessions: ClientSessions
 
     def __init__(
@@ -154,7 +155,7 @@ class ClusterServer:
         self._stack.callback(self.begin_close)
         dead = () if self.config.dump is None else self.config.dump.dead
         self.operations = BrokerOperations(self.cluster, self.closing, dead)
-        self.admin = RunningClusterAdmin(self.cluster, self.closing)
+        self.admin = admin_of(self.cluster, self.closing)
         self.client_sessions = ClientSessions(
             self.cluster,
             self.closing,

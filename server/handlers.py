@@ -18,20 +18,9 @@ from starlette.responses import Response
 
 from admin.topics.text import TopicDescription
 from cluster.integers import Count
-from cluster.requests import CreateTopicsRequest, CreateTopicsResponse
-from server.bodies import (
-    CreatePartitions,
-    LiveBroker,
-    LiveBrokers,
-    RequestBody,
-    TopicDescriptions,
-    TopicFailures,
-    TopicNames,
-    Topics,
-)
+from server.bodies import DiskFaults, FailDisk, FailLogDir, RequestBody, SlowDisk
 from server.cluster_server import ClusterServer
 from server.journal_tail import last_rows, rows_after
-from server.log_dir_bodies import DiskFaults, FailDisk, FailLogDir, SlowDisk
 from server.metrics import CONTENT_TYPE, metrics_text
 from zk.ensemble import SINGLE_SERVER
 
@@ -122,14 +111,8 @@ def move_controller(server: ClusterServer, request: Request, _: None) -> dict[st
 
 def list_brokers(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
     """All brokers, and the live ones by a broker's metadata cache."""
-    live = server.admin.live_broker_ids()
+    live = [broker.id for broker in server.admin.live_brokers()]
     return {"brokers": server.status()["brokers"], "live": live}
-
-
-def live_brokers(server: ClusterServer, request: Request, _: None) -> LiveBrokers:
-    """The live brokers by a broker's metadata cache, and their racks, as Kafka's tools need
-    them."""
-    return LiveBrokers([LiveBroker(one.id, one.rack) for one in server.admin.live_brokers()])
 
 
 def describe_broker(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
@@ -203,35 +186,6 @@ def act_on_zookeeper(server: ClusterServer, request: Request, _: None) -> dict[s
 # Topics
 
 
-def list_topics(server: ClusterServer, request: Request, _: None) -> TopicNames:
-    """Names of all topics."""
-    return TopicNames(list(server.admin.list_topics()))
-
-
-def create_topics(
-    server: ClusterServer, request: Request, wanted: CreateTopicsRequest
-) -> CreateTopicsResponse:
-    """Create topics; the body is a CreateTopicsRequest, the answer its response."""
-    return server.admin.create_topics(wanted)
-
-
-def describe_topics(server: ClusterServer, request: Request, wanted: Topics) -> TopicDescriptions:
-    """Describe the topics of the body."""
-    return TopicDescriptions(list(server.admin.describe_topics(wanted.topics)))
-
-
 def describe_topic(server: ClusterServer, request: Request, _: None) -> TopicDescription:
     """Describe one topic."""
     return server.admin.describe_topics([request.path_params["topic"]])[0]
-
-
-def create_partitions(
-    server: ClusterServer, request: Request, wanted: CreatePartitions
-) -> TopicFailures:
-    """Add partitions; the answer lists the refused topics."""
-    return TopicFailures(dict(server.admin.create_partitions(wanted.topics, wanted.timeout_ms)))
-
-
-def delete_topics(server: ClusterServer, request: Request, wanted: Topics) -> TopicFailures:
-    """Delete topics; the answer lists the refused ones."""
-    return TopicFailures(dict(server.admin.delete_topics(wanted.topics, wanted.timeout_ms)))

@@ -143,6 +143,12 @@ class ControllerContext(LiveBrokers):
         """The replicas of a partition, () if it is not known."""
         return self.assignments.get(tp, EMPTY_ASSIGNMENT).replicas
 
+    def running_reassignments(self) -> dict[TopicPartition, ReplicaAssignment]:
+        """Return the assignments that a reassignment changes, by partition."""
+        moving = tuple(self.partitions_being_reassigned)
+        found = {tp: self.partition_full_replica_assignment(tp) for tp in moving}
+        return {tp: found[tp] for tp in moving if found[tp].is_being_reassigned}
+
     def partition_full_replica_assignment(self, tp: TopicPartition) -> ReplicaAssignment:
         """The assignment of a partition, the empty one if it is not known."""
         return self.assignments.get(tp, EMPTY_ASSIGNMENT)

@@ -10,7 +10,9 @@ from urllib.parse import unquote
 import msgspec
 from starlette.types import ASGIApp
 
-from cli.client_calls import ClusterClient, answered_error
+from admin.kafka_admin import KafkaAdmin
+from cli.client import answered_error
+from server.admin_calls import http_admin
 
 Headers = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -90,16 +92,14 @@ class AsgiClient:
         return Response(start["status"], headers, body)
 
 
-class InProcessClient(ClusterClient):
+def in_process_admin(client: AsgiClient) -> KafkaAdmin:
     """What Kafka's tools ask of a cluster, without a socket in between."""
 
-    def __init__(self, client: AsgiClient) -> None:
-        self._client = client
-
-    def request(self, method: str, path: str, body: object = None) -> bytes:
-        """The answer as it came. Raises the error that the server answered with."""
+    def request(method: str, path: str, body: object) -> bytes:
         content = b"" if body is None else msgspec.json.encode(body)
-        response = self._client.request(method, path, content)
+        response = client.request(method, path, content)
         if response.status_code >= 400:
             raise answered_error(response.content)
         return response.content
+
+    return http_admin(request)

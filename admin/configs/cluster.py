@@ -1,25 +1,27 @@
 """kafka-configs with ``--bootstrap-server``: asks a running cluster.
 
-The cluster is whatever implements ConfigsAdmin. Mirrors ConfigCommand.alterConfig, describeConfig
-and getResourceConfig, for topics and brokers.
+Mirrors ConfigCommand.alterConfig, describeConfig and getResourceConfig, for topics and brokers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from admin.configs.config_resource import ConfigResource
-from admin.configs.configs_admin import ConfigEntry, ConfigsAdmin, ConfigSource
+from admin.configs.configs_admin import ConfigEntry, ConfigSource
 from admin.configs.options import BROKERS, TOPICS, ConfigOptions, illegal_argument
 from admin.failures import ExecutionException, InvalidConfiguration, InvalidRequest, as_futures
 from admin.java_maps import hash_map_order
 from admin.scala_sets import immutable_order, mutable_order
 from admin.tool_output import ToolOutput
-from cluster.errors import AdminError, RequestTimedOut
+from cluster.errors import AdminError, RequestTimedOut, UnknownTopicOrPartition
 from cluster.java_hash import string_hash
 from cluster.topic_names import validate_topic_name
 from zk.znodes import DEFAULT_ENTITY
+
+if TYPE_CHECKING:
+    from admin.kafka_admin import KafkaAdmin
 
 _BROKER_CONFIG_COUNT: Final = 234
 """How many configs a broker of 2.8.2 has: the order of a part of them follows from it."""
@@ -34,7 +36,7 @@ class TimeoutException(AdminError):
 class ClusterConfigs:
     """Alter and describe on a running cluster."""
 
-    def __init__(self, admin: ConfigsAdmin, output: ToolOutput) -> None:
+    def __init__(self, admin: KafkaAdmin, output: ToolOutput) -> None:
         self._admin = as_futures(admin)
         self._output = output
 
@@ -82,7 +84,7 @@ class ClusterConfigs:
     def _all_names(self, entity_type: str) -> list[str]:
         if entity_type == TOPICS:
             return hash_map_order(self._admin.list_topics())
-        return [*map(str, self._admin.live_broker_ids()), ""]
+        return [*(str(broker.id) for broker in self._admin.live_brokers()), ""]
 
     def _entries(self, entity_type: str, name: str, describe_all: bool) -> list[ConfigEntry]:
         """An entity's configs in the order of the Java map that holds them."""
@@ -93,6 +95,10 @@ class ClusterConfigs:
         except ExecutionException as error:
             if isinstance(error.cause, RequestTimedOut):
                 raise TimeoutException("", hint=error.hint) from error
+            if isinstance(error.cause, UnknownTopicOrPartition):
+                # Kafka's brokers answer without a text, and its tools print that.
+                unknown = UnknownTopicOrPartition("", hint=error.cause.message)
+                raise ExecutionException(unknown) from error
             raise
         entries = {entry.name: entry for entry in found}
         count = max(len(entries), _BROKER_CONFIG_COUNT) if entity_type == BROKERS and name else None

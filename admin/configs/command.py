@@ -7,16 +7,13 @@ connection by itself. Mirrors ConfigCommand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final
-
-import msgspec
 
 from admin.command_result import CommandResult, report_of
 from admin.configs.broker_configs import validate_broker_configs
 from admin.configs.cluster import ClusterConfigs
 from admin.configs.config_resource import BROKER_THROTTLES, ConfigResource
-from admin.configs.configs_admin import ConfigsAdmin
 from admin.configs.options import (
     BROKERS,
     PARSER,
@@ -30,6 +27,7 @@ from admin.java_maps import hash_map_order
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
 from admin.scala_sets import mutable_order
 from admin.tool_output import ToolOutput, check_properties_file, java_class
+from admin.tool_services import ToolServices
 from cluster.errors import (
     EnvironmentProblem,
     KlammError,
@@ -38,7 +36,6 @@ from cluster.errors import (
 )
 from cluster.java_hash import string_hash
 from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Store
 from zk.znodes import DEFAULT_ENTITY
 from zk.znodes.json_values import ILLEGAL_ARGUMENT
 
@@ -49,15 +46,7 @@ _ZOOKEEPER_WARNING: Final = (
 )
 
 
-class ConfigServices(msgspec.Struct, frozen=True):
-    """What the command needs of the world: connections, and a word before it writes znodes."""
-
-    open_store: Callable[[str], AbstractContextManager[Store]]
-    open_cluster: Callable[[str], AbstractContextManager[ConfigsAdmin]]
-    before_write: Callable[[KafkaZkClient], None]
-
-
-def run_configs_command(args: Sequence[str], services: ConfigServices) -> CommandResult:
+def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-configs with ``args``.
 
     Raises what opening the connection raises, NotKlamm if a write is refused, and UsageError for
@@ -91,7 +80,7 @@ def run_configs_command(args: Sequence[str], services: ConfigServices) -> Comman
 
 @contextmanager
 def _open(
-    command: ConfigOptions, services: ConfigServices, output: ToolOutput
+    command: ConfigOptions, services: ToolServices, output: ToolOutput
 ) -> Iterator[Callable[[], None]]:
     """Connect to what the command names, and give what is to be done there."""
     tool: _ZooKeeperTool | ClusterConfigs

@@ -1,22 +1,18 @@
 """The whole of kafka-leader-election: arguments in, output and exit code out.
 
-It opens no connection by itself: a way to do so is handed in. Mirrors LeaderElectionCommand.
+Mirrors LeaderElectionCommand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from admin.command_result import CommandResult, report_of
 from admin.elections.elections import (
-    ElectionAdmin,
     ElectionTexts,
-    ElectionType,
     elect_leaders,
     parse_election_data,
-    show_elected,
 )
 from admin.jopt import (
     VERSION_TEXT,
@@ -27,8 +23,12 @@ from admin.jopt import (
     VersionExit,
 )
 from admin.tool_output import ToolOutput, check_properties_file, read_file, uncaught_text
+from admin.tool_services import ToolServices
 from cluster.errors import AdminCommandFailed, AdminError, UsageError
-from cluster.types import TopicPartition
+from cluster.types import ElectionType, TopicPartition
+
+if TYPE_CHECKING:
+    from admin.kafka_admin import KafkaAdmin
 
 PARSER: Final = OptionParser(
     "kafka-leader-election",
@@ -50,10 +50,8 @@ _ABOUT: Final = (
     "supported are preferred replicas and unclean replicas."
 )
 
-OpenCluster = Callable[[str], AbstractContextManager[ElectionAdmin]]
 
-
-def run_election_command(args: Sequence[str], open_cluster: OpenCluster) -> CommandResult:
+def run_election_command(args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-leader-election with ``args``.
 
     Raises what opening the connection raises; every other error becomes the tool's own text.
@@ -78,7 +76,7 @@ def run_election_command(args: Sequence[str], open_cluster: OpenCluster) -> Comm
     except (AdminError, UncaughtException) as error:
         report = report_of(output.report, error, UsageError.exit_code)
         return CommandResult("", uncaught_text(error), 1, report)
-    with open_cluster(server) as admin:
+    with services.open_cluster(server) as admin:
         try:
             hint = _elect(admin, election_type, partitions, output)
         except AdminError as error:
@@ -88,7 +86,7 @@ def run_election_command(args: Sequence[str], open_cluster: OpenCluster) -> Comm
 
 
 def _elect(
-    admin: ElectionAdmin,
+    admin: KafkaAdmin,
     election_type: ElectionType,
     partitions: list[TopicPartition] | None,
     output: ToolOutput,
@@ -100,12 +98,7 @@ def _elect(
         failed=f"Error completing leader election ({kind}) for partition",
         exception="replica(s) could not be elected",
     )
-    try:
-        results = elect_leaders(admin, election_type, partitions, TIMEOUT_MS)
-    except AdminCommandFailed as error:
-        output.println(error.message)
-        raise
-    return show_elected(results, texts, output)
+    return elect_leaders(admin, election_type, partitions, TIMEOUT_MS, texts, output)
 
 
 def _check(options: Options) -> None:

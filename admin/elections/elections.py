@@ -1,4 +1,4 @@
-"""What both election tools share: the partitions' file, the cluster's protocol, its answers.
+"""What both election tools share: the partitions' file and what they print of the results.
 
 Mirrors LeaderElectionCommand.parseReplicaElectionData, its twin in
 PreferredReplicaLeaderElectionCommand, and Admin.electLeaders.
@@ -7,34 +7,20 @@ PreferredReplicaLeaderElectionCommand, and Admin.electLeaders.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from admin.failures import ExecutionException, Failure, admin_error, as_futures
+from admin.failures import ExecutionException, admin_error, as_futures
 from admin.scala_sets import duplicates, mutable_order, topic_partition_hash
 from admin.tool_json import decoding, parse_json
 from admin.tool_output import ToolOutput
 from cluster.api_errors import Errors
 from cluster.errors import AdminCommandFailed, AdminOperationError, RequestTimedOut
-from cluster.types import ElectionType as ElectionType
-from cluster.types import TopicPartition
+from cluster.requests import ApiError
+from cluster.types import ElectionType, TopicPartition
 from zk.znodes.json_values import as_array, as_object, field, to_int, to_str
 
-
-class ElectionAdmin(Protocol):
-    """A running cluster that can be asked for elections."""
-
-    def elect_leaders(
-        self,
-        election_type: ElectionType,
-        partitions: Collection[TopicPartition] | None,
-        timeout_ms: int,
-    ) -> Mapping[TopicPartition, Failure | None]:
-        """Elect leaders; None asks for all partitions that need it.
-
-        Gives each partition's failure, None for an election that took place. Raises
-        RequestTimedOut, KlammError.
-        """
-        ...
+if TYPE_CHECKING:
+    from admin.kafka_admin import KafkaAdmin
 
 
 class ElectionTexts(NamedTuple):
@@ -70,30 +56,35 @@ def parse_election_data(text: str, what: str, missing: str) -> list[TopicPartiti
 
 
 def elect_leaders(
-    admin: ElectionAdmin,
+    admin: KafkaAdmin,
     election_type: ElectionType,
     partitions: Collection[TopicPartition] | None,
     timeout_ms: int,
-) -> Mapping[TopicPartition, Failure | None]:
-    """Ask for elections. Raises AdminCommandFailed when the time is over, ExecutionException."""
+    texts: ElectionTexts,
+    output: ToolOutput,
+) -> str | None:
+    """Ask for elections and print the results; returns klamm's hint where Kafka's text leaves
+    names out. Raises AdminCommandFailed if the time is over or one failed, ExecutionException."""
     try:
-        return as_futures(admin).elect_leaders(election_type, partitions, timeout_ms)
+        results = as_futures(admin).elect_leaders(election_type, partitions, timeout_ms)
     except ExecutionException as error:
         if not isinstance(error.cause, RequestTimedOut):
             raise
-        raise AdminCommandFailed("Timeout waiting for election results") from error.cause
+        failed = AdminCommandFailed("Timeout waiting for election results")
+        output.println(failed.message)
+        raise failed from error.cause
+    return _show_elected(results, texts, output)
 
 
-def show_elected(
-    results: Mapping[TopicPartition, Failure | None], texts: ElectionTexts, output: ToolOutput
+def _show_elected(
+    results: Mapping[TopicPartition, ApiError], texts: ElectionTexts, output: ToolOutput
 ) -> str | None:
-    """Print what became of each election; klamm's hint where Kafka's text leaves names out.
-
-    Raises AdminCommandFailed if one failed.
-    """
-    succeeded = _in_order(tp for tp, failure in results.items() if failure is None)
-    noop = _in_order(tp for tp, failure in results.items() if failure and _is_noop(failure))
-    failed = {tp: failure for tp, failure in results.items() if failure and not _is_noop(failure)}
+    succeeded = _in_order(tp for tp, found in results.items() if found.error is Errors.NONE)
+    noop = _in_order(
+        tp for tp, found in results.items() if found.error is Errors.ELECTION_NOT_NEEDED
+    )
+    passed = (Errors.NONE, Errors.ELECTION_NOT_NEEDED)
+    failed = {tp: found for tp, found in results.items() if found.error not in passed}
     names = ", ".join(map(str, succeeded))
     output.report["elected"] = [tp._asdict() for tp in sorted(succeeded)]
     output.report["not_needed"] = [tp._asdict() for tp in sorted(noop)]
@@ -107,19 +98,11 @@ def show_elected(
         # Kafka names here the partitions that succeeded.
         output.println(f"{texts.noop} {names}")
     for tp in _in_order(failed):
-        output.println(f"{texts.failed}: {tp}: {_exception(failed[tp])}")
+        error = admin_error(failed[tp])
+        output.println(f"{texts.failed}: {tp}: {error.kafka_class}: {error.message}")
     if failed:
         raise AdminCommandFailed(f"{len(failed)} {texts.exception}")
     return f"no election was needed for {', '.join(map(str, noop))}" if noop else None
-
-
-def _exception(failure: Failure) -> str:
-    error = admin_error(failure)
-    return f"{error.kafka_class}: {error.message}"
-
-
-def _is_noop(failure: Failure) -> bool:
-    return failure.error is Errors.ELECTION_NOT_NEEDED
 
 
 def _in_order(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

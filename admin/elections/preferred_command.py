@@ -6,21 +6,14 @@ business. Mirrors PreferredReplicaLeaderElectionCommand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from admin.command_result import CommandResult, report_of
-from admin.elections.command import OpenCluster
 from admin.elections.elections import (
-    ElectionAdmin,
     ElectionTexts,
-    ElectionType,
     elect_leaders,
     parse_election_data,
-    show_elected,
 )
 from admin.jopt import (
     VERSION_TEXT,
@@ -32,6 +25,7 @@ from admin.jopt import (
 )
 from admin.scala_sets import hash_set_order, immutable_order, topic_partition_hash
 from admin.tool_output import ToolOutput, check_properties_file, read_file, uncaught_text
+from admin.tool_services import ToolServices
 from cluster.errors import (
     AdminCommandFailed,
     AdminError,
@@ -41,9 +35,9 @@ from cluster.errors import (
     NotKlamm,
     UsageError,
 )
-from cluster.types import TopicPartition
+from cluster.types import ElectionType, TopicPartition
 from zk.kafka_zk_client import KafkaZkClient
-from zk.store import GetChildren, Store
+from zk.store import GetChildren
 from zk.znodes import TopicPartitionsZNode
 
 PARSER: Final = OptionParser(
@@ -72,17 +66,7 @@ _TEXTS: Final = ElectionTexts(
 )
 
 
-class ElectionServices(msgspec.Struct, frozen=True):
-    """What the command needs of the world: connections, and a word before it writes."""
-
-    open_store: Callable[[str], AbstractContextManager[Store]]
-    open_cluster: OpenCluster
-    before_write: Callable[[KafkaZkClient], None]
-
-
-def run_preferred_election_command(
-    args: Sequence[str], services: ElectionServices
-) -> CommandResult:
+def run_preferred_election_command(args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-preferred-replica-election with ``args``.
 
     Raises what opening the connection raises, and NotKlamm if a write is refused; every other
@@ -117,7 +101,9 @@ def run_preferred_election_command(
         return _with_zookeeper(zookeeper, partitions, services, output)
     with services.open_cluster(server or "") as admin:
         try:
-            hint = _ask_cluster(admin, partitions, output)
+            hint = elect_leaders(
+                admin, ElectionType.PREFERRED, partitions, TIMEOUT_MS, _TEXTS, output
+            )
         except AdminError as error:
             report = report_of(output.report, error, error.exit_code)
             return CommandResult(output.text, uncaught_text(error), 1, report)
@@ -143,21 +129,10 @@ def _read(file: str) -> list[TopicPartition]:
     return parse_election_data(read_file(file), what, f"{what} is empty")
 
 
-def _ask_cluster(
-    admin: ElectionAdmin, partitions: list[TopicPartition] | None, output: ToolOutput
-) -> str | None:
-    try:
-        results = elect_leaders(admin, ElectionType.PREFERRED, partitions, TIMEOUT_MS)
-    except AdminCommandFailed as error:
-        output.println(error.message)
-        raise
-    return show_elected(results, _TEXTS, output)
-
-
 def _with_zookeeper(
     connect: str,
     partitions: list[TopicPartition] | None,
-    services: ElectionServices,
+    services: ToolServices,
     output: ToolOutput,
 ) -> CommandResult:
     with services.open_store(connect) as store:

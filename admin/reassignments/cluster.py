@@ -1,14 +1,15 @@
 """kafka-reassign-partitions with ``--bootstrap-server``: asks a running cluster.
 
-The cluster is whatever implements ReassignAdmin. Mirrors ReassignPartitionsCommand's methods that
+Mirrors ReassignPartitionsCommand's methods that
 take an Admin client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from admin.failures import ExecutionException, Failure, admin_error
+from admin.failures import ExecutionException, admin_error
 from admin.reassignments.common import (
     OwnOptions,
     TerseFailure,
@@ -22,7 +23,6 @@ from admin.reassignments.common import (
 )
 from admin.reassignments.log_dirs import LogDirMoves
 from admin.reassignments.moves import calculate_moving_brokers, calculate_proposed_move_map
-from admin.reassignments.reassign_admin import ReassignAdmin
 from admin.reassignments.reassignment_json import (
     Replicas,
     parse_execute_arguments,
@@ -46,9 +46,13 @@ from admin.scala_sets import immutable_order, int_hash
 from admin.tool_output import ToolOutput
 from cluster.errors import AdminCommandFailed, UnknownTopicOrPartition
 from cluster.java_hash import string_hash
+from cluster.requests import ApiError
 from cluster.types import ReplicaAssignment, TopicPartition
 from placement.broker_metadata import RackAwareMode, broker_metadatas
 from placement.draws import IntSource
+
+if TYPE_CHECKING:
+    from admin.kafka_admin import KafkaAdmin
 
 REQUEST_TIMEOUT_MS = 30_000
 
@@ -60,7 +64,7 @@ class ClusterReassignment:
     """
 
     def __init__(
-        self, admin: ReassignAdmin, output: ToolOutput, own: OwnOptions, moves: LogDirMoves
+        self, admin: KafkaAdmin, output: ToolOutput, own: OwnOptions, moves: LogDirMoves
     ) -> None:
         self._admin = admin
         self._output = output
@@ -238,5 +242,5 @@ class ClusterReassignment:
         show_throttles(self._throttles, self._own, self._output, brokers, topics)
 
 
-def _failed(failures: Mapping[TopicPartition, Failure]) -> str:
+def _failed(failures: Mapping[TopicPartition, ApiError]) -> str:
     return "\n".join(f"{tp}: {admin_error(failures[tp]).message}" for tp in sorted(failures))

@@ -1,16 +1,14 @@
 """The whole of kafka-reassign-partitions: arguments in, output and exit code out.
 
-It opens no connection by itself: ways to do so are handed in. Mirrors ReassignPartitionsCommand's
+Mirrors ReassignPartitionsCommand's
 main; of a Java stack trace, which the tool prints, only the first line is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final
-
-import msgspec
 
 from admin.command_result import CommandResult, report_of
 from admin.failures import as_futures
@@ -19,14 +17,13 @@ from admin.reassignments.cluster import ClusterReassignment
 from admin.reassignments.common import DIFFERENT, IN_PROGRESS, OwnOptions, TerseFailure
 from admin.reassignments.log_dirs import LogDirMoves
 from admin.reassignments.options import PARSER, ReassignOptions
-from admin.reassignments.reassign_admin import ReassignAdmin
 from admin.reassignments.throttles import read_saved
 from admin.reassignments.zookeeper import ZooKeeperReassignment
 from admin.tool_output import ToolOutput, check_properties_file, java_class, read_file
+from admin.tool_services import ToolServices
 from cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
 from placement.draws import IntSource
 from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Store
 
 INCONCLUSIVE: Final = 12
 """klamm's exit code of ``--verify`` while something still moves."""
@@ -34,24 +31,8 @@ _FAILED: Final = 1
 _USAGE: Final = 2
 
 
-class ReassignServices(msgspec.Struct, frozen=True):
-    """What the command needs of the world.
-
-    ``open_store`` connects to a ZooKeeper connect string, ``open_cluster`` to a running cluster.
-    ``source`` draws where placement starts. ``before_write`` is called before ZooKeeper is
-    written to, and may raise NotKlamm. ``now_ms`` and ``sleep_ms`` time directory moves.
-    """
-
-    open_store: Callable[[str], AbstractContextManager[Store]]
-    open_cluster: Callable[[str], AbstractContextManager[ReassignAdmin]]
-    source: IntSource
-    before_write: Callable[[KafkaZkClient], None]
-    now_ms: Callable[[], float]
-    sleep_ms: Callable[[float], None]
-
-
 def run_reassign_command(
-    args: Sequence[str], services: ReassignServices, own: OwnOptions | None = None
+    args: Sequence[str], services: ToolServices, own: OwnOptions | None = None
 ) -> CommandResult:
     """Run kafka-reassign-partitions with ``args``.
 
@@ -113,7 +94,7 @@ def _warn(command: ReassignOptions, output: ToolOutput) -> None:
 def _open(
     address: str,
     command: ReassignOptions,
-    services: ReassignServices,
+    services: ToolServices,
     output: ToolOutput,
     own: OwnOptions,
 ) -> Iterator[Callable[[], None]]:
@@ -156,7 +137,7 @@ def _change_znodes(
     command: ReassignOptions,
     tool: ZooKeeperReassignment,
     client: KafkaZkClient,
-    services: ReassignServices,
+    services: ToolServices,
 ) -> None:
     match command.action:
         case "verify":

@@ -6,15 +6,17 @@ Time is handed in. Mirrors ReassignPartitionsCommand.findLogDirMoveStates and ex
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from admin.reassignments.common import TerseFailure
-from admin.reassignments.reassign_admin import ReassignAdmin
 from admin.reassignments.reassignment_json import TopicPartitionReplica
 from admin.reassignments.text import LogDirMoveState, joined, plural
 from admin.tool_output import ToolOutput
 from cluster.api_errors import Errors
 from cluster.errors import AdminCommandFailed
+
+if TYPE_CHECKING:
+    from admin.kafka_admin import KafkaAdmin
 
 RETRY_MS: Final = 100
 
@@ -24,7 +26,7 @@ class LogDirMoves:
 
     def __init__(
         self,
-        admin: ReassignAdmin,
+        admin: KafkaAdmin,
         output: ToolOutput,
         now_ms: Callable[[], float],
         sleep_ms: Callable[[float], None],

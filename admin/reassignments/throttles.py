@@ -44,14 +44,14 @@ class ThrottleConfigs(Protocol):
     """Where the configs of topics and brokers are read and changed."""
 
     def overrides(
-        self, resources: Collection[ConfigResource] | None = None
+        self, entities: Collection[ConfigResource] | None = None, /
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
         """The configs that are set for each of the entities, or for all that have some."""
         ...
 
     def incremental_alter_configs(
-        self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
-    ) -> None:
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]], /
+    ) -> object:
         """Set configs of entities; None removes one."""
         ...
 

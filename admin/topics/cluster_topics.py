@@ -1,17 +1,16 @@
 """kafka-topics with ``--bootstrap-server``: asks a running cluster, which decides and writes.
 
-The cluster is whatever implements ClusterAdmin; nothing here knows how it is reached. Mirrors
-TopicCommand.AdminClientTopicService and the calls of Kafka's Admin client that it makes.
+Mirrors TopicCommand.AdminClientTopicService.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from admin.failures import Failure, admin_error
+from admin.failures import admin_error
 from admin.java_maps import hash_map_order
 from admin.topics.options import TopicCommandOptions
 from admin.topics.service import (
@@ -23,64 +22,23 @@ from admin.topics.service import (
     select_topics,
     show,
 )
-from admin.topics.text import DescribeFilter, TopicDescription
+from admin.topics.text import DescribeFilter
 from admin.topics.topic_configs import TOPIC_CONFIGS
 from cluster.api_errors import Errors
 from cluster.errors import UsageError
-from cluster.integers import Int32
-from cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from cluster.requests import ApiError, CreatableTopic, CreateTopicsRequest, NewPartitions
+
+if TYPE_CHECKING:
+    from admin.kafka_admin import KafkaAdmin
 
 REQUEST_TIMEOUT_MS: Final = 30_000
 _REPLICATION_FACTOR_MAX: Final = 2**15 - 1
 
 
-class NewPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many partitions a topic is to have; ``new_assignments`` None: placed by the controller.
-
-    ``new_assignments``: the replicas of each partition that is added, in order.
-    """
-
-    total_count: Int32
-    new_assignments: tuple[tuple[Int32, ...], ...] | None = None
-
-
-class ClusterAdmin(Protocol):
-    """What kafka-topics asks of a running cluster. Each call raises KlammError if none answers."""
-
-    def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """Create topics; answered when they have leaders, or at the request's timeout."""
-        ...
-
-    def list_topics(self) -> Sequence[str]:
-        """Names of all topics, internal ones too."""
-        ...
-
-    def describe_topics(self, topics: Sequence[str]) -> Sequence[TopicDescription]:
-        """The topics, in any order; configs are those that are not the default, min_isr is known.
-
-        Raises UnknownTopicOrPartition.
-        """
-        ...
-
-    def live_broker_ids(self) -> Sequence[int]:
-        """The brokers that live."""
-        ...
-
-    def create_partitions(
-        self, topics: Mapping[str, NewPartitions], timeout_ms: int
-    ) -> Mapping[str, Failure]:
-        """Add partitions to topics; gives the topics that were refused."""
-        ...
-
-    def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, Failure]:
-        """Delete topics; gives those that were refused."""
-        ...
-
-
 class ClusterTopics:
     """The five actions on a running cluster."""
 
-    def __init__(self, admin: ClusterAdmin) -> None:
+    def __init__(self, admin: KafkaAdmin) -> None:
         self._admin = admin
 
     def create_topic(self, command: TopicCommandOptions, output: Output) -> None:
@@ -117,7 +75,7 @@ class ClusterTopics:
         elif result.error is Errors.TOPIC_ALREADY_EXISTS and topic.if_not_exists:
             output.topics.append({"topic": topic.name, "created": False})
         else:
-            raise admin_error(Failure(result.error, result.error_message))
+            raise admin_error(ApiError(result.error, result.error_message))
 
     def list_topics(self, command: TopicCommandOptions, output: Output) -> None:
         """Print the names; with none, an empty line."""
@@ -131,7 +89,8 @@ class ClusterTopics:
         ensure_topics_exist(topics, command)
         if not topics:
             return
-        shown = DescribeFilter(command.options, self._admin.live_broker_ids())
+        live = [broker.id for broker in self._admin.live_brokers()]
+        shown = DescribeFilter(command.options, live)
         found = {topic.topic: topic for topic in self._admin.describe_topics(topics)}
         asked = hash_map_order([name for name in topics if name in found], capacity=len(topics))
         for name in hash_map_order(asked, capacity=len(topics)):
@@ -171,7 +130,7 @@ def _added(arguments: TopicArguments, existing_count: int) -> tuple[tuple[int, .
     return tuple(arguments.assignment.values())[existing_count:]
 
 
-def _raise_first(topics: Sequence[str], failures: Mapping[str, Failure]) -> None:
+def _raise_first(topics: Sequence[str], failures: Mapping[str, ApiError]) -> None:
     for topic in topics:
         if topic in failures:
             raise admin_error(failures[topic])

@@ -1,51 +1,31 @@
 """The whole of kafka-topics: arguments in, standard output, standard error and exit code out.
 
-It opens no connection by itself: ways to do so are handed in. Mirrors kafka.admin.TopicCommand's
+Mirrors kafka.admin.TopicCommand's
 main; what Kafka logs beside it (a stack trace on standard error) is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from admin.command_result import CommandResult, report_of
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
-from admin.topics.cluster_topics import ClusterAdmin, ClusterTopics
+from admin.tool_services import ToolServices
+from admin.topics.cluster_topics import ClusterTopics
 from admin.topics.options import PARSER, TopicCommandOptions
 from admin.topics.service import Output, TopicService
 from admin.topics.zookeeper_topics import ZooKeeperTopics
 from cluster.errors import EnvironmentProblem, KlammError, UsageError
-from placement.draws import IntSource
-from placement.pools import Pools
 from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Store
 
 WRITING_ACTIONS: Final = frozenset({"create", "alter", "delete"})
 _USAGE: Final = 2
 
 
-class Services(msgspec.Struct, frozen=True):
-    """What the command needs of the world.
-
-    ``open_store`` connects to a ZooKeeper connect string, ``open_cluster`` to a running cluster;
-    both raise EnvironmentProblem if none answers. ``source`` draws where placement starts.
-    ``before_write`` is called before an action that writes to a ZooKeeper, and may raise NotKlamm.
-    ``pools``: what --create and --alter place by ZooKeeper keeps to them.
-    """
-
-    open_store: Callable[[str], AbstractContextManager[Store]]
-    open_cluster: Callable[[str], AbstractContextManager[ClusterAdmin]]
-    source: IntSource
-    before_write: Callable[[KafkaZkClient], None]
-    pools: Pools | None = None
-
-
-def run_topic_command(args: Sequence[str], services: Services) -> CommandResult:
+def run_topic_command(args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-topics with ``args``.
 
     Raises what opening the connection raises (UsageError for its address, EnvironmentProblem if
@@ -78,7 +58,7 @@ def run_topic_command(args: Sequence[str], services: Services) -> CommandResult:
 
 
 @contextmanager
-def _open(command: TopicCommandOptions, services: Services) -> Iterator[TopicService]:
+def _open(command: TopicCommandOptions, services: ToolServices) -> Iterator[TopicService]:
     if command.zookeeper is not None:
         with services.open_store(command.zookeeper) as store:
             client = KafkaZkClient(store)
@@ -111,7 +91,7 @@ def _check_command_config(command: TopicCommandOptions) -> None:
         raise UncaughtException("java.nio.file.NoSuchFileException", name)
 
 
-def _check_pools(command: TopicCommandOptions, services: Services) -> None:
+def _check_pools(command: TopicCommandOptions, services: ToolServices) -> None:
     if services.pools is None:
         return
     if command.action not in ("create", "alter"):

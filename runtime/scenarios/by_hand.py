@@ -36,19 +36,29 @@ class OperatorClient:
         transport.register(CLIENT, self._answers.append)
 
     def ask(
-        self, request: Request, run_until: Callable[[Callable[[], bool], float], bool]
+        self,
+        request: Request,
+        broker_id: int | None,
+        run_until: Callable[[Callable[[], bool], float], bool],
     ) -> Response:
-        """Send a request to whoever is the controller. Raises KlammError if nobody answers."""
+        """Send a request to a broker, or (None) to the controller. Raises KlammError if there is no
+        answer."""
+        if broker_id is None:
+            destination = self._controller()
+        else:
+            destination = Address("broker", broker_id)
+        self._asked += 1
+        self._answers.clear()
+        self._transport.send(Message(CLIENT, destination, self._asked, request))
+        if not run_until(lambda: bool(self._answers), STEP_TIMEOUT_MS):
+            raise KlammError(f"{destination.role} {destination.id} does not answer")
+        body = self._answers[0].body
+        assert isinstance(body, Response), "only answers come to a client"
+        return body
+
+    def _controller(self) -> Address:
         data = self._store.read([GetData(ControllerZNode.path)])[0].data
         controller_id = ControllerZNode.decode(data)
         if controller_id is None:
             raise KlammError("there is no controller to ask")
-        self._asked += 1
-        self._answers.clear()
-        destination = Address("controller", controller_id)
-        self._transport.send(Message(CLIENT, destination, self._asked, request))
-        if not run_until(lambda: bool(self._answers), STEP_TIMEOUT_MS):
-            raise KlammError(f"controller {controller_id} does not answer")
-        body = self._answers[0].body
-        assert isinstance(body, Response), "only answers come to a client"
-        return body
+        return Address("controller", controller_id)

@@ -7,10 +7,9 @@ judged by runtime/checks/clients.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
-from brokers.broker import Broker
 from brokers.clients.batches import Counted, Payload
 from brokers.clients.config import ConsumerConfig, ProducerConfig
 from brokers.clients.consumer import Consumer
@@ -22,6 +21,7 @@ from cluster.requests import Address, Disconnected, Message
 from cluster.types import TopicPartition
 from runtime.checks.clients import Finding, check_clients, check_leader
 from runtime.client_actor import Client
+from runtime.scenarios.driver import ScenarioDriver
 from runtime.transport import NO_CORRELATION_ID
 
 PRODUCER: Final = Address("client", 1)
@@ -34,29 +34,13 @@ _RECORD: Final = Record(NO_TIMESTAMP, None, b"v" * RECORD_BYTES)
 T = TypeVar("T")
 
 
-class ClientHost(Protocol):
-    """Where clients live."""
-
-    def add_client(self, client: Client) -> None:
-        """Let a client live."""
-        ...
-
-    def brokers(self) -> Iterable[Broker]:
-        """Those that run; to be looked at only inside ``call_client``."""
-        ...
-
-    def call_client(self, function: Callable[[float], T]) -> T:
-        """Run ``function`` with the monotonic milliseconds, while no client runs."""
-        ...
-
-
 class ScenarioClients:
     """The clients of one scenario; ``bootstrap``: brokers to begin with. ``log_journal`` is told of
     batches that cannot be read. ``has_files``: logs keep records and do not only count them."""
 
     def __init__(
         self,
-        host: ClientHost,
+        host: ScenarioDriver,
         bootstrap: Iterable[int],
         log_journal: LogJournal,
         *,

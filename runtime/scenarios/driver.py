@@ -6,17 +6,21 @@ These are simulated_driver.py and real_driver.py; they decide nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
+from brokers.broker import Broker
 from cluster.journal import JournalRow
 from cluster.requests import Message, Request, Response
 from cluster.types import TopicPartition
+from runtime.client_actor import Client
 from runtime.disks import ClusterDisks
 from runtime.transport import NetworkFaults
 from statemachines.context import ControllerContext
 from zk.store import Store
+
+T = TypeVar("T")
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -127,8 +131,21 @@ class ScenarioDriver(Protocol):
         """Run a tool; ``{zk}`` in ``args`` stands for the cluster's ZooKeeper."""
         ...
 
-    def ask(self, request: Request) -> Response:
-        """Send a request to the controller and let the cluster work until it is answered."""
+    def ask(self, request: Request, broker_id: int | None = None) -> Response:
+        """Send a request to the controller, or to a broker, and let the cluster work until it is
+        answered. Raises KlammError if it is not."""
+        ...
+
+    def add_client(self, client: Client) -> None:
+        """Let a producer or consumer live."""
+        ...
+
+    def brokers(self) -> Sequence[Broker]:
+        """The brokers that run; to be looked at only inside ``call_client``."""
+        ...
+
+    def call_client(self, function: Callable[[float], T]) -> T:
+        """Run ``function`` with the monotonic milliseconds, while no client or broker runs."""
         ...
 
     def produce(self, partition: TopicPartition, count: int) -> None:

@@ -50,7 +50,7 @@ class RealDriver:
         self._cluster = cluster
         self._ensemble = ensemble
         self._journal = journal
-        self._tools = ScenarioTools(cluster.spec.seed, cluster.spec.config)
+        self._tools = ScenarioTools(cluster.spec)
         self._began_s = time.monotonic()
         self._incarnation = 0
         self._client = OperatorClient(cluster.transport, self.store)
@@ -181,9 +181,9 @@ class RealDriver:
         """Run a Kafka tool."""
         return self._tools(name, args, self)
 
-    def ask(self, request: Request) -> Response:
-        """Ask the controller."""
-        return self._client.ask(request, self.run_until)
+    def ask(self, request: Request, broker_id: int | None = None) -> Response:
+        """Ask the controller or a broker."""
+        return self._client.ask(request, broker_id, self.run_until)
 
     def produce(self, partition: TopicPartition, count: int) -> None:
         """Give the producer records."""

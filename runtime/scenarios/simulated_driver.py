@@ -33,7 +33,7 @@ class SimulatedDriver:
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
-        self._tools = ScenarioTools(world.spec.seed, world.spec.config)
+        self._tools = ScenarioTools(world.spec)
         self.store: Store = world.open_store()
         self._client = OperatorClient(world.transport, self.store)
         self._clients = ScenarioClients(
@@ -138,9 +138,9 @@ class SimulatedDriver:
         """Run a Kafka tool."""
         return self._tools(name, args, self)
 
-    def ask(self, request: Request) -> Response:
-        """Ask the controller."""
-        return self._client.ask(request, self.run_until)
+    def ask(self, request: Request, broker_id: int | None = None) -> Response:
+        """Ask the controller or a broker."""
+        return self._client.ask(request, broker_id, self.run_until)
 
     def produce(self, partition: TopicPartition, count: int) -> None:
         """Give the producer records."""

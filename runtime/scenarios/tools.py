@@ -1,128 +1,82 @@
 """Kafka's tools as the steps of a scenario run them: klamm's own, in this process, on its cluster.
 
-``--zookeeper`` means the scenario's store and ``--bootstrap-server`` its controller, whatever the
+``--zookeeper`` means the scenario's store and ``--bootstrap-server`` its cluster, whatever the
 address. What each tool does is admin/'s business.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
+from admin.admin_channel import is_not_controller, timed_out
 from admin.command_result import CommandResult
-from admin.configs.changes import ConfigChanges, check_resource
-from admin.configs.command import ConfigServices, run_configs_command
-from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from admin.configs.configs_admin import ConfigEntry
-from admin.configs.effective_configs import (
-    BrokerConfigs,
-    broker_entries,
-    default_entries,
-    topic_entries,
-)
-from admin.configs.zookeeper import ZooKeeperConfigs
+from admin.configs.command import run_configs_command
 from admin.elections.command import run_election_command
-from admin.elections.preferred_command import ElectionServices, run_preferred_election_command
-from admin.failures import Failure
-from admin.reassignments.command import ReassignServices, run_reassign_command
-from admin.reassignments.reassign_admin import ReplicaLogDirs
-from admin.reassignments.reassignment_json import TopicPartitionReplica
-from admin.topics.cluster_topics import ClusterAdmin
-from admin.topics.command import Services, run_topic_command
-from admin.topics.text import PartitionDescription, TopicDescription
+from admin.elections.preferred_command import run_preferred_election_command
+from admin.kafka_admin import KafkaAdmin
+from admin.log_dirs_command import run_log_dirs_command
+from admin.reassignments.command import run_reassign_command
+from admin.tool_services import ToolServices
+from admin.topics.command import run_topic_command
+from brokers.topic_metadata import NO_CONTROLLER_ID
 from cluster.api_errors import Errors
-from cluster.errors import RequestTimedOut, UsageError
-from cluster.requests import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
+from cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
+from cluster.errors import UsageError
+from cluster.requests import Request, Response
+from cluster.types import (
+    NO_LEADER,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicIdReplicaAssignment,
+    TopicPartition,
 )
-from cluster.types import ElectionType, ReplicaAssignment, TopicPartition
-from placement.broker_metadata import BrokerMetadata
 from placement.draws import JavaRandom
+from runtime.cluster_spec import ClusterSpec
 from runtime.scenarios.driver import ScenarioDriver, ToolResult
+from runtime.scenarios.steps import STEP_TIMEOUT_MS
 from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import DEFAULT_ENTITY
+from zk.znodes import BrokerIdZNode
 
+R = TypeVar("R", bound=Response)
 
-class _Context(NamedTuple):
-    """What tools need besides the cluster: the dice of placements, what brokers began with."""
-
-    random: JavaRandom
-    config: Mapping[str, str]
+_TOOLS: Final[Mapping[str, Callable[[Sequence[str], ToolServices], CommandResult]]] = {
+    "topics": run_topic_command,
+    "reassign-partitions": run_reassign_command,
+    "preferred-replica-election": run_preferred_election_command,
+    "leader-election": run_election_command,
+    "configs": run_configs_command,
+    "log-dirs": run_log_dirs_command,
+}
+TOOL_NAMES: Final = tuple(_TOOLS)
 
 
 class ScenarioTools:
-    """The tools by their names at klamm's command line; ``seed`` is that of their placements,
-    ``config`` what all brokers were told at their start."""
+    """The tools by their names at klamm's command line, on the cluster of one scenario."""
 
-    def __init__(self, seed: int, config: Mapping[str, str]) -> None:
-        self._context = _Context(JavaRandom(seed), config)
+    def __init__(self, spec: ClusterSpec) -> None:
+        self._spec = spec
+        self._random = JavaRandom(spec.seed)
 
     def __call__(self, name: str, args: Sequence[str], driver: ScenarioDriver) -> ToolResult:
         """Run a tool. Raises UsageError if there is none of this name."""
         tool = _TOOLS.get(name)
         if tool is None:
             raise UsageError(f"there is no tool {name}", hint=f"tools: {', '.join(TOOL_NAMES)}")
-        result = tool(args, driver, self._context)
-        return ToolResult(result.stdout, result.stderr, result.exit_code)
-
-
-def _topics(args: Sequence[str], driver: ScenarioDriver, context: _Context) -> CommandResult:
-    def open_cluster(_: str) -> AbstractContextManager[ClusterAdmin]:
-        raise UsageError(
-            "a scenario's topics are changed by ZooKeeper, not by --bootstrap-server",
-            hint="--zookeeper {zk}",
+        spec = self._spec
+        admin = KafkaAdmin(DriverChannel(driver), spec.config, spec.pools, spec.partition_limits)
+        services = ToolServices(
+            open_store=_opener(driver.store),
+            open_cluster=_opener(admin),
+            before_write=lambda _: None,
+            source=self._random,
+            now_ms=lambda: driver.elapsed_ms,
+            sleep_ms=driver.run_for,
         )
-
-    services = Services(_opener(driver.store), open_cluster, context.random, _nothing)
-    return run_topic_command(args, services)
-
-
-def _reassign(args: Sequence[str], driver: ScenarioDriver, context: _Context) -> CommandResult:
-    services = ReassignServices(
-        _opener(driver.store),
-        _opener(DriverAdmin(driver)),
-        context.random,
-        _nothing,
-        lambda: driver.elapsed_ms / 1000,
-        lambda duration_s: driver.run_for(duration_s * 1000),
-    )
-    return run_reassign_command(args, services)
-
-
-def _preferred(args: Sequence[str], driver: ScenarioDriver, _: _Context) -> CommandResult:
-    services = ElectionServices(_opener(driver.store), _opener(DriverAdmin(driver)), _nothing)
-    return run_preferred_election_command(args, services)
-
-
-def _elect(args: Sequence[str], driver: ScenarioDriver, _: _Context) -> CommandResult:
-    return run_election_command(args, _opener(DriverAdmin(driver)))
-
-
-def _configs(args: Sequence[str], driver: ScenarioDriver, context: _Context) -> CommandResult:
-    admin = DriverAdmin(driver, context.config)
-    services = ConfigServices(_opener(driver.store), _opener(admin), _nothing)
-    return run_configs_command(args, services)
-
-
-_TOOLS: Final[Mapping[str, Callable[[Sequence[str], ScenarioDriver, _Context], CommandResult]]] = {
-    "topics": _topics,
-    "reassign-partitions": _reassign,
-    "preferred-replica-election": _preferred,
-    "leader-election": _elect,
-    "configs": _configs,
-}
-TOOL_NAMES: Final = tuple(_TOOLS)
-
-
-def _nothing(_: object) -> None:
-    return None
+        result = tool(args, services)
+        return ToolResult(result.stdout, result.stderr, result.exit_code)
 
 
 def _opener(opened: Any) -> Any:
@@ -133,129 +87,124 @@ def _opener(opened: Any) -> Any:
     return open_it
 
 
-class DriverAdmin:
-    """A scenario's cluster as the tools see it through ``--bootstrap-server``: topics, brokers and
-    configs are read from ZooKeeper, and replicas move between no directories. ``config``: what all
-    brokers were told at their start."""
+class DriverChannel:
+    """AdminChannel of a scenario's cluster, which works on while an answer is awaited."""
 
-    def __init__(self, driver: ScenarioDriver, config: Mapping[str, str] | None = None) -> None:
+    def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
-        self._static = config or {}
-        self._zk = KafkaZkClient(driver.store)
-        self._configs = ZooKeeperConfigs(self._zk)
 
-    def elect_leaders(
-        self,
-        election_type: ElectionType,
-        partitions: Collection[TopicPartition] | None,
-        timeout_ms: int,
-    ) -> Mapping[TopicPartition, Failure | None]:
-        """Ask the controller to elect leaders."""
-        asked = None if partitions is None else tuple(partitions)
-        response = self._driver.ask(ElectLeadersRequest(election_type, asked, timeout_ms))
-        assert isinstance(response, ElectLeadersResponse)
-        if response.error is not Errors.NONE:
-            raise RequestTimedOut(f"The controller answers {response.error.name}.")
-        return {
-            tp: None if error.error is Errors.NONE else Failure(error.error, error.message)
-            for tp, error in response.partitions.items()
-        }
+    @property
+    def zk(self) -> KafkaZkClient:
+        """The scenario's session."""
+        return KafkaZkClient(self._driver.store)
 
-    def list_partition_reassignments(
-        self, partitions: Collection[TopicPartition] | None = None
-    ) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """What the controller says is being reassigned."""
-        asked = None if partitions is None else tuple(partitions)
-        response = self._driver.ask(ListPartitionReassignmentsRequest(asked))
-        assert isinstance(response, ListPartitionReassignmentsResponse)
-        assert response.error.error is Errors.NONE
-        return response.partitions
+    def ask_controller(
+        self, call: str, request: Request, kind: type[R], timeout_ms: int | None = None
+    ) -> R:
+        """Ask until a broker that is the controller answers."""
+        while True:
+            self.await_controller(call)
+            response = self._driver.ask(request)
+            assert isinstance(response, kind)
+            if not is_not_controller(response):
+                return response
 
-    def alter_partition_reassignments(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], timeout_ms: int
-    ) -> Mapping[TopicPartition, Failure]:
-        """Ask the controller to move partitions."""
-        response = self._driver.ask(AlterPartitionReassignmentsRequest(targets))
-        assert isinstance(response, AlterPartitionReassignmentsResponse)
-        assert response.error.error is Errors.NONE
-        return {
-            tp: Failure(error.error, error.message)
-            for tp, error in response.partitions.items()
-            if error.error is not Errors.NONE
-        }
+    def ask_brokers(
+        self, call: str, requests: Mapping[int, Request], kind: type[R]
+    ) -> Mapping[int, R]:
+        """Ask brokers one after the other, once all are there or time is up."""
+        self._driver.run_until(lambda: all(map(self.is_registered, requests)), STEP_TIMEOUT_MS)
+        answers: dict[int, R] = {}
+        for broker_id in filter(self.is_registered, requests):
+            response = self._driver.ask(requests[broker_id], broker_id)
+            assert isinstance(response, kind)
+            answers[broker_id] = response
+        return answers
 
-    def describe_topics(self, topics: Sequence[str]) -> Sequence[TopicDescription]:
-        """The topics as ZooKeeper has them."""
-        found = self._zk.get_topic_assignments(topics)
-        states = self._zk.get_partition_states(
-            [tp for topic in found.values.values() for tp in topic.assignment]
-        )
-        return [
-            TopicDescription(
-                name,
-                topic.topic_id,
-                {},
-                tuple(
-                    PartitionDescription(
-                        name,
-                        tp.partition,
-                        states.values[tp].leader_and_isr.leader,
-                        assignment.replicas,
-                        states.values[tp].leader_and_isr.isr,
-                    )
-                    for tp, assignment in topic.assignment.items()
-                ),
+    def await_controller(self, call: str, timeout_ms: float = STEP_TIMEOUT_MS) -> None:
+        """Wait for a controller."""
+        if not self._driver.run_until(
+            lambda: self._driver.controller_context() is not None, timeout_ms
+        ):
+            raise timed_out(call, self.now_ms(), "there is no controller")
+
+    def await_broker(self, call: str, broker_id: int, timeout_ms: int | None = None) -> None:
+        """Wait until a broker is registered."""
+        wait_ms = STEP_TIMEOUT_MS if timeout_ms is None else timeout_ms
+        if not self._driver.run_until(lambda: self.is_registered(broker_id), wait_ms):
+            raise timed_out(call, self.now_ms(), f"broker {broker_id} does not answer")
+
+    def await_leaders(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> bool:
+        """Wait until each partition has a leader."""
+
+        def have_leaders() -> bool:
+            states = self.zk.get_partition_states(partitions).values
+            return len(states) == len(partitions) and all(
+                state.leader_and_isr.leader != NO_LEADER for state in states.values()
             )
-            for name, topic in found.values.items()
-        ]
 
-    def live_brokers(self) -> Sequence[BrokerMetadata]:
-        """The registered brokers."""
-        found = self._zk.get_all_brokers_and_epochs_in_cluster()
-        return [BrokerMetadata(b.broker.id, b.broker.rack) for b in found.values.values()]
+        return self._driver.run_until(have_leaders, timeout_ms)
 
-    def overrides(
-        self, resources: Collection[ConfigResource] | None = None
-    ) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """The configs that are set."""
-        return self._configs.overrides(resources)
+    def is_registered(self, broker_id: int) -> bool:
+        """True if the broker is registered."""
+        return self.zk.path_exists(BrokerIdZNode.path(broker_id))
 
-    def incremental_alter_configs(
-        self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
-    ) -> None:
-        """Set configs of topics and brokers. Raises AdminError if one is refused."""
-        for resource, wanted in changes.items():
-            check_resource(resource)
-            ConfigChanges(self._zk, self._zk.topic_exists).alter(resource, wanted)
-
-    def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
-        """The configs of a topic, a broker, or of all brokers, as ZooKeeper has them."""
-        check_resource(resource)
-        of_all = ConfigResource(BROKERS, DEFAULT_ENTITY)
-        found = self.overrides(list(dict.fromkeys([resource, of_all])))
-        if resource == of_all:
-            return default_entries(found[of_all])
-        if resource.entity_type == TOPICS:
-            return topic_entries(found[resource], BrokerConfigs({}, found[of_all], self._static))
-        static = {**self._static, "broker.id": resource.name}
-        return broker_entries(BrokerConfigs(found[resource], found[of_all], static))
-
-    def list_topics(self) -> Sequence[str]:
+    def topic_names(self) -> Sequence[str]:
         """The topics that ZooKeeper has."""
-        return self._zk.get_all_topics_in_cluster()
+        return sorted(self.zk.get_all_topics_in_cluster())
 
-    def live_broker_ids(self) -> Sequence[int]:
-        """The registered brokers' ids."""
-        return [broker.id for broker in self.live_brokers()]
+    def metadata(self, topics: Sequence[str]) -> MetadataResponse:
+        """Topics and brokers as ZooKeeper has them.
 
-    def describe_replica_log_dirs(
-        self, replicas: Collection[TopicPartitionReplica]
-    ) -> Mapping[TopicPartitionReplica, ReplicaLogDirs]:
-        """No broker says."""
-        return {}
+        A broker's metadata cache may be behind what the step before has waited for.
+        """
+        zk = self.zk
+        brokers = zk.get_all_brokers_and_epochs_in_cluster().values
+        found = zk.get_topic_assignments(topics).values
+        states = zk.get_partition_states([tp for one in found.values() for tp in one.assignment])
+        controller_id = zk.get_controller_id()
+        return MetadataResponse(
+            tuple(registered.broker for registered in brokers.values()),
+            NO_CONTROLLER_ID if controller_id is None else controller_id,
+            tuple(_metadata(topic, found.get(topic), states.values, brokers) for topic in topics),
+        )
 
-    def alter_replica_log_dirs(
-        self, log_dirs: Mapping[TopicPartitionReplica, str]
-    ) -> Mapping[TopicPartitionReplica, Failure]:
-        """Refused: a scenario's plans name no directory."""
-        raise UsageError("a scenario's tools move no directories")
+    def partition_count(self) -> int | None:
+        """How many partitions the controller knows."""
+        context = self._driver.controller_context()
+        return None if context is None else len(context.assignments)
+
+    def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """What the controller reassigns, from its context."""
+        context = self._driver.controller_context()
+        return {} if context is None else context.running_reassignments()
+
+    def now_ms(self) -> int:
+        """How long the cluster has been there."""
+        return int(self._driver.elapsed_ms)
+
+
+def _metadata(
+    name: str,
+    topic: TopicIdReplicaAssignment | None,
+    states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
+    brokers: Container[int],
+) -> TopicMetadata:
+    if topic is None:
+        return TopicMetadata(Errors.UNKNOWN_TOPIC_OR_PARTITION, name)
+    partitions = []
+    for tp in sorted(topic.assignment):
+        replicas = topic.assignment[tp].replicas
+        state = states[tp].leader_and_isr if tp in states else LeaderAndIsr(NO_LEADER, 0, ())
+        is_alive = state.leader in brokers
+        partitions.append(
+            PartitionMetadata(
+                Errors.NONE if is_alive else Errors.LEADER_NOT_AVAILABLE,
+                tp.partition,
+                state.leader if is_alive else NO_LEADER,
+                state.leader_epoch,
+                replicas,
+                state.isr,
+            )
+        )
+    return TopicMetadata(Errors.NONE, name, topic.topic_id, tuple(partitions))

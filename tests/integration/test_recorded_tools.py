@@ -10,24 +10,27 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from admin.command_result import CommandResult
-from admin.configs.command import ConfigServices, run_configs_command
+from admin.configs.command import run_configs_command
 from admin.elections.command import run_election_command
-from admin.elections.preferred_command import ElectionServices, run_preferred_election_command
+from admin.elections.preferred_command import run_preferred_election_command
+from admin.kafka_admin import KafkaAdmin
 from admin.log_dirs_command import run_log_dirs_command
-from admin.reassignments.command import ReassignServices, run_reassign_command
-from admin.topics.command import Services, run_topic_command
+from admin.reassignments.command import run_reassign_command
+from admin.tool_services import ToolServices
+from admin.topics.command import run_topic_command
 from placement.draws import JavaRandom
+from server.admin_channel import admin_of
 from server.api import create_app
-from server.cluster_admin import RunningClusterAdmin
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
-from tests.asgi import AsgiClient, InProcessClient
+from tests.asgi import AsgiClient, in_process_admin
 from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
 from zk.store import Store
@@ -48,20 +51,25 @@ class Tools:
 
     def __init__(self, server: ClusterServer) -> None:
         self._server = server
-        self._client = InProcessClient(AsgiClient(create_app(server)))
+        self._admin = in_process_admin(AsgiClient(create_app(server)))
+        services = ToolServices(
+            open_store=_no_store,
+            open_cluster=self._cluster,
+            before_write=_nothing,
+            source=JavaRandom(1),
+            now_ms=lambda: 0.0,
+            sleep_ms=_nothing,
+        )
+        tools = {
+            "configs": run_configs_command,
+            "reassign": run_reassign_command,
+            "election": run_election_command,
+            "preferred": run_preferred_election_command,
+            "log-dirs": run_log_dirs_command,
+            "topics": run_topic_command,
+        }
         self.by_name: dict[str, Tool] = {
-            "configs": lambda args: run_configs_command(
-                args, ConfigServices(_no_store, self._cluster, _nothing)
-            ),
-            "reassign": lambda args: run_reassign_command(args, self._reassign_services()),
-            "election": lambda args: run_election_command(args, self._cluster),
-            "preferred": lambda args: run_preferred_election_command(
-                args, ElectionServices(_no_store, self._cluster, _nothing)
-            ),
-            "log-dirs": lambda args: run_log_dirs_command(args, self._cluster),
-            "topics": lambda args: run_topic_command(
-                args, Services(_no_store, self._cluster, JavaRandom(1), _nothing)
-            ),
+            name: partial(tool, services=services) for name, tool in tools.items()
         }
 
     def do(self, step: dict[str, Any]) -> None:
@@ -77,30 +85,23 @@ class Tools:
                     cluster.nodes[step["broker"]].node.broker.release_catch_up()
             case "kill":
                 cluster.kill(step["broker"])
-                wait_until(lambda: step["broker"] not in self._client.live_broker_ids())
+                wait_until(lambda: step["broker"] not in self._live())
                 wait_until(lambda: cluster.is_idle)
             case _:
                 cluster.start(step["broker"])
-                wait_until(lambda: step["broker"] in self._client.live_broker_ids())
+                wait_until(lambda: step["broker"] in self._live())
                 wait_until(lambda: cluster.is_idle)
 
+    def _live(self) -> list[int]:
+        return [broker.id for broker in self._admin.live_brokers()]
+
     def _moves(self, topic: str | None) -> bool:
-        moving = self._client.list_partition_reassignments()
+        moving = self._admin.list_partition_reassignments()
         return any(topic in (None, tp.topic) for tp in moving)
 
     @contextmanager
-    def _cluster(self, _: str) -> Iterator[InProcessClient]:
-        yield self._client
-
-    def _reassign_services(self) -> ReassignServices:
-        return ReassignServices(
-            open_store=_no_store,
-            open_cluster=self._cluster,
-            source=JavaRandom(1),
-            before_write=_nothing,
-            now_ms=lambda: 0.0,
-            sleep_ms=_nothing,
-        )
+    def _cluster(self, _: str) -> Iterator[KafkaAdmin]:
+        yield self._admin
 
 
 @contextmanager
@@ -160,7 +161,7 @@ def test_the_recorded_steps(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Non
         session_timeout_ms=2000,
     )
     with ClusterServer(config) as server:
-        server.admin = RunningClusterAdmin(server.cluster, server.closing, API_TIMEOUT_S)
+        server.admin = admin_of(server.cluster, server.closing, API_TIMEOUT_S)
         tools = Tools(server)
         different = []
         for number, step in enumerate(steps(), 1):

@@ -9,14 +9,10 @@ from typing import Any
 
 import pytest
 
-from admin.configs.configs_admin import ConfigsAdmin
-from admin.elections.elections import ElectionAdmin
-from admin.log_dirs_command import LogDirsAdmin
-from admin.reassignments.reassign_admin import ReassignAdmin
 from cluster.requests import Message
 from cluster.types import TopicPartition
+from server.admin_channel import admin_of
 from server.api import create_app
-from server.cluster_admin import RunningClusterAdmin
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from tests.asgi import AsgiClient
@@ -60,14 +56,6 @@ def move(topic: str, partition: int, replicas: list[int] | None) -> dict[str, An
 def replicas_of(api: AsgiClient, topic: str) -> list[int]:
     replicas: list[int] = api.get(f"/topics/{topic}").json()["partitions"][0]["replicas"]
     return replicas
-
-
-def test_one_client_is_every_tools_cluster(server: ClusterServer) -> None:
-    reassign: ReassignAdmin = server.admin
-    elect: ElectionAdmin = server.admin
-    log_dirs: LogDirsAdmin = server.admin
-    configs: ConfigsAdmin = server.admin
-    assert reassign is elect is log_dirs is configs
 
 
 def test_a_partition_is_reassigned_listed_and_cancelled(
@@ -228,7 +216,7 @@ def test_brokers_that_are_away_are_named_when_the_time_is_over(
     api: AsgiClient, server: ClusterServer
 ) -> None:
     patient = server.admin
-    server.admin = RunningClusterAdmin(server.cluster, server.closing, API_TIMEOUT_S)
+    server.admin = admin_of(server.cluster, server.closing, API_TIMEOUT_S)
     try:
         answer = api.post("/log-dirs/describe", json={"brokers": [0, 8, 9]})
         assert answer.status_code == 504

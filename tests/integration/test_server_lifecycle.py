@@ -23,8 +23,8 @@ from cluster.errors import (
 )
 from cluster.requests import CreatableTopic, CreateTopicsRequest
 from runtime.journal import read_journal
-from server import broker_operations, cluster_calls
-from server.cluster_calls import MAY_BE_DONE
+from server import admin_channel, broker_operations
+from server.admin_channel import MAY_BE_DONE
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from tests.waiting import wait_until
@@ -250,7 +250,7 @@ def test_a_creation_whose_controller_dies_is_asked_again(chroot: str, tmp_path: 
 def test_a_request_that_the_controller_does_not_answer_may_still_be_done(
     chroot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_calls, "ANSWER_MARGIN_S", 0.1)
+    monkeypatch.setattr(admin_channel, "ANSWER_MARGIN_S", 0.1)
     with ClusterServer(config(chroot, data_dir=tmp_path)) as server:
         active = server.cluster.active_controller
         assert active is not None

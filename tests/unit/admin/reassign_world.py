@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from admin.configs.config_resource import ConfigResource
 from admin.configs.zookeeper import ZooKeeperConfigs
-from admin.failures import Failure
-from admin.reassignments.command import ReassignServices
-from admin.reassignments.reassign_admin import ReplicaLogDirs
+from admin.kafka_admin import ReplicaLogDirs
 from admin.reassignments.reassignment_json import TopicPartitionReplica
+from admin.tool_services import ToolServices
 from admin.topics.text import PartitionDescription, TopicDescription
 from cluster.api_errors import Errors
 from cluster.errors import UnknownTopicOrPartition
+from cluster.requests import ApiError
 from cluster.types import ReplicaAssignment, TopicPartition
 from placement.broker_metadata import BrokerMetadata
 from placement.draws import JavaRandom
-from tests.unit.admin.vectors import memory_server, put
+from tests.unit.admin.vectors import memory_server, put, services
 from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import MemoryStore
-from zk.store import Store
 
 
 class ZnodeCluster:
-    """ReassignAdmin on the topic znodes: starts and cancels, and leaves the copying out."""
+    """KafkaAdmin on the topic znodes: starts and cancels, and leaves the copying out."""
 
     def __init__(self, client: KafkaZkClient) -> None:
         self.client = client
         self.configs = ZooKeeperConfigs(client)
-        self.refused: dict[TopicPartition, Failure] = {}
+        self.refused: dict[TopicPartition, ApiError] = {}
         self.log_dirs: dict[TopicPartitionReplica, ReplicaLogDirs] = {}
         self.not_there_yet = 0
         self.clock_ms = 0.0
@@ -45,7 +44,7 @@ class ZnodeCluster:
 
     def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition, tuple[int, ...] | None], timeout_ms: int
-    ) -> dict[TopicPartition, Failure]:
+    ) -> dict[TopicPartition, ApiError]:
         for tp, target in targets.items():
             if tp in self.refused:
                 continue
@@ -93,10 +92,10 @@ class ZnodeCluster:
 
     def alter_replica_log_dirs(
         self, log_dirs: Mapping[TopicPartitionReplica, str]
-    ) -> dict[TopicPartitionReplica, Failure]:
+    ) -> dict[TopicPartitionReplica, ApiError]:
         if self.not_there_yet > 0:
             self.not_there_yet -= 1
-            return dict.fromkeys(log_dirs, Failure(Errors.REPLICA_NOT_AVAILABLE))
+            return dict.fromkeys(log_dirs, ApiError(Errors.REPLICA_NOT_AVAILABLE))
         for replica, log_dir in log_dirs.items():
             self.log_dirs[replica] = ReplicaLogDirs("/a", log_dir)
         return {}
@@ -124,25 +123,16 @@ class World:
             data = {"version": 3, "partitions": partitions}
             put(self.client, f"/brokers/topics/{topic}", data)
 
-    def services(self, seed: int = 1) -> ReassignServices:
-        return ReassignServices(
-            open_store=self.open_store,
-            open_cluster=self.open_cluster,
+    def services(self, seed: int = 1, cluster: Any = None) -> ToolServices:
+        """What a tool needs, on this ZooKeeper and this or another cluster."""
+        return services(
+            self.server,
+            cluster or self.cluster,
             source=JavaRandom(seed),
             before_write=self.before_write,
             now_ms=lambda: self.cluster.clock_ms,
             sleep_ms=self.cluster.sleep_ms,
         )
-
-    @contextmanager
-    def open_store(self, _: str) -> Iterator[Store]:
-        store = MemoryStore(self.server)
-        yield store
-        store.close()
-
-    @contextmanager
-    def open_cluster(self, _: str) -> Iterator[ZnodeCluster]:
-        yield self.cluster
 
     def before_write(self, _: KafkaZkClient) -> None:
         self.written += 1

@@ -7,19 +7,24 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from admin.command_result import CommandResult
-from admin.failures import Failure
-from admin.topics.cluster_topics import NewPartitions
 from admin.topics.command import run_topic_command
 from admin.topics.text import PartitionDescription, TopicDescription
 from cluster.api_errors import Errors
-from cluster.requests import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from cluster.requests import (
+    ApiError,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    NewPartitions,
+)
+from placement.broker_metadata import BrokerMetadata
 from tests.unit.admin.vectors import memory_server, services
 
 
 class Cluster:
     """A cluster that keeps what it is told; ``error`` is its answer to every change."""
 
-    def __init__(self, *topics: str, error: Failure | None = None) -> None:
+    def __init__(self, *topics: str, error: ApiError = None) -> None:
         self.topics = list(topics)
         self.error = error
         self.created: list[CreateTopicsRequest] = []
@@ -29,7 +34,7 @@ class Cluster:
     def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         self.created.append(request)
         [topic] = request.topics
-        failure = self.error or Failure(Errors.NONE)
+        failure = self.error or ApiError(Errors.NONE)
         result = CreatableTopicResult(topic.name, failure.error, failure.message)
         return CreateTopicsResponse((result,))
 
@@ -47,16 +52,16 @@ class Cluster:
             for name in reversed(topics)
         ]
 
-    def live_broker_ids(self) -> Sequence[int]:
-        return (1, 2)
+    def live_brokers(self) -> Sequence[BrokerMetadata]:
+        return (BrokerMetadata(1), BrokerMetadata(2))
 
     def create_partitions(
         self, topics: Mapping[str, NewPartitions], timeout_ms: int
-    ) -> Mapping[str, Failure]:
+    ) -> Mapping[str, ApiError]:
         self.grown = dict(topics)
         return {} if self.error is None else dict.fromkeys(topics, self.error)
 
-    def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, Failure]:
+    def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, ApiError]:
         self.deleted = list(topics)
         return {} if self.error is None else dict.fromkeys(topics, self.error)
 
@@ -93,7 +98,7 @@ def test_counts_are_checked_before_the_cluster_is_asked(line: str, said: str) ->
 
 
 def test_an_error_without_a_text_gets_kafkas() -> None:
-    cluster = Cluster(error=Failure(Errors.REQUEST_TIMED_OUT))
+    cluster = Cluster(error=ApiError(Errors.REQUEST_TIMED_OUT))
     result = run(cluster, "--create --topic t")
     assert result.stdout == "Error while executing topic command : The request timed out.\n"
     assert result.report["error"]["code"] == "REQUEST_TIMED_OUT"
@@ -101,7 +106,7 @@ def test_an_error_without_a_text_gets_kafkas() -> None:
 
 
 def test_if_not_exists_forgives_only_that() -> None:
-    exists = Cluster(error=Failure(Errors.TOPIC_ALREADY_EXISTS, "Topic 't' already exists."))
+    exists = Cluster(error=ApiError(Errors.TOPIC_ALREADY_EXISTS, "Topic 't' already exists."))
     assert run(exists, "--create --topic t --if-not-exists").exit_code == 0
     assert run(exists, "--create --topic t").exit_code == 1
 
@@ -129,7 +134,7 @@ def test_alter_sends_only_the_new_lists_and_says_nothing() -> None:
     result = run(cluster, "--alter --topic t --partitions 3 --replica-assignment 1:2,2:1,1:2")
     assert (result.stdout, result.exit_code) == ("", 0)
     assert cluster.grown == {"t": NewPartitions(3, ((2, 1), (1, 2)))}
-    refused = Cluster("t", error=Failure(Errors.INVALID_PARTITIONS, "no"))
+    refused = Cluster("t", error=ApiError(Errors.INVALID_PARTITIONS, "no"))
     assert run(refused, "--alter --topic t --partitions 1").stdout.endswith(" : no\n")
 
 

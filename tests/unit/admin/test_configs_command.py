@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from admin.command_result import CommandResult
-from admin.configs.command import ConfigServices, run_configs_command
-from admin.configs.configs_admin import ConfigsAdmin
+from admin.configs.command import run_configs_command
 from admin.configs.options import parse_properties
 from cluster.errors import UsageError
 from tests.unit.admin.reassign_world import World
@@ -26,15 +22,8 @@ def world() -> World:
     return World(2, {"t": {"0": [0, 1]}})
 
 
-@contextmanager
-def no_cluster(address: str) -> Iterator[ConfigsAdmin]:
-    raise AssertionError(f"nobody asked for {address}")
-    yield
-
-
 def run(world: World, line: str) -> CommandResult:
-    services = ConfigServices(world.open_store, no_cluster, world.before_write)
-    return run_configs_command(["--zookeeper", "z:1", *line.split()], services)
+    return run_configs_command(["--zookeeper", "z:1", *line.split()], world.services())
 
 
 def test_a_topics_configs_are_changed_and_announced(world: World) -> None:

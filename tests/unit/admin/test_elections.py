@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from admin.command_result import CommandResult
 from admin.elections.command import run_election_command
-from admin.elections.elections import ElectionType
-from admin.elections.preferred_command import ElectionServices, run_preferred_election_command
-from admin.failures import Failure
+from admin.elections.preferred_command import run_preferred_election_command
 from cluster.api_errors import Errors
 from cluster.errors import BrokerNotAvailable, RequestTimedOut
-from cluster.types import TopicPartition
+from cluster.requests import ApiError
+from cluster.types import ElectionType, TopicPartition
 from tests.unit.admin.election_world import Answers
 from tests.unit.admin.reassign_world import World
-from tests.unit.admin.vectors import Case, cases, put
+from tests.unit.admin.vectors import Case, cases, memory_server, put, services
 
 RECORDED = [
     step
     for step in cases("reassign_command_steps.jsonl")
     if step.values[0]["tool"] == "PreferredReplicaLeaderElectionCommand"
 ]
-MIXED: dict[TopicPartition, Failure | None] = {
-    TopicPartition("a", 0): None,
-    TopicPartition("a", 1): None,
-    TopicPartition("b", 0): Failure(Errors.ELECTION_NOT_NEEDED),
-    TopicPartition("c", 0): Failure(Errors.PREFERRED_LEADER_NOT_AVAILABLE, "Failed to elect"),
-    TopicPartition("c", 1): Failure(Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+MIXED: dict[TopicPartition, ApiError] = {
+    TopicPartition("a", 0): ApiError(),
+    TopicPartition("a", 1): ApiError(),
+    TopicPartition("b", 0): ApiError(Errors.ELECTION_NOT_NEEDED),
+    TopicPartition("c", 0): ApiError(Errors.PREFERRED_LEADER_NOT_AVAILABLE, "Failed to elect"),
+    TopicPartition("c", 1): ApiError(Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE),
 }
 ELECT = ("--bootstrap-server", "s:1", "--election-type", "preferred", "--all-topic-partitions")
+
+
+def elect(args: Sequence[str], answers: Answers) -> CommandResult:
+    return run_election_command(args, services(memory_server(), answers))
 
 
 @pytest.mark.parametrize("case", RECORDED)
@@ -42,9 +47,7 @@ def test_recorded_run(case: Case, tmp_path: Path) -> None:
     for name, content in case["files"].items():
         (tmp_path / name).write_text(json.dumps(content))
         args[args.index(f"{{file:{name}}}")] = str(tmp_path / name)
-    answers = Answers({})
-    services = ElectionServices(world.open_store, answers.open_cluster, world.before_write)
-    result = run_preferred_election_command(args, services)
+    result = run_preferred_election_command(args, world.services(cluster=Answers({})))
     assert result.stdout.rstrip("\n") == case["stdout"]
     assert (result.stderr, result.exit_code) == (case["stderr"], case["rc"])
     [(_, path, data)] = case["writes"]
@@ -56,7 +59,7 @@ def test_recorded_run(case: Case, tmp_path: Path) -> None:
 
 def test_every_kind_of_answer() -> None:
     answers = Answers(MIXED)
-    result = run_election_command(ELECT, answers.open_cluster)
+    result = elect(ELECT, answers)
     assert result.stdout == (
         "Successfully completed leader election (PREFERRED) for partitions a-1, a-0\n"
         "Valid replica already elected for partitions a-1, a-0\n"
@@ -77,9 +80,10 @@ def test_every_kind_of_answer() -> None:
 
 def test_the_hint_names_what_kafkas_text_leaves_out() -> None:
     answer = {TopicPartition("b", 0): MIXED[TopicPartition("b", 0)]}
-    result = run_election_command(
+    answers = Answers(answer)
+    result = elect(
         [*ELECT[:3], "Unclean", "--topic", "b", "--partition", "0"],
-        (answers := Answers(answer)).open_cluster,
+        answers,
     )
     assert result.stdout == "Valid replica already elected for partitions \n"
     assert (result.exit_code, result.hint) == (0, "no election was needed for b-0")
@@ -88,7 +92,7 @@ def test_the_hint_names_what_kafkas_text_leaves_out() -> None:
 
 def test_preferred_tool_through_the_cluster() -> None:
     world = World()
-    services = ElectionServices(world.open_store, Answers(MIXED).open_cluster, world.before_write)
+    services = world.services(cluster=Answers(MIXED))
     result = run_preferred_election_command(["--bootstrap-server", "s:1"], services)
     assert result.stdout.splitlines()[1:3] == [
         "Successfully completed preferred leader election for partitions a-1, a-0",
@@ -98,14 +102,14 @@ def test_preferred_tool_through_the_cluster() -> None:
 
 
 def test_no_answer_in_time() -> None:
-    result = run_election_command(ELECT, Answers(RequestTimedOut("Late.")).open_cluster)
+    result = elect(ELECT, Answers(RequestTimedOut("Late.")))
     assert result.stdout == "Timeout waiting for election results\n"
     assert result.stderr == (
         'Exception in thread "main" kafka.common.AdminCommandFailedException: '
         "Timeout waiting for election results\n"
         "Caused by: org.apache.kafka.common.errors.TimeoutException: Late.\n"
     )
-    refused = run_election_command(ELECT, Answers(BrokerNotAvailable("gone")).open_cluster)
+    refused = elect(ELECT, Answers(BrokerNotAvailable("gone")))
     assert (refused.stdout, refused.exit_code) == ("", 1)
     gone = "org.apache.kafka.common.errors.BrokerNotAvailableException: gone"
     assert refused.stderr == (

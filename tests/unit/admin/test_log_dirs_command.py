@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from admin.log_dirs_command import LogDirDescription, ReplicaInfo, run_log_dirs_command
+from admin.command_result import CommandResult
+from admin.kafka_admin import LogDirDescription, ReplicaInfo
+from admin.log_dirs_command import run_log_dirs_command
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
 from cluster.types import TopicPartition
+from placement.broker_metadata import BrokerMetadata
 from tests.cli.test_reassign_against_kafka import without_frames
+from tests.unit.admin.vectors import memory_server, services
 
 STORAGE_ERROR = "org.apache.kafka.common.errors.KafkaStorageException"
 
 
 class Cluster:
-    """LogDirsAdmin of two brokers; ``asked`` keeps what was asked of it."""
+    """KafkaAdmin of two brokers; ``asked`` keeps what was asked of it."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def live_broker_ids(self) -> list[int]:
-        return [0, 1]
+    def live_brokers(self) -> list[BrokerMetadata]:
+        return [BrokerMetadata(0), BrokerMetadata(1)]
 
     def describe_log_dirs(
         self, brokers: Sequence[int]
@@ -39,15 +42,15 @@ class Cluster:
         }
         return {broker: log_dirs for broker in brokers}
 
-    @contextmanager
-    def open(self, _: str) -> Iterator[Cluster]:
-        yield self
+
+def describe(args: Sequence[str], cluster: Cluster) -> CommandResult:
+    return run_log_dirs_command(args, services(memory_server(), cluster))
 
 
 def test_describe() -> None:
     cluster = Cluster()
     line = "--bootstrap-server s:1 --describe --topic-list t --broker-list 1,"
-    result = run_log_dirs_command(line.split(), cluster.open)
+    result = describe(line.split(), cluster)
     assert result.stdout == (
         "Querying brokers for log directories information\n"
         "Received log directory information from brokers 1\n"
@@ -63,7 +66,7 @@ def test_describe() -> None:
 
 def test_all_brokers_and_topics() -> None:
     cluster = Cluster()
-    result = run_log_dirs_command(["--describe", "--bootstrap-server=s:1"], cluster.open)
+    result = describe(["--describe", "--bootstrap-server=s:1"], cluster)
     assert cluster.asked == [0, 1]
     assert '"u-0"' in result.stdout
 
@@ -86,7 +89,7 @@ def test_all_brokers_and_topics() -> None:
 )
 def test_checks_of_the_command_line(line: str) -> None:
     expected = run_tool("kafka.admin.LogDirsCommand", line.split())
-    result = run_log_dirs_command(line.split(), Cluster().open)
+    result = describe(line.split(), Cluster())
     assert result.stdout == expected.stdout
     assert result.stderr == without_frames(expected.stderr)
     assert result.exit_code == expected.returncode

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from admin.command_result import CommandResult
-from admin.failures import Failure
+from admin.kafka_admin import ReplicaLogDirs
 from admin.reassignments.command import run_reassign_command
 from admin.reassignments.common import OwnOptions
-from admin.reassignments.reassign_admin import ReplicaLogDirs
 from admin.reassignments.reassignment_json import TopicPartitionReplica
 from cluster.api_errors import Errors
 from cluster.errors import UsageError
+from cluster.requests import ApiError
 from cluster.types import TopicPartition
 from tests.unit.admin.reassign_world import World
 from zk.dump import dump
@@ -132,8 +132,8 @@ def test_cancel(tool: Tool) -> None:
 def test_what_the_controller_refuses(tool: Tool) -> None:
     tool.plan(*({"topic": "a", "partition": p, "replicas": [3]} for p in (1, 0)))
     tool.world.cluster.refused = {
-        TopicPartition("a", 1): Failure(Errors.REASSIGNMENT_IN_PROGRESS),
-        TopicPartition("a", 0): Failure(Errors.INVALID_REPLICA_ASSIGNMENT, "no"),
+        TopicPartition("a", 1): ApiError(Errors.REASSIGNMENT_IN_PROGRESS),
+        TopicPartition("a", 0): ApiError(Errors.INVALID_REPLICA_ASSIGNMENT, "no"),
     }
     result = tool(SERVER, "execute")
     assert result.exit_code == 1

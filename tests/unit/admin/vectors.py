@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from admin.topics.cluster_topics import ClusterAdmin
-from admin.topics.command import Services
+from admin.tool_services import ToolServices
 from cluster.errors import UsageError
 from cluster.types import Broker, EndPoint
 from placement.draws import JavaRandom
@@ -64,8 +63,8 @@ def masked(text: str) -> str:
     return re.sub(r"\[I@[0-9a-f]+", "[I@<hash>", text)
 
 
-def services(server: MemoryServer, cluster: ClusterAdmin | None = None) -> Services:
-    """What the command needs, on a ZooKeeper in memory and perhaps a cluster."""
+def services(server: MemoryServer, cluster: Any = None, **others: Any) -> ToolServices:
+    """What a tool needs, on a ZooKeeper in memory and perhaps a cluster."""
 
     @contextmanager
     def open_store(_: str) -> Iterator[Store]:
@@ -74,9 +73,17 @@ def services(server: MemoryServer, cluster: ClusterAdmin | None = None) -> Servi
         store.close()
 
     @contextmanager
-    def open_cluster(address: str) -> Iterator[ClusterAdmin]:
+    def open_cluster(address: str) -> Iterator[Any]:
         if cluster is None:
             raise UsageError(f"nothing at {address}")
         yield cluster
 
-    return Services(open_store, open_cluster, JavaRandom(1), lambda _: None)
+    given: dict[str, Any] = {
+        "open_store": open_store,
+        "open_cluster": open_cluster,
+        "before_write": lambda _: None,
+        "source": JavaRandom(1),
+        "now_ms": lambda: 0.0,
+        "sleep_ms": lambda _: None,
+    }
+    return ToolServices(**given | others)

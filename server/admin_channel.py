@@ -1,7 +1,7 @@
-"""How the server asks the cluster it runs: the controller, a broker, or the znodes.
+"""AdminChannel of the cluster that the server runs.
 
-A client like any other: messages there, an answer or no answer back. What is asked is said by the
-classes that build on this one. Mirrors Call, its retries and its node providers in
+It sends messages like any other client, repeats a request if the controller moves, and reads a
+broker's metadata cache. Mirrors Call, its retries and its node providers in
 org.apache.kafka.clients.admin.KafkaAdminClient.
 """
 
@@ -10,12 +10,15 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, NamedTuple, TypeVar
 
-from brokers.broker import Broker
+from admin.admin_channel import RETRY_BACKOFF_MS, is_not_controller, timed_out
+from admin.kafka_admin import KafkaAdmin
 from brokers.metadata_cache import MetadataCache
+from brokers.topic_metadata import answer_metadata
+from cluster.client_requests import MetadataRequest, MetadataResponse
 from cluster.errors import RequestTimedOut
 from cluster.requests import (
     Address,
@@ -24,7 +27,8 @@ from cluster.requests import (
     Request,
     Response,
 )
-from controller.kafka_controller import KafkaController
+from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
+from runtime.checks.agreement import context_of_real_cluster
 from runtime.real.cluster import RealCluster
 from runtime.real.running_node import RunningNode
 from server.closing import POLL_S, Closing
@@ -35,8 +39,6 @@ API_TIMEOUT_S: Final = 60.0
 """How long a call looks for a broker or controller to answer it: default.api.timeout.ms."""
 ANSWER_MARGIN_S: Final = 5.0
 """Extra time to wait for an answer beyond the request's timeout."""
-RETRY_BACKOFF_S: Final = 0.1
-"""retry.backoff.ms."""
 MAY_BE_DONE: Final = "the controller may still carry out the request: check before you repeat it"
 
 _client_ids = itertools.count()
@@ -47,6 +49,15 @@ _T = TypeVar("_T")
 def new_client_address() -> Address:
     """An address that no other client of this process has."""
     return Address("client", next(_client_ids))
+
+
+def admin_of(
+    cluster: RealCluster, closing: Closing, api_timeout_s: float = API_TIMEOUT_S
+) -> KafkaAdmin:
+    """Return the Admin of a cluster that this process runs. Thread-safe."""
+    spec = cluster.spec
+    channel = ServerChannel(cluster, closing, api_timeout_s)
+    return KafkaAdmin(channel, spec.config, spec.pools, spec.partition_limits)
 
 
 class _Sent(NamedTuple):
@@ -62,12 +73,10 @@ class _Sent(NamedTuple):
         return self.answer.result() if self.answer.done() else None
 
 
-class ClusterCalls:
-    """Asks the controller and the brokers of one cluster. For any thread."""
+class ServerChannel:
+    """Asks the controller and the brokers of one cluster. Thread-safe."""
 
-    def __init__(
-        self, cluster: RealCluster, closing: Closing, api_timeout_s: float = API_TIMEOUT_S
-    ) -> None:
+    def __init__(self, cluster: RealCluster, closing: Closing, api_timeout_s: float) -> None:
         self._cluster = cluster
         self._closing = closing
         self._api_timeout_s = api_timeout_s
@@ -79,28 +88,36 @@ class ClusterCalls:
 
     # -- the controller
 
-    def _ask_controller(
-        self,
-        call: str,
-        request: Request,
-        kind: type[R],
-        is_refused: Callable[[R], bool],
-        *,
-        timeout_ms: int | None = None,
+    def ask_controller(
+        self, call: str, request: Request, kind: type[R], timeout_ms: int | None = None
     ) -> R:
-        """Ask until one answers that is the controller, as ``is_refused`` tells from the answer.
+        """Ask until a broker that is the controller answers.
 
-        ``timeout_ms``: the request's timeout in the controller. The search for a controller
-        takes no longer; reporting the timeout may take a little more. Raises RequestTimedOut.
+        The search for a controller takes at most ``timeout_ms``; reporting the request's own
+        timeout may take a little more.
         """
         deadline_s = self._deadline_s(timeout_ms)
         while True:
             controller_id = self._controller_id(deadline_s, call)
             answer_by_s = deadline_s if timeout_ms is None else deadline_s + ANSWER_MARGIN_S
             response = self._ask_once(controller_id, request, call, answer_by_s)
-            if isinstance(response, kind) and not is_refused(response):
+            if isinstance(response, kind) and not is_not_controller(response):
                 return response
             self._pause(deadline_s, call)
+
+    def await_controller(self, call: str, timeout_ms: int) -> None:
+        """Wait for a controller."""
+        self._controller_id(self._deadline_s(timeout_ms), call)
+
+    def partition_count(self) -> int | None:
+        """How many partitions the controller knows."""
+        context = context_of_real_cluster(self._cluster)
+        return None if context is None else len(context.assignments)
+
+    def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """What the controller reassigns, from its context."""
+        context = context_of_real_cluster(self._cluster)
+        return {} if context is None else context.running_reassignments()
 
     def _controller_id(self, deadline_s: float, call: str) -> int:
         return self._wait_until(
@@ -124,7 +141,7 @@ class ClusterCalls:
                 except TimeoutError:
                     if self._is_lost(controller_id, sent):
                         return None
-            raise timed_out(call, hint=self._hint_of_unanswered(request))
+            raise timed_out(call, self.now_ms(), self._hint_of_unanswered(request))
         finally:
             self._forget(sent)
 
@@ -134,21 +151,12 @@ class ClusterCalls:
             return True
         return running.is_paused and self._cluster.active_controller is not None
 
-    def _controller(self) -> KafkaController | None:
-        """The controller itself, to look at what it knows."""
-        controller_id = self._cluster.active_controller
-        running = None if controller_id is None else self._cluster.nodes.get(controller_id)
-        return None if running is None else running.node.controller
-
     # -- brokers
 
-    def _ask_brokers(
+    def ask_brokers(
         self, call: str, requests: Mapping[int, Request], kind: type[R]
     ) -> dict[int, R]:
-        """Ask brokers at once, those that are away as soon as they are back.
-
-        Gives the answers that came in time.
-        """
+        """Ask brokers at once, those that are away as soon as they are back."""
         answers: dict[int, R] = {}
         waiting: dict[int, _Sent] = {}
 
@@ -160,7 +168,7 @@ class ClusterCalls:
                 result = None if sent is None else sent.result
                 if isinstance(result, kind):
                     answers[broker_id] = result
-                elif self._is_registered(broker_id) and (
+                elif self.is_registered(broker_id) and (
                     sent is None or sent.node is not self._cluster.nodes.get(broker_id)
                 ):
                     if sent is not None:
@@ -177,43 +185,67 @@ class ClusterCalls:
                 self._forget(sent)
         return answers
 
-    def _await_broker(self, broker_id: int, call: str, timeout_s: float) -> None:
-        """Wait until a broker is there to be asked. Raises RequestTimedOut."""
+    def await_broker(self, call: str, broker_id: int, timeout_ms: int | None = None) -> None:
+        """Wait until a broker is there to be asked."""
 
         def is_there() -> bool | None:
             running = self._cluster.nodes.get(broker_id)
             is_paused = running is not None and running.is_paused
-            return True if self._is_registered(broker_id) and not is_paused else None
+            return True if self.is_registered(broker_id) and not is_paused else None
 
-        deadline_s = time.monotonic() + min(timeout_s, self._api_timeout_s)
         self._wait_until(
-            is_there, deadline_s, call, hint=lambda: f"broker {broker_id} does not answer"
+            is_there,
+            self._deadline_s(timeout_ms),
+            call,
+            hint=lambda: f"broker {broker_id} does not answer",
         )
 
-    def _is_registered(self, broker_id: int) -> bool:
+    def await_leaders(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> bool:
+        """Wait until a broker's metadata cache shows a leader of each partition."""
+        cache = self._cache()
+
+        def have_leaders() -> bool | None:
+            return all(cache.leader_of(tp) not in (None, NO_LEADER) for tp in partitions) or None
+
+        try:
+            return self._closing.wait_until(have_leaders, time.monotonic() + timeout_ms / 1000, "")
+        except RequestTimedOut:
+            return False
+
+    def topic_names(self) -> Sequence[str]:
+        """Names of all topics in a broker's metadata cache, sorted."""
+        with self._cluster.broker_thread_paused():
+            return sorted(self._cache().topics())
+
+    def metadata(self, topics: Sequence[str]) -> MetadataResponse:
+        """A broker's metadata of these topics, and the live brokers."""
+        with self._cluster.broker_thread_paused():
+            return answer_metadata(self._cache(), MetadataRequest(tuple(topics)))
+
+    def is_registered(self, broker_id: int) -> bool:
+        """True if the broker runs and is registered."""
         cluster = self._cluster
         return broker_id in cluster.nodes and broker_id not in cluster.nodes.starting_broker_ids
 
-    def _cache(self, broker_id: int | None = None) -> MetadataCache:
-        """A broker's metadata cache: the controller's own if there is a controller.
-
-        Raises RequestTimedOut if no broker runs.
-        """
-        return self._any_broker(broker_id).metadata_cache
-
-    def _any_broker(self, broker_id: int | None = None) -> Broker:
-        wanted = self._cluster.active_controller if broker_id is None else broker_id
+    def _cache(self) -> MetadataCache:
+        """The controller's metadata cache, or another broker's. Raises RequestTimedOut if no
+        broker runs."""
         running = dict(self._cluster.nodes)
-        for candidate in (wanted, *sorted(running)):
+        for candidate in (self._cluster.active_controller, *sorted(running)):
             if candidate in running and not running[candidate].is_paused:
-                return running[candidate].node.broker
-        raise timed_out("describeCluster", hint="no broker runs")
+                return running[candidate].node.broker.metadata_cache
+        raise timed_out("describeCluster", self.now_ms(), "no broker runs")
 
     # -- znodes and time
 
-    def _zk(self) -> KafkaZkClient:
-        """Raises ZooKeeperUnavailable while ZooKeeper does not answer."""
+    @property
+    def zk(self) -> KafkaZkClient:
+        """The cluster's session. Raises ZooKeeperUnavailable while it has lost its connection."""
         return KafkaZkClient(connected_store(self._cluster))
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return time.time_ns() // 1_000_000
 
     def _hint_of_unanswered(self, request: Request) -> str | None:
         """Return the hint for a request that the controller received but did not answer."""
@@ -227,7 +259,7 @@ class ClusterCalls:
         return time.monotonic() + min(own_s, self._api_timeout_s)
 
     def _pause(self, deadline_s: float, call: str) -> None:
-        retry_at_s = time.monotonic() + RETRY_BACKOFF_S
+        retry_at_s = time.monotonic() + RETRY_BACKOFF_MS / 1000
         self._wait_until(lambda: True if time.monotonic() >= retry_at_s else None, deadline_s, call)
 
     def _wait_until(
@@ -243,7 +275,7 @@ class ClusterCalls:
             return self._closing.wait_until(condition, deadline_s, "")
         except RequestTimedOut:
             found = lost_zookeeper(self._cluster) if hint is None else hint()
-            raise timed_out(call, hint=found) from None
+            raise timed_out(call, self.now_ms(), found) from None
 
     # -- messages
 
@@ -266,13 +298,3 @@ class ClusterCalls:
             answer = self._answers.pop(message.correlation_id, None)
         if answer is not None:
             answer.set_result(message.body)
-
-
-def timed_out(call: str, *, hint: str | None = None) -> RequestTimedOut:
-    """The words of Kafka's Admin client for a call that nobody answered."""
-    now_ms = time.time_ns() // 1_000_000
-    return RequestTimedOut(
-        f"Call(callName={call}, deadlineMs={now_ms - 1}, tries=1, nextAllowedTryMs="
-        f"{now_ms + round(RETRY_BACKOFF_S * 1000)}) timed out at {now_ms} after 1 attempt(s)",
-        hint=hint,
-    )

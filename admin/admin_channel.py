@@ -1,0 +1,115 @@
+"""How KafkaAdmin reaches a cluster: a protocol that the server and the scenarios implement.
+
+Mirrors the nodes, the retries and the TimeoutException of a Call in
+org.apache.kafka.clients.admin.KafkaAdminClient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, TypeVar
+
+from cluster.api_errors import Errors
+from cluster.client_requests import MetadataResponse
+from cluster.errors import RequestTimedOut
+from cluster.requests import (
+    AlterPartitionReassignmentsResponse,
+    CreateTopicsResponse,
+    DeleteTopicsResponse,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsResponse,
+    Request,
+    Response,
+)
+from cluster.types import ReplicaAssignment, TopicPartition
+from zk.kafka_zk_client import KafkaZkClient
+
+RETRY_BACKOFF_MS: Final = 100
+"""retry.backoff.ms."""
+
+R = TypeVar("R", bound=Response)
+
+
+class AdminChannel(Protocol):
+    """Carries the requests of a KafkaAdmin to one cluster.
+
+    ``call``: Kafka's name of the call, for the error's text. Each method that waits raises
+    RequestTimedOut, those that need ZooKeeper raise ZooKeeperUnavailable.
+    """
+
+    @property
+    def zk(self) -> KafkaZkClient:
+        """A session that is connected."""
+        ...
+
+    def ask_controller(
+        self, call: str, request: Request, kind: type[R], timeout_ms: int | None = None
+    ) -> R:
+        """Return the answer of the active controller.
+
+        ``timeout_ms``: the request's own timeout in the controller.
+        """
+        ...
+
+    def ask_brokers(
+        self, call: str, requests: Mapping[int, Request], kind: type[R]
+    ) -> Mapping[int, R]:
+        """Ask brokers at the same time; return the answers that came in time."""
+        ...
+
+    def await_controller(self, call: str, timeout_ms: int) -> None:
+        """Wait for a controller."""
+        ...
+
+    def await_broker(self, call: str, broker_id: int, timeout_ms: int | None = None) -> None:
+        """Wait until a broker answers; None waits as long as any call may take."""
+        ...
+
+    def await_leaders(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> bool:
+        """Wait until a broker knows a leader of each partition; False if it does not in time."""
+        ...
+
+    def is_registered(self, broker_id: int) -> bool:
+        """True if the broker runs and is registered."""
+        ...
+
+    def topic_names(self) -> Sequence[str]:
+        """Return the names of all topics in a broker's metadata cache, sorted."""
+        ...
+
+    def metadata(self, topics: Sequence[str]) -> MetadataResponse:
+        """Return a broker's metadata of these topics, and the live brokers."""
+        ...
+
+    def partition_count(self) -> int | None:
+        """Return how many partitions the controller knows; None without a controller."""
+        ...
+
+    def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """Return what the controller reassigns, at once; nothing without a controller."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return the time for error texts."""
+        ...
+
+
+def timed_out(call: str, now_ms: int, hint: str | None = None) -> RequestTimedOut:
+    """Return the error of Kafka's Admin client for a call that was not answered in time."""
+    return RequestTimedOut(
+        f"Call(callName={call}, deadlineMs={now_ms - 1}, tries=1, nextAllowedTryMs="
+        f"{now_ms + RETRY_BACKOFF_MS}) timed out at {now_ms} after 1 attempt(s)",
+        hint=hint,
+    )
+
+
+def is_not_controller(response: Response) -> bool:
+    """True if a broker answers that it is not the controller."""
+    match response:
+        case CreateTopicsResponse() | DeleteTopicsResponse():
+            return any(result.error is Errors.NOT_CONTROLLER for result in response.topics)
+        case AlterPartitionReassignmentsResponse() | ListPartitionReassignmentsResponse():
+            return response.error.error is Errors.NOT_CONTROLLER
+        case ElectLeadersResponse():
+            return response.error is Errors.NOT_CONTROLLER
+    return False

@@ -1,0 +1,450 @@
+"""Kafka's Admin: every call that a tool, the HTTP API or a scenario makes on a running cluster.
+
+It decides what to ask and whom; an ``AdminChannel`` carries the requests, one for the server's
+cluster and one for a scenario's. A call over HTTP is the same call (server/admin_calls.py). Mirrors
+org.apache.kafka.clients.admin.KafkaAdminClient, createPartitions and incrementalAlterConfigs of
+kafka.server.ZkAdminManager, and kafka.server.ConfigHelper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from admin.admin_channel import AdminChannel, timed_out
+from admin.configs.changes import ConfigChanges, check_resource
+from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from admin.configs.configs_admin import ConfigEntry
+from admin.configs.effective_configs import (
+    BrokerConfigs,
+    broker_entries,
+    default_entries,
+    topic_entries,
+)
+from admin.configs.zookeeper import ZooKeeperConfigs
+from admin.failures import ReassignmentInProgress, admin_error
+from admin.reassignments.reassignment_json import TopicPartitionReplica
+from admin.topics.text import PartitionDescription, Reassignment, TopicDescription
+from admin.topics.topics import TopicAdmin
+from cluster.api_errors import Errors
+from cluster.client_requests import TopicMetadata
+from cluster.errors import (
+    AdminError,
+    InvalidPartitions,
+    UnknownTopicOrPartition,
+)
+from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
+from cluster.requests import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    ApiError,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    NewPartitions,
+)
+from cluster.types import NO_LEADER, ElectionType, ReplicaAssignment, TopicPartition
+from placement.added_partitions import number_added_lists
+from placement.broker_metadata import BrokerMetadata
+from placement.draws import JavaRandom
+from placement.pools import Pools
+from zk.znodes import DEFAULT_ENTITY
+
+DESCRIBE_CONFIGS_TIMEOUT_MS: Final = 30_000
+_TOPIC_DEFAULTS: Final = ("min.insync.replicas", "unclean.leader.election.enable")
+"""Broker configs that are the defaults of the topic configs of the same name."""
+_OF_ALL_BROKERS: Final = ConfigResource(BROKERS, DEFAULT_ENTITY)
+
+K = TypeVar("K")
+
+
+class ReplicaLogDirs(NamedTuple):
+    """The directory of a replica and, while it moves, the one that it moves to.
+
+    ``current`` None: the replica is in no live directory.
+    """
+
+    current: str | None
+    future: str | None = None
+
+
+class ReplicaInfo(NamedTuple):
+    """A replica's log: bytes, how far its end is behind, whether it is to replace another."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDirDescription(NamedTuple):
+    """A directory of a broker. ``error`` is the Java class of what is wrong with it, or None."""
+
+    error: str | None
+    replicas: Mapping[TopicPartition, ReplicaInfo]
+
+
+class KafkaAdmin:
+    """Kafka's Admin on one cluster. As thread-safe as its channel.
+
+    ``config``: what every broker was started with. ``pools`` and ``limits``: where partitions may
+    be placed, and how many there may be. Every call raises KlammError if the cluster does not
+    answer, and AdminError if it refuses.
+    """
+
+    def __init__(
+        self,
+        channel: AdminChannel,
+        config: Mapping[str, str],
+        pools: Pools | None = None,
+        limits: PartitionLimits = DEFAULT_LIMITS,
+    ) -> None:
+        self._channel = channel
+        self._config = config
+        self._pools = pools
+        self._limits = limits
+
+    # -- topics and brokers
+
+    def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Create topics; answered when they have leaders, or at the request's timeout."""
+        self._check_limits(
+            sum(len(one.assignments) or max(1, one.num_partitions) for one in request.topics)
+        )
+        return self._channel.ask_controller(
+            "createTopics", request, CreateTopicsResponse, request.timeout_ms
+        )
+
+    def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, ApiError]:
+        """Delete topics; returns the refused ones."""
+        request = DeleteTopicsRequest(tuple(topics), timeout_ms)
+        response = self._channel.ask_controller(
+            "deleteTopics", request, DeleteTopicsResponse, timeout_ms
+        )
+        return _refused({result.name: ApiError(result.error) for result in response.topics})
+
+    def create_partitions(
+        self, topics: Mapping[str, NewPartitions], timeout_ms: int
+    ) -> Mapping[str, ApiError]:
+        """Add partitions to topics; returns the refused topics.
+
+        Answered when the new partitions have leaders, or at the timeout.
+        """
+        channel = self._channel
+        deadline_ms = channel.now_ms() + timeout_ms
+        channel.await_controller("createPartitions", timeout_ms)
+        known = channel.metadata(tuple(topics)).topics
+        self._check_limits(
+            sum(max(0, topics[one.name].total_count - len(one.partitions)) for one in known)
+        )
+        failures: dict[str, ApiError] = {}
+        added: dict[str, list[TopicPartition]] = {}
+        for topic, wanted in topics.items():
+            try:
+                added[topic] = self._add_partitions(topic, wanted)
+            except AdminError as error:
+                failures[topic] = ApiError(error.code, error.message)
+        for topic, partitions in added.items():
+            if not channel.await_leaders(partitions, deadline_ms - channel.now_ms()):
+                failures[topic] = ApiError(Errors.REQUEST_TIMED_OUT)
+        return failures
+
+    def list_topics(self) -> Sequence[str]:
+        """Return the names of all topics, internal ones included."""
+        return self._channel.topic_names()
+
+    def describe_topics(self, topics: Sequence[str]) -> Sequence[TopicDescription]:
+        """Return topics with their partitions, overrides and running reassignments.
+
+        Raises UnknownTopicOrPartition.
+        """
+        found = self._channel.metadata(topics).topics
+        if not all(topic.partitions for topic in found):
+            raise UnknownTopicOrPartition("This server does not host this topic-partition.")
+        overrides = self._channel.zk.get_topic_configs(topics).values
+        defaults = {name: self._config[name] for name in _TOPIC_DEFAULTS if name in self._config}
+        moving = self._channel.running_reassignments()
+        return [
+            _description(topic, {**defaults, **overrides.get(topic.name, {})}, moving)
+            for topic in found
+        ]
+
+    def live_brokers(self) -> list[BrokerMetadata]:
+        """Return the live brokers and their racks, by id."""
+        found = {broker.id: broker.rack for broker in self._channel.metadata(()).brokers}
+        return [BrokerMetadata(id_, found[id_]) for id_ in sorted(found)]
+
+    # -- reassignments and elections
+
+    def list_partition_reassignments(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """Return the running reassignments: those of ``partitions``, or all."""
+        request = ListPartitionReassignmentsRequest(
+            None if partitions is None else tuple(partitions)
+        )
+        response = self._channel.ask_controller(
+            "listPartitionReassignments", request, ListPartitionReassignmentsResponse
+        )
+        _check(response.error)
+        return response.partitions
+
+    def alter_partition_reassignments(
+        self, reassignments: Mapping[TopicPartition, tuple[int, ...] | None], timeout_ms: int
+    ) -> Mapping[TopicPartition, ApiError]:
+        """Start, replace or (None) cancel reassignments; returns the refused partitions.
+
+        Kafka's controller ignores ``timeout_ms``, too.
+        """
+        response = self._channel.ask_controller(
+            "alterPartitionReassignments",
+            AlterPartitionReassignmentsRequest(reassignments),
+            AlterPartitionReassignmentsResponse,
+        )
+        _check(response.error)
+        return _refused(response.partitions)
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Collection[TopicPartition] | None,
+        timeout_ms: int,
+    ) -> Mapping[TopicPartition, ApiError]:
+        """Elect leaders of ``partitions``, or of all that need it; returns every result."""
+        request = ElectLeadersRequest(
+            election_type, None if partitions is None else tuple(partitions), timeout_ms
+        )
+        response = self._channel.ask_controller(
+            "electLeaders", request, ElectLeadersResponse, timeout_ms
+        )
+        _check(ApiError(response.error))
+        return response.partitions
+
+    # -- log directories
+
+    def describe_log_dirs(
+        self, brokers: Sequence[int] | None = None
+    ) -> Mapping[int, Mapping[str, LogDirDescription]]:
+        """Return the directories of brokers, or of the live ones, by path.
+
+        Raises RequestTimedOut if a broker does not answer.
+        """
+        asked = [broker.id for broker in self.live_brokers()] if brokers is None else brokers
+        responses = self._describe_log_dirs(
+            "describeLogDirs", {id_: DescribeLogDirsRequest() for id_ in asked}
+        )
+        return {id_: _log_dirs(response) for id_, response in responses.items()}
+
+    def describe_replica_log_dirs(
+        self, replicas: Collection[TopicPartitionReplica]
+    ) -> Mapping[TopicPartitionReplica, ReplicaLogDirs]:
+        """Return the directories of replicas. Raises RequestTimedOut if a broker is silent."""
+        asked: dict[int, list[TopicPartition]] = {}
+        for topic, partition, broker_id in replicas:
+            asked.setdefault(broker_id, []).append(TopicPartition(topic, partition))
+        responses = self._describe_log_dirs(
+            "describeReplicaLogDirs",
+            {id_: DescribeLogDirsRequest(tuple(partitions)) for id_, partitions in asked.items()},
+        )
+        found = {replica: ReplicaLogDirs(None) for replica in replicas}
+        for broker_id, response in responses.items():
+            for log_dir in response.log_dirs:
+                for log in log_dir.logs:
+                    replica = TopicPartitionReplica(*log.topic_partition, broker_id)
+                    if replica in found:
+                        kind = "future" if log.is_future else "current"
+                        found[replica] = found[replica]._replace(**{kind: log_dir.path})
+        return found
+
+    def alter_replica_log_dirs(
+        self, replicas: Mapping[TopicPartitionReplica, str]
+    ) -> Mapping[TopicPartitionReplica, ApiError]:
+        """Move replicas to other directories; returns those that were refused."""
+        wanted: dict[int, dict[TopicPartition, str]] = {}
+        for (topic, partition, broker_id), log_dir in replicas.items():
+            wanted.setdefault(broker_id, {})[TopicPartition(topic, partition)] = log_dir
+        call = "alterReplicaLogDirs"
+        responses = self._channel.ask_brokers(
+            call,
+            {id_: AlterReplicaLogDirsRequest(dirs) for id_, dirs in wanted.items()},
+            AlterReplicaLogDirsResponse,
+        )
+        results: dict[TopicPartitionReplica, ApiError] = {}
+        for replica in replicas:
+            response = responses.get(replica.broker_id)
+            if response is None:
+                late = timed_out(call, self._channel.now_ms())
+                results[replica] = ApiError(late.code, late.message)
+            else:
+                tp = TopicPartition(replica.topic, replica.partition)
+                results[replica] = ApiError(response.results[tp])
+        return _refused(results)
+
+    # -- configs
+
+    def overrides(
+        self, entities: Collection[ConfigResource] | None = None
+    ) -> Mapping[ConfigResource, Mapping[str, str]]:
+        """Return the configs that are set for each of the topics and brokers.
+
+        Without ``entities``: for every one that has some.
+        """
+        for entity in entities or ():
+            check_resource(entity)
+        return ZooKeeperConfigs(self._channel.zk).overrides(entities)
+
+    def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
+        """Return all configs of a topic, a broker, or (DEFAULT_ENTITY) those set for all brokers.
+
+        Raises UnknownTopicOrPartition, InvalidRequest, RequestTimedOut if the broker is silent.
+        """
+        check_resource(resource)
+        if resource.entity_type == TOPICS:
+            if not self._topic_exists(resource.name):
+                raise UnknownTopicOrPartition(
+                    f"there is no topic {resource.name}", hint="klamm topics --list shows them"
+                )
+            overrides = self.overrides([resource])[resource]
+            broker_id = self._channel.metadata(()).controller_id
+            return topic_entries(overrides, self._broker_configs(broker_id))
+        if resource.name == DEFAULT_ENTITY:
+            return default_entries(self.overrides([resource])[resource])
+        broker_id = int(resource.name)
+        self._channel.await_broker("describeConfigs", broker_id, DESCRIBE_CONFIGS_TIMEOUT_MS)
+        return broker_entries(self._broker_configs(broker_id))
+
+    def incremental_alter_configs(
+        self, entities: Mapping[ConfigResource, Mapping[str, str | None]]
+    ) -> Mapping[ConfigResource, Mapping[str, str]]:
+        """Set configs of topics and brokers; None removes one. Brokers that are away come last.
+
+        Returns all configs that are set afterwards. Raises the first AdminError, after all changes
+        were tried.
+        """
+        for entity in entities:
+            check_resource(entity)
+        failed: list[AdminError] = []
+        for entity in sorted(entities, key=self._is_away):
+            try:
+                if self._is_away(entity):
+                    self._channel.await_broker("incrementalAlterConfigs", int(entity.name))
+                ConfigChanges(self._channel.zk, self._topic_exists).alter(entity, entities[entity])
+            except AdminError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+        return self.overrides(list(entities))
+
+    # -- helpers
+
+    def _check_limits(self, added: int) -> None:
+        self._limits.check_request(added)
+        existing = self._channel.partition_count()
+        if existing is not None:
+            self._limits.check_cluster(existing, added)
+
+    def _add_partitions(self, topic: str, wanted: NewPartitions) -> list[TopicPartition]:
+        """Check and write; returns the new partitions. Raises AdminError."""
+        admin = TopicAdmin(self._channel.zk, JavaRandom(0), self._pools, self._limits)
+        existing = admin.existing_assignment(topic)
+        if not existing:
+            raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
+        if any(assignment.is_being_reassigned for assignment in existing.values()):
+            raise ReassignmentInProgress(
+                f"A partition reassignment is in progress for the topic '{topic}'."
+            )
+        count = len(existing)
+        if wanted.total_count < count:
+            raise InvalidPartitions(
+                f"Topic currently has {count} partitions, which is higher than the requested "
+                f"{wanted.total_count}."
+            )
+        if wanted.total_count == count:
+            raise InvalidPartitions(f"Topic already has {count} partitions.")
+        manual = None
+        if wanted.new_assignments is not None:
+            brokers = [broker.id for broker in admin.broker_metadatas()]
+            manual = number_added_lists(wanted.new_assignments, count, wanted.total_count, brokers)
+        admin.add_partitions(topic, existing, wanted.total_count, manual)
+        return [TopicPartition(topic, number) for number in range(count, wanted.total_count)]
+
+    def _describe_log_dirs(
+        self, call: str, requests: Mapping[int, DescribeLogDirsRequest]
+    ) -> Mapping[int, DescribeLogDirsResponse]:
+        responses = self._channel.ask_brokers(call, requests, DescribeLogDirsResponse)
+        missing = sorted(requests.keys() - responses.keys())
+        if missing:
+            hint = f"no answer from broker {', '.join(map(str, missing))}"
+            raise timed_out(call, self._channel.now_ms(), hint)
+        return responses
+
+    def _broker_configs(self, broker_id: int) -> BrokerConfigs:
+        own = ConfigResource(BROKERS, str(broker_id))
+        found = self.overrides([own, _OF_ALL_BROKERS])
+        static = {**self._config, "broker.id": str(broker_id)}
+        return BrokerConfigs(found[own], found[_OF_ALL_BROKERS], static)
+
+    def _topic_exists(self, topic: str) -> bool:
+        return bool(self._channel.metadata((topic,)).topics[0].partitions)
+
+    def _is_away(self, resource: ConfigResource) -> bool:
+        is_broker = resource.entity_type == BROKERS and resource.name != DEFAULT_ENTITY
+        return is_broker and not self._channel.is_registered(int(resource.name))
+
+
+def _refused(results: Mapping[K, ApiError]) -> dict[K, ApiError]:
+    return {key: found for key, found in results.items() if found.error is not Errors.NONE}
+
+
+def _check(error: ApiError) -> None:
+    if error.error is not Errors.NONE:
+        raise admin_error(error)
+
+
+def _description(
+    topic: TopicMetadata,
+    configs: Mapping[str, str],
+    moving: Mapping[TopicPartition, ReplicaAssignment],
+) -> TopicDescription:
+    partitions = []
+    for found in topic.partitions:
+        running = moving.get(TopicPartition(topic.name, found.partition))
+        partitions.append(
+            PartitionDescription(
+                topic.name,
+                found.partition,
+                None if found.leader == NO_LEADER else found.leader,
+                found.replicas,
+                found.isr,
+                min_isr=int(configs.get("min.insync.replicas", "1")),
+                reassignment=None
+                if running is None
+                else Reassignment(
+                    running.replicas, running.adding_replicas, running.removing_replicas
+                ),
+            )
+        )
+    return TopicDescription(topic.name, topic.topic_id, configs, tuple(partitions))
+
+
+def _log_dirs(response: DescribeLogDirsResponse) -> dict[str, LogDirDescription]:
+    return {
+        log_dir.path: LogDirDescription(
+            None
+            if log_dir.error is Errors.NONE
+            else admin_error(ApiError(log_dir.error)).kafka_class,
+            {
+                log.topic_partition: ReplicaInfo(log.size_bytes, log.offset_lag, log.is_future)
+                for log in log_dir.logs
+            },
+        )
+        for log_dir in response.log_dirs
+    }

@@ -1,0 +1,36 @@
+"""What Kafka's tools need of the world; they open no connection by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from placement.draws import IntSource
+from placement.pools import Pools
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import Store
+
+if TYPE_CHECKING:
+    from admin.kafka_admin import KafkaAdmin
+
+
+class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
+    """Connections, randomness and time for one run of a tool.
+
+    ``open_store`` connects to a ZooKeeper connect string, ``open_cluster`` to the address of a
+    running cluster; both raise EnvironmentProblem if nothing answers. ``before_write`` is called
+    before a ZooKeeper is written to, and may raise NotKlamm. ``source`` draws where placement
+    starts. ``now_ms`` and ``sleep_ms`` time the moves between log directories. ``pools``:
+    kafka-topics with --zookeeper places topics inside them.
+    """
+
+    open_store: Callable[[str], AbstractContextManager[Store]]
+    open_cluster: Callable[[str], AbstractContextManager[KafkaAdmin]]
+    before_write: Callable[[KafkaZkClient], None]
+    source: IntSource
+    now_ms: Callable[[], float]
+    sleep_ms: Callable[[float], None]
+    pools: Pools | None = None

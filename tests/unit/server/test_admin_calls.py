@@ -1,0 +1,195 @@
+"""The calls of KafkaAdmin over HTTP: arguments and results are the same on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from admin.admin_channel import AdminChannel
+from admin.configs.config_resource import ConfigResource
+from admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
+from admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaInfo, ReplicaLogDirs
+from admin.reassignments.reassignment_json import TopicPartitionReplica
+from admin.topics.text import PartitionDescription, TopicDescription
+from cluster.api_errors import Errors
+from cluster.errors import UsageError
+from cluster.requests import (
+    ApiError,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    NewPartitions,
+)
+from cluster.types import ElectionType, ReplicaAssignment, TopicPartition
+from placement.broker_metadata import BrokerMetadata
+from server.admin_calls import (
+    CALLS,
+    AdminCall,
+    AlterReassignments,
+    Partition,
+    PartitionsOrAll,
+    WantedReplicas,
+    http_admin,
+)
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+R0 = TopicPartitionReplica("t", 0, 2)
+TOPIC = ConfigResource("topics", "t")
+RESULTS = {T0: ApiError(), T1: ApiError(Errors.ELECTION_NOT_NEEDED, "as it is")}
+LOG_DIRS = {1: {"/a": LogDirDescription(None, {T0: ReplicaInfo(5, 1, True)})}}
+CREATE = CreateTopicsRequest((CreatableTopic("t", 3, 2),), 500)
+DESCRIPTION = TopicDescription(
+    "t", "id", {"a": "1"}, (PartitionDescription("t", 0, 1, (1,), (1,)),)
+)
+SYNONYM = ConfigSynonym(ConfigSource.DYNAMIC_TOPIC_CONFIG, "retention.ms", "7")
+
+Given = Mapping[str, Any]
+EXAMPLES: Mapping[str, tuple[Given, Any]] = {
+    "live_brokers": ({}, [BrokerMetadata(1, "r"), BrokerMetadata(2)]),
+    "list_topics": ({}, ["a", "b"]),
+    "create_topics": (
+        {"request": CREATE},
+        CreateTopicsResponse((CreatableTopicResult("t", Errors.INVALID_PARTITIONS, "no"),)),
+    ),
+    "describe_topics": ({"topics": ("t",)}, [DESCRIPTION]),
+    "create_partitions": ({"topics": {"t": NewPartitions(3, ((1,),))}, "timeout_ms": 5}, {}),
+    "delete_topics": ({"topics": ("t", "u"), "timeout_ms": 5}, {}),
+    "list_partition_reassignments": (
+        {"partitions": [T1, T0]},
+        {T0: ReplicaAssignment((1, 2), (2,), (1,))},
+    ),
+    "alter_partition_reassignments": (
+        {"reassignments": {T1: (2, 3), T0: None}, "timeout_ms": 5},
+        {T1: ApiError(Errors.UNKNOWN_TOPIC_OR_PARTITION)},
+    ),
+    "elect_leaders": (
+        {"election_type": ElectionType.UNCLEAN, "partitions": None, "timeout_ms": 5},
+        RESULTS,
+    ),
+    "describe_log_dirs": ({"brokers": (1,)}, LOG_DIRS),
+    "describe_replica_log_dirs": ({"replicas": [R0]}, {R0: ReplicaLogDirs("/a", "/b")}),
+    "alter_replica_log_dirs": (
+        {"replicas": {R0: "/b"}},
+        {R0: ApiError(Errors.LOG_DIR_NOT_FOUND)},
+    ),
+    "incremental_alter_configs": (
+        {"entities": {TOPIC: {"retention.ms": "7", "flush.ms": None}}},
+        {TOPIC: {"retention.ms": "7"}},
+    ),
+    "describe_configs": (
+        {"resource": TOPIC},
+        [ConfigEntry("retention.ms", "7", (SYNONYM,))],
+    ),
+    "overrides": ({"entities": [TOPIC]}, {TOPIC: {"retention.ms": "7"}}),
+}
+
+
+class Admin:
+    """A KafkaAdmin behind the HTTP API, without a socket; every call has the same ``result``."""
+
+    def __init__(self, result: Any, calls: Iterable[AdminCall] = CALLS) -> None:
+        self.asked: list[tuple[str, list[Any]]] = []
+        self._calls = {call.route: call for call in calls}
+        self._result = result
+
+    def request(self, method: str, path: str, body: object) -> bytes:
+        """Answer a request as the HTTP server does."""
+        call, sent = self._calls[f"{method} {path}"], msgspec.json.encode(body)
+        wanted = None if call.body is None else msgspec.json.decode(sent, type=call.body)
+        return msgspec.json.encode(call.answer_to(cast(KafkaAdmin, self), wanted))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            self.asked.append((name, [*arguments, *named.values()]))
+            return self._result
+
+        return call
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_call_has_the_same_arguments_and_result_on_both_sides(name: str) -> None:
+    given, result = EXAMPLES[name]
+    admin = Admin(result)
+    assert getattr(http_admin(admin.request), name)(**given) == result
+    assert admin.asked == [(name, list(given.values()))]
+
+
+def test_every_call_has_an_example() -> None:
+    assert EXAMPLES.keys() == {call.call.__name__ for call in CALLS}
+
+
+def test_refused_topics_come_with_code_and_message() -> None:
+    admin = Admin({"t": ApiError(Errors.INVALID_PARTITIONS, "no")})
+    [(topic, failure)] = http_admin(admin.request).delete_topics(["t"], 5).items()
+    assert (topic, failure.error, failure.message) == ("t", Errors.INVALID_PARTITIONS, "no")
+
+
+def test_results_are_sorted_and_the_order_of_what_is_asked_is_kept() -> None:
+    admin = Admin({T1: ApiError(), T0: ApiError()})
+    http_admin(admin.request).alter_partition_reassignments({T1: (1,), T0: (2,)}, 5)
+    assert list(admin.asked[0][1][0]) == [T1, T0]
+    alter = next(call for call in CALLS if call.operation == "alter_reassignments")
+    answer = alter.answer_to(cast(KafkaAdmin, admin), AlterReassignments(()))
+    assert [one.partition for one in answer.partitions] == [0, 1]
+
+
+def test_a_partition_named_twice_is_refused() -> None:
+    alter = next(call for call in CALLS if call.operation == "alter_reassignments")
+    twice = AlterReassignments((WantedReplicas("t", 0, (1,)), WantedReplicas("t", 0, None)))
+    with pytest.raises(UsageError, match="a partition is named twice"):
+        alter.answer_to(cast(KafkaAdmin, Admin({})), twice)
+
+
+def test_an_unknown_call_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="unregister_broker"):
+        http_admin(Admin(None).request).unregister_broker(1)
+
+
+# A new call, by the steps in CONTRIBUTING.md.
+
+
+class GrownAdmin(KafkaAdmin):
+    """Step 1: a method."""
+
+    def count_replicas(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Return how many replicas partitions have."""
+        return {tp: tp.partition + 1 for tp in partitions}
+
+
+class ReplicaCount(Partition, frozen=True, forbid_unknown_fields=False):
+    """How many replicas a partition has."""
+
+    count: int
+
+
+class ReplicaCounts(msgspec.Struct, frozen=True):
+    """Answer of POST /replicas/count."""
+
+    partitions: list[ReplicaCount]
+
+
+# Step 2: a row of the table.
+COUNT = AdminCall(
+    GrownAdmin.count_replicas,
+    "POST /replicas/count",
+    PartitionsOrAll,
+    ReplicaCounts,
+    "count_replicas",
+    "How many replicas partitions have.",
+)
+
+
+def test_a_new_call_is_a_method_and_a_row_of_the_table() -> None:
+    admin = GrownAdmin(cast(AdminChannel, None), {})
+
+    def request(method: str, path: str, body: object) -> bytes:
+        wanted = msgspec.json.decode(msgspec.json.encode(body), type=COUNT.body)
+        return msgspec.json.encode(COUNT.answer_to(admin, wanted))
+
+    assert COUNT.ask(request, [T1, T0]) == admin.count_replicas([T0, T1])
