@@ -242,7 +242,11 @@ class Chaos:
         return self._on_broker("start", lambda s: s in DOWN, impairs=False)
 
     def _power_off(self) -> str | None:
-        """Power off a broker, only while the cluster is healthy, and wait until it is again."""
+        """Power off a broker, only while the cluster is healthy, and wait until it is again.
+
+        An active controller stays off until the next one has read that it is gone: otherwise no
+        controller knows that its records are missing, and Kafka 2.8.2 loses them, too.
+        """
         states = self.states()
         all_run = states and all(state == "running" for state in states.values())
         if not all_run or self._isolated or self._failed_dirs or self._quiet.is_set():
@@ -257,11 +261,25 @@ class Chaos:
             if not answer.is_ok:
                 return f"broker {broker}{self._answered('power off', answer)}"
             self._note("kill", broker, time.monotonic())
+            if not wait_for(lambda: self._is_known_to_be_gone(broker), QUIET_TIMEOUT_S):
+                return f"broker {broker}, not noticed by a controller"
             self._api.post(f"/brokers/{broker}/start")
             is_back = wait_for(self._is_whole, QUIET_TIMEOUT_S)
             return f"broker {broker}, {'back' if is_back else 'not back'} in every ISR"
         finally:
             self._quiet.clear()
+
+    def _is_known_to_be_gone(self, broker: int) -> bool:
+        """Whether there is a controller, other than this broker's, that does not count on it."""
+        status = self._api.get("/status")
+        controller = status.body["controller"] if status.is_ok else None
+        return bool(
+            controller
+            and controller["is_active"]
+            and controller["controller_id"] != broker
+            and controller["live_brokers"]  # none while it is still reading
+            and str(broker) not in controller["live_brokers"]
+        )
 
     def _is_whole(self) -> bool:
         """Whether every replica of the load topics is in its ISR."""

@@ -21,6 +21,8 @@ from bench.chaos_judge import Epoch, Holder, Judge, State, Sweep, Topic
 
 SWEEP_INTERVAL_S = 0.15
 READ_TIMEOUT_S = 15.0
+ENSEMBLE_PATIENCE = 30
+"""Sweeps; together more than a session timeout of the brokers."""
 SESSION_TIMEOUT_S = 10.0
 
 
@@ -159,7 +161,7 @@ class Checker:
         on_violation: Callable[[str], None] = lambda _: None,
         judge: Judge | None = None,
     ) -> None:
-        self.judge = judge or Judge()
+        self.judge = judge or Judge(ENSEMBLE_PATIENCE if "," in connect else 0)
         self.blind_sweeps = 0
         self.failure: str | None = None
         self._on_violation = on_violation

@@ -74,9 +74,14 @@ class Sweep(NamedTuple):
 
 
 class Judge:
-    """Takes sweeps in order; ``violations`` has one line for each fault, ``counts`` by kind."""
+    """Takes sweeps in order; ``violations`` has one line for each fault, ``counts`` by kind.
 
-    def __init__(self) -> None:
+    ``patience``: for how many sweeps in a row /controller may belong to a session that its broker
+    has lost. The servers of an ensemble tell a broker so before they close the session, and the
+    broker then replaces /brokers/ids/N at once (KAFKA-7165); a single server does both together.
+    """
+
+    def __init__(self, patience: int = 0) -> None:
         self.violations: list[str] = []
         self.counts: dict[str, int] = {}
         self.samples = 0
@@ -84,6 +89,8 @@ class Judge:
         self._states: dict[Partition, State] = {}
         self._epochs: list[Epoch] = []
         self._told: set[str] = set()
+        self._patience = patience
+        self._sweeps_without_holder = 0
 
     def judge(self, sweep: Sweep) -> list[str]:
         """Judge one sweep; return the new violations."""
@@ -126,15 +133,19 @@ class Judge:
 
     def _judge_holder(self, sweep: Sweep) -> None:
         before, after = sweep.holder_before, sweep.holder_after
-        if before is None or before != after:
+        session = None if before is None else sweep.brokers.get(before.broker)
+        if before is None or before != after or session == before.session:
+            self._sweeps_without_holder = 0
             return
-        session = sweep.brokers.get(before.broker)
+        self._sweeps_without_holder += 1
+        if self._sweeps_without_holder <= self._patience:
+            return
         if session is None:
             self.report(
                 "/controller is held by a dead broker",
                 f"broker {before.broker} (session {before.session:#x}) is not registered",
             )
-        elif session != before.session:
+        else:
             self.report(
                 "/controller is held by an old session",
                 f"broker {before.broker}: {before.session:#x}, registered by {session:#x}",

@@ -144,6 +144,16 @@ def test_a_dead_holder_of_the_controller_is_found() -> None:
     assert kinds(sweep(brokers={1: 0x99})) == ["/controller is held by an old session"]
 
 
+def test_servers_of_an_ensemble_may_close_a_session_after_its_broker_has_a_new_one() -> None:
+    moved, replaced = sweep(brokers={1: 0x99}), sweep(brokers={2: 0x12, 3: 0x13})
+    judge = Judge(patience=2)
+    for one in (moved, replaced, sweep(), moved, moved):
+        judge.judge(one)
+    assert judge.violations == []
+    judge.judge(moved)
+    assert list(judge.counts) == ["/controller is held by an old session"]
+
+
 def test_a_controller_that_changed_meanwhile_is_not_judged() -> None:
     other = Holder(broker=2, session=0x12, czxid=30)
     assert kinds(sweep(brokers={2: 0x12}, holder_after=other)) == []
