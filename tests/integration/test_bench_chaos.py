@@ -112,10 +112,10 @@ def test_a_fault_that_is_planted_in_a_running_cluster_ends_chaos_with_10(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_few_kills(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = kill9.main(["--kills", "4", "--json", "--data-dir", str(tmp_path / "data")])
+    code = kill9.main(["--kills", "2", "--json", "--data-dir", str(tmp_path / "data")])
     result = json.loads(capsys.readouterr().out)
     assert (code, result["safety"], result["liveness"]) == (0, [], [])
-    assert result["figures"]["kills"] == 4
+    assert result["figures"]["kills"] == 2
 
 
 @pytest.mark.slow

@@ -8,42 +8,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cli.demo import show, story
 from cli.main import main
-from cluster.types import LeaderAndIsr, TopicPartition
-from runtime.checks.agreement import StoredCluster
-from runtime.demo import AUTOMATIC, Step, StepBegins
-from runtime.demo_stage import DemoOptions
 from runtime.journal import read_journal
 from tests.unit.report.pages import loaded, read_page
 from tests.waiting import wait_until
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.store import SetData
-from zk.znodes import TopicPartitionStateZNode
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "cli.main", "demo")
 DEADLINE_S = 400
 RULE = "OfflinePartitionLeaderElectionStrategy(false)"
-
-
-def run_demo(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *args],
-        cwd=ROOT,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
 
 
 def is_served(connect_string: str) -> bool:
@@ -57,8 +34,19 @@ def is_served(connect_string: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(DEADLINE_S)
-def test_everything_agrees_after_two_losses(tmp_path: Path) -> None:
-    done = run_demo("--json", "--data-dir", str(tmp_path / "demo"))
+def test_everything_agrees_after_two_losses_where_no_java_is_installed(
+    tmp_path: Path, environ_without_java: dict[str, str]
+) -> None:
+    env = {**environ_without_java, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [*COMMAND, "--json", "--data-dir", str(tmp_path / "demo")],
+        cwd=ROOT,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     told = json.loads(done.stdout)
     assert told["agrees"] and told["disagreements"] == []
@@ -99,35 +87,10 @@ def test_everything_agrees_after_two_losses(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(DEADLINE_S)
-def test_it_runs_where_no_java_is_installed(
-    tmp_path: Path, environ_without_java: dict[str, str]
-) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    env = {
-        **environ_without_java,
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "TMPDIR": str(temporary),
-    }
-    done = run_demo("--brokers", "3", env=env)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    lines = done.stdout.splitlines()
-    assert lines[0].startswith("1. Start ZooKeeper (")
-    assert lines.count("   All agree.") == 2
-    assert lines[-1].startswith("Everything agrees, after ")
-    (page,) = temporary.iterdir()
-    assert lines[-2] == f"   The page, to be opened in a browser: {page}"
-    assert loaded(read_page(page.read_text(encoding="utf-8"))) == []
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("title", "number", "code"),
     [
         ("1. ", signal.SIGINT, 130),
-        ("6. ", signal.SIGINT, 130),
         ("6. ", signal.SIGTERM, 143),
         ("10. ", signal.SIGINT, 130),
     ],
@@ -172,51 +135,6 @@ def environ_of(process: Path) -> list[bytes]:
     with contextlib.suppress(OSError):
         return (process / "environ").read_bytes().split(b"\0")
     return []
-
-
-def tampered(steps: Iterable[StepBegins | Step]) -> Iterator[StepBegins | Step]:
-    """The story, with a state znode rewritten behind everybody's back before it is checked."""
-    connect_string = ""
-    for step in steps:
-        if isinstance(step, Step) and "zookeeper" in step.facts:
-            connect_string = step.facts["zookeeper"]
-        if isinstance(step, StepBegins) and step.title.startswith("Compare brokers"):
-            store = KazooStore(KazooSession(connect_string, 5_000))
-            path = TopicPartitionStateZNode.path(led_by_its_preferred(StoredCluster.read(store)))
-            data = TopicPartitionStateZNode.encode(LeaderAndIsr(0, 99, (0,)), 1)
-            store.write([[SetData(path, data)]])
-            store.close()
-        yield step
-
-
-def led_by_its_preferred(stored: StoredCluster) -> TopicPartition:
-    """A partition that no automatic rebalance touches: that would make the controller read it."""
-    return next(
-        tp
-        for tp in sorted(stored.states)
-        if tp.topic == AUTOMATIC
-        and stored.states[tp].leader_and_isr.leader == stored.assignments[tp].replicas[0]
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(DEADLINE_S)
-def test_a_state_that_somebody_rewrote_ends_in_1(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = DemoOptions(data_dir=tmp_path, klamm_version="test")
-    assert show(tampered(story(options, tmp_path / "page.html")), as_json=True) == 1
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert not told["agrees"]
-    by_checks, by_spark = (step["facts"]["disagreements"] for step in told["steps"][-3:-1])
-    assert told["disagreements"] == [*by_checks, *by_spark]
-    assert len(by_checks) == 6 + 3 + 1
-    (line,) = by_spark
-    partition, _, _ = line.partition(": ")
-    assert partition.startswith(f"{AUTOMATIC}-")
-    assert all(line.startswith(f"{partition}: ") for line in by_checks)
-    assert "leader_epoch" in line and "99 in ZooKeeper" in line
 
 
 def test_a_directory_that_holds_something_is_refused(

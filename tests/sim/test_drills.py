@@ -25,7 +25,7 @@ from tests.scenarios import SCENARIOS
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"
 SEEDS = range(5)
-MORE_SEEDS = range(5, 45)
+MORE_SEEDS = range(5, 25)
 FAILS_WITH = {
     "cancel-back-to-the-dead": ("KAFKA-14424", Outcome.FAILED),
     "delete-while-reassigning": ("KAFKA-8249", Outcome.STUCK),
