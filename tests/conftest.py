@@ -41,6 +41,11 @@ class ExternalZooKeeper(NamedTuple):
         return int(self.connect_string.rpartition(":")[2])
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --rewrite."""
+    parser.addoption("--rewrite", action="store_true", help="write tests/transcripts anew")
+
+
 def pytest_configure() -> None:
     """Let Ctrl-C reach what tests start: a shell's background job inherits that it is ignored.
 

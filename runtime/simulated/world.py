@@ -18,9 +18,11 @@ from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_store import MemoryLogStore
 from brokers.logs.replica_log import ReplicaLog
 from cluster.errors import UsageError
+from cluster.protocols import Clock
 from cluster.requests import Address
 from cluster.types import TopicPartition
 from controller.candidacy import Candidacy
+from controller.state_change_log import StateChangeLog
 from runtime.actors import Actor, Scheduler
 from runtime.bandwidth import Bandwidth
 from runtime.client_actor import Client, ClientActor
@@ -47,6 +49,8 @@ from zk.memory_store import Crashed, MemoryServer, MemoryStore
 from zk.store import Delete
 from zk.znodes import ControllerZNode
 
+OpenLog = Callable[[int, Clock], StateChangeLog]
+
 
 @dataclass
 class SimulatedNode:
@@ -64,10 +68,16 @@ class SimulatedWorld:
     which a hook of the server raises Crashed takes its whole node down, unless ``on_crash`` is
     another method that takes the node's id, such as ``crash_controller``. ``log_stores``: the
     brokers' disks, which outlive them; their files are in memory if ``has_memory_disk``.
+    ``open_log`` returns the Kafka logs of a broker's controller.
     """
 
     def __init__(
-        self, spec: ClusterSpec, *, choose: Chooser | None = None, has_memory_disk: bool = False
+        self,
+        spec: ClusterSpec,
+        *,
+        choose: Chooser | None = None,
+        has_memory_disk: bool = False,
+        open_log: OpenLog | None = None,
     ) -> None:
         self.spec = spec
         self.clock = VirtualClock()
@@ -91,6 +101,7 @@ class SimulatedWorld:
         self.disks = ClusterDisks(spec, stores, self.bandwidth, self.journal, self._tell)
         self.errors: list[str] = []
         self.on_crash = self.kill
+        self._open_log = open_log
         self._shut_down: list[int] = []
         self._halted: list[int] = []
         self._incarnations = 0
@@ -171,6 +182,7 @@ class SimulatedWorld:
             transport=self.transport,
             clock=self.clock,
             journal=self._guard,
+            state_change_log=self._open_log and self._open_log(broker_id, self.clock),
             incarnation=self._incarnations,
             log_store=self.log_stores[broker_id],
             connections=self.transport.certain,
