@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from cluster.errors import KlammError
+from cluster.errors import KlammError, RequestTimedOut
 from cluster.requests import Address, Message, Request, Response
 from runtime.scenarios.steps import STEP_TIMEOUT_MS
 from runtime.transport import RoutedTransport
@@ -41,8 +41,8 @@ class OperatorClient:
         broker_id: int | None,
         run_until: Callable[[Callable[[], bool], float], bool],
     ) -> Response:
-        """Send a request to a broker, or (None) to the controller. Raises KlammError if there is no
-        answer."""
+        """Send a request to a broker, or (None) to the controller. Raises RequestTimedOut if
+        there is no answer, KlammError if there is no controller."""
         if broker_id is None:
             destination = self._controller()
         else:
@@ -51,7 +51,7 @@ class OperatorClient:
         self._answers.clear()
         self._transport.send(Message(CLIENT, destination, self._asked, request))
         if not run_until(lambda: bool(self._answers), STEP_TIMEOUT_MS):
-            raise KlammError(f"{destination.role} {destination.id} does not answer")
+            raise RequestTimedOut(f"{destination.role} {destination.id} does not answer")
         body = self._answers[0].body
         assert isinstance(body, Response), "only answers come to a client"
         return body

@@ -133,7 +133,7 @@ class ScenarioDriver(Protocol):
 
     def ask(self, request: Request, broker_id: int | None = None) -> Response:
         """Send a request to the controller, or to a broker, and let the cluster work until it is
-        answered. Raises KlammError if it is not."""
+        answered. Raises RequestTimedOut if it is not, KlammError without a controller."""
         ...
 
     def add_client(self, client: Client) -> None:

@@ -41,11 +41,16 @@ _TOOLS: Final = {
     "TopicCommand": "topics",
     "ReassignPartitionsCommand": "reassign-partitions",
     "PreferredReplicaLeaderElectionCommand": "preferred-replica-election",
+    "LeaderElectionCommand": "leader-election",
+    "ConfigCommand": "configs",
+    "LogDirsCommand": "log-dirs",
 }
 _OF_A_BROKER: Final[Mapping[str, Callable[[int | str], Action]]] = {
     "kill": steps.Kill,
     "stop": steps.Stop,
     "start": steps.Start,
+    "pause": steps.Pause,
+    "resume": steps.Resume,
     "bounce_registration": steps.BounceRegistration,
 }
 
@@ -129,10 +134,15 @@ def run_recorded(
 
 def recorded_steps(scenario: Json) -> list[Step]:
     """The steps of a recorded scenario. Raises UsageError for what is not known."""
-    return [_step(recorded, scenario) for recorded in scenario["steps"]]
+    recorded = scenario["steps"]
+    before = ({"tree": {}}, *recorded)
+    return [
+        _step(one, scenario, _brokers_of(previous["tree"]))
+        for one, previous in zip(recorded, before, strict=False)
+    ]
 
 
-def _step(recorded: Json, scenario: Json) -> Step:
+def _step(recorded: Json, scenario: Json, registered_before: Iterable[int]) -> Step:
     step = recorded["step"]
     parts = [previous["step"] for previous in recorded.get("with_previous_steps", ())] + [step]
     met = recorded.get("until_met", ())
@@ -144,7 +154,9 @@ def _step(recorded: Json, scenario: Json) -> Step:
     registered = Condition("brokers", _brokers_of(recorded["tree"]))
     return Step(
         name=step.get("name", step["op"]),
-        actions=tuple(_action(part, scenario) for part in parts),
+        actions=tuple(
+            action for part in parts for action in _actions(part, scenario, registered_before)
+        ),
         checks=(*checks, _check(registered, True), Settle()),
     )
 
@@ -161,6 +173,12 @@ def _condition(wanted: Json) -> Condition:
     return Condition(kind, value)
 
 
+def _actions(step: Json, scenario: Json, registered: Iterable[int]) -> list[Action]:
+    if step["op"] == "kill_all":
+        return [steps.Kill(broker_id) for broker_id in registered]
+    return [_action(step, scenario)]
+
+
 def _action(step: Json, scenario: Json) -> Action:
     op = step["op"]
     if op in _OF_A_BROKER:
@@ -172,7 +190,12 @@ def _action(step: Json, scenario: Json) -> Action:
             files = {name: json.dumps(value) for name, value in step.get("files", {}).items()}
             return steps.RunTool(_tool(step["cls"]), tuple(step["args"]), files)
         case "create":
-            return steps.CreateZnode(step["path"], json.dumps(step["data"]).encode())
+            is_sequential = step.get("sequential", False)
+            return steps.CreateZnode(step["path"], _data(step["data"]), is_sequential)
+        case "set":
+            return steps.SetZnode(step["path"], _data(step["data"]))
+        case "delete":
+            return steps.DeleteZnode(step["path"])
         case "move_controller":
             return steps.MoveController()
         case "set_topic_partitions":
@@ -181,6 +204,13 @@ def _action(step: Json, scenario: Json) -> Action:
             return steps.FailLogDir(step["broker"], LOG_DIRS[step["dir"]])
         case unknown:
             raise UsageError(f"scenario step {unknown} is not known")
+
+
+def _data(value: Any) -> bytes | None:
+    """The data of a znode: null for none, text as it is, anything else as JSON."""
+    if value is None:
+        return None
+    return (value if isinstance(value, str) else json.dumps(value)).encode()
 
 
 def _tool(kafka_class: str) -> str:

@@ -199,8 +199,8 @@ class ScenarioRunner:
 
     def _act_on_znode(self, action: steps.ZnodeAction) -> None:
         match action:
-            case steps.CreateZnode(path, data):
-                self._write(Create(path, data))
+            case steps.CreateZnode(path, data, is_sequential):
+                self._write(Create(path, data, sequential=is_sequential))
             case steps.SetZnode(path, data):
                 self._write(SetData(path, data))
             case steps.DeleteZnode(path):

@@ -40,10 +40,11 @@ class RunTool(msgspec.Struct, frozen=True):
 
 
 class CreateZnode(msgspec.Struct, frozen=True):
-    """Create a znode as an operator does by hand."""
+    """Create a znode manually; a sequential one gets ten digits behind its path."""
 
     path: str
     data: bytes | None
+    is_sequential: bool = False
 
 
 class SetZnode(msgspec.Struct, frozen=True):

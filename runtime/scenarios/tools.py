@@ -23,7 +23,7 @@ from admin.topics.command import run_topic_command
 from brokers.topic_metadata import NO_CONTROLLER_ID
 from cluster.api_errors import Errors
 from cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
-from cluster.errors import UsageError
+from cluster.errors import RequestTimedOut, UsageError
 from cluster.requests import Request, Response
 from cluster.types import (
     NO_LEADER,
@@ -116,9 +116,10 @@ class DriverChannel:
         self._driver.run_until(lambda: all(map(self.is_registered, requests)), STEP_TIMEOUT_MS)
         answers: dict[int, R] = {}
         for broker_id in filter(self.is_registered, requests):
-            response = self._driver.ask(requests[broker_id], broker_id)
-            assert isinstance(response, kind)
-            answers[broker_id] = response
+            with contextlib.suppress(RequestTimedOut):
+                response = self._driver.ask(requests[broker_id], broker_id)
+                assert isinstance(response, kind)
+                answers[broker_id] = response
         return answers
 
     def await_controller(self, call: str, timeout_ms: float = STEP_TIMEOUT_MS) -> None:

@@ -1,0 +1,70 @@
+"""Kafka's tools as steps of a scenario: what they wait for passes in the cluster's own time."""
+
+from __future__ import annotations
+
+import json
+
+from cluster.requests import AlterReplicaLogDirsRequest, Message
+from runtime.cluster_spec import ClusterSpec
+from runtime.scenarios.driver import ToolResult
+from runtime.scenarios.runner import ScenarioRunner
+from runtime.scenarios.simulated_driver import SimulatedDriver
+from runtime.scenarios.steps import BringUp, Pause, RunTool, Settle, Step
+from runtime.simulated.world import SimulatedWorld
+
+PLAN = {
+    "version": 1,
+    "partitions": [
+        {"topic": "t", "partition": 0, "replicas": [0, 2], "log_dirs": ["any", "/b"]},
+    ],
+}
+
+
+def three_brokers(seed: int) -> tuple[SimulatedDriver, ScenarioRunner]:
+    spec = ClusterSpec(broker_ids=(0, 1, 2), config={"log.dirs": "/a,/b"}, seed=seed)
+    driver = SimulatedDriver(SimulatedWorld(spec))
+    runner = ScenarioRunner(driver)
+    runner.run_step(Step("up", (BringUp((0, 1, 2)),), (Settle(),)))
+    return driver, runner
+
+
+def run(runner: ScenarioRunner, name: str, line: str, **files: str) -> ToolResult:
+    tool = RunTool(name, ("--bootstrap-server", "{bootstrap}", *line.split()), files)
+    result = runner.run_step(Step(name, (tool,))).tool
+    assert result is not None
+    return result
+
+
+def move_a_log_dir(seed: int) -> tuple[float, int]:
+    """How long the tool took in virtual milliseconds, and how often it asked a broker."""
+    driver, runner = three_brokers(seed)
+    run(runner, "topics", "--create --topic t --replica-assignment 0:1")
+    driver.settle()
+    asked: list[Message] = []
+    driver.add_tap(asked.append)
+    began_ms = driver.elapsed_ms
+    moved = run(
+        runner,
+        "reassign-partitions",
+        "--execute --reassignment-json-file {file:plan}",
+        plan=json.dumps(PLAN),
+    )
+    took_ms = driver.elapsed_ms - began_ms
+    assert "Successfully started log directory move for: t-0-2" in moved.stdout
+    driver.settle()
+    assert driver.disagreements() == []
+    return took_ms, sum(isinstance(one.body, AlterReplicaLogDirsRequest) for one in asked)
+
+
+def test_a_move_that_must_be_tried_again_waits_for_milliseconds() -> None:
+    runs = [move_a_log_dir(seed) for seed in range(8)]
+    assert max(tries for _, tries in runs) > 1, "no run had to try again"
+    assert max(took_ms for took_ms, _ in runs) < 1_000
+
+
+def test_a_frozen_broker_is_named_when_the_time_is_over() -> None:
+    _, runner = three_brokers(seed=1)
+    runner.run_step(Step("freeze", (Pause(2),)))
+    described = run(runner, "log-dirs", "--describe --broker-list 1,2")
+    assert described.rc == 1
+    assert "TimeoutException: Call(callName=describeLogDirs, deadlineMs=" in described.stderr
