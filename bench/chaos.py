@@ -20,15 +20,13 @@ from typing import Any
 
 from bench.chaos_actions import LOG_DIRS, Chaos
 from bench.chaos_checker import Checker
-from bench.chaos_judge import Sweep, what_is_not_converged
+from bench.chaos_judge import Sweep
 from bench.chaos_watch import Watch
 from bench.live_cluster import (
     Api,
     Up,
-    held_locks,
-    is_port_free,
+    leftovers,
     output_of,
-    processes_naming,
     remove,
     wait_for,
 )
@@ -256,11 +254,10 @@ class Run:
 
     def _what_is_left(self) -> list[str]:
         sweep = self.checker.sweep()
-        if sweep is None:
-            return ["ZooKeeper does not answer"]
-        left = what_is_not_converged(sweep, range(self.options.brokers))
-        left += self.checker.work_left()
-        return left or what_brokers_know_otherwise(self.api, sweep)
+        left = self.checker.what_is_left(sweep, range(self.options.brokers))
+        if left or sweep is None:
+            return left
+        return what_brokers_know_otherwise(self.api, sweep)
 
     def _judge_records(self, outcome: Outcome) -> None:
         for load in self._producers:
@@ -346,11 +343,9 @@ class Run:
         code = self.up.process.returncode
         if code != INTERRUPTED:
             outcome.liveness.append(f"klamm up ended with {code}: {self.up.tail()}")
-        if not wait_for(lambda: not processes_naming(str(self.up.data_dir)), 10.0):
-            outcome.safety.append(f"left: {processes_naming(str(self.up.data_dir))}")
-        outcome.safety += [f"{name} is still locked" for name in held_locks(self.up.data_dir)]
-        if not is_port_free(self.api.port):
-            outcome.safety.append(f"port {self.api.port} is still in use")
+        ports = [self.api.port]
+        if not wait_for(lambda: not leftovers(self.up.data_dir, ports), 10.0):
+            outcome.safety += [f"left: {one}" for one in leftovers(self.up.data_dir, ports)]
 
     def close(self) -> None:
         """End every thread."""

@@ -10,14 +10,14 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from bench.chaos_judge import Epoch, Holder, Judge, State, Sweep, Topic
+from bench.chaos_judge import Epoch, Holder, Judge, State, Sweep, Topic, what_is_not_converged
 
 SWEEP_INTERVAL_S = 0.15
 READ_TIMEOUT_S = 15.0
@@ -203,11 +203,13 @@ class Checker:
                 self._on_violation(line)
             return sweep
 
-    def work_left(self) -> list[str]:
-        """As Reader.work_left; says so while ZooKeeper does not answer."""
+    def what_is_left(self, sweep: Sweep | None, brokers: Iterable[int]) -> list[str]:
+        """Return what a cluster with all ``brokers`` alive still lacks or has to do."""
+        if sweep is None:
+            return ["ZooKeeper does not answer"]
         with self._lock:
             try:
-                return self.reader.work_left()
+                return what_is_not_converged(sweep, brokers) + self.reader.work_left()
             except (KazooException, KazooTimeoutError) as error:
                 return [f"ZooKeeper does not answer: {error!r}"]
 

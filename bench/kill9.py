@@ -24,16 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from bench.chaos_checker import Checker
-from bench.chaos_judge import Judge, what_is_not_converged
+from bench.chaos_judge import Judge
 from bench.kill9_model import Model, Operations
 from bench.live_cluster import (
     Api,
     Up,
     free_port,
-    held_locks,
-    is_port_free,
+    leftovers,
     output_of,
-    processes_naming,
     remove,
     wait_for,
 )
@@ -308,12 +306,7 @@ class Kill9:
 
             def is_whole() -> bool:
                 nonlocal left
-                sweep = checker.sweep()
-                if sweep is None:
-                    left = ["ZooKeeper does not answer"]
-                else:
-                    left = what_is_not_converged(sweep, range(self.options.brokers))
-                    left += checker.work_left()
+                left = checker.what_is_left(checker.sweep(), range(self.options.brokers))
                 return not left
 
             if not wait_for(is_whole, CATCH_UP_TIMEOUT_S):
@@ -328,10 +321,7 @@ class Kill9:
 
         def is_gone() -> bool:
             nonlocal left
-            left = [f"process {one}" for one in processes_naming(str(self._data_dir))]
-            left += [f"lock {name}" for name in held_locks(self._data_dir)]
-            ports = [self._port, *_ports_of(self._connect)]
-            left += [f"port {port}" for port in ports if not is_port_free(port)]
+            left = leftovers(self._data_dir, [self._port, *_ports_of(self._connect)])
             return not left
 
         if wait_for(is_gone, GONE_TIMEOUT_S):

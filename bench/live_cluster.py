@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -359,6 +359,13 @@ def _opened(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def leftovers(data_dir: Path, ports: Iterable[int]) -> list[str]:
+    """Return what an ended `klamm up` still holds: processes, locks, ports."""
+    left = [f"process {one}" for one in processes_naming(str(data_dir))]
+    left += [f"lock {name}" for name in held_locks(data_dir)]
+    return left + [f"port {port}" for port in ports if not is_port_free(port)]
 
 
 def is_port_free(port: int) -> bool:
