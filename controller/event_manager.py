@@ -11,14 +11,17 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from cluster.protocols import Clock
 from controller.events import ControllerEvent, ControllerState
 from controller.timer import Timer
+
+E = TypeVar("E", bound=ControllerEvent)
 
 
 class QueuedEvent(msgspec.Struct, frozen=True):
@@ -43,7 +46,11 @@ class EventProcessor(Protocol):
 
 
 class EventManager:
-    """Queue, timers and their metrics. ``on_put`` is called after every put, to wake a thread."""
+    """Queue, timers and their metrics. ``on_put`` is called after every put, to wake a thread.
+
+    ``current`` is the event being processed: journal rows, requests, timers and events that it
+    causes take their cause from it, and from nowhere else.
+    """
 
     def __init__(self, clock: Clock, processor: EventProcessor) -> None:
         self._clock = clock
@@ -69,26 +76,45 @@ class EventManager:
         self.__dict__.update(state)
         self._lock = threading.RLock()
 
-    def put(self, event: ControllerEvent, cause_id: int | None = None) -> QueuedEvent:
-        """Add an event to the end of the queue. By default nothing known caused it."""
-        with self._lock:
-            queued = self._enqueue(event, cause_id or 0)
-        self._wake()
-        return queued
+    def put(self, event: ControllerEvent) -> QueuedEvent:
+        """Add an event from outside to the end of the queue: no known event caused it."""
+        return self._put(event, 0)
 
     def put_caused(self, event: ControllerEvent) -> QueuedEvent:
         """Add an event that the event being processed causes; for the event thread only."""
-        return self.put(event, self.current.event_id if self.current else 0)
+        assert self.current is not None, f"{event} is caused by no event"
+        return self._put(event, self.current.event_id)
 
-    def take_following(self, kind: type[ControllerEvent]) -> list[QueuedEvent]:
+    def _put(self, event: ControllerEvent, cause_id: int) -> QueuedEvent:
+        with self._lock:
+            queued = self._enqueue(event, cause_id)
+        self._wake()
+        return queued
+
+    @contextmanager
+    def processing(self, following: QueuedEvent) -> Iterator[None]:
+        """Make ``following``, taken by ``take_following``, the current event meanwhile."""
+        own, self.current = self.current, following
+        try:
+            yield
+        finally:
+            self.current = own
+
+    def attribute_to(self, event_id: int) -> None:
+        """Name the cause of the event being processed, which was put without one: a broker's
+        response is caused by the event that sent the request."""
+        assert self.current is not None and event_id < self.current.event_id
+        self.current = msgspec.structs.replace(self.current, cause_id=event_id)
+
+    def take_following(self, kind: type[E]) -> list[tuple[QueuedEvent, E]]:
         """Take the events of one kind that wait right behind the one being processed, which are
         processed with it; for the event thread only."""
-        taken: list[QueuedEvent] = []
+        taken: list[tuple[QueuedEvent, E]] = []
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            while self._queue and isinstance(self._queue[0].event, kind):
-                taken.append(self._queue.popleft())
-        for queued in taken:
+            while self._queue and isinstance(event := self._queue[0].event, kind):
+                taken.append((self._queue.popleft(), event))
+        for queued, _ in taken:
             self.event_queue_time_ms.update(now_ms - queued.enqueue_time_ms)
         return taken
 

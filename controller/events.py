@@ -8,7 +8,7 @@ end of kafka/controller/KafkaController.scala, and kafka/controller/ControllerSt
 from __future__ import annotations
 
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -23,6 +23,7 @@ from cluster.requests import (
     LeaderAndIsrResponse,
     ListPartitionReassignmentsRequest,
     Message,
+    Request,
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
@@ -158,10 +159,27 @@ class TopicUncleanLeaderElectionEnable(ControllerEvent, frozen=True):
     state: ClassVar[ControllerState] = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
 
 
-class AlterIsrReceived(ControllerEvent, frozen=True):
-    """A leader proposes ISRs; ``message`` says whom to answer."""
+class RequestReceived(ControllerEvent, frozen=True):
+    """A request to the controller; ``message`` names the client to answer."""
 
     message: Message
+    request: Request
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """Return the event for the message that carries the request."""
+        return cls(message, message.body)  # type: ignore[arg-type]
+
+
+class PendingRequestTimeout(ControllerEvent, frozen=True):
+    """The time that a client gave for the pending request with this number is over."""
+
+    number: int
+
+
+class AlterIsrReceived(RequestReceived, frozen=True):
+    """A leader proposes ISRs."""
+
     request: AlterIsrRequest
     state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
 
@@ -170,10 +188,9 @@ class AlterIsrReceived(ControllerEvent, frozen=True):
         return f"AlterIsrReceived({request.broker_id},{request.broker_epoch})"
 
 
-class CreateTopicsReceived(ControllerEvent, frozen=True):
-    """A client asks for topics; ``message`` says whom to answer."""
+class CreateTopicsReceived(RequestReceived, frozen=True):
+    """A client asks for topics."""
 
-    message: Message
     request: CreateTopicsRequest
     state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
 
@@ -181,10 +198,9 @@ class CreateTopicsReceived(ControllerEvent, frozen=True):
         return f"CreateTopicsReceived({','.join(topic.name for topic in self.request.topics)})"
 
 
-class CreateTopicsTimeout(ControllerEvent, frozen=True):
+class CreateTopicsTimeout(PendingRequestTimeout, frozen=True):
     """The time a client gave for the creation with this number is over."""
 
-    creation: int
     state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
 
 
@@ -194,10 +210,9 @@ class TopicDeletion(ControllerEvent, frozen=True):
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
 
-class DeleteTopicsReceived(ControllerEvent, frozen=True):
-    """A client asks for the deletion of topics; ``message`` says whom to answer."""
+class DeleteTopicsReceived(RequestReceived, frozen=True):
+    """A client asks for the deletion of topics."""
 
-    message: Message
     request: DeleteTopicsRequest
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
@@ -205,10 +220,9 @@ class DeleteTopicsReceived(ControllerEvent, frozen=True):
         return f"DeleteTopicsReceived({','.join(self.request.topics)})"
 
 
-class DeleteTopicsTimeout(ControllerEvent, frozen=True):
+class DeleteTopicsTimeout(PendingRequestTimeout, frozen=True):
     """The time a client gave for the deletion with this number is over."""
 
-    deletion: int
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
 
@@ -218,10 +232,9 @@ class ZkPartitionReassignment(ControllerEvent, frozen=True):
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
 
-class ElectLeadersReceived(ControllerEvent, frozen=True):
-    """A client asks for elections; ``message`` says whom to answer."""
+class ElectLeadersReceived(RequestReceived, frozen=True):
+    """A client asks for elections."""
 
-    message: Message
     request: ElectLeadersRequest
     state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
 
@@ -231,10 +244,9 @@ class ElectLeadersReceived(ControllerEvent, frozen=True):
         return f"ElectLeadersReceived({self.request.election_type.value},{shown})"
 
 
-class ElectLeadersTimeout(ControllerEvent, frozen=True):
+class ElectLeadersTimeout(PendingRequestTimeout, frozen=True):
     """The time a client gave for the elections with this number is over."""
 
-    election: int
     state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
 
 
@@ -244,10 +256,9 @@ class AutoPreferredReplicaLeaderElection(ControllerEvent, frozen=True):
     state: ClassVar[ControllerState] = ControllerState.AUTO_LEADER_BALANCE
 
 
-class ControlledShutdown(ControllerEvent, frozen=True):
-    """A broker is about to stop; ``message`` says whom to answer."""
+class ControlledShutdown(RequestReceived, frozen=True):
+    """A broker is about to stop."""
 
-    message: Message
     request: ControlledShutdownRequest
     state: ClassVar[ControllerState] = ControllerState.CONTROLLED_SHUTDOWN
 
@@ -268,10 +279,9 @@ class PartitionReassignmentIsrChange(ControllerEvent, frozen=True):
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
 
-class ApiPartitionReassignment(ControllerEvent, frozen=True):
-    """A client asks for other replicas; ``message`` says whom to answer."""
+class ApiPartitionReassignment(RequestReceived, frozen=True):
+    """A client asks for other replicas."""
 
-    message: Message
     request: AlterPartitionReassignmentsRequest
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
@@ -279,10 +289,9 @@ class ApiPartitionReassignment(ControllerEvent, frozen=True):
         return f"ApiPartitionReassignment({','.join(map(str, self.request.reassignments))})"
 
 
-class ListPartitionReassignments(ControllerEvent, frozen=True):
-    """A client asks what is being reassigned; ``message`` says whom to answer."""
+class ListPartitionReassignments(RequestReceived, frozen=True):
+    """A client asks what is being reassigned."""
 
-    message: Message
     request: ListPartitionReassignmentsRequest
     state: ClassVar[ControllerState] = ControllerState.LIST_PARTITION_REASSIGNMENT
 
@@ -300,6 +309,11 @@ class ResponseReceived(ControllerEvent, frozen=True):
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.broker_id})"
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """Return the event for the message that carries the response."""
+        return cls(message.source.id, message.correlation_id, message.body)  # type: ignore[arg-type]
 
 
 class LeaderAndIsrResponseReceived(ResponseReceived, frozen=True):

@@ -1,13 +1,14 @@
 """The controller of one broker: a candidate until it is elected, then the one that decides.
 
-A table of contents: it wires the parts, takes one event at a time, and says which is whose; what an
-event means is in on_*.py. Everything that comes from outside (messages, watches, session events) is
-only put on the queue. Mirrors kafka/controller/KafkaController.scala.
+It wires the parts and takes one event at a time; event_handlers.py says which event is whose, and
+what an event means is in on_*.py. Everything that comes from outside (messages, watches, session
+events) is only put on the queue. Mirrors kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from cluster.api_errors import Errors
@@ -15,51 +16,19 @@ from cluster.errors import ControllerMoved
 from cluster.journal import Kind
 from cluster.protocols import Clock, DynamicConfigView, Journal, MetadataView, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.requests import AlterIsrResponse, Message, Response
+from cluster.requests import Message, Response
 from cluster.types import Broker, TopicPartition
-from controller import (
-    election,
-    events,
-    on_alter_isr,
-    on_broker_change,
-    on_config_change,
-    on_controlled_shutdown,
-    on_controller_change,
-    on_create_topics,
-    on_delete_topics,
-    on_elect_leaders,
-    on_isr_change,
-    on_leader_election,
-    on_log_dir_event,
-    on_malformed_state,
-    on_partition_modifications,
-    on_reassignment,
-    on_responses,
-    on_session,
-    on_topic_change,
-    on_topic_deletion,
-)
+from controller import controller_election, events, on_malformed_state, on_session
 from controller.candidacy import Candidacy
 from controller.channel_manager import ChannelManager
 from controller.config import ControllerConfig
+from controller.event_handlers import HANDLERS, event_of_message
 from controller.event_manager import EventManager, QueuedEvent
-from controller.events import ControllerEvent
-from controller.messages import event_of_message
+from controller.events import ControllerEvent, PendingRequestTimeout, RequestReceived
 from controller.metrics import ControllerMetrics
 from controller.partition_reassignments import PartitionReassignments
 from controller.partition_state_changes import PartitionStateChanges
-from controller.parts import (
-    PartitionStateMachine,
-    Reassignments,
-    ReplicaStateMachine,
-    TopicDeletions,
-)
-from controller.pending_requests import (
-    PendingCreation,
-    PendingDeletion,
-    PendingElection,
-    PendingRequests,
-)
+from controller.pending_requests import PendingRequests
 from controller.recorder import Recorder
 from controller.replica_state_changes import ReplicaStateChanges
 from controller.request_sender import RequestSender
@@ -113,11 +82,11 @@ class KafkaController:
         self.dynamic_config: DynamicConfigView = dynamic_config or config
         self.candidacy = candidacy or Candidacy(clock)
         self.log = state_change_log or StateChangeLog(config.broker_id, clock)
-        self.recorder = Recorder(config, clock, journal)
+        self.events = EventManager(clock, self)
+        self.recorder = Recorder(config, clock, journal, self.events)
         self.context = ControllerContext(quirks, config.broker_id)
         self.zk = KafkaZkClient(store, quirks)
         self.controller_zk = ControllerZkClient(store, quirks, config.write_group_size)
-        self.events = EventManager(clock, self)
         self.channels = ChannelManager(
             config.broker_id,
             transport,
@@ -127,22 +96,14 @@ class KafkaController:
         )
         self.sender = RequestSender(config, self.channels, self.recorder, self.log)
         self.batch = ControllerBrokerRequestBatch(self.context, config.broker_id)
-        self.partition_state_machine: PartitionStateMachine = PartitionStateChanges(self)
-        self.replica_state_machine: ReplicaStateMachine = ReplicaStateChanges(self)
-        self.reassignments: Reassignments = PartitionReassignments(self)
+        self.partition_state_machine = PartitionStateChanges(self)
+        self.replica_state_machine = ReplicaStateChanges(self)
+        self.reassignments = PartitionReassignments(self)
         self.watches = Watches(quirks)
-        self.topic_deletion_manager: TopicDeletions = TopicDeletionManager(self)
-        self.pending_creations = PendingRequests[PendingCreation](
-            self.events, events.CreateTopicsTimeout
-        )
-        self.pending_deletions = PendingRequests[PendingDeletion](
-            self.events, events.DeleteTopicsTimeout
-        )
-        self.pending_elections = PendingRequests[PendingElection](
-            self.events, events.ElectLeadersTimeout
-        )
+        self.topic_deletion_manager = TopicDeletionManager(self)
+        self.pending_requests = PendingRequests(self)
         self.malformed: dict[str, str] = {}
-        self.active_controller_id = election.NO_CONTROLLER
+        self.active_controller_id = controller_election.NO_CONTROLLER
         self.previous_session_id = 0
         self.is_elected = False
         self.is_shut_down = False
@@ -213,13 +174,12 @@ class KafkaController:
         event = queued.event
         if self.is_shut_down:
             return
-        self.recorder.event_id, self.recorder.cause_id = queued.event_id, queued.cause_id
         if self.is_elected and not isinstance(
             event, events.ResponseReceived | events.RequestTimeout
         ):
             self.recorder.occurrence(Kind.EVENT, detail=str(event))
         try:
-            self._dispatch(event)
+            self._handle(event)
         except ControllerMoved as moved:
             self.log.info(f"Controller moved to another broker when processing {event}.")
             self.recorder.occurrence(Kind.CONTROLLER_MOVED, detail=str(event), outcome=str(moved))
@@ -230,102 +190,28 @@ class KafkaController:
         self.metrics.update(self.context, self.is_active)
         self.recorder.flush()
 
+    def _handle(self, event: ControllerEvent) -> None:
+        handler = HANDLERS[type(event)]
+        if handler.is_for_all or self.is_active:
+            handler.process(self, event)
+        elif isinstance(event, RequestReceived):
+            self._refuse(event, Errors.NOT_CONTROLLER)
+
     def preempt(self, event: ControllerEvent) -> None:
         """Answer an event that was thrown away; called by whoever threw it away."""
-        match event:
-            case events.AlterIsrReceived(message):
-                self.reply(message, AlterIsrResponse(Errors.NOT_CONTROLLER, {}))
-            case events.CreateTopicsReceived(message, request):
-                self.reply(message, on_create_topics.not_controller(request))
-            case events.ApiPartitionReassignment(message, _) | events.ListPartitionReassignments(
-                message, _
-            ):
-                self.reply(message, on_reassignment.not_controller(event))
-            case events.DeleteTopicsReceived(message, request):
-                self.reply(message, on_delete_topics.not_controller(request))
-            case events.ControlledShutdown(message, _):
-                self.reply(message, on_controlled_shutdown.NOT_CONTROLLER)
-            case events.ElectLeadersReceived(message, request):
-                self.reply(message, on_elect_leaders.not_controller(request))
-            case (
-                events.CreateTopicsTimeout()
-                | events.DeleteTopicsTimeout()
-                | events.ElectLeadersTimeout()
-            ):
-                self.events.put(event)
+        if isinstance(event, RequestReceived):
+            self._refuse(event, Errors.NOT_CONTROLLER)
+        elif isinstance(event, PendingRequestTimeout):
+            self.events.put(event)
 
-    def _dispatch(self, event: ControllerEvent) -> None:  # noqa: C901 - a table of contents
-        match event:
-            case events.BrokerChange():
-                on_broker_change.process_broker_change(self)
-            case events.BrokerModifications(broker_id):
-                on_broker_change.process_broker_modification(self, broker_id)
-            case events.TopicChange():
-                on_topic_change.process_topic_change(self)
-            case events.PartitionModifications(topic):
-                on_partition_modifications.process_partition_modifications(self, topic)
-            case events.AlterIsrReceived(message, request):
-                on_alter_isr.process_alter_isr(self, message, request)
-            case events.IsrChangeNotification():
-                on_isr_change.process_isr_change_notification(self)
-            case events.LogDirEventNotification():
-                on_log_dir_event.process_log_dir_event_notification(self)
-            case events.PartitionStateModifications(tp):
-                on_malformed_state.process_partition_state_modifications(self, tp)
-            case events.UncleanLeaderElectionEnable():
-                on_config_change.process_unclean_leader_election_enable(self)
-            case events.TopicUncleanLeaderElectionEnable(topic):
-                on_config_change.process_topic_unclean_leader_election_enable(self, topic)
-            case events.CreateTopicsReceived(message, request):
-                on_create_topics.process_create_topics(self, message, request)
-            case events.CreateTopicsTimeout(creation):
-                on_create_topics.process_timeout(self, creation)
-            case events.TopicDeletion():
-                on_topic_deletion.process_topic_deletion(self)
-            case events.DeleteTopicsReceived(message, request):
-                on_delete_topics.process_delete_topics(self, message, request)
-            case events.DeleteTopicsTimeout(deletion):
-                on_delete_topics.process_timeout(self, deletion)
-            case events.ZkPartitionReassignment():
-                on_reassignment.process_zk_partition_reassignment(self)
-            case events.PartitionReassignmentIsrChange(tp):
-                on_reassignment.process_partition_reassignment_isr_change(self, tp)
-            case events.ApiPartitionReassignment(message, request):
-                on_reassignment.process_api_partition_reassignment(self, message, request)
-            case events.ListPartitionReassignments(message, request):
-                on_reassignment.process_list_partition_reassignments(self, message, request)
-            case events.ElectLeadersReceived(message, request):
-                on_elect_leaders.process_elect_leaders(self, message, request)
-            case events.ElectLeadersTimeout(election_number):
-                on_elect_leaders.process_timeout(self, election_number)
-            case events.AutoPreferredReplicaLeaderElection():
-                on_leader_election.process_auto_preferred_replica_leader_election(self)
-            case events.ControlledShutdown(message, request):
-                on_controlled_shutdown.process_controlled_shutdown(self, message, request)
-            case events.ReplicaLeaderElection():
-                on_leader_election.process_zk_replica_leader_election(self)
-            case events.ResponseReceived():
-                on_responses.process_response(self, event)
-            case events.RequestTimeout(broker_id):
-                on_responses.process_request_timeout(self, broker_id)
-            case events.ControllerChange():
-                on_controller_change.process_controller_change(self)
-            case events.Reelect():
-                on_controller_change.process_reelect(self)
-            case events.RegisterBrokerAndReelect():
-                on_session.process_register_broker_and_reelect(self)
-            case events.Expire(reopen):
-                on_session.process_expire(self, reopen)
-            case events.Startup():
-                on_controller_change.process_startup(self)
-            case events.ShutdownEventThread():
-                on_session.process_shutdown(self)
-            case _:
-                raise AssertionError(f"no handler for {event}")
+    def _refuse(self, event: RequestReceived, error: Errors) -> None:
+        refuse = HANDLERS[type(event)].refuse
+        assert refuse is not None, f"{type(event).__name__} has no answer for failures"
+        self.reply(event.message, refuse(event.request, error))
 
     def _after_moved(self, event: ControllerEvent) -> None:
         try:
-            election.maybe_resign(self)
+            controller_election.maybe_resign(self)
         except Exception as error:
             self._report_failure(event, error)
 
@@ -337,6 +223,18 @@ class KafkaController:
 
     # What events share
 
+    @contextmanager
+    def answering_failure(self, event: RequestReceived) -> Iterator[None]:
+        """Answer a request that fails meanwhile, before the error ends the event."""
+        try:
+            yield
+        except ControllerMoved:
+            self._refuse(event, Errors.NOT_CONTROLLER)
+            raise
+        except Exception:
+            self._refuse(event, Errors.UNKNOWN_SERVER_ERROR)
+            raise
+
     def begin_batch(self) -> None:
         """Begin the controller's own batch; with one that is not empty the controller resigns."""
         try:
@@ -344,7 +242,7 @@ class KafkaController:
         except BatchNotEmpty:
             self.log.error("Forcing the controller to resign")
             self.batch.clear()
-            election.trigger_controller_move(self)
+            controller_election.trigger_controller_move(self)
             raise
 
     def send_update_metadata_request(

@@ -7,12 +7,12 @@ and processTopicIds of kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from admin.topics.topics import new_topic_id
 from cluster.errors import OperationTooBig, StateChangeFailed
 from cluster.types import Broker, TopicIdReplicaAssignment
 from controller.events import BrokerChange
-from controller.parts import Controller
 from controller.state_change_log import scala_set
 from statemachines.partition_state_machine import initialize_partition_states
 from zk.decoding_client import Decoded
@@ -20,8 +20,11 @@ from zk.kafka_zk_client import RegisteredBroker
 from zk.store import Exists
 from zk.znodes import BrokerIdsZNode, BrokerIdZNode, MalformedZNode, TopicZNode
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
-def initialize_controller_context(controller: Controller) -> None:
+
+def initialize_controller_context(controller: KafkaController) -> None:
     """Fill an empty context from ZooKeeper and open a channel to every live broker.
 
     A malformed znode is set apart; with hazard C2 it ends the failover.
@@ -53,7 +56,7 @@ def initialize_controller_context(controller: Controller) -> None:
     log.info(f"Current list of topics in the cluster: {scala_set(topics)}")
 
 
-def read_live_brokers(controller: Controller) -> Decoded[int, RegisteredBroker]:
+def read_live_brokers(controller: KafkaController) -> Decoded[int, RegisteredBroker]:
     """The registered brokers, by ascending id; arms the child watch of /brokers/ids.
 
     Of those that cannot be read the data are watched, so that they are served once mended.
@@ -69,7 +72,7 @@ def read_live_brokers(controller: Controller) -> Decoded[int, RegisteredBroker]:
     return found
 
 
-def _watch_malformed_brokers(controller: Controller) -> None:
+def _watch_malformed_brokers(controller: KafkaController) -> None:
     ids = [id_ for path in controller.malformed if (id_ := BrokerIdZNode.id_of(path)) is not None]
     controller.watches.register_brokers(ids)
     for broker_id in ids:
@@ -91,14 +94,14 @@ def broker_epochs_text(epochs: Mapping[int, int]) -> str:
     return f"HashMap({', '.join(f'{id_} -> {epoch}' for id_, epoch in sorted(epochs.items()))})"
 
 
-def watch_brokers(controller: Controller, broker_ids: list[int]) -> None:
+def watch_brokers(controller: KafkaController, broker_ids: list[int]) -> None:
     """Watch the registrations of these brokers for other end points."""
     controller.log.debug(f"Register BrokerModifications handler for {scala_set(broker_ids)}")
     controller.watches.register_brokers(broker_ids)
     controller.zk.paths_exist([BrokerIdZNode.path(id_) for id_ in broker_ids], watch=True)
 
 
-def load_topics(controller: Controller, topics: list[str]) -> list[TopicIdReplicaAssignment]:
+def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdReplicaAssignment]:
     """Read and watch topics of the context, and give an id to those that have none.
 
     A topic that cannot be read leaves the context's topics; its data stays watched, so that it is
@@ -118,7 +121,7 @@ def load_topics(controller: Controller, topics: list[str]) -> list[TopicIdReplic
 
 
 def read_topics(
-    controller: Controller, topics: list[str]
+    controller: KafkaController, topics: list[str]
 ) -> Decoded[str, TopicIdReplicaAssignment]:
     """Read topics and watch their data; sets apart what cannot be read or cannot be served.
 
@@ -149,7 +152,7 @@ def _why_not_served(topic: TopicIdReplicaAssignment) -> str | None:
 
 
 def _set_duplicate_ids_apart(
-    controller: Controller, found: Decoded[str, TopicIdReplicaAssignment]
+    controller: KafkaController, found: Decoded[str, TopicIdReplicaAssignment]
 ) -> None:
     """Quarantine topics with a duplicate topic id; the topic that was created first keeps it.
 
@@ -175,7 +178,7 @@ def _set_duplicate_ids_apart(
     controller.set_malformed_apart(found.malformed)
 
 
-def _created_first(controller: Controller, topics: list[str]) -> str:
+def _created_first(controller: KafkaController, topics: list[str]) -> str:
     results = controller.zk.read([Exists(TopicZNode.path(topic)) for topic in topics])
     ages = [
         (result.stat.czxid, topic)
@@ -185,7 +188,7 @@ def _created_first(controller: Controller, topics: list[str]) -> str:
     return min(ages, default=(0, topics[0]))[1]
 
 
-def draw_topic_id(controller: Controller, drawn: set[str]) -> str:
+def draw_topic_id(controller: KafkaController, drawn: set[str]) -> str:
     """Draw a topic id that is neither in use nor in ``drawn``, and add it to ``drawn``.
 
     The same seed on the same ZooKeeper may repeat an id: then the next one is drawn.
@@ -198,7 +201,7 @@ def draw_topic_id(controller: Controller, drawn: set[str]) -> str:
 
 
 def _with_topic_ids(
-    controller: Controller, topics: list[TopicIdReplicaAssignment]
+    controller: KafkaController, topics: list[TopicIdReplicaAssignment]
 ) -> list[TopicIdReplicaAssignment]:
     """The topics, each with an id; new ids are in their znodes when this returns."""
     without = [topic for topic in topics if topic.topic_id is None]
@@ -221,7 +224,7 @@ def _with_topic_ids(
 
 
 def set_topic_assignments(
-    controller: Controller, topics: list[TopicIdReplicaAssignment]
+    controller: KafkaController, topics: list[TopicIdReplicaAssignment]
 ) -> dict[str, StateChangeFailed]:
     """Rewrite topic znodes; gives those that failed. One that is too big fails alone."""
     try:

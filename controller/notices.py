@@ -8,10 +8,12 @@ Mirrors the deletion of notifications in kafka.zk.KafkaZkClient.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from controller.parts import Controller
 from zk.znodes import MalformedZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 
 class Notices(NamedTuple):
@@ -21,12 +23,12 @@ class Notices(NamedTuple):
     prefix: str
 
 
-def names_of(controller: Controller, notices: Notices) -> list[str]:
+def names_of(controller: KafkaController, notices: Notices) -> list[str]:
     """The children there are now, sorted, whoever made them; arms the child watch."""
     return controller.zk.get_children(notices.path, watch=True)
 
 
-def numbers_of(controller: Controller, notices: Notices, names: Sequence[str]) -> list[str]:
+def numbers_of(controller: KafkaController, notices: Notices, names: Sequence[str]) -> list[str]:
     """The sequence numbers of the notices among ``names``.
 
     Anything else is set apart; with hazard C2 it is passed over.
@@ -41,7 +43,7 @@ def numbers_of(controller: Controller, notices: Notices, names: Sequence[str]) -
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
 
-def delete_notices(controller: Controller, notices: Notices, names: Sequence[str]) -> None:
+def delete_notices(controller: KafkaController, notices: Notices, names: Sequence[str]) -> None:
     """Delete children, whatever they hold.
 
     With hazard C2 a znode that no broker made stays.

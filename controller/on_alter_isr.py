@@ -6,47 +6,53 @@ later versions do: KAFKA-14140, KAFKA-14154, and a fence that fails (hazard C5).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cluster.api_errors import Errors
 from cluster.errors import ControllerMoved, StateChangeFailed
-from cluster.requests import AlterIsrRequest, AlterIsrResponse, Message
+from cluster.requests import AlterIsrRequest, AlterIsrResponse
 from cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
+from controller.events import AlterIsrReceived
 from controller.on_reassignment import maybe_complete_reassignments
-from controller.parts import Controller
 from controller.recorder import IsrChange
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 _Answers = dict[TopicPartition, LeaderAndIsr | Errors]
 
 
-def process_alter_isr(controller: Controller, message: Message, request: AlterIsrRequest) -> None:
+def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> None:
     """Store what is acceptable of a proposal, answer it, and tell every broker.
 
     Raises ControllerMoved, after the answer, if the fence fails.
     """
-    error = _refuse_request(controller, request)
+    request = event.request
+    error = _fence_broker(controller, request)
     if error is not None:
-        controller.reply(message, AlterIsrResponse(error, {}))
+        controller.reply(event.message, refuse(request, error))
         return
-    try:
-        answers = _alter(controller, request)
-    except ControllerMoved as moved:
-        if controller.quirks.hazard_c5:
+    with controller.answering_failure(event):
+        try:
+            answers = _alter(controller, request)
+        except ControllerMoved as moved:
+            if not controller.quirks.hazard_c5:
+                raise
             controller.log.error("Error when processing AlterIsr", error=moved)
-            controller.reply(message, AlterIsrResponse(Errors.UNKNOWN_SERVER_ERROR, {}))
+            controller.reply(event.message, refuse(request, Errors.UNKNOWN_SERVER_ERROR))
             return
-        controller.reply(message, AlterIsrResponse(Errors.NOT_CONTROLLER, {}))
-        raise
-    except Exception:
-        controller.reply(message, AlterIsrResponse(Errors.UNKNOWN_SERVER_ERROR, {}))
-        raise
-    controller.reply(message, AlterIsrResponse(Errors.NONE, answers))
+    controller.reply(event.message, AlterIsrResponse(Errors.NONE, answers))
     maybe_complete_reassignments(
         controller, [tp for tp, answer in answers.items() if isinstance(answer, LeaderAndIsr)]
     )
 
 
-def _refuse_request(controller: Controller, request: AlterIsrRequest) -> Errors | None:
-    if not controller.is_active:
-        return Errors.NOT_CONTROLLER
+def refuse(_: AlterIsrRequest, error: Errors) -> AlterIsrResponse:
+    """Return the answer to a request that failed as a whole."""
+    return AlterIsrResponse(error, {})
+
+
+def _fence_broker(controller: KafkaController, request: AlterIsrRequest) -> Errors | None:
     broker_id = request.broker_id
     broker_epoch = controller.context.live_broker_epochs.get(broker_id)
     if broker_epoch is None:
@@ -61,7 +67,7 @@ def _refuse_request(controller: Controller, request: AlterIsrRequest) -> Errors 
     return None
 
 
-def _alter(controller: Controller, request: AlterIsrRequest) -> _Answers:
+def _alter(controller: KafkaController, request: AlterIsrRequest) -> _Answers:
     """Write the proposals that are acceptable; an answer for every partition of the request."""
     context, log = controller.context, controller.log
     answers: _Answers = {}
@@ -100,7 +106,7 @@ def _alter(controller: Controller, request: AlterIsrRequest) -> _Answers:
 
 
 def _answer_without_writing(
-    controller: Controller, tp: TopicPartition, proposed: LeaderAndIsr
+    controller: KafkaController, tp: TopicPartition, proposed: LeaderAndIsr
 ) -> LeaderAndIsr | Errors | None:
     """The answer to one proposal that is not to be written; None if it is."""
     context, quirks = controller.context, controller.quirks
@@ -122,7 +128,7 @@ def _answer_without_writing(
     return None
 
 
-def _remember(controller: Controller, tp: TopicPartition, stored: LeaderAndIsr) -> IsrChange:
+def _remember(controller: KafkaController, tp: TopicPartition, stored: LeaderAndIsr) -> IsrChange:
     context = controller.context
     previous = context.partition_leadership_info(tp)
     leadership = LeaderIsrAndControllerEpoch(stored, context.epoch)

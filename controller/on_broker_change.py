@@ -7,10 +7,12 @@ processBrokerModification of kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cluster.errors import StateChangeFailed
 from cluster.journal import Kind
 from cluster.types import Broker
+from controller.events import BrokerChange, BrokerModifications
 from controller.loader import (
     broker_and_epochs,
     broker_epochs_text,
@@ -18,7 +20,6 @@ from controller.loader import (
     watch_brokers,
 )
 from controller.on_reassignment import maybe_resume_reassignments
-from controller.parts import Controller
 from controller.state_change_log import id_list
 from controller.topic_deletion_manager import replicas_text
 from statemachines.context import ReplicasByBroker
@@ -28,14 +29,15 @@ from statemachines.topic_deletion import queued_replicas
 from zk.kafka_zk_client import RegisteredBroker
 from zk.znodes import BrokerIdZNode, MalformedZNode
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
-def process_broker_change(controller: Controller) -> None:
+
+def process_broker_change(controller: KafkaController, _: BrokerChange) -> None:
     """Compare /brokers/ids with the context by id and czxid, and act on every difference.
 
     A live broker whose registration cannot be read any more stays as it is known.
     """
-    if not controller.is_active:
-        return
     context = controller.context
     current = read_live_brokers(controller).values
     known = context.live_broker_epochs
@@ -73,7 +75,7 @@ def process_broker_change(controller: Controller) -> None:
         controller.log.info(f"Updated broker epochs cache: {epochs}")
 
 
-def on_broker_startup(controller: Controller, brokers: Sequence[RegisteredBroker]) -> None:
+def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredBroker]) -> None:
     """Tell the others of the new brokers and the new ones of everything; then bring online what
     waited for them."""
     context = controller.context
@@ -97,7 +99,7 @@ def on_broker_startup(controller: Controller, brokers: Sequence[RegisteredBroker
     watch_brokers(controller, new)
 
 
-def on_broker_failure(controller: Controller, broker_ids: Sequence[int]) -> None:
+def on_broker_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
     """Take leaderships and ISR memberships from brokers that are gone."""
     context, log = controller.context, controller.log
     log.info(f"Broker failure callback for {id_list(broker_ids)}")
@@ -112,7 +114,7 @@ def on_broker_failure(controller: Controller, broker_ids: Sequence[int]) -> None
     controller.watches.unregister_brokers(list(broker_ids))
 
 
-def on_replicas_become_offline(controller: Controller, replicas: ReplicasByBroker) -> None:
+def on_replicas_become_offline(controller: KafkaController, replicas: ReplicasByBroker) -> None:
     """Elect leaders for what the replicas led, then take the replicas offline.
 
     Who lives is told to the brokers even if no partition is concerned. Kafka 2.8.2 leaves that
@@ -137,7 +139,7 @@ def on_replicas_become_offline(controller: Controller, replicas: ReplicasByBroke
 
 
 def _resume_deletions(
-    controller: Controller, replicas: ReplicasByBroker, broker_ids: Sequence[int]
+    controller: KafkaController, replicas: ReplicasByBroker, broker_ids: Sequence[int]
 ) -> None:
     """Replicas of topics to be deleted are on brokers that came back: they can be deleted now."""
     found = queued_replicas(controller.context, replicas)
@@ -152,11 +154,9 @@ def _resume_deletions(
         controller.topic_deletion_manager.resume_deletion_for_topics(topics)
 
 
-def process_broker_modification(controller: Controller, broker_id: int) -> None:
+def process_broker_modification(controller: KafkaController, event: BrokerModifications) -> None:
     """A live broker's registration changed: tell all brokers if its end points did."""
-    if not controller.is_active:
-        return
-    context = controller.context
+    context, broker_id = controller.context, event.broker_id
     try:
         new = controller.zk.get_broker(broker_id, watch=True)
     except MalformedZNode as error:
@@ -167,7 +167,7 @@ def process_broker_modification(controller: Controller, broker_id: int) -> None:
     was_malformed = controller.malformed.pop(BrokerIdZNode.path(broker_id), None) is not None
     old = context.live_brokers.get(broker_id)
     if was_malformed and old is None:
-        process_broker_change(controller)
+        process_broker_change(controller, BrokerChange())
         return
     if new is None or old is None or new.end_points == old.end_points:
         return

@@ -7,20 +7,25 @@ kafka/controller/KafkaController.scala.
 
 from __future__ import annotations
 
-from controller.parts import Controller
+from typing import TYPE_CHECKING
+
+from controller.events import TopicUncleanLeaderElectionEnable, UncleanLeaderElectionEnable
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 
-def process_unclean_leader_election_enable(controller: Controller) -> None:
+def process_unclean_leader_election_enable(
+    controller: KafkaController, _: UncleanLeaderElectionEnable
+) -> None:
     """Unclean elections are the default now: try all partitions that wait for a leader."""
-    if not controller.is_active:
-        return
     controller.log.info("Unclean leader election has been enabled by default")
     controller.partition_state_machine.trigger_online_partition_state_change()
 
 
-def process_topic_unclean_leader_election_enable(controller: Controller, topic: str) -> None:
+def process_topic_unclean_leader_election_enable(
+    controller: KafkaController, event: TopicUncleanLeaderElectionEnable
+) -> None:
     """A topic allows unclean elections now: try its partitions that wait for a leader."""
-    if not controller.is_active:
-        return
-    controller.log.info(f"Unclean leader election has been enabled for topic {topic}")
-    controller.partition_state_machine.trigger_online_partition_state_change(topic)
+    controller.log.info(f"Unclean leader election has been enabled for topic {event.topic}")
+    controller.partition_state_machine.trigger_online_partition_state_change(event.topic)

@@ -7,49 +7,54 @@ kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.api_errors import Errors
 from cluster.errors import ControllerMoved
-from cluster.requests import ControlledShutdownRequest, ControlledShutdownResponse, Message
+from cluster.requests import ControlledShutdownRequest, ControlledShutdownResponse
 from cluster.types import NO_BROKER_EPOCH, TopicPartition
-from controller.parts import Controller
+from controller.events import ControlledShutdown
 from controller.state_change_log import id_list
 from statemachines.election import ControlledShutdownElection
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 
-NOT_CONTROLLER: Final = ControlledShutdownResponse(Errors.STALE_CONTROLLER_EPOCH)
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
 _ELECTION: Final = ControlledShutdownElection()
 
 
-def process_controlled_shutdown(
-    controller: Controller, message: Message, request: ControlledShutdownRequest
-) -> None:
+def refuse(_: ControlledShutdownRequest, error: Errors) -> ControlledShutdownResponse:
+    """Return the answer to a request that failed; Kafka has another error for a broker that is
+    not the controller."""
+    if error is Errors.NOT_CONTROLLER:
+        error = Errors.STALE_CONTROLLER_EPOCH
+    return ControlledShutdownResponse(error)
+
+
+def process_controlled_shutdown(controller: KafkaController, event: ControlledShutdown) -> None:
     """Relieve a broker, and answer with the partitions that it leads still.
 
     Raises ControllerMoved, after the answer, if the fence fails.
     """
-    refused = _refuse(controller, request)
-    if refused is not None:
-        controller.reply(message, ControlledShutdownResponse(refused))
+    request = event.request
+    error = _fence_broker(controller, request)
+    if error is not None:
+        controller.reply(event.message, refuse(request, error))
         return
     try:
-        remaining = _relieve(controller, request.broker_id)
+        with controller.answering_failure(event):
+            remaining = _relieve(controller, request.broker_id)
     except ControllerMoved:
-        controller.reply(message, NOT_CONTROLLER)
         if controller.quirks.hazard_c5:
             return
         raise
-    except Exception:
-        controller.reply(message, ControlledShutdownResponse(Errors.UNKNOWN_SERVER_ERROR))
-        raise
-    controller.reply(message, ControlledShutdownResponse(Errors.NONE, tuple(remaining)))
+    response = ControlledShutdownResponse(Errors.NONE, tuple(remaining))
+    controller.reply(event.message, response)
 
 
-def _refuse(controller: Controller, request: ControlledShutdownRequest) -> Errors | None:
-    if not controller.is_active:
-        return Errors.STALE_CONTROLLER_EPOCH
+def _fence_broker(controller: KafkaController, request: ControlledShutdownRequest) -> Errors | None:
     broker_id, broker_epoch = request.broker_id, request.broker_epoch
     known = controller.context.live_broker_epochs.get(broker_id)
     if known is None:
@@ -64,7 +69,7 @@ def _refuse(controller: Controller, request: ControlledShutdownRequest) -> Error
     return None
 
 
-def _relieve(controller: Controller, broker_id: int) -> list[TopicPartition]:
+def _relieve(controller: KafkaController, broker_id: int) -> list[TopicPartition]:
     """Move what the broker leads, stop what it follows; gives what it leads still.
 
     A partition of one replica, or that never had a leader, is left as it is.
@@ -98,7 +103,7 @@ def _relieve(controller: Controller, broker_id: int) -> list[TopicPartition]:
 
 
 def _stop_following(
-    controller: Controller, broker_id: int, partitions: Sequence[TopicPartition]
+    controller: KafkaController, broker_id: int, partitions: Sequence[TopicPartition]
 ) -> None:
     controller.begin_batch()
     for tp in partitions:

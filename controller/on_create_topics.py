@@ -8,23 +8,23 @@ createTopics of ZkAdminManager.scala and DelayedCreatePartitions.scala, all of k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Container, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from admin.topics.topics import validate_topic_create
 from cluster.api_errors import Errors
-from cluster.errors import AdminError, ControllerMoved, OperationTooBig
+from cluster.errors import AdminError, OperationTooBig
+from cluster.protocols import MetadataView
 from cluster.requests import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
-    Message,
 )
 from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
+from controller.events import CreateTopicsReceived, CreateTopicsTimeout
 from controller.loader import draw_topic_id
-from controller.parts import Controller
-from controller.pending_requests import PendingCreation
+from controller.pending_requests import PendingRequest
 from placement.assign import Assignment
 from placement.broker_metadata import BrokerMetadata
 from placement.pool_rules import assign_in_pool, check_in_pool
@@ -32,86 +32,83 @@ from zk.store import Create, ResultCode, SetData, WriteOp
 from zk.znode_client import reason
 from zk.znodes import ConfigEntityZNode, TopicZNode
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
 UNSET: Final = -1
 UNKNOWN: Final = Errors.UNKNOWN_SERVER_ERROR
 DUPLICATE: Final = "Found multiple entries for this topic."
 
 
-def not_controller(request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """What a broker answers that is not the controller."""
+class PendingCreation(PendingRequest, frozen=True):
+    """Topics that are written, until their partitions have leaders.
+
+    ``waiting``: the partitions of the topics without an error, by topic.
+    """
+
+    results: tuple[CreatableTopicResult, ...]
+    waiting: dict[str, list[TopicPartition]]
+    timeout = CreateTopicsTimeout
+
+    def is_done(self, metadata: MetadataView) -> bool:
+        """Return True if the metadata shows a leader for every partition."""
+        return not any(_is_leaderless(metadata, tps) for tps in self.waiting.values())
+
+    def response(self, metadata: MetadataView) -> CreateTopicsResponse:
+        """Return the answer; topics without all their leaders have timed out."""
+        return self.timed_out(
+            {t for t, tps in self.waiting.items() if _is_leaderless(metadata, tps)}
+        )
+
+    def timed_out(self, late: Container[str]) -> CreateTopicsResponse:
+        """Return the answer when the topics ``late`` have timed out."""
+        return CreateTopicsResponse(
+            tuple(
+                CreatableTopicResult(r.name, Errors.REQUEST_TIMED_OUT, None, r.topic_id)
+                if r.name in late
+                else r
+                for r in self.results
+            )
+        )
+
+
+def _is_leaderless(metadata: MetadataView, partitions: Iterable[TopicPartition]) -> bool:
+    return any(metadata.leader_of(tp) in (None, NO_LEADER) for tp in partitions)
+
+
+def refuse(request: CreateTopicsRequest, error: Errors) -> CreateTopicsResponse:
+    """Return the answer to a request that failed as a whole."""
     return CreateTopicsResponse(
-        tuple(CreatableTopicResult(t.name, Errors.NOT_CONTROLLER) for t in request.topics)
+        tuple(CreatableTopicResult(topic.name, error) for topic in request.topics)
     )
 
 
-def process_create_topics(
-    controller: Controller, message: Message, request: CreateTopicsRequest
-) -> None:
+def process_create_topics(controller: KafkaController, event: CreateTopicsReceived) -> None:
     """Make what can be made of a request.
 
     Answered at once if nothing was made or the client does not wait (timeout_ms <= 0), else when
     this broker's metadata show a leader for every partition, or at the timeout. Raises
     ControllerMoved, after the answer, if the fence fails.
     """
-    if not controller.is_active:
-        controller.reply(message, not_controller(request))
-        return
-    try:
+    request = event.request
+    with controller.answering_failure(event):
         results, assignments = _validate(controller, request)
         if not request.validate_only:
             _write(controller, request, results, assignments)
-    except ControllerMoved:
-        controller.reply(message, not_controller(request))
-        raise
-    except Exception:
-        unknown = (CreatableTopicResult(t.name, UNKNOWN) for t in request.topics)
-        controller.reply(message, CreateTopicsResponse(tuple(unknown)))
-        raise
     waiting = {
         name: [TopicPartition(name, partition) for partition in assignment]
         for name, assignment in assignments.items()
         if not request.validate_only
     }
-    pending = PendingCreation(message, tuple(results), waiting)
+    pending = PendingCreation(event.message, tuple(results), waiting)
     if request.timeout_ms <= 0 or not waiting:
-        _answer(controller, pending, set(waiting))
-        return
-    controller.pending_creations.add(pending, request.timeout_ms)
-
-
-def complete_creations(controller: Controller) -> None:
-    """This broker's metadata changed: answer the requests all of whose partitions have leaders."""
-    for pending in controller.pending_creations.take_done(
-        lambda pending: not any(_is_leaderless(controller, tps) for tps in pending.waiting.values())
-    ):
-        _answer(controller, pending, set())
-
-
-def process_timeout(controller: Controller, number: int) -> None:
-    """The client's time is over: topics without all their leaders are answered so."""
-    pending = controller.pending_creations.take(number)
-    if pending is not None:
-        late = {t for t, tps in pending.waiting.items() if _is_leaderless(controller, tps)}
-        _answer(controller, pending, late)
-
-
-def _is_leaderless(controller: Controller, partitions: list[TopicPartition]) -> bool:
-    leader_of = controller.metadata.leader_of
-    return any(leader_of(tp) in (None, NO_LEADER) for tp in partitions)
-
-
-def _answer(controller: Controller, pending: PendingCreation, late: set[str]) -> None:
-    results = tuple(
-        CreatableTopicResult(r.name, Errors.REQUEST_TIMED_OUT, None, r.topic_id)
-        if r.name in late
-        else r
-        for r in pending.results
-    )
-    controller.reply(pending.message, CreateTopicsResponse(results))
+        controller.reply(event.message, pending.timed_out(waiting))
+    else:
+        controller.pending_requests.add(pending, request.timeout_ms)
 
 
 def _validate(
-    controller: Controller, request: CreateTopicsRequest
+    controller: KafkaController, request: CreateTopicsRequest
 ) -> tuple[list[CreatableTopicResult], dict[str, Assignment]]:
     """A result for every topic of the request, and the assignments of those that are sound."""
     entries = Counter(topic.name for topic in request.topics)
@@ -151,7 +148,7 @@ def _validate(
     return results, assignments
 
 
-def _partition_count(controller: Controller, topic: CreatableTopic) -> int:
+def _partition_count(controller: KafkaController, topic: CreatableTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
     count = topic.num_partitions
@@ -165,7 +162,7 @@ class RequestRefused(AdminError):
     kafka_class = "org.apache.kafka.common.errors.InvalidRequestException"
 
 
-def _assign(controller: Controller, topic: CreatableTopic) -> Assignment:
+def _assign(controller: KafkaController, topic: CreatableTopic) -> Assignment:
     """The replicas of every partition, as asked or as placed. Raises AdminError."""
     is_counted = topic.num_partitions != UNSET or topic.replication_factor != UNSET
     if topic.assignments:
@@ -190,7 +187,7 @@ def _assign(controller: Controller, topic: CreatableTopic) -> Assignment:
 
 
 def _write(
-    controller: Controller,
+    controller: KafkaController,
     request: CreateTopicsRequest,
     results: list[CreatableTopicResult],
     assignments: dict[str, Assignment],
@@ -239,13 +236,13 @@ def _topic_data(name: str, topic_id: str | None, assignment: Assignment) -> byte
     )
 
 
-def _is_ours(controller: Controller, create: Create) -> bool:
+def _is_ours(controller: KafkaController, create: Create) -> bool:
     """True if the znode is what was to be created: the id in it was drawn at random."""
     found = controller.zk.get_data_and_stat(create.path)
     return found is not None and found[0] == create.data
 
 
-def _fenced(controller: Controller, ops: Sequence[WriteOp]) -> list[ResultCode]:
+def _fenced(controller: KafkaController, ops: Sequence[WriteOp]) -> list[ResultCode]:
     """Write in one wave; what lost its reply is written again. One that ZooKeeper would not take
     for its size is not sent, and keeps no other from being written."""
     fence = controller.context.epoch_zk_version

@@ -9,32 +9,52 @@ deleteTopic of kafka/zk/AdminZkClient.scala.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from cluster.api_errors import Errors
-from cluster.errors import ControllerMoved
-from cluster.requests import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    Message,
-)
-from controller.parts import Controller
-from controller.pending_requests import PendingDeletion
+from cluster.protocols import MetadataView
+from cluster.requests import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from controller.events import DeleteTopicsReceived, DeleteTopicsTimeout
+from controller.pending_requests import PendingRequest
 from zk.store import Create, ResultCode
 from zk.znode_client import reason
 from zk.znodes import DeleteTopicsTopicZNode, TopicZNode
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
 _Results = Mapping[str, Errors]
 
 
-def not_controller(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """What a broker answers that is not the controller."""
-    return _response(dict.fromkeys(request.topics, Errors.NOT_CONTROLLER))
+class PendingDeletion(PendingRequest, frozen=True):
+    """Topics that are marked, until the metadata lacks them; an error or NONE for each."""
+
+    results: dict[str, Errors]
+    timeout = DeleteTopicsTimeout
+
+    def is_done(self, metadata: MetadataView) -> bool:
+        """Return True if the metadata shows none of the topics."""
+        return not self._late(metadata)
+
+    def response(self, metadata: MetadataView) -> DeleteTopicsResponse:
+        """Return the answer; topics that the metadata still shows have timed out."""
+        late = dict.fromkeys(self._late(metadata), Errors.REQUEST_TIMED_OUT)
+        return _response({**self.results, **late})
+
+    def _late(self, metadata: MetadataView) -> list[str]:
+        return [
+            topic
+            for topic, error in self.results.items()
+            if error is Errors.NONE and metadata.num_partitions(topic)
+        ]
 
 
-def process_delete_topics(
-    controller: Controller, message: Message, request: DeleteTopicsRequest
-) -> None:
+def refuse(request: DeleteTopicsRequest, error: Errors) -> DeleteTopicsResponse:
+    """Return the answer to a request that failed as a whole."""
+    return _response(dict.fromkeys(request.topics, error))
+
+
+def process_delete_topics(controller: KafkaController, event: DeleteTopicsReceived) -> None:
     """Mark what can be deleted.
 
     Answered at once if nothing can be, or if the client does not wait (timeout_ms <= 0); else
@@ -42,22 +62,12 @@ def process_delete_topics(
     was marked before is waited for like the others. Raises ControllerMoved, after the answer, if
     the fence fails.
     """
-    if not controller.is_active:
-        controller.reply(message, not_controller(request))
-        return
+    message, request = event.message, event.request
     if not controller.config.delete_topic_enable:
-        disabled = dict.fromkeys(request.topics, Errors.TOPIC_DELETION_DISABLED)
-        controller.reply(message, _response(disabled))
+        controller.reply(message, refuse(request, Errors.TOPIC_DELETION_DISABLED))
         return
-    try:
+    with controller.answering_failure(event):
         results = _mark(controller, request)
-    except ControllerMoved:
-        controller.reply(message, not_controller(request))
-        raise
-    except Exception:
-        unknown = dict.fromkeys(request.topics, Errors.UNKNOWN_SERVER_ERROR)
-        controller.reply(message, _response(unknown))
-        raise
     if request.timeout_ms <= 0 or Errors.NONE not in results.values():
         timed_out = {
             topic: Errors.REQUEST_TIMED_OUT if error is Errors.NONE else error
@@ -65,32 +75,8 @@ def process_delete_topics(
         }
         controller.reply(message, _response(timed_out))
         return
-    controller.pending_deletions.add(PendingDeletion(message, results), request.timeout_ms)
-    complete_deletions(controller)
-
-
-def complete_deletions(controller: Controller) -> None:
-    """This broker's metadata changed: answer the requests none of whose topics it still shows."""
-    for pending in controller.pending_deletions.take_done(
-        lambda pending: not _remaining(controller, pending)
-    ):
-        controller.reply(pending.message, _response(pending.results))
-
-
-def process_timeout(controller: Controller, number: int) -> None:
-    """The client's time is over: topics that the metadata still shows are answered so."""
-    pending = controller.pending_deletions.take(number)
-    if pending is not None:
-        late = dict.fromkeys(_remaining(controller, pending), Errors.REQUEST_TIMED_OUT)
-        controller.reply(pending.message, _response({**pending.results, **late}))
-
-
-def _remaining(controller: Controller, pending: PendingDeletion) -> list[str]:
-    return [
-        topic
-        for topic, error in pending.results.items()
-        if error is Errors.NONE and controller.metadata.num_partitions(topic)
-    ]
+    controller.pending_requests.add(PendingDeletion(message, results), request.timeout_ms)
+    controller.pending_requests.complete(DeleteTopicsTimeout)
 
 
 def _response(results: _Results) -> DeleteTopicsResponse:
@@ -99,7 +85,7 @@ def _response(results: _Results) -> DeleteTopicsResponse:
     )
 
 
-def _mark(controller: Controller, request: DeleteTopicsRequest) -> dict[str, Errors]:
+def _mark(controller: KafkaController, request: DeleteTopicsRequest) -> dict[str, Errors]:
     """Write the requests for the deletion in one wave; an error or NONE for each topic."""
     results = {
         topic: Errors.NONE

@@ -7,20 +7,23 @@ clients, and electLeaders of ReplicaManager.scala and DelayedElectLeader.scala o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.api_errors import Errors
-from cluster.errors import ControllerMoved, StateChangeFailed
-from cluster.requests import ApiError, ElectLeadersRequest, ElectLeadersResponse, Message
+from cluster.errors import StateChangeFailed
+from cluster.protocols import MetadataView
+from cluster.requests import ApiError, ElectLeadersRequest, ElectLeadersResponse
 from cluster.types import ElectionType, TopicPartition
+from controller.events import ElectLeadersReceived, ElectLeadersTimeout
 from controller.on_leader_election import ElectionTrigger, elect, leader_of
-from controller.parts import Controller
-from controller.pending_requests import PendingElection
+from controller.pending_requests import PendingRequest
 from statemachines.election import ElectionStrategy, OfflineElection, PreferredReplicaElection
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 _Results = dict[TopicPartition, ApiError]
 _NONE: Final = ApiError()
-_NOT_CONTROLLER: Final = ApiError(Errors.NOT_CONTROLLER)
 _NOT_NEEDED: Final = ApiError(Errors.ELECTION_NOT_NEEDED)
 _TIMED_OUT: Final = ApiError(Errors.REQUEST_TIMED_OUT)
 _BEING_DELETED: Final = ApiError(Errors.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
@@ -37,67 +40,53 @@ _NOT_AVAILABLE: Final = {
 }
 
 
-def not_controller(request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """What a broker answers that is not the controller."""
-    named = dict.fromkeys(request.partitions or (), _NOT_CONTROLLER)
-    return ElectLeadersResponse(Errors.NOT_CONTROLLER, named)
+class PendingElection(PendingRequest, frozen=True):
+    """Elections that took place, and the leaders that the metadata must show."""
+
+    results: dict[TopicPartition, ApiError]
+    leaders: dict[TopicPartition, int]
+    timeout = ElectLeadersTimeout
+
+    def is_done(self, metadata: MetadataView) -> bool:
+        """Return True if the metadata shows every new leader."""
+        return not self._late(metadata)
+
+    def response(self, metadata: MetadataView) -> ElectLeadersResponse:
+        """Return the answer; leaders that the metadata does not show have timed out."""
+        late = dict.fromkeys(self._late(metadata), _TIMED_OUT)
+        return ElectLeadersResponse(Errors.NONE, {**self.results, **late})
+
+    def _late(self, metadata: MetadataView) -> list[TopicPartition]:
+        return [tp for tp, leader in self.leaders.items() if metadata.leader_of(tp) != leader]
 
 
-def process_elect_leaders(
-    controller: Controller, message: Message, request: ElectLeadersRequest
-) -> None:
+def refuse(request: ElectLeadersRequest, error: Errors) -> ElectLeadersResponse:
+    """Return the answer to a request that failed as a whole."""
+    return ElectLeadersResponse(error, dict.fromkeys(request.partitions or (), ApiError(error)))
+
+
+def process_elect_leaders(controller: KafkaController, event: ElectLeadersReceived) -> None:
     """Elect what can be.
 
     Answered at once if nothing was elected; else when this broker's metadata show every new
     leader, or at the timeout. Of a request for all partitions those are left out that need no
     election. Raises ControllerMoved, after the answer, if the fence fails.
     """
-    if not controller.is_active:
-        controller.reply(message, not_controller(request))
-        return
-    try:
+    message, request = event.message, event.request
+    with controller.answering_failure(event):
         results, leaders = _elect(controller, request)
-    except ControllerMoved:
-        controller.reply(message, not_controller(request))
-        raise
-    except Exception:
-        controller.reply(message, ElectLeadersResponse(Errors.UNKNOWN_SERVER_ERROR))
-        raise
     if request.partitions is None:
         results = {tp: error for tp, error in results.items() if error is not _NOT_NEEDED}
     if not leaders:
         controller.reply(message, ElectLeadersResponse(Errors.NONE, results))
         return
     pending = PendingElection(message, results, leaders)
-    controller.pending_elections.add(pending, max(0, request.timeout_ms))
-    complete_elections(controller)
-
-
-def complete_elections(controller: Controller) -> None:
-    """This broker's metadata changed: answer the requests all of whose leaders it shows."""
-    for pending in controller.pending_elections.take_done(
-        lambda pending: not _waiting(controller, pending)
-    ):
-        controller.reply(pending.message, ElectLeadersResponse(Errors.NONE, pending.results))
-
-
-def process_timeout(controller: Controller, number: int) -> None:
-    """The client's time is over: leaders that the metadata do not show are answered so."""
-    pending = controller.pending_elections.take(number)
-    if pending is not None:
-        late = dict.fromkeys(_waiting(controller, pending), _TIMED_OUT)
-        response = ElectLeadersResponse(Errors.NONE, {**pending.results, **late})
-        controller.reply(pending.message, response)
-
-
-def _waiting(controller: Controller, pending: PendingElection) -> list[TopicPartition]:
-    return [
-        tp for tp, leader in pending.leaders.items() if controller.metadata.leader_of(tp) != leader
-    ]
+    controller.pending_requests.add(pending, max(0, request.timeout_ms))
+    controller.pending_requests.complete(ElectLeadersTimeout)
 
 
 def _elect(
-    controller: Controller, request: ElectLeadersRequest
+    controller: KafkaController, request: ElectLeadersRequest
 ) -> tuple[_Results, dict[TopicPartition, int]]:
     """An answer for every partition, and who was elected."""
     context, election_type = controller.context, request.election_type
@@ -123,7 +112,7 @@ def _elect(
 
 
 def _refuse(
-    controller: Controller, tp: TopicPartition, election_type: ElectionType
+    controller: KafkaController, tp: TopicPartition, election_type: ElectionType
 ) -> ApiError | None:
     context = controller.context
     replicas = context.partition_replica_assignment(tp)

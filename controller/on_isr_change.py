@@ -8,27 +8,28 @@ kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.types import TopicPartition
+from controller.events import IsrChangeNotification
 from controller.notices import Notices, delete_notices, names_of, numbers_of
 from controller.on_reassignment import maybe_complete_reassignments
-from controller.parts import Controller
 from zk.znodes import IsrChangeNotificationSequenceZNode, IsrChangeNotificationZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 NOTICES: Final = Notices(
     IsrChangeNotificationZNode.path, IsrChangeNotificationSequenceZNode.sequence_number_prefix
 )
 
 
-def process_isr_change_notification(controller: Controller) -> None:
+def process_isr_change_notification(controller: KafkaController, _: IsrChangeNotification) -> None:
     """Read the states that notices name, tell every broker, and delete the notices.
 
     A notice that cannot be read is set apart and deleted like the others. With hazard C2 it fails
     the event, and all are deleted unread.
     """
-    if not controller.is_active:
-        return
     names = names_of(controller, NOTICES)
     try:
         partitions = _changed_partitions(controller, names)
@@ -38,7 +39,7 @@ def process_isr_change_notification(controller: Controller) -> None:
         delete_notices(controller, NOTICES, names)
 
 
-def _changed_partitions(controller: Controller, names: Sequence[str]) -> list[TopicPartition]:
+def _changed_partitions(controller: KafkaController, names: Sequence[str]) -> list[TopicPartition]:
     """The partitions that notices name, each once."""
     numbers = numbers_of(controller, NOTICES, names)
     found = controller.zk.get_partitions_from_isr_change_notifications(numbers)
@@ -46,7 +47,7 @@ def _changed_partitions(controller: Controller, names: Sequence[str]) -> list[To
     return list(dict.fromkeys(tp for named in found.values.values() for tp in named))
 
 
-def _take_over(controller: Controller, partitions: Sequence[TopicPartition]) -> None:
+def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:
     """Put the states as their leaders wrote them into the context, and spread them."""
     context = controller.context
     known = [tp for tp in partitions if context.partition_replica_assignment(tp)]

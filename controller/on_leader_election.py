@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cluster.errors import StateChangeFailed
 from cluster.types import TopicPartition
 from controller.events import AutoPreferredReplicaLeaderElection, ReplicaLeaderElection
-from controller.parts import Controller, ElectionResults
+from controller.partition_state_changes import ElectionResults
 from statemachines.election import (
     ElectionStrategy,
     PreferredReplicaElection,
@@ -29,6 +29,9 @@ from zk.store import Delete, ResultCode
 from zk.znode_client import store_error
 from zk.znodes import MalformedZNode, PreferredReplicaElectionZNode, UnparsableJson
 from zk.znodes.json_values import parse_bytes
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 _PATH: Final = PreferredReplicaElectionZNode.path
 _PREFERRED: Final = PreferredReplicaElection()
@@ -52,12 +55,14 @@ class _Asked(NamedTuple):
 # By znode
 
 
-def process_zk_replica_leader_election(controller: Controller) -> None:
+def process_zk_replica_leader_election(
+    controller: KafkaController, _: ReplicaLeaderElection
+) -> None:
     """Elect the preferred leaders that /admin/preferred_replica_election asks for, and delete it.
 
     Partitions that are unknown, being deleted or led well already are passed over.
     """
-    if not controller.is_active or not controller.zk.path_exists(_PATH, watch=True):
+    if not controller.zk.path_exists(_PATH, watch=True):
         return
     asked = _read(controller)
     if asked is None:
@@ -66,7 +71,7 @@ def process_zk_replica_leader_election(controller: Controller) -> None:
     _elect_and_delete(controller, asked, _electable(controller, asked.partitions))
 
 
-def resume_preferred_replica_elections(controller: Controller) -> None:
+def resume_preferred_replica_elections(controller: KafkaController) -> None:
     """At a failover: do what the znode still asks for. From then on its creation is watched."""
     asked = _read(controller)
     if asked is None:
@@ -93,7 +98,7 @@ def resume_preferred_replica_elections(controller: Controller) -> None:
 
 
 def _elect_and_delete(
-    controller: Controller, asked: _Asked, partitions: Sequence[TopicPartition]
+    controller: KafkaController, asked: _Asked, partitions: Sequence[TopicPartition]
 ) -> None:
     try:
         _elect_preferred(controller, partitions, ElectionTrigger.ZK)
@@ -103,7 +108,7 @@ def _elect_and_delete(
     _delete(controller, asked.version)
 
 
-def _read(controller: Controller) -> _Asked | None:
+def _read(controller: KafkaController) -> _Asked | None:
     """What the znode asks for: nothing if it cannot be read, None if it is gone.
 
     With hazard C2 raises MalformedZNode where Kafka throws.
@@ -125,7 +130,7 @@ def _read(controller: Controller) -> _Asked | None:
     return _Asked((), stat.version)
 
 
-def _delete(controller: Controller, version: int) -> None:
+def _delete(controller: KafkaController, version: int) -> None:
     """Take the request away, unless it was changed since it was read, and look again."""
     epoch_zk_version = controller.context.epoch_zk_version
     result = controller.controller_zk.fenced_write([Delete(_PATH, version)], epoch_zk_version)[0]
@@ -144,11 +149,11 @@ def _delete(controller: Controller, version: int) -> None:
 # By the clock
 
 
-def process_auto_preferred_replica_leader_election(controller: Controller) -> None:
+def process_auto_preferred_replica_leader_election(
+    controller: KafkaController, _: AutoPreferredReplicaLeaderElection
+) -> None:
     """Give brokers back what they are preferred for, where too much of it is led by others, and do
     so again after the interval."""
-    if not controller.is_active:
-        return
     try:
         controller.log.info("Processing automatic preferred replica leader election")
         _rebalance(controller)
@@ -157,7 +162,7 @@ def process_auto_preferred_replica_leader_election(controller: Controller) -> No
         controller.events.schedule(AutoPreferredReplicaLeaderElection(), interval_s * 1000)
 
 
-def _rebalance(controller: Controller) -> None:
+def _rebalance(controller: KafkaController) -> None:
     context, quirks = controller.context, controller.quirks
     preferred: Counter[int] = Counter()
     led_by_others: dict[int, list[TopicPartition]] = {}
@@ -183,7 +188,7 @@ def _rebalance(controller: Controller) -> None:
         _elect_preferred(controller, candidates, ElectionTrigger.AUTO)
 
 
-def _can_preferred_replica_be_leader(controller: Controller, tp: TopicPartition) -> bool:
+def _can_preferred_replica_be_leader(controller: KafkaController, tp: TopicPartition) -> bool:
     context = controller.context
     assignment = context.partition_replica_assignment(tp)
     leadership = context.leaderships[tp]
@@ -197,7 +202,7 @@ def _can_preferred_replica_be_leader(controller: Controller, tp: TopicPartition)
 
 
 def _electable(
-    controller: Controller, partitions: Iterable[TopicPartition]
+    controller: KafkaController, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
     """Those that exist, are not being deleted, and are led by another than the preferred one."""
     context, log = controller.context, controller.log
@@ -226,7 +231,7 @@ def _electable(
 
 
 def _with_leadership(
-    controller: Controller, partitions: Iterable[TopicPartition]
+    controller: KafkaController, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
     """Those that have ever had a leader: no other has anything to choose from."""
     found: list[TopicPartition] = []
@@ -240,7 +245,7 @@ def _with_leadership(
     return found
 
 
-def leader_of(controller: Controller, tp: TopicPartition) -> int | None:
+def leader_of(controller: KafkaController, tp: TopicPartition) -> int | None:
     """Who leads, None without a state. With hazard C1 raises LookupError for that."""
     leadership = controller.context.partition_leadership_info(tp)
     if leadership is not None:
@@ -251,7 +256,7 @@ def leader_of(controller: Controller, tp: TopicPartition) -> int | None:
 
 
 def _elect_preferred(
-    controller: Controller, partitions: Sequence[TopicPartition], trigger: ElectionTrigger
+    controller: KafkaController, partitions: Sequence[TopicPartition], trigger: ElectionTrigger
 ) -> None:
     results = elect(controller, partitions, "PREFERRED", _PREFERRED, trigger)
     for tp, result in results.items():
@@ -276,7 +281,7 @@ def _elect_preferred(
 
 
 def elect(
-    controller: Controller,
+    controller: KafkaController,
     partitions: Sequence[TopicPartition],
     election_type: str,
     strategy: ElectionStrategy,

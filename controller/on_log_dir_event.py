@@ -10,27 +10,30 @@ kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from controller.events import LogDirEventNotification
 from controller.notices import Notices, delete_notices, names_of, numbers_of
-from controller.parts import Controller
 from controller.state_change_log import id_list
 from statemachines.replica_state import ReplicaState
 from zk.znodes import LogDirEventNotificationSequenceZNode, LogDirEventNotificationZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 NOTICES: Final = Notices(
     LogDirEventNotificationZNode.path, LogDirEventNotificationSequenceZNode.sequence_number_prefix
 )
 
 
-def process_log_dir_event_notification(controller: Controller) -> None:
+def process_log_dir_event_notification(
+    controller: KafkaController, _: LogDirEventNotification
+) -> None:
     """Ask the brokers that notices name for their replicas, and delete the notices.
 
     A notice that cannot be read is set apart and deleted like the others. With hazard C2 it fails
     the event, and all are deleted unread.
     """
-    if not controller.is_active:
-        return
     names = names_of(controller, NOTICES)
     try:
         on_broker_log_dir_failure(controller, _broker_ids(controller, names))
@@ -38,14 +41,14 @@ def process_log_dir_event_notification(controller: Controller) -> None:
         delete_notices(controller, NOTICES, names)
 
 
-def _broker_ids(controller: Controller, names: Sequence[str]) -> list[int]:
+def _broker_ids(controller: KafkaController, names: Sequence[str]) -> list[int]:
     """The brokers that notices name, in their order."""
     found = controller.zk.get_broker_ids_from_log_dir_events(numbers_of(controller, NOTICES, names))
     controller.set_malformed_apart(found.malformed)
     return list(found.values.values())
 
 
-def on_broker_log_dir_failure(controller: Controller, broker_ids: Sequence[int]) -> None:
+def on_broker_log_dir_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
     """Send the brokers all of their replicas, to learn which are on a failed directory.
 
     Replicas on directories that failed before are sent too, and stay offline until their broker

@@ -9,6 +9,7 @@ written it anew. Kafka 2.8.2 has nothing like it (hazard C2): there it takes a f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from cluster.errors import ControllerMoved
 from cluster.journal import Kind
@@ -16,13 +17,15 @@ from cluster.types import TopicPartition
 from controller.events import PartitionStateModifications
 from controller.on_reassignment import maybe_complete_reassignments
 from controller.partition_state_changes import OFFLINE_ELECTION
-from controller.parts import Controller
 from statemachines.partition_state import PartitionState
 from zk.znodes import MalformedZNode, TopicPartitionStateZNode
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
 
 def refresh_leaderships(
-    controller: Controller, partitions: Sequence[TopicPartition], watch: bool = False
+    controller: KafkaController, partitions: Sequence[TopicPartition], watch: bool = False
 ) -> list[TopicPartition]:
     """Read states that others wrote into the context; gives those that cannot be read.
 
@@ -43,7 +46,7 @@ def refresh_leaderships(
     return [tp for tp in partitions if tp not in found.values]
 
 
-def set_malformed_apart(controller: Controller, malformed: Iterable[MalformedZNode]) -> None:
+def set_malformed_apart(controller: KafkaController, malformed: Iterable[MalformedZNode]) -> None:
     """Remember, log and journal znodes that cannot be read; the rest is served."""
     states: list[TopicPartition] = []
     for error in malformed:
@@ -60,15 +63,18 @@ def set_malformed_apart(controller: Controller, malformed: Iterable[MalformedZNo
         _watch(controller, states)
 
 
-def process_partition_state_modifications(controller: Controller, tp: TopicPartition) -> None:
+def process_partition_state_modifications(
+    controller: KafkaController, event: PartitionStateModifications
+) -> None:
     """Serve a partition whose state can be read at last, or is gone.
 
     Nobody knows which brokers have heard of which leader: one is elected anew. A partition that
     has no state any more, and never had one that this controller knows, gets its first. A
     reassignment that waited for the state goes on.
     """
+    tp = event.topic_partition
     path = TopicPartitionStateZNode.path(tp)
-    if not controller.is_active or path not in controller.malformed:
+    if path not in controller.malformed:
         return
     context = controller.context
     if not context.partition_replica_assignment(tp):
@@ -94,7 +100,7 @@ def process_partition_state_modifications(controller: Controller, tp: TopicParti
     maybe_complete_reassignments(controller, [tp])
 
 
-def _watch(controller: Controller, partitions: Sequence[TopicPartition]) -> None:
+def _watch(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:
     controller.watches.register_malformed(partitions)
     again = controller.zk.get_partition_states(partitions, watch=True)
     malformed = {error.path for error in again.malformed}

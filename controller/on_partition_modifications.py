@@ -6,20 +6,24 @@ Mirrors processPartitionModifications of kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cluster.journal import Kind
 from cluster.types import TopicIdReplicaAssignment, TopicPartition
-from controller.event_manager import QueuedEvent
 from controller.events import PartitionModifications
 from controller.loader import load_topics, read_topics
 from controller.on_topic_change import create_partitions, on_new_partition_creation
-from controller.parts import Controller
 from zk.store import ResultCode, SetData
 from zk.znode_client import store_error
 from zk.znodes import MalformedZNode, TopicZNode
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
-def process_partition_modifications(controller: Controller, topic: str) -> None:
+
+def process_partition_modifications(
+    controller: KafkaController, event: PartitionModifications
+) -> None:
     """Read a topic znode and bring online the partitions that are new in it.
 
     Changes of other topics that wait right behind share the read: a reassignment writes many topic
@@ -28,14 +32,14 @@ def process_partition_modifications(controller: Controller, topic: str) -> None:
     older tool has left out. Kafka 2.8.2 takes no notice of either until the next failover
     (KAFKA-12493, CMAK-878). Partitions that are missing are not looked at.
     """
-    if not controller.is_active:
-        return
-    following: list[tuple[QueuedEvent, str]] = []
+    topic = event.topic
     # With hazard C2 a znode that cannot be read ends the event, which must not cost others theirs.
-    if not controller.quirks.hazard_c2:
-        for queued in controller.events.take_following(PartitionModifications):
-            assert isinstance(queued.event, PartitionModifications)
-            following.append((queued, queued.event.topic))
+    taken = (
+        []
+        if controller.quirks.hazard_c2
+        else controller.events.take_following(PartitionModifications)
+    )
+    following = [(queued, event.topic) for queued, event in taken]
     names = dict.fromkeys((topic, *(name for _, name in following)))
     mended = {
         name
@@ -44,16 +48,15 @@ def process_partition_modifications(controller: Controller, topic: str) -> None:
         and name not in controller.context.all_topics
     }
     read = read_topics(controller, [name for name in names if name not in mended]).values
-    recorder = controller.recorder
     _take_over(controller, topic, read.pop(topic, None), topic in mended)
     for queued, name in following:
-        recorder.event_id, recorder.cause_id = queued.event_id, queued.cause_id
-        recorder.occurrence(Kind.EVENT, detail=str(queued.event))
-        _take_over(controller, name, read.pop(name, None), name in mended)
+        with controller.events.processing(queued):
+            controller.recorder.occurrence(Kind.EVENT, detail=str(queued.event))
+            _take_over(controller, name, read.pop(name, None), name in mended)
 
 
 def _take_over(
-    controller: Controller, topic: str, read: TopicIdReplicaAssignment | None, is_mended: bool
+    controller: KafkaController, topic: str, read: TopicIdReplicaAssignment | None, is_mended: bool
 ) -> None:
     """Act on what one topic znode holds."""
     context = controller.context
@@ -85,7 +88,7 @@ def _take_over(
 
 
 def _is_to_be_restored(
-    controller: Controller,
+    controller: KafkaController,
     read: TopicIdReplicaAssignment,
     changed: Sequence[TopicPartition],
 ) -> bool:
@@ -104,7 +107,7 @@ def _is_to_be_restored(
 
 
 def _refuse_partitions(
-    controller: Controller, read: TopicIdReplicaAssignment, added: Sequence[TopicPartition]
+    controller: KafkaController, read: TopicIdReplicaAssignment, added: Sequence[TopicPartition]
 ) -> None:
     """A topic to be deleted gets no partitions: its znode is written as it was, id included."""
     log = controller.log
@@ -118,7 +121,7 @@ def _refuse_partitions(
     _restore_assignment(controller, read)
 
 
-def _restore_assignment(controller: Controller, read: TopicIdReplicaAssignment) -> None:
+def _restore_assignment(controller: KafkaController, read: TopicIdReplicaAssignment) -> None:
     """Write a topic's znode as the context has it, id included.
 
     Not if it has changed since it was read: that is an event of its own, and what a tool has added
@@ -143,7 +146,7 @@ def _restore_assignment(controller: Controller, read: TopicIdReplicaAssignment) 
         log.warn(f"The assignment of topic {topic} could not be restored: {failure}")
 
 
-def _version_of(controller: Controller, read: TopicIdReplicaAssignment) -> int | None:
+def _version_of(controller: KafkaController, read: TopicIdReplicaAssignment) -> int | None:
     """The version of a topic znode that holds still what was read."""
     found = controller.zk.get_data_and_stat(TopicZNode.path(read.topic))
     if found is None:
@@ -155,6 +158,6 @@ def _version_of(controller: Controller, read: TopicIdReplicaAssignment) -> int |
     return found[1].version if is_same else None
 
 
-def _serve_mended_topic(controller: Controller, topic: str) -> None:
+def _serve_mended_topic(controller: KafkaController, topic: str) -> None:
     controller.context.set_all_topics(controller.context.all_topics | {topic})
     create_partitions(controller, load_topics(controller, [topic]))

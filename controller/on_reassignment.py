@@ -9,10 +9,9 @@ maybeRemoveFromZkReassignment of kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.api_errors import Errors
-from cluster.errors import ControllerMoved
 from cluster.journal import Kind
 from cluster.requests import (
     AlterPartitionReassignmentsRequest,
@@ -20,15 +19,14 @@ from cluster.requests import (
     ApiError,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
-    Message,
 )
 from cluster.types import ReplicaAssignment, TopicPartition
 from controller.events import (
     ApiPartitionReassignment,
     ListPartitionReassignments,
     PartitionReassignmentIsrChange,
+    ZkPartitionReassignment,
 )
-from controller.parts import Controller
 from controller.reassign_partitions_znode import (
     maybe_remove_from_zk_reassignment,
     read_reassignment,
@@ -47,6 +45,9 @@ from statemachines.reassignment import (
 from statemachines.replica_state import ReplicaState
 from zk.znodes import ReassignPartitionsZNode
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
 _Results = dict[TopicPartition, ApiError]
 _PATH: Final = ReassignPartitionsZNode.path
 _NONE: Final = ApiError()
@@ -55,16 +56,22 @@ _NO_SUCH_PARTITION: Final = ApiError(
     Errors.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
 )
 _UNKNOWN_ERROR: Final = ApiError(Errors.UNKNOWN_SERVER_ERROR)
-_NOT_CONTROLLER: Final = ApiError(Errors.NOT_CONTROLLER)
 
 
 # What is asked for
 
 
-def process_zk_partition_reassignment(controller: Controller) -> set[TopicPartition]:
+def process_zk_partition_reassignment(
+    controller: KafkaController, _: ZkPartitionReassignment
+) -> None:
+    """/admin/reassign_partitions was created, or may have changed."""
+    _reassign_as_znode_asks(controller)
+
+
+def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
     """Act on the entries of /admin/reassign_partitions that were not acted on before, and take away
     those that cannot be; gives the partitions that are moved."""
-    if not controller.is_active or not controller.zk.path_exists(_PATH, watch=True):
+    if not controller.zk.path_exists(_PATH, watch=True):
         controller.reassignments.forget_taken_up({})
         return set()
     entries = read_reassignment(controller).targets
@@ -83,38 +90,34 @@ def process_zk_partition_reassignment(controller: Controller) -> set[TopicPartit
 
 
 def process_api_partition_reassignment(
-    controller: Controller, message: Message, request: AlterPartitionReassignmentsRequest
+    controller: KafkaController, event: ApiPartitionReassignment
 ) -> None:
     """Begin, replace or cancel reassignments, and answer with what became of each.
 
     What /admin/reassign_partitions says of these partitions is taken away before. Raises
     ControllerMoved, after the answer.
     """
-    if not controller.is_active:
-        controller.reply(message, AlterPartitionReassignmentsResponse(_NOT_CONTROLLER))
-        return
-    try:
-        results = _alter(controller, request.reassignments)
-    except ControllerMoved:
-        controller.reply(message, AlterPartitionReassignmentsResponse(_NOT_CONTROLLER))
-        raise
-    except Exception:
-        controller.reply(message, AlterPartitionReassignmentsResponse(_UNKNOWN_ERROR))
-        raise
-    controller.reply(message, AlterPartitionReassignmentsResponse(_NONE, results))
+    with controller.answering_failure(event):
+        results = _alter(controller, event.request.reassignments)
+    controller.reply(event.message, AlterPartitionReassignmentsResponse(_NONE, results))
 
 
-def not_controller(
-    event: ApiPartitionReassignment | ListPartitionReassignments,
-) -> AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse:
-    """The answer to a request that this controller will not process."""
-    if isinstance(event, ListPartitionReassignments):
-        return ListPartitionReassignmentsResponse(_NOT_CONTROLLER)
-    return AlterPartitionReassignmentsResponse(_NOT_CONTROLLER)
+def refuse_alter(
+    _: AlterPartitionReassignmentsRequest, error: Errors
+) -> AlterPartitionReassignmentsResponse:
+    """Return the answer to a request that failed as a whole."""
+    return AlterPartitionReassignmentsResponse(ApiError(error))
+
+
+def refuse_list(
+    _: ListPartitionReassignmentsRequest, error: Errors
+) -> ListPartitionReassignmentsResponse:
+    """Return the answer to a request that failed."""
+    return ListPartitionReassignmentsResponse(ApiError(error))
 
 
 def _alter(
-    controller: Controller, asked: Mapping[TopicPartition, tuple[int, ...] | None]
+    controller: KafkaController, asked: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> _Results:
     wanted, results = _build_reassignments(controller, asked, validate_replicas)
     maybe_remove_from_zk_reassignment(controller, lambda tp, _: tp in wanted)
@@ -123,7 +126,7 @@ def _alter(
 
 
 def _build_reassignments(
-    controller: Controller,
+    controller: KafkaController,
     asked: Mapping[TopicPartition, tuple[int, ...] | None],
     refuse: Callable[[ControllerContext, TopicPartition, tuple[int, ...]], ApiError | None],
 ) -> tuple[Assignments, _Results]:
@@ -155,7 +158,7 @@ def _refuse_no_brokers(
 
 
 def _refuse_outside_pool(
-    controller: Controller, tp: TopicPartition, target: Sequence[int]
+    controller: KafkaController, tp: TopicPartition, target: Sequence[int]
 ) -> ApiError | None:
     """Why a partition may not gain the replicas that ``target`` adds; None if it may."""
     pools, current = controller.config.pools, controller.context.assignments.get(tp)
@@ -166,23 +169,20 @@ def _refuse_outside_pool(
 
 
 def process_list_partition_reassignments(
-    controller: Controller, message: Message, request: ListPartitionReassignmentsRequest
+    controller: KafkaController, event: ListPartitionReassignments
 ) -> None:
     """Answer which partitions are being reassigned, and how."""
-    if not controller.is_active:
-        controller.reply(message, ListPartitionReassignmentsResponse(_NOT_CONTROLLER))
-        return
     context = controller.context
-    partitions = request.partitions
+    partitions = event.request.partitions
     if partitions is None:
         partitions = tuple(sorted(context.partitions_being_reassigned))
     assignments = {tp: context.partition_full_replica_assignment(tp) for tp in partitions}
     moving = {tp: a for tp, a in assignments.items() if a.is_being_reassigned}
-    controller.reply(message, ListPartitionReassignmentsResponse(_NONE, moving))
+    controller.reply(event.message, ListPartitionReassignmentsResponse(_NONE, moving))
 
 
 def _maybe_trigger_partition_reassignment(
-    controller: Controller, reassignments: Assignments
+    controller: KafkaController, reassignments: Assignments
 ) -> _Results:
     """Begin reassignments of partitions that exist and are not being deleted."""
     results: _Results = {}
@@ -199,7 +199,7 @@ def _maybe_trigger_partition_reassignment(
 
 
 def _refuse_to_begin(
-    controller: Controller, tp: TopicPartition, reassignment: ReplicaAssignment
+    controller: KafkaController, tp: TopicPartition, reassignment: ReplicaAssignment
 ) -> ApiError | None:
     context = controller.context
     if tp.topic in context.topics_to_be_deleted:
@@ -215,18 +215,18 @@ def _refuse_to_begin(
 # What may go on
 
 
-def initialize_partition_reassignments(controller: Controller) -> None:
+def initialize_partition_reassignments(controller: KafkaController) -> None:
     """After an election: what the znode asks for, then what the topic znodes say is under way.
 
     Replicas that a cancel cut short has left behind are taken out first.
     """
     if not controller.quirks.hazard_c9:
         _stop_stray_replicas(controller)
-    resumed = process_zk_partition_reassignment(controller)
+    resumed = _reassign_as_znode_asks(controller)
     maybe_resume_reassignments(controller, lambda tp, _: tp not in resumed)
 
 
-def _stop_stray_replicas(controller: Controller) -> None:
+def _stop_stray_replicas(controller: KafkaController) -> None:
     context = controller.context
     strays = stray_replicas(context)
     for tp, replicas in strays.items():
@@ -241,7 +241,7 @@ def _stop_stray_replicas(controller: Controller) -> None:
 
 
 def maybe_resume_reassignments(
-    controller: Controller,
+    controller: KafkaController,
     should_resume: Callable[[TopicPartition, ReplicaAssignment], bool],
 ) -> None:
     """Go on with those reassignments under way that ``should_resume`` picks."""
@@ -255,7 +255,7 @@ def maybe_resume_reassignments(
 
 
 def maybe_complete_reassignments(
-    controller: Controller, partitions: Iterable[TopicPartition]
+    controller: KafkaController, partitions: Iterable[TopicPartition]
 ) -> None:
     """Complete the reassignments of ``partitions`` whose target replicas are now in sync."""
     context = controller.context
@@ -274,7 +274,7 @@ def maybe_complete_reassignments(
     _go_on(controller, completed)
 
 
-def _go_on(controller: Controller, assignments: Assignments) -> Collection[TopicPartition]:
+def _go_on(controller: KafkaController, assignments: Assignments) -> Collection[TopicPartition]:
     """Take reassignments as far as they can go; gives those that failed."""
     if not assignments:
         return ()
@@ -286,7 +286,7 @@ def _go_on(controller: Controller, assignments: Assignments) -> Collection[Topic
 
 
 def _journal_failed(
-    controller: Controller, tp: TopicPartition, reassignment: ReplicaAssignment, reason: str
+    controller: KafkaController, tp: TopicPartition, reassignment: ReplicaAssignment, reason: str
 ) -> None:
     controller.recorder.occurrence(
         Kind.REASSIGNMENT_FAILED,
@@ -297,22 +297,18 @@ def _journal_failed(
     )
 
 
-def process_partition_reassignment_isr_change(controller: Controller, tp: TopicPartition) -> None:
+def process_partition_reassignment_isr_change(
+    controller: KafkaController, event: PartitionReassignmentIsrChange
+) -> None:
     """The ISR of a partition was changed by its leader: its reassignment may be complete now.
 
     Changes of other partitions that wait right behind share the waves.
     """
-    if not controller.is_active:
-        return
-    recorder = controller.recorder
-    own_ids = recorder.event_id, recorder.cause_id
-    changed = [tp]
-    for queued in controller.events.take_following(PartitionReassignmentIsrChange):
-        assert isinstance(queued.event, PartitionReassignmentIsrChange)
-        recorder.event_id, recorder.cause_id = queued.event_id, queued.cause_id
-        recorder.occurrence(Kind.EVENT, detail=str(queued.event))
-        changed.append(queued.event.topic_partition)
-    recorder.event_id, recorder.cause_id = own_ids
+    changed = [event.topic_partition]
+    for queued, following in controller.events.take_following(PartitionReassignmentIsrChange):
+        with controller.events.processing(queued):
+            controller.recorder.occurrence(Kind.EVENT, detail=str(following))
+        changed.append(following.topic_partition)
     moving = controller.context.partitions_being_reassigned
     moved = [each for each in dict.fromkeys(changed) if each in moving]
     controller.refresh_leaderships(moved, watch=True)

@@ -8,46 +8,37 @@ RequestSendThread of ControllerChannelManager.scala.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.api_errors import Errors
 from cluster.journal import Kind
 from cluster.types import TopicPartition
 from controller.channel_manager import InFlight
 from controller.events import (
+    CreateTopicsTimeout,
+    DeleteTopicsTimeout,
+    ElectLeadersTimeout,
     LeaderAndIsrResponseReceived,
+    PendingRequestTimeout,
+    RequestTimeout,
     ResponseReceived,
     StopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
 from controller.on_broker_change import on_replicas_become_offline
-from controller.on_create_topics import complete_creations
-from controller.on_delete_topics import complete_deletions
-from controller.on_elect_leaders import complete_elections
 from controller.on_topic_deletion import process_deleted_replicas
-from controller.parts import Controller
 from controller.request_sender import request_name
 from controller.state_change_log import Source
 from statemachines.replica_state import ReplicaState
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
 _OFFLINE: Final = ReplicaState.OFFLINE
 
 
-def process_response(controller: Controller, event: ResponseReceived) -> None:
-    """A broker answered."""
-    match event:
-        case LeaderAndIsrResponseReceived():
-            process_leader_and_isr_response(controller, event)
-        case UpdateMetadataResponseReceived():
-            process_update_metadata_response(controller, event)
-        case StopReplicaResponseReceived():
-            process_stop_replica_response(controller, event)
-        case _:
-            raise AssertionError(f"no handler for {event}")
-
-
 def process_leader_and_isr_response(
-    controller: Controller, event: LeaderAndIsrResponseReceived
+    controller: KafkaController, event: LeaderAndIsrResponseReceived
 ) -> None:
     """Take replicas answered with KAFKA_STORAGE_ERROR offline: they are on a failed directory.
 
@@ -81,7 +72,7 @@ def process_leader_and_isr_response(
 
 
 def _on_replicas_restored(
-    controller: Controller, broker_id: int, partitions: Sequence[TopicPartition]
+    controller: KafkaController, broker_id: int, partitions: Sequence[TopicPartition]
 ) -> None:
     """Put replicas online that are no longer on a failed directory; go on with the deletion of
     topics that waited for them. In Kafka 2.8.2 only a broker that starts again has such replicas.
@@ -96,7 +87,7 @@ def _on_replicas_restored(
 
 
 def process_update_metadata_response(
-    controller: Controller, event: UpdateMetadataResponseReceived
+    controller: KafkaController, event: UpdateMetadataResponseReceived
 ) -> None:
     """This broker's own metadata may now show the leaders that somebody waits for, or no longer
     the topics that somebody wants gone."""
@@ -105,13 +96,19 @@ def process_update_metadata_response(
     if event.response.error is not Errors.NONE:
         _log_error(controller, event, "UpdateMetadata", event.response.error)
     if event.broker_id == controller.config.broker_id:
-        complete_creations(controller)
-        complete_deletions(controller)
-        complete_elections(controller)
+        for kind in (CreateTopicsTimeout, DeleteTopicsTimeout, ElectLeadersTimeout):
+            controller.pending_requests.complete(kind)
+
+
+def process_pending_request_timeout(
+    controller: KafkaController, event: PendingRequestTimeout
+) -> None:
+    """The time that a client gave is over: answer with what the metadata shows by now."""
+    controller.pending_requests.expire(event)
 
 
 def process_stop_replica_response(
-    controller: Controller, event: StopReplicaResponseReceived
+    controller: KafkaController, event: StopReplicaResponseReceived
 ) -> None:
     """A broker stopped replicas, or deleted them; a topic may be gone with its last one."""
     answered = _answered(controller, event)
@@ -119,8 +116,9 @@ def process_stop_replica_response(
         process_deleted_replicas(controller, event.broker_id, answered.request, event.response)
 
 
-def process_request_timeout(controller: Controller, broker_id: int) -> None:
+def process_request_timeout(controller: KafkaController, event: RequestTimeout) -> None:
     """Ask again a broker that owes an answer for too long."""
+    broker_id = event.broker_id
     overdue = controller.channels.on_timeout(broker_id)
     if overdue is not None:
         controller.log.warn(
@@ -131,13 +129,13 @@ def process_request_timeout(controller: Controller, broker_id: int) -> None:
         )
 
 
-def _answered(controller: Controller, event: ResponseReceived) -> InFlight | None:
+def _answered(controller: KafkaController, event: ResponseReceived) -> InFlight | None:
     """The request that was answered, None if the answer comes too late to matter."""
     answered = controller.channels.on_response(event.broker_id, event.correlation_id)
     if answered is None:
         return None
     # What follows from the answer was caused by the event that sent the request.
-    controller.recorder.cause_id = answered.event_id
+    controller.events.attribute_to(answered.event_id)
     name = request_name(answered.request)
     if controller.config.journal_messages:
         controller.recorder.occurrence(
@@ -162,7 +160,9 @@ def _error_of(event: ResponseReceived) -> Errors:
     return event.response.error
 
 
-def _log_error(controller: Controller, event: ResponseReceived, kind: str, error: Errors) -> None:
+def _log_error(
+    controller: KafkaController, event: ResponseReceived, kind: str, error: Errors
+) -> None:
     controller.log.state_change(
         "ERROR",
         [

@@ -7,20 +7,26 @@ processExpire and processRegisterBrokerAndReelect.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from controller.election import NO_CONTROLLER, resign
-from controller.events import Expire, RegisterBrokerAndReelect
-from controller.on_controller_change import process_reelect
-from controller.parts import Controller
+from controller.controller_election import (
+    NO_CONTROLLER,
+    elect_controller,
+    maybe_resign,
+    resign,
+)
+from controller.events import Expire, RegisterBrokerAndReelect, ShutdownEventThread
 from zk.store import SessionEvent, SessionState
 from zk.znode_client import NodeExists
 from zk.znodes import BrokerIdZNode, BrokerInfo
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
 REGISTRATION_RETRY_MS: Final = 1_000
 
 
-def on_session_event(controller: Controller, event: SessionEvent) -> None:
+def on_session_event(controller: KafkaController, event: SessionEvent) -> None:
     """What became of the session; called from the store's thread, so it only enqueues.
 
     Kafka 2.8.2 begins a session anew after an authentication failure even if it is alive
@@ -32,17 +38,19 @@ def on_session_event(controller: Controller, event: SessionEvent) -> None:
         controller.events.clear_and_put(Expire(reopen=False))
 
 
-def process_expire(controller: Controller, reopen: bool) -> None:
+def process_expire(controller: KafkaController, event: Expire) -> None:
     """Resign, and begin a new session."""
     controller.active_controller_id = NO_CONTROLLER
     controller.previous_session_id = controller.store.session_id
     resign(controller)
-    if reopen:
+    if event.reopen:
         controller.store.reopen()
     controller.events.put_caused(RegisterBrokerAndReelect())
 
 
-def process_register_broker_and_reelect(controller: Controller) -> None:
+def process_register_broker_and_reelect(
+    controller: KafkaController, _: RegisterBrokerAndReelect
+) -> None:
     """Register the broker in the new session, then try to be elected."""
     try:
         broker_epoch = _register_broker(controller)
@@ -52,10 +60,11 @@ def process_register_broker_and_reelect(controller: Controller) -> None:
         raise
     if controller.on_registered is not None:
         controller.on_registered(broker_epoch)
-    process_reelect(controller)
+    maybe_resign(controller)
+    elect_controller(controller)
 
 
-def process_shutdown(controller: Controller) -> None:
+def process_shutdown(controller: KafkaController, _: ShutdownEventThread) -> None:
     """Resign in memory; /controller goes with the session."""
     if controller.is_active:
         controller.active_controller_id = NO_CONTROLLER
@@ -63,7 +72,7 @@ def process_shutdown(controller: Controller) -> None:
     controller.is_shut_down = True
 
 
-def _register_broker(controller: Controller) -> int:
+def _register_broker(controller: KafkaController) -> int:
     """Register, replacing what the expired session of this very broker may have left behind."""
     info, path = BrokerInfo(controller.broker_info), BrokerIdZNode.path(controller.config.broker_id)
     try:

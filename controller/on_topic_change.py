@@ -6,22 +6,24 @@ Mirrors processTopicChange and onNewPartitionCreation of kafka/controller/KafkaC
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cluster.journal import Kind
 from cluster.types import TopicIdReplicaAssignment, TopicPartition
+from controller.events import TopicChange
 from controller.loader import load_topics
 from controller.partition_state_changes import OFFLINE_ELECTION
-from controller.parts import Controller
 from controller.state_change_log import scala_set
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 from zk.znodes import TopicZNode
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
-def process_topic_change(controller: Controller) -> None:
+
+def process_topic_change(controller: KafkaController, _: TopicChange) -> None:
     """Compare /brokers/topics with the context, forget what is gone, bring online what is new."""
-    if not controller.is_active:
-        return
     context = controller.context
     topics = controller.zk.get_all_topics_in_cluster(watch=True)
     known = context.all_topics
@@ -39,7 +41,7 @@ def process_topic_change(controller: Controller) -> None:
 
 
 def create_partitions(
-    controller: Controller,
+    controller: KafkaController,
     loaded: Sequence[TopicIdReplicaAssignment],
     deleted: Sequence[str] = (),
 ) -> None:
@@ -61,7 +63,9 @@ def create_partitions(
         on_new_partition_creation(controller, [tp for topic in loaded for tp in topic.assignment])
 
 
-def on_new_partition_creation(controller: Controller, partitions: Sequence[TopicPartition]) -> None:
+def on_new_partition_creation(
+    controller: KafkaController, partitions: Sequence[TopicPartition]
+) -> None:
     """Partitions New, replicas New, partitions Online, replicas Online."""
     controller.log.info(f"New partition creation callback for {','.join(map(str, partitions))}")
     replicas = controller.context.replicas_for_partitions(partitions)
@@ -75,7 +79,7 @@ def on_new_partition_creation(controller: Controller, partitions: Sequence[Topic
     replica_state_machine.handle_state_changes(replicas, ReplicaState.ONLINE)
 
 
-def _forget_malformed(controller: Controller, topics: Sequence[str]) -> None:
+def _forget_malformed(controller: KafkaController, topics: Sequence[str]) -> None:
     """Topics that were malformed, or whose states were, and are gone are no news any more."""
     there = set(topics)
     parent = TopicZNode.path("")

@@ -7,16 +7,21 @@ StopReplica callback of ControllerChannelManager.scala.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cluster.api_errors import Errors
 from cluster.requests import ControlRequest, StopReplicaRequest, StopReplicaResponse
 from cluster.types import TopicPartition
-from controller.parts import Controller
+from controller.events import TopicDeletion
 from controller.topic_deletion_manager import REASSIGNMENT
 from statemachines.topic_deletion import topics_being_reassigned
 from zk.znodes import TopicZNode
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
-def load_topic_deletions(controller: Controller) -> None:
+
+def load_topic_deletions(controller: KafkaController) -> None:
     """At a failover: read and watch what is to be deleted, and queue it."""
     controller.log.info("Fetching topic deletions in progress")
     topics = controller.zk.get_topic_deletions(watch=True)
@@ -25,13 +30,11 @@ def load_topic_deletions(controller: Controller) -> None:
     controller.topic_deletion_manager.init(topics)
 
 
-def process_topic_deletion(controller: Controller) -> None:
+def process_topic_deletion(controller: KafkaController, _: TopicDeletion) -> None:
     """Read /admin/delete_topics, remove from it what does not exist, and queue the rest.
 
     A topic whose znode cannot be read exists: deleting it is a way out.
     """
-    if not controller.is_active:
-        return
     context, log = controller.context, controller.log
     topics = controller.zk.get_topic_deletions(watch=True)
     log.debug(f"Delete topics listener fired for topics {','.join(topics)} to be deleted")
@@ -57,7 +60,7 @@ def process_topic_deletion(controller: Controller) -> None:
 
 
 def process_deleted_replicas(
-    controller: Controller,
+    controller: KafkaController,
     broker_id: int,
     request: ControlRequest,
     response: StopReplicaResponse,

@@ -9,13 +9,12 @@ onPartitionReassignment of kafka/controller/KafkaController.scala.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cluster.errors import StateChangeFailed
 from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.loader import set_topic_assignments
 from controller.partition_state_changes import OFFLINE_ELECTION
-from controller.parts import Controller, Failures
 from controller.reassign_partitions_znode import remove_completed_reassignments
 from controller.topic_deletion_manager import REASSIGNMENT
 from statemachines.election import ReassignElection
@@ -38,6 +37,10 @@ from statemachines.reassignment import (
 )
 from statemachines.replica_state import ReplicaState
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+Failures = dict[TopicPartition, StateChangeFailed]
 REASSIGN_ELECTION: Final = ReassignElection()
 
 
@@ -56,7 +59,7 @@ class PartitionReassignments:
     ends is read as often as it was written.
     """
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
         self._taken_up: dict[TopicPartition, tuple[int, ...]] = {}
         self.decoded: tuple[bytes | None, dict[TopicPartition, tuple[int, ...]]] | None = None

@@ -8,12 +8,11 @@ electLeaderForPartitions of kafka/controller/PartitionStateMachine.scala.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.outcome import WriteOutcome
-from cluster.types import TopicPartition
-from controller.parts import Controller, ElectionResults
+from cluster.types import LeaderAndIsr, TopicPartition
 from controller.request_sender import is_swallowed
 from controller.state_change_log import (
     Source,
@@ -34,6 +33,11 @@ from statemachines.partition_state_machine import (
 from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 from zk.znodes import ConfigEntityZNode
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+ElectionResults = dict[TopicPartition, LeaderAndIsr | StateChangeFailed]
+"""What was elected, or why nothing was."""
 OFFLINE_ELECTION: Final = OfflineElection()
 UNCLEAN_CONFIG: Final = "unclean.leader.election.enable"
 
@@ -41,7 +45,7 @@ UNCLEAN_CONFIG: Final = "unclean.leader.election.enable"
 class PartitionStateChanges:
     """The partition state machine of one controller."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
         self.batch = ControllerBrokerRequestBatch(controller.context, controller.config.broker_id)
 

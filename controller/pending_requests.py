@@ -1,84 +1,77 @@
-"""Clients' requests that were carried out and whose answer waits for this broker's metadata.
+"""Requests that were carried out and are answered once this broker's metadata shows the outcome.
 
-A waiting request is plain values, with a timer for the time its client has. What is waited for, and
-what is answered, is the business of on_create_topics.py, on_delete_topics.py and
-on_elect_leaders.py. Mirrors kafka.server.DelayedOperationPurgatory as far as these need it.
+A pending request is plain values, with a timer for the time its client gave. What a kind of request
+waits for and how it is answered is decided where the request is processed. Mirrors
+kafka.server.DelayedOperationPurgatory as far as the controller needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from cluster.api_errors import Errors
-from cluster.requests import ApiError, CreatableTopicResult, Message
-from cluster.types import TopicPartition
-from controller.event_manager import EventManager
-from controller.events import ControllerEvent
+from cluster.protocols import MetadataView
+from cluster.requests import Message, Response
+from controller.events import PendingRequestTimeout
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 
-class PendingCreation(msgspec.Struct, frozen=True):
-    """A request whose topics are written and whose answer waits for leaders.
-
-    ``waiting`` are the partitions of the topics without an error, by topic.
-    """
+class PendingRequest(msgspec.Struct, frozen=True):
+    """Base of pending requests; ``timeout`` is the event of its timer."""
 
     message: Message
-    results: tuple[CreatableTopicResult, ...]
-    waiting: dict[str, list[TopicPartition]]
+    timeout: ClassVar[type[PendingRequestTimeout]]
+
+    def is_done(self, metadata: MetadataView) -> bool:
+        """Return True if the metadata shows everything that the request waits for."""
+        raise NotImplementedError
+
+    def response(self, metadata: MetadataView) -> Response:
+        """Return the answer; what the metadata does not show yet has timed out."""
+        raise NotImplementedError
 
 
-class PendingDeletion(msgspec.Struct, frozen=True):
-    """A request whose topics are marked and whose answer waits until the metadata lacks them."""
+class PendingRequests:
+    """The pending requests of one controller. Belongs to the event thread."""
 
-    message: Message
-    results: dict[str, Errors]
-
-
-class PendingElection(msgspec.Struct, frozen=True):
-    """A request whose elections took place and whose answer waits until the metadata shows them."""
-
-    message: Message
-    results: dict[TopicPartition, ApiError]
-    leaders: Mapping[TopicPartition, int]
-
-
-class PendingRequests(Generic[T]):
-    """Requests of one kind that wait for an answer. Belongs to the event thread.
-
-    ``timeout`` makes the event that says that the time of a request, by its number, is over.
-    """
-
-    def __init__(self, events: EventManager, timeout: Callable[[int], ControllerEvent]) -> None:
-        self._events = events
-        self._timeout = timeout
-        self._by_number: dict[int, T] = {}
-        self._last_number = 0
+    def __init__(self, controller: KafkaController) -> None:
+        self._controller = controller
+        self._by_timeout: dict[PendingRequestTimeout, PendingRequest] = {}
+        self._last_number: Counter[type[PendingRequestTimeout]] = Counter()
 
     def __len__(self) -> int:
-        return len(self._by_number)
+        return len(self._by_timeout)
 
-    def add(self, pending: T, timeout_ms: float) -> None:
-        """Keep a request until it is done, or for so long."""
-        self._last_number += 1
-        self._by_number[self._last_number] = pending
-        self._events.schedule(self._timeout(self._last_number), timeout_ms)
+    def add(self, pending: PendingRequest, timeout_ms: float) -> None:
+        """Answer a request once it is done, or after its timeout."""
+        kind = pending.timeout
+        self._last_number[kind] += 1
+        timeout = kind(self._last_number[kind])
+        self._by_timeout[timeout] = pending
+        self._controller.events.schedule(timeout, timeout_ms)
 
-    def take_done(self, is_done: Callable[[T], bool]) -> list[T]:
-        """The requests that need not wait any more, in the order they came; their time goes on
-        for nobody."""
-        done = {n: pending for n, pending in self._by_number.items() if is_done(pending)}
-        for number in done:
-            del self._by_number[number]
-        if done:
-            timeouts = [self._timeout(number) for number in done]
-            self._events.cancel(lambda event: event in timeouts)
-        return list(done.values())
+    def complete(self, kind: type[PendingRequestTimeout]) -> None:
+        """Answer the requests of a kind that are done, in order of arrival, and cancel their
+        timers."""
+        metadata = self._controller.metadata
+        done = {
+            timeout: pending
+            for timeout, pending in self._by_timeout.items()
+            if type(timeout) is kind and pending.is_done(metadata)
+        }
+        if not done:
+            return
+        self._controller.events.cancel(lambda event: event in done)
+        for timeout, pending in done.items():
+            del self._by_timeout[timeout]
+            self._controller.reply(pending.message, pending.response(metadata))
 
-    def take(self, number: int) -> T | None:
-        """A request whose time is over; None if it is answered already."""
-        return self._by_number.pop(number, None)
+    def expire(self, timeout: PendingRequestTimeout) -> None:
+        """Answer a request whose time is over; nothing if it has been answered."""
+        pending = self._by_timeout.pop(timeout, None)
+        if pending is not None:
+            self._controller.reply(pending.message, pending.response(self._controller.metadata))

@@ -7,14 +7,16 @@ removePartitionFromReassigningPartitions of kafka/controller/KafkaController.sca
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cluster.types import ReplicaAssignment, TopicPartition
 from controller.events import ZkPartitionReassignment
-from controller.parts import Controller
 from zk.store import Delete, ResultCode, SetData, WriteOp
 from zk.znode_client import store_error
 from zk.znodes import MalformedZNode, ReassignPartitionsZNode, UnparsableJson
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 _PATH: Final = ReassignPartitionsZNode.path
 
@@ -27,7 +29,7 @@ class Entries(NamedTuple):
 
 
 def maybe_remove_from_zk_reassignment(
-    controller: Controller, should_remove: Callable[[TopicPartition, tuple[int, ...]], bool]
+    controller: KafkaController, should_remove: Callable[[TopicPartition, tuple[int, ...]], bool]
 ) -> None:
     """Take entries off /admin/reassign_partitions, and the znode with the last one.
 
@@ -71,7 +73,7 @@ def maybe_remove_from_zk_reassignment(
 
 
 def remove_completed_reassignments(
-    controller: Controller, completed: Mapping[TopicPartition, ReplicaAssignment]
+    controller: KafkaController, completed: Mapping[TopicPartition, ReplicaAssignment]
 ) -> None:
     """Phase B7: these partitions are no longer being reassigned."""
     is_exact = controller.quirks.kafka_9478
@@ -87,7 +89,7 @@ def remove_completed_reassignments(
     controller.context.partitions_being_reassigned.difference_update(completed)
 
 
-def read_reassignment(controller: Controller) -> Entries:
+def read_reassignment(controller: KafkaController) -> Entries:
     """The entries of the znode; none if it cannot be read, or is gone.
 
     With hazard C2 raises MalformedZNode where Kafka throws.

@@ -21,6 +21,7 @@ from cluster.types import (
     TopicPartition,
 )
 from controller.config import ControllerConfig
+from controller.event_manager import EventManager, QueuedEvent
 from statemachines.context import ControllerContext, ReplicasByBroker
 from statemachines.partition_state_machine import PartitionChange
 from statemachines.reassignment import EpochBump, Phase, reassignment_id, target_text
@@ -37,12 +38,13 @@ _ROWS_AT_ONCE = 1_000
 
 
 class Recorder:
-    """Writes rows of one controller. ``event_id`` and ``cause_id`` are set for every event,
-    ``cluster_id`` once it is known."""
+    """Writes rows of one controller: each names the event being processed and that event's cause.
+    ``cluster_id`` is set once it is known."""
 
-    def __init__(self, config: ControllerConfig, clock: Clock, journal: Journal) -> None:
-        self.event_id = 0
-        self.cause_id = 0
+    def __init__(
+        self, config: ControllerConfig, clock: Clock, journal: Journal, events: EventManager
+    ) -> None:
+        self._events = events
         self.cluster_id = config.cluster_id
         self._config = config
         self._clock = clock
@@ -54,6 +56,11 @@ class Recorder:
         # written in the same breath share one tuple: there are hundreds of thousands.
         self._partitions: dict[TopicPartition, _Key] = {}
         self._replicas: dict[int, dict[TopicPartition, _Key]] = {}
+
+    @property
+    def event_id(self) -> int:
+        """The number of the event being processed."""
+        return self._current_event().event_id
 
     def begin_epoch(self, epoch: int) -> None:
         """Rows from now on belong to this controller epoch."""
@@ -173,7 +180,8 @@ class Recorder:
         self, replica_id: int, changes: Iterable[ReplicaMoves]
     ) -> Iterator[JournalRow]:
         config, cluster_id = self._config, self.cluster_id
-        event_id, cause_id, epoch = self.event_id, self.cause_id, self._epoch
+        event, epoch = self._current_event(), self._epoch
+        event_id, cause_id = event.event_id, event.cause_id
         now_ms, seq = self._clock.now_ms(), self._seq
         keys = self._replicas.setdefault(replica_id, {})
         after: dict[int, _Key] = {}
@@ -328,8 +336,14 @@ class Recorder:
         keys[tp] = (since_ms, key_seq + 1)
         return since_ms, key_seq + 1
 
+    def _current_event(self) -> QueuedEvent:
+        event = self._events.current
+        assert event is not None, "every journal row belongs to an event"
+        return event
+
     def _row(self, kind: Kind, now_ms: int, **fields: Any) -> JournalRow:
         self._seq += 1
+        event = self._current_event()
         return JournalRow(
             v=SCHEMA_VERSION,
             run_id=self._config.run_id,
@@ -339,8 +353,8 @@ class Recorder:
             epoch=self._epoch,
             kind=kind.value,
             cluster_id=self.cluster_id,
-            event_id=self.event_id,
-            cause_id=self.cause_id,
+            event_id=event.event_id,
+            cause_id=event.cause_id,
             **fields,
         )
 

@@ -8,11 +8,11 @@ removeReplicasFromIsr of kafka/controller/ReplicaStateMachine.scala.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.outcome import WriteOutcome
 from cluster.types import LeaderAndIsr, TopicPartition
-from controller.parts import Controller
 from controller.request_sender import is_swallowed
 from controller.state_change_log import Source, replica_failed_text
 from statemachines.context import ReplicasByBroker
@@ -27,11 +27,14 @@ from statemachines.replica_state_machine import (
 )
 from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
 
 class ReplicaStateChanges:
     """The replica state machine of one controller."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
         self.batch = ControllerBrokerRequestBatch(controller.context, controller.config.broker_id)
 

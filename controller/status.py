@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.types import TopicPartition
-from controller.parts import Controller
 from statemachines.context import ControllerContext
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 REASSIGNMENTS_SHOWN: Final = 100
 """Of so many reassignments the status says where they stand: those that wait for a broker first."""
 
 
-def controller_status(controller: Controller) -> dict[str, Any]:
+def controller_status(controller: KafkaController) -> dict[str, Any]:
     """One controller's view: who is active, what it knows, what waits, what it cannot read."""
     context, events = controller.context, controller.events
     replicas: Counter[str] = Counter()

@@ -8,9 +8,9 @@ kafka/controller/TopicDeletionManager.scala.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from cluster.journal import Kind
-from controller.parts import Controller
 from controller.state_change_log import Source, scala_set
 from statemachines.context import ReplicasByBroker
 from statemachines.partition_state import PartitionState
@@ -26,6 +26,9 @@ from statemachines.topic_deletion import (
     topics_with_offline_replicas,
 )
 from zk.znodes import TopicZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 _SOURCE = Source.TOPIC_DELETION_MANAGER
 OFFLINE_REPLICAS = "offline replicas"
@@ -43,7 +46,7 @@ class TopicDeletionManager:
     it would come back with the broker.
     """
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
         self.is_delete_topic_enabled = controller.config.delete_topic_enable
         self.counts = DeletionCounts()

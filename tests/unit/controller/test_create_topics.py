@@ -50,7 +50,7 @@ def test_answered_once_every_partition_has_a_leader(cluster: Cluster) -> None:
     found = cluster.admin.get_data_and_stat("/config/topics/t")
     assert found is not None
     assert found[0] == b'{"version":1,"config":{}}'
-    assert not cluster.active.pending_creations
+    assert not cluster.active.pending_requests
     assert cluster.active.next_due_ms() is None or cluster.active.channels.is_idle()
     cluster.assert_nothing_failed()
 

@@ -39,7 +39,7 @@ def test_answered_once_the_metadata_show_no_topic_any_more(cluster: Cluster) -> 
         "u": Errors.NONE,
     }
     assert cluster.admin.get_all_topics_in_cluster() == []
-    assert not cluster.active.pending_deletions
+    assert not cluster.active.pending_requests
     assert cluster.admin.get_topic_deletions() == []
     cluster.assert_nothing_failed()
 
@@ -64,7 +64,7 @@ def test_a_broker_that_does_not_hear_of_it_makes_the_answer_late(cluster: Cluste
         "nowhere": Errors.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert cluster.admin.get_all_topics_in_cluster() == ["u"]
-    assert not cluster.active.pending_deletions
+    assert not cluster.active.pending_requests
 
 
 def test_who_does_not_wait_is_told_that_time_is_over(cluster: Cluster) -> None:

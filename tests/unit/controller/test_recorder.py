@@ -9,6 +9,8 @@ from collections import Counter
 from cluster.journal import JournalRow, Kind
 from cluster.types import TopicPartition
 from controller.config import ControllerConfig
+from controller.event_manager import EventManager, QueuedEvent
+from controller.events import ControllerEvent, TopicChange
 from controller.recorder import Recorder
 from controller.state_change_log import StateChangeLog, scala_set
 from runtime.clock import VirtualClock
@@ -25,16 +27,28 @@ ROWS = 40_000
 CALLS_OF_A_ROW = 5
 
 
+class Idle:
+    """Processes nothing."""
+
+    def process(self, queued: QueuedEvent) -> None:
+        raise AssertionError(queued)
+
+    def preempt(self, event: ControllerEvent) -> None:
+        raise AssertionError(event)
+
+
 def made() -> tuple[Recorder, MemoryJournal, VirtualClock]:
+    """A recorder amid event 12, which event 11 caused."""
     clock, journal = VirtualClock(), MemoryJournal()
     config = ControllerConfig(broker_id=3, run_id="run", cluster_id="c")
-    return Recorder(config, clock, journal), journal, clock
+    events = EventManager(clock, Idle())
+    events.current = QueuedEvent(TopicChange(), 12, 11, 0.0)
+    return Recorder(config, clock, journal, events), journal, clock
 
 
 def test_rows_are_numbered_within_an_epoch_and_within_a_key() -> None:
     recorder, journal, clock = made()
     recorder.begin_epoch(4)
-    recorder.event_id, recorder.cause_id = 12, 11
     recorder.replicas_initialized({1: [T0]})
     since_ms = clock.now_ms()
     clock.advance_to(50)

@@ -1,32 +1,63 @@
-"""Becoming the controller and ceasing to be it: elect, fail over, resign.
+"""Becoming the controller and ceasing to be it: elect, fail over, resign; changes of /controller.
 
 The order of a failover is Kafka's and is seen by brokers: who lives, then replicas, then
-partitions. Mirrors elect, onControllerFailover, onControllerResignation, maybeResign and
-triggerControllerMove of kafka/controller/KafkaController.scala.
+partitions. Mirrors processStartup, processControllerChange, processReelect, elect,
+onControllerFailover, onControllerResignation, maybeResign and triggerControllerMove of
+kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.errors import ControllerMoved, SessionExpired
 from cluster.journal import Kind
 from controller import loader, on_isr_change, on_log_dir_event
-from controller.events import AutoPreferredReplicaLeaderElection, Reelect, RequestTimeout
+from controller.events import (
+    AutoPreferredReplicaLeaderElection,
+    ControllerChange,
+    Reelect,
+    RequestTimeout,
+    Startup,
+)
 from controller.notices import delete_notices, names_of
 from controller.on_leader_election import resume_preferred_replica_elections
 from controller.on_reassignment import initialize_partition_reassignments
 from controller.on_topic_deletion import load_topic_deletions
-from controller.parts import Controller
 from zk.store import Create, ResultCode, SetData
 from zk.znode_client import store_error
 from zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus, MalformedZNode
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 NO_CONTROLLER: Final = -1
 FIRST_REBALANCE_MS: Final = 5_000
 
 
-def elect(controller: Controller) -> None:
+def process_startup(controller: KafkaController, _: Startup) -> None:
+    """The process came up: watch /controller and try to be elected."""
+    elect_controller(controller)
+
+
+def process_controller_change(controller: KafkaController, _: ControllerChange) -> None:
+    """/controller was created or changed: resign if it is another's.
+
+    It may be gone again, deleted before this broker watched it: then no other event tells, and
+    2.8.2 has no controller until somebody creates one.
+    """
+    maybe_resign(controller)
+    if controller.active_controller_id == NO_CONTROLLER:
+        elect_controller(controller)
+
+
+def process_reelect(controller: KafkaController, _: Reelect) -> None:
+    """/controller is gone: resign if it was ours, then try to be elected."""
+    maybe_resign(controller)
+    elect_controller(controller)
+
+
+def elect_controller(controller: KafkaController) -> None:
     """Become the controller if there is none, and fail over to this broker.
 
     Waits during the pause after a failed failover. While the candidacy is on hold no broker is
@@ -79,7 +110,7 @@ def elect(controller: Controller) -> None:
         trigger_controller_move(controller)
 
 
-def _register(controller: Controller) -> None:
+def _register(controller: KafkaController) -> None:
     context, broker_id = controller.context, controller.config.broker_id
     epoch, epoch_zk_version = controller.controller_zk.register_controller_and_increment_epoch(
         broker_id, controller.clock.now_ms()
@@ -96,7 +127,7 @@ def _register(controller: Controller) -> None:
     )
 
 
-def fail_over(controller: Controller) -> None:
+def fail_over(controller: KafkaController) -> None:
     """Load the cluster and bring it to what its brokers' liveness allows."""
     context, log = controller.context, controller.log
     set_up_feature_versioning(controller)
@@ -127,7 +158,7 @@ def fail_over(controller: Controller) -> None:
     controller.candidacy.failover_succeeded()
 
 
-def set_up_feature_versioning(controller: Controller) -> None:
+def set_up_feature_versioning(controller: KafkaController) -> None:
     """Create /feature, or enable it; before the inter-broker protocol 2.7 disable it."""
     is_enabled = controller.config.is_feature_versioning_supported
     found = controller.zk.get_data_and_stat(FeatureZNode.path)
@@ -170,7 +201,7 @@ def _features_text(node: FeatureZNode) -> str:
     return f"Features{{{features}}}"
 
 
-def read_controller_id(controller: Controller) -> None:
+def read_controller_id(controller: KafkaController) -> None:
     """Set ``active_controller_id`` from /controller, and watch it.
 
     A /controller that this session owns though this broker has resigned (KAFKA-13461) is deleted,
@@ -193,7 +224,7 @@ def read_controller_id(controller: Controller) -> None:
         read_controller_id(controller)
 
 
-def maybe_resign(controller: Controller) -> None:
+def maybe_resign(controller: KafkaController) -> None:
     """Look who is the controller, and resign if it is another now."""
     was_active = controller.is_active
     read_controller_id(controller)
@@ -201,7 +232,7 @@ def maybe_resign(controller: Controller) -> None:
         resign(controller)
 
 
-def resign(controller: Controller) -> None:
+def resign(controller: KafkaController) -> None:
     """Forget the cluster, its watches and channels. Nothing is written."""
     log = controller.log
     log.debug("Resigning")
@@ -224,7 +255,7 @@ def resign(controller: Controller) -> None:
     log.info("Resigned")
 
 
-def trigger_controller_move(controller: Controller) -> None:
+def trigger_controller_move(controller: KafkaController) -> None:
     """Resign and give up /controller, so that another election follows."""
     read_controller_id(controller)
     moved = "Controller has already moved when trying to trigger controller movement"
