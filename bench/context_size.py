@@ -11,8 +11,8 @@ import tracemalloc
 
 from controller.loader import broker_and_epochs
 from statemachines.context import ControllerContext
-from statemachines.partition_state_machine import initialize_partition_states
-from statemachines.replica_state_machine import initialize_replica_states
+from statemachines.partition_transitions import initialize_partition_states
+from statemachines.replica_transitions import initialize_replica_states
 from zk.kafka_zk_client import KafkaZkClient
 from zk.store import Store
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.errors import ControllerMoved, SessionExpired
 from cluster.journal import Kind
-from controller import loader, on_isr_change, on_log_dir_event
+from controller import loader
 from controller.events import (
     AutoPreferredReplicaLeaderElection,
     ControllerChange,
@@ -20,10 +20,10 @@ from controller.events import (
     RequestTimeout,
     Startup,
 )
-from controller.notices import delete_notices, names_of
 from controller.on_leader_election import resume_preferred_replica_elections
+from controller.on_notifications import ISR_CHANGES, LOG_DIR_EVENTS, delete_notifications, names_of
 from controller.on_reassignment import initialize_partition_reassignments
-from controller.on_topic_deletion import load_topic_deletions
+from controller.topic_deletion_manager import load_topic_deletions
 from zk.store import Create, ResultCode, SetData
 from zk.znode_client import store_error
 from zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus, MalformedZNode
@@ -134,11 +134,9 @@ def fail_over(controller: KafkaController) -> None:
     log.info("Registering handlers")
     controller.watches.activate()
     log.info("Deleting log dir event notifications")
-    delete_notices(
-        controller, on_log_dir_event.NOTICES, names_of(controller, on_log_dir_event.NOTICES)
-    )
+    delete_notifications(controller, LOG_DIR_EVENTS, names_of(controller, LOG_DIR_EVENTS))
     log.info("Deleting isr change notifications")
-    delete_notices(controller, on_isr_change.NOTICES, names_of(controller, on_isr_change.NOTICES))
+    delete_notifications(controller, ISR_CHANGES, names_of(controller, ISR_CHANGES))
     log.info("Initializing controller context")
     loader.initialize_controller_context(controller)
     load_topic_deletions(controller)

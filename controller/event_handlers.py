@@ -17,21 +17,18 @@ from controller import (
     events,
     on_alter_isr,
     on_broker_change,
-    on_config_change,
     on_controlled_shutdown,
-    on_create_topics,
-    on_delete_topics,
     on_elect_leaders,
-    on_isr_change,
     on_leader_election,
-    on_log_dir_event,
     on_malformed_state,
+    on_notifications,
     on_partition_modifications,
     on_reassignment,
     on_responses,
     on_session,
     on_topic_change,
-    on_topic_deletion,
+    on_topic_requests,
+    topic_deletion_manager,
 )
 from controller.events import ControllerEvent, RequestReceived, ResponseReceived
 
@@ -84,7 +81,7 @@ HANDLERS: Final[Mapping[type[ControllerEvent], Handler]] = dict(
             events.PartitionModifications,
             on_partition_modifications.process_partition_modifications,
         ),
-        _active(events.TopicDeletion, on_topic_deletion.process_topic_deletion),
+        _active(events.TopicDeletion, topic_deletion_manager.process_topic_deletion),
         _active(events.ZkPartitionReassignment, on_reassignment.process_zk_partition_reassignment),
         _active(
             events.PartitionReassignmentIsrChange,
@@ -94,9 +91,9 @@ HANDLERS: Final[Mapping[type[ControllerEvent], Handler]] = dict(
             events.PartitionStateModifications,
             on_malformed_state.process_partition_state_modifications,
         ),
-        _active(events.IsrChangeNotification, on_isr_change.process_isr_change_notification),
+        _active(events.IsrChangeNotification, on_notifications.process_isr_change_notification),
         _active(
-            events.LogDirEventNotification, on_log_dir_event.process_log_dir_event_notification
+            events.LogDirEventNotification, on_notifications.process_log_dir_event_notification
         ),
         _active(
             events.ReplicaLeaderElection, on_leader_election.process_zk_replica_leader_election
@@ -112,13 +109,13 @@ HANDLERS: Final[Mapping[type[ControllerEvent], Handler]] = dict(
         ),
         _request(
             events.CreateTopicsReceived,
-            on_create_topics.process_create_topics,
-            on_create_topics.refuse,
+            on_topic_requests.process_create_topics,
+            on_topic_requests.refuse_creation,
         ),
         _request(
             events.DeleteTopicsReceived,
-            on_delete_topics.process_delete_topics,
-            on_delete_topics.refuse,
+            on_topic_requests.process_delete_topics,
+            on_topic_requests.refuse_deletion,
         ),
         _request(
             events.ElectLeadersReceived,
@@ -146,11 +143,11 @@ HANDLERS: Final[Mapping[type[ControllerEvent], Handler]] = dict(
         # The broker's configs, the clock, the session, the process
         _active(
             events.UncleanLeaderElectionEnable,
-            on_config_change.process_unclean_leader_election_enable,
+            on_leader_election.process_unclean_leader_election_enable,
         ),
         _active(
             events.TopicUncleanLeaderElectionEnable,
-            on_config_change.process_topic_unclean_leader_election_enable,
+            on_leader_election.process_topic_unclean_leader_election_enable,
         ),
         _active(
             events.AutoPreferredReplicaLeaderElection,

@@ -27,10 +27,10 @@ from controller.event_manager import EventManager, QueuedEvent
 from controller.events import ControllerEvent, PendingRequestTimeout, RequestReceived
 from controller.metrics import ControllerMetrics
 from controller.partition_reassignments import PartitionReassignments
-from controller.partition_state_changes import PartitionStateChanges
+from controller.partition_state_machine import PartitionStateMachine
 from controller.pending_requests import PendingRequests
 from controller.recorder import Recorder
-from controller.replica_state_changes import ReplicaStateChanges
+from controller.replica_state_machine import ReplicaStateMachine
 from controller.request_sender import RequestSender
 from controller.state_change_log import StateChangeLog
 from controller.status import controller_status
@@ -96,8 +96,8 @@ class KafkaController:
         )
         self.sender = RequestSender(config, self.channels, self.recorder, self.log)
         self.batch = ControllerBrokerRequestBatch(self.context, config.broker_id)
-        self.partition_state_machine = PartitionStateChanges(self)
-        self.replica_state_machine = ReplicaStateChanges(self)
+        self.partition_state_machine = PartitionStateMachine(self)
+        self.replica_state_machine = ReplicaStateMachine(self)
         self.reassignments = PartitionReassignments(self)
         self.watches = Watches(quirks)
         self.topic_deletion_manager = TopicDeletionManager(self)

@@ -14,7 +14,7 @@ from cluster.errors import OperationTooBig, StateChangeFailed
 from cluster.types import Broker, TopicIdReplicaAssignment
 from controller.events import BrokerChange
 from controller.state_change_log import scala_set
-from statemachines.partition_state_machine import initialize_partition_states
+from statemachines.partition_transitions import initialize_partition_states
 from zk.decoding_client import Decoded
 from zk.kafka_zk_client import RegisteredBroker
 from zk.store import Exists

@@ -15,7 +15,7 @@ from cluster.protocols import MetadataView
 from cluster.requests import ApiError, ElectLeadersRequest, ElectLeadersResponse
 from cluster.types import ElectionType, TopicPartition
 from controller.events import ElectLeadersReceived, ElectLeadersTimeout
-from controller.on_leader_election import ElectionTrigger, elect, leader_of
+from controller.on_leader_election import ElectionTrigger, leader_of, on_replica_election
 from controller.pending_requests import PendingRequest
 from statemachines.election import ElectionStrategy, OfflineElection, PreferredReplicaElection
 
@@ -101,7 +101,9 @@ def _elect(
             results[tp] = refused
     leaders: dict[TopicPartition, int] = {}
     strategy = _STRATEGIES[election_type]
-    elected = elect(controller, electable, election_type.value, strategy, ElectionTrigger.ADMIN)
+    elected = on_replica_election(
+        controller, electable, election_type.value, strategy, ElectionTrigger.ADMIN
+    )
     for tp, result in elected.items():
         if isinstance(result, StateChangeFailed):
             results[tp] = ApiError(_NOT_AVAILABLE[election_type], result.reason)

@@ -1,10 +1,10 @@
-"""Leaders moved where all replicas are well: to the preferred ones, as somebody asked for or as
-the clock says.
+"""Preferred leader elections, requested by znode or by the clock; unclean elections once allowed.
 
 Who is elected is decided by statemachines/election.py. /admin/preferred_replica_election is read,
 acted on and deleted, and what is put there meanwhile is read again. Mirrors
 processReplicaLeaderElection, onReplicaElection, fetchPendingPreferredReplicaElections and
-removePartitionsFromPreferredReplicaElection and checkAndTriggerAutoLeaderRebalance of
+removePartitionsFromPreferredReplicaElection, checkAndTriggerAutoLeaderRebalance,
+processUncleanLeaderElectionEnable and processTopicUncleanLeaderElectionEnable of
 kafka/controller/KafkaController.scala.
 """
 
@@ -17,8 +17,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cluster.errors import StateChangeFailed
 from cluster.types import TopicPartition
-from controller.events import AutoPreferredReplicaLeaderElection, ReplicaLeaderElection
-from controller.partition_state_changes import ElectionResults
+from controller.events import (
+    AutoPreferredReplicaLeaderElection,
+    ReplicaLeaderElection,
+    TopicUncleanLeaderElectionEnable,
+    UncleanLeaderElectionEnable,
+)
+from controller.partition_state_machine import ElectionResults
 from statemachines.election import (
     ElectionStrategy,
     PreferredReplicaElection,
@@ -258,7 +263,7 @@ def leader_of(controller: KafkaController, tp: TopicPartition) -> int | None:
 def _elect_preferred(
     controller: KafkaController, partitions: Sequence[TopicPartition], trigger: ElectionTrigger
 ) -> None:
-    results = elect(controller, partitions, "PREFERRED", _PREFERRED, trigger)
+    results = on_replica_election(controller, partitions, "PREFERRED", _PREFERRED, trigger)
     for tp, result in results.items():
         if isinstance(result, StateChangeFailed):
             controller.log.error(
@@ -280,7 +285,7 @@ def _elect_preferred(
             )
 
 
-def elect(
+def on_replica_election(
     controller: KafkaController,
     partitions: Sequence[TopicPartition],
     election_type: str,
@@ -298,3 +303,22 @@ def elect(
 
 def _names(partitions: Collection[TopicPartition]) -> str:
     return ",".join(map(str, partitions))
+
+
+# By the configs, which the broker of the same process follows
+
+
+def process_unclean_leader_election_enable(
+    controller: KafkaController, _: UncleanLeaderElectionEnable
+) -> None:
+    """Unclean elections are the default now: try all partitions that wait for a leader."""
+    controller.log.info("Unclean leader election has been enabled by default")
+    controller.partition_state_machine.trigger_online_partition_state_change()
+
+
+def process_topic_unclean_leader_election_enable(
+    controller: KafkaController, event: TopicUncleanLeaderElectionEnable
+) -> None:
+    """A topic allows unclean elections now: try its partitions that wait for a leader."""
+    controller.log.info(f"Unclean leader election has been enabled for topic {event.topic}")
+    controller.partition_state_machine.trigger_online_partition_state_change(event.topic)

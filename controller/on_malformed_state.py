@@ -16,7 +16,7 @@ from cluster.journal import Kind
 from cluster.types import TopicPartition
 from controller.events import PartitionStateModifications
 from controller.on_reassignment import maybe_complete_reassignments
-from controller.partition_state_changes import OFFLINE_ELECTION
+from controller.partition_state_machine import OFFLINE_ELECTION
 from statemachines.partition_state import PartitionState
 from zk.znodes import MalformedZNode, TopicPartitionStateZNode
 

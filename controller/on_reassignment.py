@@ -27,10 +27,6 @@ from controller.events import (
     PartitionReassignmentIsrChange,
     ZkPartitionReassignment,
 )
-from controller.reassign_partitions_znode import (
-    maybe_remove_from_zk_reassignment,
-    read_reassignment,
-)
 from placement.pool_rules import outside_pool_text
 from statemachines.context import ControllerContext
 from statemachines.reassignment import (
@@ -74,7 +70,7 @@ def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
     if not controller.zk.path_exists(_PATH, watch=True):
         controller.reassignments.forget_taken_up({})
         return set()
-    entries = read_reassignment(controller).targets
+    entries = controller.reassignments.read_znode().targets
     targets = controller.reassignments.take_up(entries)
     wanted, results = _build_reassignments(controller, targets, _refuse_no_brokers)
     results.update(_maybe_trigger_partition_reassignment(controller, wanted))
@@ -85,7 +81,7 @@ def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
             f"Failed reassignment through zk with the following errors: Map({shown})"
         )
     if failed or (not entries and not controller.quirks.kafka_9478):
-        maybe_remove_from_zk_reassignment(controller, lambda tp, _: tp in failed)
+        controller.reassignments.maybe_remove_from_zk_reassignment(lambda tp, _: tp in failed)
     return {tp for tp in results if tp not in failed}
 
 
@@ -120,7 +116,7 @@ def _alter(
     controller: KafkaController, asked: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> _Results:
     wanted, results = _build_reassignments(controller, asked, validate_replicas)
-    maybe_remove_from_zk_reassignment(controller, lambda tp, _: tp in wanted)
+    controller.reassignments.maybe_remove_from_zk_reassignment(lambda tp, _: tp in wanted)
     results.update(_maybe_trigger_partition_reassignment(controller, wanted))
     return {tp: results[tp] for tp in asked}
 

@@ -26,9 +26,9 @@ from controller.events import (
     UpdateMetadataResponseReceived,
 )
 from controller.on_broker_change import on_replicas_become_offline
-from controller.on_topic_deletion import process_deleted_replicas
 from controller.request_sender import request_name
 from controller.state_change_log import Source
+from controller.topic_deletion_manager import process_deleted_replicas
 from statemachines.replica_state import ReplicaState
 
 if TYPE_CHECKING:

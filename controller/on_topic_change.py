@@ -12,7 +12,7 @@ from cluster.journal import Kind
 from cluster.types import TopicIdReplicaAssignment, TopicPartition
 from controller.events import TopicChange
 from controller.loader import load_topics
-from controller.partition_state_changes import OFFLINE_ELECTION
+from controller.partition_state_machine import OFFLINE_ELECTION
 from controller.state_change_log import scala_set
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState

@@ -2,20 +2,22 @@
 
 Every phase is one step for all partitions, so that waves of ZooKeeper requests do not grow with
 their number; the replicas of one partition are still removed one by one, as in Kafka, because each
-removal raises the leader epoch. Who asked for a reassignment is not known here. Mirrors
-onPartitionReassignment of kafka/controller/KafkaController.scala.
+removal raises the leader epoch. Entries leave /admin/reassign_partitions here, and the znode goes
+with the last one; who asked for a reassignment is not known here. Mirrors onPartitionReassignment,
+maybeRemoveFromZkReassignment and removePartitionFromReassigningPartitions of
+kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cluster.errors import StateChangeFailed
 from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.events import ZkPartitionReassignment
 from controller.loader import set_topic_assignments
-from controller.partition_state_changes import OFFLINE_ELECTION
-from controller.reassign_partitions_znode import remove_completed_reassignments
+from controller.partition_state_machine import OFFLINE_ELECTION
 from controller.topic_deletion_manager import REASSIGNMENT
 from statemachines.election import ReassignElection
 from statemachines.partition_state import PartitionState
@@ -36,11 +38,15 @@ from statemachines.reassignment import (
     unneeded_replicas,
 )
 from statemachines.replica_state import ReplicaState
+from zk.store import Delete, ResultCode, SetData, WriteOp
+from zk.znode_client import store_error
+from zk.znodes import MalformedZNode, ReassignPartitionsZNode, UnparsableJson
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
 
 Failures = dict[TopicPartition, StateChangeFailed]
+_PATH: Final = ReassignPartitionsZNode.path
 REASSIGN_ELECTION: Final = ReassignElection()
 
 
@@ -51,23 +57,30 @@ class _Run(NamedTuple):
     bumped: set[TopicPartition]
 
 
+class Entries(NamedTuple):
+    """What /admin/reassign_partitions holds, as it stands there, and the version of the znode."""
+
+    targets: dict[TopicPartition, tuple[int, ...]]
+    version: int
+
+
 class PartitionReassignments:
     """What one controller does to reassign partitions.
 
     It remembers the entries of /admin/reassign_partitions that were acted on, so that each is
-    acted on once. ``decoded``: the last content of that znode and what it means, which as a plan
-    ends is read as often as it was written.
+    acted on once, and the last content of that znode decoded: as a plan ends, the znode is read as
+    often as it was written.
     """
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
         self._taken_up: dict[TopicPartition, tuple[int, ...]] = {}
-        self.decoded: tuple[bytes | None, dict[TopicPartition, tuple[int, ...]]] | None = None
+        self._decoded: tuple[bytes | None, dict[TopicPartition, tuple[int, ...]]] | None = None
 
     def shutdown(self) -> None:
         """The controller resigned."""
         self._taken_up.clear()
-        self.decoded = None
+        self._decoded = None
 
     def take_up(self, entries: Replicas) -> Replicas:
         """Those of the znode's ``entries`` that are still to be acted on, as from now they are.
@@ -285,7 +298,7 @@ class PartitionReassignments:
         self._report(Phase.B5, {tp: completed[tp] for tp in removed})
         self._store_assignments(Phase.B6, completed, run)
         completed = {tp: a for tp, a in completed.items() if tp not in run.failures}
-        remove_completed_reassignments(controller, completed)
+        self._remove_completed(completed)
         self._report(Phase.B7, completed)
         controller.send_update_metadata_request(context.live_or_shutting_down_broker_ids, completed)
         self._report(Phase.B8, completed)
@@ -337,3 +350,92 @@ class PartitionReassignments:
 
     def _report(self, phase: Phase, assignments: Assignments) -> None:
         self._controller.recorder.reassignment_phase(phase, assignments)
+
+    # /admin/reassign_partitions
+
+    def maybe_remove_from_zk_reassignment(
+        self, should_remove: Callable[[TopicPartition, tuple[int, ...]], bool]
+    ) -> None:
+        """Take entries off /admin/reassign_partitions, and the znode with the last one.
+
+        The write is to the version that was read: an entry put there meanwhile is not lost.
+        """
+        controller = self._controller
+        context = controller.context
+        while controller.zk.path_exists(_PATH):
+            targets, version = self.read_znode()
+            left = {tp: target for tp, target in targets.items() if not should_remove(tp, target)}
+            shown = ", ".join(
+                f"{tp} -> Buffer({', '.join(map(str, target))})"
+                for tp, target in targets.items()
+                if tp not in left
+            )
+            controller.log.info(
+                f"Removing partitions Map({shown}) from the list of reassigned partitions "
+                "in zookeeper"
+            )
+            data = ReassignPartitionsZNode.encode(left)
+            op: WriteOp = SetData(_PATH, data, version) if left else Delete(_PATH, version)
+            if not left:
+                controller.log.info(
+                    f"No more partitions need to be reassigned. Deleting zk path {_PATH}"
+                )
+            result = controller.controller_zk.fenced_write([op], context.epoch_zk_version)[0]
+            if result.code is ResultCode.OK:
+                self.forget_taken_up(left)
+                self._decoded = (data, left)
+                if not left:
+                    controller.malformed.pop(_PATH, None)
+                    # The watch is armed again by whoever processes this.
+                    controller.events.put_caused(ZkPartitionReassignment())
+                return
+            if result.code is ResultCode.NOTEMPTY:
+                controller.controller_zk.delete_below(_PATH, context.epoch_zk_version)
+            elif result.code not in (
+                ResultCode.BADVERSION,
+                ResultCode.NONODE,
+                ResultCode.CONNECTIONLOSS,
+            ):
+                raise store_error(result.code, _PATH)
+
+    def _remove_completed(self, completed: Assignments) -> None:
+        """Phase B7: these partitions are no longer being reassigned."""
+        controller = self._controller
+        is_exact = controller.quirks.kafka_9478
+
+        def is_completed(tp: TopicPartition, target: tuple[int, ...]) -> bool:
+            assignment = completed.get(tp)
+            return assignment is not None and assignment.replicas == (
+                target if is_exact else tuple(dict.fromkeys(target))
+            )
+
+        controller.watches.unregister_reassigned(completed)
+        self.maybe_remove_from_zk_reassignment(is_completed)
+        controller.context.partitions_being_reassigned.difference_update(completed)
+
+    def read_znode(self) -> Entries:
+        """The entries of the znode; none if it cannot be read, or is gone.
+
+        With hazard C2 raises MalformedZNode where Kafka throws.
+        """
+        controller = self._controller
+        found = controller.zk.get_data_and_stat(_PATH)
+        if found is None:
+            return Entries({}, 0)
+        data, stat = found
+        known = self._decoded
+        if known is not None and known[0] == data:
+            return Entries(known[1], stat.version)
+        try:
+            targets = ReassignPartitionsZNode.decode(data)
+            self._decoded = (data, targets)
+            return Entries(targets, stat.version)
+        except UnparsableJson as error:
+            controller.log.warn(f"Ignoring partition reassignment due to invalid json: {error}")
+            malformed = MalformedZNode(str(error), None)
+        except MalformedZNode as error:
+            if controller.quirks.hazard_c2:
+                raise error.at(_PATH) from None
+            malformed = error
+        controller.set_malformed_apart([malformed.at(_PATH)])
+        return Entries({}, stat.version)

@@ -23,9 +23,9 @@ from cluster.types import (
 from controller.config import ControllerConfig
 from controller.event_manager import EventManager, QueuedEvent
 from statemachines.context import ControllerContext, ReplicasByBroker
-from statemachines.partition_state_machine import PartitionChange
+from statemachines.partition_transitions import PartitionChange
 from statemachines.reassignment import EpochBump, Phase, reassignment_id, target_text
-from statemachines.replica_state_machine import IsrRemoved, ReplicaMoves
+from statemachines.replica_transitions import IsrRemoved, ReplicaMoves
 
 IsrChange = tuple[TopicPartition, LeaderIsrAndControllerEpoch, LeaderIsrAndControllerEpoch | None]
 """A partition, its state now, and its state before."""

@@ -7,33 +7,63 @@ kafka/controller/ControllerContext.scala.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
+
+import msgspec
 
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.types import (
     EMPTY_ASSIGNMENT,
     INITIAL_CONTROLLER_EPOCH,
+    Broker,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicPartition,
 )
-from statemachines.counts import Counts, has_preferred_leader
-from statemachines.live_brokers import LiveBrokers
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 
 ReplicasByBroker = dict[int, list[TopicPartition]]
 """Replicas, as the partitions they belong to by the broker they are on; brokers ascending."""
 _OFFLINE: Final = PartitionState.OFFLINE
-_NO_REPLICAS: Final[dict[TopicPartition, None]] = {}
 
 
-class ControllerContext(LiveBrokers):
+class Counts(msgspec.Struct, frozen=True):
+    """What the context counts. Topics queued for deletion have no imbalance; topics whose deletion
+    has started have no offline partitions."""
+
+    offline_partition_count: int
+    preferred_replica_imbalance_count: int
+    replicas_per_broker: dict[int, int]
+
+
+def has_preferred_leader(
+    assignment: ReplicaAssignment, leadership: LeaderIsrAndControllerEpoch
+) -> bool:
+    """False if another than the first replica leads.
+
+    A first replica that is being added counts as led until it is in the ISR. An empty assignment
+    has no preferred leader to miss.
+    """
+    if not assignment.replicas:
+        return True
+    preferred = assignment.replicas[0]
+    if preferred in assignment.adding_replicas:
+        return preferred not in leadership.leader_and_isr.isr
+    return leadership.leader_and_isr.leader == preferred
+
+
+class ControllerContext:
     """What the active controller knows.
 
     The dictionaries are open to read. The sets have no order: sort before iterating where the
     order can be seen. One TopicPartition object is the key everywhere.
+
+    ``live_broker_ids`` leaves out the brokers that are shutting down,
+    ``live_or_shutting_down_broker_ids`` does not. ``live_or_shutting_down_brokers`` are ascending
+    by id. All three are kept, not computed at each use. Epochs of brokers are the czxids of their
+    registrations.
     """
 
     def __init__(self, quirks: Quirks = NO_QUIRKS, controller_id: int = -1) -> None:
@@ -43,7 +73,11 @@ class ControllerContext(LiveBrokers):
 
     def reset_context(self) -> None:
         """Know nothing, as before the first election and after a resignation."""
-        self.forget_brokers()
+        self.live_brokers: dict[int, Broker] = {}
+        self.live_broker_epochs: dict[int, int] = {}
+        self.shutting_down_broker_ids: frozenset[int] = frozenset()
+        self.replicas_on_offline_dirs: dict[int, set[TopicPartition]] = {}
+        self._refresh_brokers()
         self.epoch = INITIAL_CONTROLLER_EPOCH
         self.epoch_zk_version = 0
         self.offline_partition_count = 0
@@ -62,6 +96,101 @@ class ControllerContext(LiveBrokers):
         self.topics_waiting_for_reassignment: set[str] = set()
         self._partitions_by_topic: dict[str, list[TopicPartition]] = {}
         self._partitions_by_broker: dict[int, dict[TopicPartition, None]] = {}
+
+    # Brokers, and the replicas on them
+
+    def set_live_brokers(self, broker_and_epochs: Mapping[Broker, int]) -> None:
+        """Forget the live brokers and take these: {broker: epoch}."""
+        self.live_brokers.clear()
+        self.live_broker_epochs.clear()
+        self.add_live_brokers(broker_and_epochs)
+
+    def add_live_brokers(self, broker_and_epochs: Mapping[Broker, int]) -> None:
+        """Add brokers, or replace those with the same ids."""
+        for broker, epoch in broker_and_epochs.items():
+            self.live_brokers[broker.id] = broker
+            self.live_broker_epochs[broker.id] = epoch
+        self._refresh_brokers()
+
+    def remove_live_brokers(self, broker_ids: Iterable[int]) -> None:
+        """Remove brokers; ids that are not live are ignored."""
+        for broker_id in broker_ids:
+            self.live_brokers.pop(broker_id, None)
+            self.live_broker_epochs.pop(broker_id, None)
+        self._refresh_brokers()
+
+    def update_broker_metadata(self, broker: Broker) -> None:
+        """Replace end points and rack of a live broker; its epoch stays."""
+        assert broker.id in self.live_brokers, f"broker {broker.id} is not live"
+        self.live_brokers[broker.id] = broker
+        self._refresh_brokers()
+
+    def add_shutting_down_broker(self, broker_id: int) -> None:
+        """The broker began its controlled shutdown."""
+        self.shutting_down_broker_ids |= {broker_id}
+        self._refresh_brokers()
+
+    def remove_shutting_down_brokers(self, broker_ids: Iterable[int]) -> None:
+        """The brokers are gone, or came back."""
+        self.shutting_down_broker_ids = self.shutting_down_broker_ids.difference(broker_ids)
+        self._refresh_brokers()
+
+    def is_replica_online(
+        self, broker_id: int, tp: TopicPartition, include_shutting_down_brokers: bool = False
+    ) -> bool:
+        """True if the broker lives and the replica's directory did not fail."""
+        ids = (
+            self.live_or_shutting_down_broker_ids
+            if include_shutting_down_brokers
+            else self.live_broker_ids
+        )
+        if broker_id not in ids:
+            return False
+        dirs = self.replicas_on_offline_dirs
+        return not dirs or tp not in dirs.get(broker_id, ())
+
+    def online_replicas(
+        self,
+        tp: TopicPartition,
+        replicas: tuple[int, ...],
+        include_shutting_down_brokers: bool = False,
+    ) -> tuple[int, ...]:
+        """Those of ``replicas`` that are online, in the same order; the same tuple if all are."""
+        ids = (
+            self.live_or_shutting_down_broker_ids
+            if include_shutting_down_brokers
+            else self.live_broker_ids
+        )
+        if not self.replicas_on_offline_dirs and ids.issuperset(replicas):
+            return replicas
+        dirs = self.replicas_on_offline_dirs
+        return tuple(r for r in replicas if r in ids and tp not in dirs.get(r, ()))
+
+    def offline_replicas(self, tp: TopicPartition, replicas: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of ``replicas`` that are not online, in the same order."""
+        ids = self.live_broker_ids
+        if not self.replicas_on_offline_dirs and ids.issuperset(replicas):
+            return ()
+        dirs = self.replicas_on_offline_dirs
+        return tuple(r for r in replicas if r not in ids or tp in dirs.get(r, ()))
+
+    def split_by_online(
+        self, broker_id: int, tps: Collection[TopicPartition]
+    ) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        """The replicas of one broker: those online, those offline."""
+        if broker_id not in self.live_broker_ids:
+            return [], list(tps)
+        failed = self.replicas_on_offline_dirs.get(broker_id)
+        if not failed:
+            return list(tps), []
+        return [tp for tp in tps if tp not in failed], [tp for tp in tps if tp in failed]
+
+    def _refresh_brokers(self) -> None:
+        self.live_or_shutting_down_broker_ids = frozenset(self.live_broker_epochs)
+        self.live_broker_ids = self.live_or_shutting_down_broker_ids - self.shutting_down_broker_ids
+        self.live_or_shutting_down_brokers = tuple(
+            self.live_brokers[broker_id] for broker_id in sorted(self.live_brokers)
+        )
 
     # Topics
 
@@ -126,10 +255,6 @@ class ControllerContext(LiveBrokers):
     def is_topic_deletion_in_progress(self, topic: str) -> bool:
         """True once the deletion of the topic has started."""
         return topic in self.topics_with_deletion_started
-
-    def is_topic_queued_up_for_deletion(self, topic: str) -> bool:
-        """True once somebody asked for the deletion of the topic."""
-        return topic in self.topics_to_be_deleted
 
     def is_topic_eligible_for_deletion(self, topic: str) -> bool:
         """True if the topic waits to be deleted and nothing keeps it from being so."""

@@ -109,7 +109,7 @@ def controlled_shutdown_partition_leader_election(
     )
 
 
-def elect(
+def elect_leaders(
     context: ControllerContext,
     states: Iterable[tuple[TopicPartition, LeaderAndIsr]],
     strategy: ElectionStrategy,

@@ -21,8 +21,7 @@ from cluster.types import (
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from zk.fenced_deletes import FencedDeleter
-from zk.fenced_writes import GROUP_SIZE, FencedWriter
+from zk.fenced_writes import GROUP_SIZE, FencedDeleter, FencedWriter
 from zk.kafka_zk_client import KafkaZkClient
 from zk.request_size import GROUP_BYTES
 from zk.store import Create, OpResult, ResultCode, SetData, Store, WriteOp

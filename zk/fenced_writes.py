@@ -2,7 +2,8 @@
 
 The fence is operation 0 of every transaction: the version of /controller_epoch. It must not know
 what is written. Kafka 2.8.2 sends one transaction a write (kafka.zk.KafkaZkClient,
-wrapRequestWithControllerEpochCheck); here a transaction holds as many as fit.
+wrapRequestWithControllerEpochCheck) and deletes one znode after the other (deleteRecursive); here a
+transaction holds as many writes as fit, and all trees are deleted level by level together.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Final, NamedTuple
 
 from cluster.errors import ControllerMoved, OperationTooBig
 from zk.request_size import GROUP_BYTES, MAX_TRANSACTION_BYTES, op_size, transaction_size
-from zk.store import Check, OpResult, ResultCode, Store, Transaction, WriteOp
-from zk.znode_client import store_error
+from zk.store import Check, Delete, GetChildren, OpResult, ResultCode, Store, Transaction, WriteOp
+from zk.znode_client import ZNodeClient, store_error
 from zk.znodes import ControllerEpochZNode
 
 GROUP_SIZE: Final = 500
@@ -120,3 +121,69 @@ def _without(bad: int, group: _Group) -> list[_Group]:
 
 def _lost(indices: Sequence[int], results: Sequence[OpResult]) -> list[int]:
     return [i for i in indices if results[i].code is ResultCode.CONNECTIONLOSS]
+
+
+_ROUNDS: Final = 3
+"""How often the children of a tree are read again in which somebody created more."""
+_Levels = list[list[tuple[str, str]]]
+"""(root, path) of the znodes of some trees, the roots first."""
+
+
+class FencedDeleter:
+    """Deletes by a fenced writer. Methods raise what it raises."""
+
+    def __init__(self, reader: ZNodeClient, writer: FencedWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def delete(self, paths: Sequence[str], epoch_zk_version: int) -> None:
+        """Delete znodes, and what somebody put below them; one that is absent is no failure.
+
+        Raises StoreError for those of which something is left.
+        """
+        codes = dict(zip(paths, self._delete(paths, epoch_zk_version), strict=True))
+        trees = [path for path, code in codes.items() if code is ResultCode.NOTEMPTY]
+        left = self.delete_trees(trees, epoch_zk_version)
+        for path, code in codes.items():
+            code = left.get(path, ResultCode.OK) if code is ResultCode.NOTEMPTY else code
+            if code is not ResultCode.OK:
+                raise store_error(code, path)
+
+    def delete_trees(self, roots: Sequence[str], epoch_zk_version: int) -> dict[str, ResultCode]:
+        """Delete znodes and all below them; gives the roots of which something is left.
+
+        The number of waves depends on the depth of the trees, not on their number.
+        """
+        failed: dict[str, ResultCode] = {}
+        pending = list(roots)
+        for _ in range(_ROUNDS):
+            levels = self._levels(pending)
+            failed = {k: v for k, v in failed.items() if k not in pending}
+            for level in reversed(levels):
+                codes = self._delete([path for _, path in level], epoch_zk_version)
+                for (root, _), code in zip(level, codes, strict=True):
+                    if code is not ResultCode.OK:
+                        failed.setdefault(root, code)
+            pending = [root for root, code in failed.items() if code is ResultCode.NOTEMPTY]
+            if not pending:
+                break
+        return failed
+
+    def _levels(self, roots: Sequence[str]) -> _Levels:
+        levels: _Levels = []
+        level = [(root, root) for root in roots]
+        while level:
+            levels.append(level)
+            reads = self._reader.read([GetChildren(path) for _, path in level])
+            level = [
+                (root, f"{path}/{child}")
+                for (root, path), read in zip(level, reads, strict=True)
+                for child in read.children or ()
+            ]
+        return levels
+
+    def _delete(self, paths: Sequence[str], epoch_zk_version: int) -> list[ResultCode]:
+        """A result for each; one that is absent is OK."""
+        results = self._writer.write_until_known([Delete(path) for path in paths], epoch_zk_version)
+        codes = [result.code for result in results]
+        return [ResultCode.OK if code is ResultCode.NONODE else code for code in codes]

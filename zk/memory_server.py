@@ -8,12 +8,12 @@ Mirrors org.apache.zookeeper.server.{ZooKeeperServer,SessionTracker} as far as a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from cluster.protocols import Clock
-from zk.data_tree import Change, DataTree
-from zk.memory_watches import SavedWatches, WatchTable
+from zk.data_tree import Change, DataTree, split
 from zk.store import (
     GetChildren,
     GetData,
@@ -25,7 +25,11 @@ from zk.store import (
     StoreEvent,
     Transaction,
     TxnResult,
+    WatchEvent,
+    WatchKind,
 )
+
+_CHILDREN_CHANGED: Final = WatchKind.CHILDREN_CHANGED
 
 
 class Crashed(BaseException):
@@ -61,7 +65,7 @@ class MemoryServer:
 
     def __init__(self, clock: Clock) -> None:
         self.tree = DataTree()
-        self.watches = WatchTable()
+        self.watches = WatchManager()
         self.zxid = 0
         self.before_op: BeforeOp | None = None
         self.after_op: AfterOp | None = None
@@ -204,3 +208,104 @@ class MemoryServer:
         expiries = sorted(self._expire_at_ms.items())
         digest.update(repr((self.zxid, self.watches.armed(), sessions, expiries)).encode())
         return digest.hexdigest()
+
+
+class SavedWatches(NamedTuple):
+    """What a client knows to re-arm after its connection was cut; paths are sorted."""
+
+    present: list[str]
+    absent: list[str]
+    children: list[str]
+    last_zxid: int
+
+
+class WatchManager:
+    """Sessions that watch a path, in the order in which they began to. Watches fire once.
+
+    Mirrors org.apache.zookeeper.server.WatchManager, the part of DataTree that triggers watches,
+    and SetWatches.
+    """
+
+    def __init__(self) -> None:
+        self._data: dict[str, dict[int, None]] = {}
+        self._children: dict[str, dict[int, None]] = {}
+
+    def watch_data(self, path: str, session_id: int) -> None:
+        """Arm a data watch, or an exist watch where there is no znode."""
+        self._data.setdefault(path, {})[session_id] = None
+
+    def watch_children(self, path: str, session_id: int) -> None:
+        """Arm a child watch."""
+        self._children.setdefault(path, {})[session_id] = None
+
+    def fire(self, changes: Iterable[Change]) -> list[tuple[int, WatchEvent]]:
+        """Disarm what the changes concern: (session, event), one event a session and change."""
+        fired: list[tuple[int, WatchEvent]] = []
+        for kind, path in changes:
+            sessions = self._data.pop(path, None)
+            if kind is WatchKind.DELETED:
+                watching_children = self._children.pop(path, None)
+                if watching_children:
+                    sessions = {**sessions, **watching_children} if sessions else watching_children
+            if sessions:
+                event = WatchEvent(kind, path)
+                fired += [(session_id, event) for session_id in sessions]
+            if kind is not WatchKind.DATA_CHANGED and self._children:
+                parent = split(path)[0]
+                sessions = self._children.pop(parent, None)
+                if sessions:
+                    event = WatchEvent(_CHILDREN_CHANGED, parent)
+                    fired += [(session_id, event) for session_id in sessions]
+        return fired
+
+    def disarm(self, session_id: int, tree: DataTree, last_zxid: int) -> SavedWatches:
+        """Drop all watches of a session, as the end of its connection does."""
+        data = _drop(self._data, session_id)
+        return SavedWatches(
+            [path for path in data if path in tree.nodes],
+            [path for path in data if path not in tree.nodes],
+            _drop(self._children, session_id),
+            last_zxid,
+        )
+
+    def rearm(self, session_id: int, tree: DataTree, saved: SavedWatches) -> list[WatchEvent]:
+        """Arm again what did not change since ``last_zxid``; events for what did, one a znode."""
+        events: dict[WatchEvent, None] = {}
+        for path in saved.present:
+            node = tree.nodes.get(path)
+            if node is None:
+                events[WatchEvent(WatchKind.DELETED, path)] = None
+            elif node.mzxid > saved.last_zxid:
+                events[WatchEvent(WatchKind.DATA_CHANGED, path)] = None
+            else:
+                self.watch_data(path, session_id)
+        for path in saved.absent:
+            if path in tree.nodes:
+                events[WatchEvent(WatchKind.CREATED, path)] = None
+            else:
+                self.watch_data(path, session_id)
+        for path in saved.children:
+            node = tree.nodes.get(path)
+            if node is None:
+                events[WatchEvent(WatchKind.DELETED, path)] = None
+            elif node.pzxid > saved.last_zxid:
+                events[WatchEvent(_CHILDREN_CHANGED, path)] = None
+            else:
+                self.watch_children(path, session_id)
+        return list(events)
+
+    def armed(self) -> list[tuple[str, str, list[int]]]:
+        """(kind, path, sessions) of every watch, sorted, for fingerprints and tests."""
+        tables = (("children", self._children), ("data", self._data))
+        return [
+            (kind, path, sorted(table[path])) for kind, table in tables for path in sorted(table)
+        ]
+
+
+def _drop(table: dict[str, dict[int, None]], session_id: int) -> list[str]:
+    paths = sorted(path for path, sessions in table.items() if session_id in sessions)
+    for path in paths:
+        del table[path][session_id]
+        if not table[path]:
+            del table[path]
+    return paths

@@ -38,14 +38,6 @@ class SnapshotNode(NamedTuple):
     ephemeral_owner: int
 
 
-class Snapshot(NamedTuple):
-    """``zxid``: of the file's name; ``sessions``: timeout in ms by id; ``nodes``: by path."""
-
-    zxid: int
-    sessions: dict[int, int]
-    nodes: dict[str, SnapshotNode]
-
-
 class SnapshotEntry(NamedTuple):
     """A znode and where it stands: ``offset`` in bytes (of what is in the gzip file)."""
 
@@ -54,26 +46,15 @@ class SnapshotEntry(NamedTuple):
     node: SnapshotNode
 
 
-def read_snapshot(path: Path) -> Snapshot:
-    """A whole snapshot. Raises EnvironmentProblem if it is none, or damaged."""
-    reader = _open(path)
-    try:
-        sessions = _sessions(reader)
-        nodes = {entry.path: entry.node for entry in _entries(reader)}
-    except (JuteError, UnicodeDecodeError) as error:
-        raise EnvironmentProblem(f"{path} is a damaged snapshot: {error}") from error
-    return Snapshot(snapshot_zxid(path), sessions, nodes)
-
-
 def read_entries(path: Path) -> Iterator[SnapshotEntry]:
     """The znodes of a snapshot, none of them kept.
 
-    Raises as ``read_snapshot`` does, of a wrong checksum after the last one: what came until then
-    is not to be trusted.
+    Raises EnvironmentProblem if the file is no snapshot, or damaged; of a wrong checksum after the
+    last znode: what came until then is not to be trusted.
     """
     reader = _open(path)
     try:
-        _sessions(reader)
+        _skip_sessions(reader)
         yield from _entries(reader)
     except (JuteError, UnicodeDecodeError) as error:
         raise EnvironmentProblem(f"{path} is a damaged snapshot: {error}") from error
@@ -98,20 +79,21 @@ def _open(path: Path) -> JuteReader:
     return JuteReader(data, len(MAGIC))
 
 
-def _sessions(reader: JuteReader) -> dict[int, int]:
-    """Sessions by id; the ACLs behind them are passed over."""
+def _skip_sessions(reader: JuteReader) -> None:
+    """Pass over the sessions and the ACLs, which come before the znodes."""
     version = reader.int32()
     if version != VERSION:
         raise JuteError(f"version {version}, where {VERSION} is known")
     reader.int64()
-    sessions = {reader.int64(): reader.int32() for _ in range(reader.count())}
+    for _ in range(reader.count()):
+        reader.int64()
+        reader.int32()
     for _ in range(reader.count()):
         reader.int64()
         for _ in range(reader.count()):
             reader.int32()
             reader.buffer()
             reader.buffer()
-    return sessions
 
 
 def _entries(reader: JuteReader) -> Iterator[SnapshotEntry]:

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from replay.generate.txn_log_writer import TxnLogWriter, log_name
 from zk.embedded import EmbeddedZooKeeper
-from zk.snapshot_file import read_snapshot
+from zk.snapshot_file import read_entries
 from zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
 WRITES = 40
@@ -75,7 +75,7 @@ def test_the_log_replayed_is_the_snapshot(version_2: Path) -> None:
                 for op in txn.ops:
                     applied(tree, op)
     newest = max(version_2.glob("snapshot.*"), key=lambda path: int(path.suffix[1:], 16))
-    nodes = read_snapshot(newest).nodes
+    nodes = {entry.path: entry.node for entry in read_entries(newest)}
     ours = {path: (node.data, node.version) for path, node in nodes.items()}
     kept = {path: found for path, found in ours.items() if not path.startswith("/zookeeper")}
     del kept["/"]

@@ -23,13 +23,13 @@ from statemachines.election import (
     ReassignElection,
 )
 from statemachines.partition_state import PartitionState
-from statemachines.partition_state_machine import (
+from statemachines.partition_transitions import (
     apply_partition_state_changes,
     initialize_partition_states,
     plan_partition_state_changes,
 )
 from statemachines.replica_state import ReplicaState
-from statemachines.replica_state_machine import (
+from statemachines.replica_transitions import (
     apply_replica_state_changes,
     initialize_replica_states,
     plan_replica_state_changes,

@@ -16,9 +16,9 @@ from controller.state_change_log import StateChangeLog, scala_set
 from runtime.clock import VirtualClock
 from runtime.journal import MemoryJournal
 from statemachines.partition_state import PartitionState
-from statemachines.partition_state_machine import PartitionChange
+from statemachines.partition_transitions import PartitionChange
 from statemachines.replica_state import ReplicaState
-from statemachines.replica_state_machine import ReplicaMoves
+from statemachines.replica_transitions import ReplicaMoves
 from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)

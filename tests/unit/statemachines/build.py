@@ -20,9 +20,9 @@ from cluster.types import (
 )
 from statemachines.context import ControllerContext
 from statemachines.partition_state import PartitionState
-from statemachines.partition_state_machine import PartitionPlan
+from statemachines.partition_transitions import PartitionPlan
 from statemachines.replica_state import ReplicaState
-from statemachines.replica_state_machine import ReplicaPlan
+from statemachines.replica_transitions import ReplicaPlan
 
 DATA = Path(__file__).parents[2] / "data" / "statemachines"
 EPOCH = 7

@@ -7,8 +7,7 @@ import copy
 import pytest
 
 from cluster.types import Broker, EndPoint, ReplicaAssignment
-from statemachines.context import ControllerContext
-from statemachines.counts import has_preferred_leader
+from statemachines.context import ControllerContext, has_preferred_leader
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 from tests.unit.statemachines.build import cluster, leadership, live, snapshot, tp
@@ -178,7 +177,7 @@ def test_deletion_goes_from_queued_to_started_unless_it_is_held_up() -> None:
     context = cluster({"a-0": (1,)})
     assert not context.is_topic_eligible_for_deletion("a")
     context.queue_topic_deletion(["a"])
-    assert context.is_topic_queued_up_for_deletion("a")
+    assert "a" in context.topics_to_be_deleted
     assert context.is_topic_eligible_for_deletion("a")
     context.topics_ineligible_for_deletion.add("a")
     assert not context.is_topic_eligible_for_deletion("a")

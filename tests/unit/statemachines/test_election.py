@@ -16,7 +16,7 @@ from statemachines.election import (
     PreferredReplicaElection,
     ReassignElection,
     controlled_shutdown_partition_leader_election,
-    elect,
+    elect_leaders,
     offline_partition_leader_election,
     preferred_replica_partition_leader_election,
     reassign_partition_leader_election,
@@ -85,7 +85,7 @@ def test_each_election_gives_the_leader_isr_epoch_and_recipients_of_kafka(case: 
         "controlled_shutdown": ControlledShutdownElection(),
     }
     for name, strategy in strategies.items():
-        result = elect(context, [(T, before)], strategy, unclean)[T]
+        result = elect_leaders(context, [(T, before)], strategy, unclean)[T]
         assert result == recorded_result(case[name], case["leader_and_isr"]["isr"]), name
 
 
@@ -94,8 +94,8 @@ def test_an_unclean_election_may_be_allowed_for_all_topics() -> None:
     context.set_live_brokers(live(2))
     context.update_partition_full_replica_assignment(T, ReplicaAssignment((1, 2)))
     states = [(T, LeaderAndIsr(-1, 4, (1,), 6))]
-    assert elect(context, states, OfflineElection())[T].leader_and_isr is None
-    assert elect(context, states, OfflineElection(allow_unclean=True))[T] == ElectionResult(
+    assert elect_leaders(context, states, OfflineElection())[T].leader_and_isr is None
+    assert elect_leaders(context, states, OfflineElection(allow_unclean=True))[T] == ElectionResult(
         LeaderAndIsr(2, 5, (2,), 6), (2,), unclean=True
     )
 

@@ -14,9 +14,9 @@ from cluster.types import (
     TopicPartition,
 )
 from statemachines.context import ControllerContext
-from statemachines.partition_state_machine import initialize_partition_states
+from statemachines.partition_transitions import initialize_partition_states
 from statemachines.replica_state import ReplicaState
-from statemachines.replica_state_machine import (
+from statemachines.replica_transitions import (
     apply_replica_state_changes,
     initialize_replica_states,
     plan_replica_state_changes,

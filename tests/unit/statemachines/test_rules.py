@@ -15,12 +15,12 @@ from statemachines import diagrams, partition_state, replica_state
 from statemachines.context import ControllerContext
 from statemachines.election import OfflineElection
 from statemachines.partition_state import PARTITION_MACHINE, PartitionState
-from statemachines.partition_state_machine import (
+from statemachines.partition_transitions import (
     apply_partition_state_changes,
     plan_partition_state_changes,
 )
 from statemachines.replica_state import REPLICA_MACHINE, ReplicaState
-from statemachines.replica_state_machine import (
+from statemachines.replica_transitions import (
     apply_replica_state_changes,
     plan_replica_state_changes,
 )

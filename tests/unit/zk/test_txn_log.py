@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import EnvironmentProblem
-from zk.snapshot_file import read_entries, read_snapshot
+from zk.snapshot_file import read_entries, snapshot_zxid
 from zk.txn_log import Stretch, Txn, TxnDamage, TxnType, read_stretches, read_txn_log
 
 DATA = Path(__file__).parents[2] / "data" / "kafka_logs" / "trace" / "zookeeper" / "version-2"
@@ -116,12 +116,17 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_is_read_plain_and_packed(tmp_path: Path) -> None:
-    plain = read_snapshot(DATA / "snapshot.0")
-    assert plain.zxid == 0
-    assert list(plain.nodes) == ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"]
+    assert snapshot_zxid(DATA / "snapshot.0") == 0
+    plain = list(read_entries(DATA / "snapshot.0"))
+    assert [entry.path for entry in plain] == [
+        "/",
+        "/zookeeper",
+        "/zookeeper/config",
+        "/zookeeper/quota",
+    ]
     packed = tmp_path / "snapshot.0.gz"
     packed.write_bytes(gzip.compress((DATA / "snapshot.0").read_bytes()))
-    assert read_snapshot(packed) == plain
+    assert list(read_entries(packed)) == plain
 
 
 @pytest.mark.parametrize("size", [8, 100, 400])
@@ -129,7 +134,7 @@ def test_a_torn_snapshot_is_refused(tmp_path: Path, size: int) -> None:
     path = tmp_path / "snapshot.0"
     path.write_bytes((DATA / "snapshot.0").read_bytes()[:size])
     with pytest.raises(EnvironmentProblem, match="is a damaged snapshot"):
-        read_snapshot(path)
+        list(read_entries(path))
 
 
 def test_a_snapshot_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
@@ -138,21 +143,21 @@ def test_a_snapshot_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
     data[-60] ^= 1
     path.write_bytes(data)
     with pytest.raises(EnvironmentProblem, match="checksum"):
-        read_snapshot(path)
+        list(read_entries(path))
 
 
 def test_a_log_is_no_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.1"
     shutil.copy(LOG, path)
     with pytest.raises(EnvironmentProblem, match="is no ZooKeeper snapshot"):
-        read_snapshot(path)
+        list(read_entries(path))
 
 
 def test_a_snapshot_that_is_compressed_by_snappy_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.4e.snappy"
     path.write_bytes(b"\x82SNAPPY\0\0\0\0\1\0\0\0\1")
     with pytest.raises(EnvironmentProblem, match="is compressed by snappy, which is not read"):
-        read_snapshot(path)
+        list(read_entries(path))
 
 
 def test_a_damaged_length_costs_the_rest_and_says_how_much(tmp_path: Path) -> None:
@@ -207,7 +212,6 @@ def test_a_file_without_transactions_has_no_stretch(tmp_path: Path, content: byt
 def test_entries_are_the_nodes_of_a_snapshot(tmp_path: Path) -> None:
     path = DATA / "snapshot.0"
     entries = list(read_entries(path))
-    assert {entry.path: entry.node for entry in entries} == read_snapshot(path).nodes
     assert [entry.offset for entry in entries] == sorted({entry.offset for entry in entries})
     torn = tmp_path / "snapshot.0"
     torn.write_bytes(path.read_bytes()[:300])
@@ -222,4 +226,4 @@ def test_a_damaged_gzip_file_is_refused(tmp_path: Path, place: int) -> None:
     path = tmp_path / "snapshot.0.gz"
     path.write_bytes(packed)
     with pytest.raises(EnvironmentProblem, match=r"damaged gzip file|damaged snapshot"):
-        read_snapshot(path)
+        list(read_entries(path))

@@ -19,7 +19,7 @@ from cluster.types import (
     TopicPartition,
 )
 from statemachines.context import ControllerContext
-from statemachines.election import ElectionResult, ElectionStrategy, elect
+from statemachines.election import ElectionResult, ElectionStrategy, elect_leaders
 from statemachines.partition_state import PREVIOUS_NAMES, VALID_PREVIOUS, PartitionState
 from statemachines.request_batch import ControllerBrokerRequestBatch
 
@@ -158,7 +158,7 @@ def plan_partition_state_changes(
                 to_elect.append((tp, leadership.leader_and_isr))
     if to_elect:
         assert election is not None, "a move to OnlinePartition needs an election strategy"
-        for tp, result in elect(context, to_elect, election, unclean_topics).items():
+        for tp, result in elect_leaders(context, to_elect, election, unclean_topics).items():
             if result.leader_and_isr is not None:
                 plan.updates[tp] = result
             else:

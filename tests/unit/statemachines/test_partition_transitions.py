@@ -16,7 +16,7 @@ from statemachines.election import (
     ReassignElection,
 )
 from statemachines.partition_state import PartitionState
-from statemachines.partition_state_machine import (
+from statemachines.partition_transitions import (
     apply_partition_state_changes,
     initialize_partition_states,
     partitions_to_bring_online,

@@ -1,6 +1,6 @@
 """Moves of partitions carried out: plan, write, apply, report, and then send.
 
-The decisions are statemachines/partition_state_machine.py, the writes zk/controller_client.py; here
+The decisions are statemachines/partition_transitions.py, the writes zk/controller_client.py; here
 is the loop around them, with what is read again after a BADVERSION. Mirrors handleStateChanges and
 electLeaderForPartitions of kafka/controller/PartitionStateMachine.scala.
 """
@@ -22,7 +22,7 @@ from controller.state_change_log import (
 )
 from statemachines.election import ElectionStrategy, OfflineElection
 from statemachines.partition_state import PartitionState
-from statemachines.partition_state_machine import (
+from statemachines.partition_transitions import (
     PartitionOutcome,
     PartitionPlan,
     apply_partition_state_changes,
@@ -42,7 +42,7 @@ OFFLINE_ELECTION: Final = OfflineElection()
 UNCLEAN_CONFIG: Final = "unclean.leader.election.enable"
 
 
-class PartitionStateChanges:
+class PartitionStateMachine:
     """The partition state machine of one controller."""
 
     def __init__(self, controller: KafkaController) -> None:

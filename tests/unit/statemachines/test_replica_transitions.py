@@ -12,7 +12,7 @@ from cluster.requests import (
 from cluster.types import LeaderAndIsr, ReplicaAssignment
 from statemachines.context import ControllerContext
 from statemachines.replica_state import ReplicaState
-from statemachines.replica_state_machine import (
+from statemachines.replica_transitions import (
     ReplicaMoves,
     abandon_replica_state_changes,
     apply_replica_state_changes,

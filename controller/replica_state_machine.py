@@ -1,6 +1,6 @@
 """Moves of replicas carried out, broker id by broker id: plan, write, apply, report; then send.
 
-The decisions are statemachines/replica_state_machine.py, the writes zk/controller_client.py; here
+The decisions are statemachines/replica_transitions.py, the writes zk/controller_client.py; here
 is the loop around them, with what is read again after a BADVERSION. Mirrors handleStateChanges and
 removeReplicasFromIsr of kafka/controller/ReplicaStateMachine.scala.
 """
@@ -17,7 +17,7 @@ from controller.request_sender import is_swallowed
 from controller.state_change_log import Source, replica_failed_text
 from statemachines.context import ReplicasByBroker
 from statemachines.replica_state import ReplicaState
-from statemachines.replica_state_machine import (
+from statemachines.replica_transitions import (
     ReplicaOutcome,
     ReplicaPlan,
     abandon_replica_state_changes,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
 
 
-class ReplicaStateChanges:
+class ReplicaStateMachine:
     """The replica state machine of one controller."""
 
     def __init__(self, controller: KafkaController) -> None:

@@ -1,0 +1,171 @@
+"""Notifications of brokers: numbered children of a znode, deleted once they are read.
+
+The controller lists the notifications when it processes the event, and deletes exactly those
+(KAFKA-5879): one that comes meanwhile fires the watch again.
+
+/isr_change_notification names partitions whose ISR the leader wrote itself, as leaders do before
+the inter-broker protocol 2.7. /log_dir_event_notification names brokers that lost a log
+directory, but not the replicas on it: the broker is sent every replica that it hosts;
+on_responses.py takes those offline that it answers with KAFKA_STORAGE_ERROR, and puts those
+online that were offline and get NONE. Mirrors processIsrChangeNotification,
+updateLeaderAndIsrCache, processLogDirEventNotification and onBrokerLogDirFailure of
+kafka/controller/KafkaController.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cluster.types import TopicPartition
+from controller.events import IsrChangeNotification, LogDirEventNotification
+from controller.on_reassignment import maybe_complete_reassignments
+from controller.state_change_log import id_list
+from statemachines.replica_state import ReplicaState
+from zk.znodes import (
+    IsrChangeNotificationSequenceZNode,
+    IsrChangeNotificationZNode,
+    LogDirEventNotificationSequenceZNode,
+    LogDirEventNotificationZNode,
+    MalformedZNode,
+)
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
+
+
+class Notifications(NamedTuple):
+    """Where notifications of a kind are, and how their names begin."""
+
+    path: str
+    prefix: str
+
+
+ISR_CHANGES: Final = Notifications(
+    IsrChangeNotificationZNode.path, IsrChangeNotificationSequenceZNode.sequence_number_prefix
+)
+LOG_DIR_EVENTS: Final = Notifications(
+    LogDirEventNotificationZNode.path, LogDirEventNotificationSequenceZNode.sequence_number_prefix
+)
+
+
+def names_of(controller: KafkaController, notifications: Notifications) -> list[str]:
+    """The children there are now, sorted, whoever made them; arms the child watch."""
+    return controller.zk.get_children(notifications.path, watch=True)
+
+
+def numbers_of(
+    controller: KafkaController, notifications: Notifications, names: Sequence[str]
+) -> list[str]:
+    """The sequence numbers of the notifications among ``names``.
+
+    Anything else is set apart; with hazard C2 it is passed over.
+    """
+    path, prefix = notifications
+    if not controller.quirks.hazard_c2:
+        controller.set_malformed_apart(
+            MalformedZNode("not a notification", None).at(f"{path}/{name}")
+            for name in names
+            if not name.startswith(prefix)
+        )
+    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+
+
+def delete_notifications(
+    controller: KafkaController, notifications: Notifications, names: Sequence[str]
+) -> None:
+    """Delete children, whatever they hold.
+
+    With hazard C2 a znode that no broker made stays.
+    """
+    path, prefix = notifications
+    if controller.quirks.hazard_c2:
+        names = [name for name in names if name.startswith(prefix)]
+    paths = [f"{path}/{name}" for name in names]
+    controller.controller_zk.delete_notifications(paths, controller.context.epoch_zk_version)
+    for deleted in paths:
+        controller.malformed.pop(deleted, None)
+
+
+def process_isr_change_notification(controller: KafkaController, _: IsrChangeNotification) -> None:
+    """Read the states that notifications name, tell every broker, and delete the notifications.
+
+    A notification that cannot be read is set apart and deleted like the others. With hazard C2 it
+    fails the event, and all are deleted unread.
+    """
+    names = names_of(controller, ISR_CHANGES)
+    try:
+        partitions = _changed_partitions(controller, names)
+        if partitions:
+            _take_over(controller, partitions)
+    finally:
+        delete_notifications(controller, ISR_CHANGES, names)
+
+
+def _changed_partitions(controller: KafkaController, names: Sequence[str]) -> list[TopicPartition]:
+    """The partitions that notifications name, each once."""
+    numbers = numbers_of(controller, ISR_CHANGES, names)
+    found = controller.zk.get_partitions_from_isr_change_notifications(numbers)
+    controller.set_malformed_apart(found.malformed)
+    return list(dict.fromkeys(tp for named in found.values.values() for tp in named))
+
+
+def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:
+    """Put the states as their leaders wrote them into the context, and spread them."""
+    context = controller.context
+    known = [tp for tp in partitions if context.partition_replica_assignment(tp)]
+    before = {tp: context.partition_leadership_info(tp) for tp in known}
+    controller.refresh_leaderships(known)
+    controller.recorder.isrs_changed(
+        (tp, leadership, previous)
+        for tp, previous in before.items()
+        if (leadership := context.partition_leadership_info(tp)) is not None
+        and leadership != previous
+    )
+    brokers = context.live_or_shutting_down_broker_ids
+    controller.log.debug(
+        f"Sending MetadataRequest to Brokers: ArrayBuffer({', '.join(map(str, brokers))}) for "
+        f"TopicPartitions: ArrayBuffer({', '.join(map(str, partitions))})"
+    )
+    controller.send_update_metadata_request(brokers, known)
+    maybe_complete_reassignments(controller, known)
+
+
+def process_log_dir_event_notification(
+    controller: KafkaController, _: LogDirEventNotification
+) -> None:
+    """Ask the brokers that notifications name for their replicas, and delete the notifications.
+
+    A notification that cannot be read is set apart and deleted like the others. With hazard C2 it
+    fails the event, and all are deleted unread.
+    """
+    names = names_of(controller, LOG_DIR_EVENTS)
+    try:
+        on_broker_log_dir_failure(controller, _broker_ids(controller, names))
+    finally:
+        delete_notifications(controller, LOG_DIR_EVENTS, names)
+
+
+def _broker_ids(controller: KafkaController, names: Sequence[str]) -> list[int]:
+    """The brokers that notifications name, in their order."""
+    found = controller.zk.get_broker_ids_from_log_dir_events(
+        numbers_of(controller, LOG_DIR_EVENTS, names)
+    )
+    controller.set_malformed_apart(found.malformed)
+    return list(found.values.values())
+
+
+def on_broker_log_dir_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
+    """Send the brokers all of their replicas, to learn which are on a failed directory.
+
+    Replicas on directories that failed before are sent too, and stay offline until their broker
+    answers NONE. A dead broker is not asked. Kafka 2.8.2 puts all of them online (hazard C10).
+    """
+    context = controller.context
+    controller.log.info(f"Handling log directory failure for brokers {id_list(broker_ids)}")
+    asked = dict.fromkeys(broker_ids)
+    if not controller.quirks.hazard_c10:
+        live = context.live_or_shutting_down_broker_ids
+        asked = {broker_id: None for broker_id in asked if broker_id in live}
+    replicas = context.replicas_on_brokers(asked)
+    controller.replica_state_machine.handle_state_changes(replicas, ReplicaState.ONLINE)
