@@ -15,8 +15,7 @@ from cluster.types import Broker, TopicIdReplicaAssignment
 from controller.events import BrokerChange
 from controller.state_change_log import scala_set
 from statemachines.partition_transitions import initialize_partition_states
-from zk.decoding_client import Decoded
-from zk.kafka_zk_client import RegisteredBroker
+from zk.kafka_zk_client import Decoded, RegisteredBroker
 from zk.store import Exists
 from zk.znodes import BrokerIdsZNode, BrokerIdZNode, MalformedZNode, TopicZNode
 

@@ -17,7 +17,6 @@ from cluster.types import (
     INITIAL_ZK_VERSION,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
-    ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartition,
 )
@@ -276,17 +275,6 @@ class ControllerZkClient:
             if result.code is not ResultCode.OK
         }
 
-    def set_topic_assignment(
-        self,
-        topic: str,
-        topic_id: str | None,
-        assignment: Mapping[TopicPartition, ReplicaAssignment],
-        epoch_zk_version: int,
-    ) -> None:
-        """Replace one topic's znode. Raises StoreError if that is not possible, e.g. NONODE."""
-        op = SetData(TopicZNode.path(topic), TopicZNode.encode(topic_id, assignment))
-        self._write_one(op, epoch_zk_version)
-
     def delete_topics(
         self, topics: Sequence[str], epoch_zk_version: int
     ) -> dict[str, StateChangeFailed]:
@@ -336,11 +324,6 @@ class ControllerZkClient:
     def write_until_known(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
         """Independent writes that may be repeated; see FencedWriter.write_until_known."""
         return self._fenced.write_until_known(ops, epoch_zk_version)
-
-    def _write_one(self, op: WriteOp, epoch_zk_version: int) -> None:
-        result = self._fenced.write_until_known([op], epoch_zk_version)[0]
-        if result.code is not ResultCode.OK:
-            raise store_error(result.code, op.path)
 
 
 def _check_epoch(

@@ -6,8 +6,8 @@ may write is in controller_client.py. Mirrors kafka.zk.KafkaZkClient.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -19,19 +19,27 @@ from cluster.types import (
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from zk.admin_znodes import AdminZNodeClient
-from zk.decoding_client import Decoded
-from zk.store import Create, ReadResult, ResultCode, SetData, Store, WriteOp
-from zk.znode_client import NodeExists, reason, store_error
+from zk.store import Create, GetData, ReadResult, ResultCode, SetData, Store, WriteOp
+from zk.znode_client import NodeExists, ZNodeClient, reason, store_error
 from zk.znodes import (
     PERSISTENT_ZK_PATHS,
     BrokerIdsZNode,
     BrokerIdZNode,
     BrokerInfo,
     ClusterIdZNode,
+    ConfigEntityChangeNotificationSequenceZNode,
+    ConfigEntityChangeNotificationZNode,
+    ConfigEntityTypeZNode,
+    ConfigEntityZNode,
     ControllerEpochZNode,
     ControllerZNode,
+    DeleteTopicsTopicZNode,
+    DeleteTopicsZNode,
+    IsrChangeNotificationSequenceZNode,
+    LogDirEventNotificationSequenceZNode,
     MalformedZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
     TopicPartitionStateZNode,
     TopicsZNode,
     TopicZNode,
@@ -39,6 +47,8 @@ from zk.znodes import (
 )
 from zk.znodes.json_values import parse_bytes, parse_int
 
+K = TypeVar("K")
+V = TypeVar("V")
 NO_SESSION: Final = 0
 
 
@@ -49,11 +59,27 @@ class RegisteredBroker(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class KafkaZkClient(AdminZNodeClient):
-    """Kafka's znodes by name. ``watch`` arms the one-shot watch of what is read."""
+class Decoded(msgspec.Struct, Generic[K, V]):
+    """What a wave of reads found: every key is in ``values`` or ``missing``, or it is malformed.
+
+    ``malformed``: each error carries the ``path`` of its znode.
+    """
+
+    values: dict[K, V]
+    missing: list[K]
+    malformed: list[MalformedZNode]
+
+
+class KafkaZkClient(ZNodeClient):
+    """Kafka's znodes by name. ``watch`` arms the one-shot watch of what is read.
+
+    ``quirks.hazard_c2``: a malformed znode raises MalformedZNode as in Kafka 2.8.2, and one that
+    is not JSON counts as empty or absent.
+    """
 
     def __init__(self, store: Store, quirks: Quirks = NO_QUIRKS) -> None:
-        super().__init__(store, quirks)
+        super().__init__(store)
+        self.quirks = quirks
         self._registered_by_session = NO_SESSION
 
     # The cluster
@@ -135,12 +161,6 @@ class KafkaZkClient(AdminZNodeClient):
             hint="another session registered this broker id; it goes with that session",
         )
 
-    def update_broker_info(self, info: BrokerInfo, now_ms: int) -> None:
-        """Replace the registration's data, e.g. with other endpoints; the epoch stays."""
-        path = BrokerIdZNode.path(info.broker.id)
-        if self.set_data(path, BrokerIdZNode.encode(info, now_ms)) is None:
-            raise store_error(ResultCode.NONODE, path)
-
     def get_sorted_broker_list(self, watch: bool = False) -> list[int]:
         """Ids of the live brokers, ascending. Names that are no numbers are left out."""
         return self._broker_ids(watch)[0]
@@ -152,7 +172,7 @@ class KafkaZkClient(AdminZNodeClient):
             try:
                 ids.append(parse_int(name))
             except MalformedZNode as error:
-                self.set_apart(error, f"{BrokerIdsZNode.path}/{name}", malformed)
+                self._set_apart(error, f"{BrokerIdsZNode.path}/{name}", malformed)
         return sorted(ids), malformed
 
     def get_all_brokers_and_epochs_in_cluster(
@@ -230,7 +250,7 @@ class KafkaZkClient(AdminZNodeClient):
             try:
                 parse_bytes(result.data)
             except UnparsableJson:
-                self.not_json()
+                self._refuse_not_json()
         return decoded
 
     def _decode_state(
@@ -239,11 +259,185 @@ class KafkaZkClient(AdminZNodeClient):
         assert result.stat is not None
         state = TopicPartitionStateZNode.decode(result.data, result.stat.version)
         if state is None:
-            self.not_json()
+            self._refuse_not_json()
         return state
+
+    # Configs
+
+    def get_entity_configs(self, entity_type: str, entity_name: str) -> dict[str, str]:
+        """An entity's overrides; none if it has no znode. Raises MalformedZNode."""
+        path = ConfigEntityZNode.path(entity_type, entity_name)
+        found = self.get_data_and_stat(path)
+        if found is None:
+            return {}
+        try:
+            return ConfigEntityZNode.decode(found[0])
+        except MalformedZNode as error:
+            raise error.at(path) from None
+
+    def get_topic_configs(self, topics: Sequence[str]) -> Decoded[str, dict[str, str]]:
+        """Overrides by topic; a topic without a config znode is in ``missing``."""
+        return self.read_each(
+            topics,
+            lambda topic: ConfigEntityZNode.path("topics", topic),
+            lambda _, result: ConfigEntityZNode.decode(result.data),
+        )
+
+    def get_all_entities_with_config(self, entity_type: str) -> list[str]:
+        """Names of the entities of a type that have overrides, sorted."""
+        return self.get_children(ConfigEntityTypeZNode.path(entity_type))
+
+    def set_or_create_entity_configs(
+        self, entity_type: str, entity_name: str, config: Mapping[str, str]
+    ) -> None:
+        """Replace an entity's overrides; the last writer wins."""
+        path = ConfigEntityZNode.path(entity_type, entity_name)
+        self.set_or_create(path, ConfigEntityZNode.encode(config))
+
+    def create_config_change_notification(self, sanitized_entity_path: str) -> None:
+        """Tell every broker that an entity's overrides changed, e.g. of ``topics/t``."""
+        self.make_sure_persistent_paths_exist([ConfigEntityChangeNotificationZNode.path])
+        self.create_sequential(
+            ConfigEntityChangeNotificationSequenceZNode.create_path,
+            ConfigEntityChangeNotificationSequenceZNode.encode(sanitized_entity_path),
+        )
+
+    # Topic deletion
+
+    def create_delete_topic_path(self, topic: str) -> bool:
+        """Ask for the deletion of a topic; False if that was asked for already."""
+        return self.create_recursive(DeleteTopicsTopicZNode.path(topic))
+
+    def get_topic_deletions(self, watch: bool = False) -> list[str]:
+        """Topics to be deleted, sorted; ``watch`` arms the child watch."""
+        return self.get_children(DeleteTopicsZNode.path, watch)
+
+    # Reassignment and preferred leaders
+
+    def get_partition_reassignment(
+        self, watch: bool = False
+    ) -> dict[TopicPartition, tuple[int, ...]]:
+        """Target replicas by partition; empty if the znode is absent or not what it should be.
+
+        Raises MalformedZNode where Kafka throws.
+        """
+        found = self.get_data_and_stat(ReassignPartitionsZNode.path, watch)
+        if found is None:
+            return {}
+        try:
+            return ReassignPartitionsZNode.decode(found[0])
+        except UnparsableJson:
+            return {}
+        except MalformedZNode as error:
+            raise error.at(ReassignPartitionsZNode.path) from None
+
+    def create_partition_reassignment(
+        self, reassignment: Mapping[TopicPartition, Sequence[int]]
+    ) -> bool:
+        """Ask for a reassignment; False if one is there."""
+        data = ReassignPartitionsZNode.encode(reassignment)
+        return self.create_recursive(ReassignPartitionsZNode.path, data)
+
+    def reassign_partitions_in_progress(self) -> bool:
+        """True if /admin/reassign_partitions is there."""
+        return self.path_exists(ReassignPartitionsZNode.path)
+
+    def get_preferred_replica_election(self, watch: bool = False) -> list[TopicPartition]:
+        """Partitions to be given to their preferred leader. Raises MalformedZNode."""
+        found = self.get_data_and_stat(PreferredReplicaElectionZNode.path, watch)
+        if found is None:
+            return []
+        try:
+            return PreferredReplicaElectionZNode.decode(found[0])
+        except MalformedZNode as error:
+            raise error.at(PreferredReplicaElectionZNode.path) from None
+
+    def create_preferred_replica_election(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Ask for preferred leaders; False if such a request is there."""
+        data = PreferredReplicaElectionZNode.encode(partitions)
+        return self.create_recursive(PreferredReplicaElectionZNode.path, data)
+
+    # Notices of brokers
+
+    def get_partitions_from_isr_change_notifications(
+        self, sequence_numbers: Sequence[str]
+    ) -> Decoded[str, list[TopicPartition]]:
+        """Partitions whose ISR changed, by the notice's sequence number."""
+        return self.read_each(
+            sequence_numbers, IsrChangeNotificationSequenceZNode.path, _decode_isr_change
+        )
+
+    def propagate_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell the controller that these partitions' ISRs were changed in ZooKeeper."""
+        data = IsrChangeNotificationSequenceZNode.encode(partitions)
+        self.create_sequential(IsrChangeNotificationSequenceZNode.path(), data)
+
+    def get_broker_ids_from_log_dir_events(
+        self, sequence_numbers: Sequence[str]
+    ) -> Decoded[str, int]:
+        """Brokers with a failed directory, by the notice's sequence number."""
+        return self.read_each(
+            sequence_numbers, LogDirEventNotificationSequenceZNode.path, self._decode_log_dir_event
+        )
+
+    def _decode_log_dir_event(self, _: str, result: ReadResult) -> int | None:
+        broker_id = LogDirEventNotificationSequenceZNode.decode(result.data)
+        if broker_id is None:
+            self._refuse_not_json()
+        return broker_id
+
+    def propagate_log_dir_event(self, broker_id: int) -> None:
+        """Tell the controller that one of the broker's directories failed."""
+        data = LogDirEventNotificationSequenceZNode.encode(broker_id)
+        self.create_sequential(LogDirEventNotificationSequenceZNode.path(), data)
+
+    # Decoding
+
+    def read_each(
+        self,
+        keys: Sequence[K],
+        path_of: Callable[[K], str],
+        decode: Callable[[K, ReadResult], V | None],
+        watch: bool = False,
+    ) -> Decoded[K, V]:
+        """Read and decode one znode a key; where ``decode`` gives None there is nothing."""
+        paths = [path_of(key) for key in keys]
+        results = self.read([GetData(path, watch) for path in paths])
+        values: dict[K, V] = {}
+        missing: list[K] = []
+        malformed: list[MalformedZNode] = []
+        for key, path, result in zip(keys, paths, results, strict=True):
+            if result.stat is None:
+                missing.append(key)
+                continue
+            try:
+                value = decode(key, result)
+            except MalformedZNode as error:
+                self._set_apart(error, path, malformed)
+                continue
+            if value is None:
+                missing.append(key)
+            else:
+                values[key] = value
+        return Decoded(values, missing, malformed)
+
+    def _set_apart(self, error: MalformedZNode, path: str, malformed: list[MalformedZNode]) -> None:
+        """Keep a malformed znode's error as a value; with hazard C2 raise it if Kafka does."""
+        if self.quirks.hazard_c2 and error.kafka_class is not None:
+            raise error.at(path)
+        malformed.append(error.at(path))
+
+    def _refuse_not_json(self) -> None:
+        """Refuse what is not JSON; with hazard C2 go on, as Kafka does, and overwrite it later."""
+        if not self.quirks.hazard_c2:
+            raise MalformedZNode("not JSON", kafka_class=None)
 
 
 def _decode_broker(broker_id: int, result: ReadResult) -> RegisteredBroker:
     assert result.stat is not None
     broker = BrokerIdZNode.decode(broker_id, result.data).broker
     return RegisteredBroker(broker, result.stat.czxid)
+
+
+def _decode_isr_change(_: str, result: ReadResult) -> list[TopicPartition]:
+    return IsrChangeNotificationSequenceZNode.decode(result.data)

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from kazoo.client import KazooClient
 
+from tests.fault_proxy import FaultProxy
 from tests.waiting import wait_until
-from zk.fault_proxy import FaultProxy
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.store import Exists, SessionEvent, SessionState, Store, StoreEvent, WatchEvent

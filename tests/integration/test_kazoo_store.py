@@ -21,10 +21,10 @@ from kazoo.security import make_acl
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs
 from cluster.errors import OperationTooBig, StoreError, UsageError, ZooKeeperUnavailable
+from tests.fault_proxy import FaultProxy
 from tests.waiting import wait_until
 from zk import embedded, kazoo_session
 from zk.embedded import EmbeddedZooKeeper
-from zk.fault_proxy import FaultProxy
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.kazoo_waves import Completion

@@ -56,7 +56,7 @@ def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
     assert (failed["halted"], failed["state"]) == (False, RUNNING)
     wait_until(lambda: leaders(cluster) == [0, 1])
     wait_until(lambda: cluster.is_idle and check_real_cluster(cluster) == [])
-    assert KafkaZkClient(cluster.store).get_all_log_dir_event_notifications() == []
+    assert KafkaZkClient(cluster.store).get_children("/log_dir_event_notification") == []
     assert operations.state_of(1) == RUNNING
     failed = operations.fail_log_dir(1, "d1")
     assert (failed["halted"], failed["state"]) == (True, FAILED)

@@ -14,9 +14,9 @@ from cluster.errors import ZooKeeperUnavailable
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
 from runtime.real.cluster import RealCluster
+from tests.fault_proxy import FaultProxy
 from tests.waiting import wait_until
 from zk.embedded import EmbeddedZooKeeper
-from zk.fault_proxy import FaultProxy
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore, newest_zxid
 from zk.kazoo_waves import within

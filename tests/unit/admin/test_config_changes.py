@@ -49,7 +49,7 @@ def test_each_change_is_written_and_announced(world: World, changes: ConfigChang
         BROKER: {RATE: "5"},
         ALL_BROKERS: {UNCLEAN: "true"},
     }
-    assert len(world.client.get_config_change_notifications()) == 5
+    assert len(world.client.get_children("/config/changes")) == 5
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_a_topics_configs_are_changed_and_announced(world: World) -> None:
         }
     ]
     assert world.written == 2
-    assert len(world.client.get_config_change_notifications()) == 2
+    assert len(world.client.get_children("/config/changes")) == 2
     shown = run(world, "--describe --entity-type topics")
     assert shown.stdout == (
         f"{WARNING}Configs for topic 't' are cleanup.policy=compact,delete,retention.ms=5\n"

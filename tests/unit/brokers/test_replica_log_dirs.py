@@ -260,7 +260,8 @@ def test_a_failure_is_told_once(network: Network) -> None:
     zk = KafkaZkClient(network.stores[1])
     broker(network).fail_log_dir(A)
     broker(network).fail_log_dir(A)
-    (number,) = zk.get_all_log_dir_event_notifications()
+    (name,) = zk.get_children("/log_dir_event_notification")
+    number = name.removeprefix("log_dir_event_")
     assert zk.get_broker_ids_from_log_dir_events([number]).values == {number: 1}
     path = f"/log_dir_event_notification/log_dir_event_{number}"
     found = zk.get_data_and_stat(path)
@@ -273,7 +274,7 @@ def test_the_last_failure_halts_the_broker(network: Network) -> None:
         assert broker(network).halt_reason is None
     broker(network).fail_log_dir(C)
     assert "all log directories have failed" in str(broker(network).halt_reason)
-    assert len(KafkaZkClient(network.stores[1]).get_all_log_dir_event_notifications()) == 2
+    assert len(KafkaZkClient(network.stores[1]).get_children("/log_dir_event_notification")) == 2
 
 
 @pytest.mark.parametrize(("version", "halts"), [("0.11.0", True), ("1.0", False)])
@@ -283,7 +284,7 @@ def test_before_1_0_the_first_failure_halts_the_broker(version: str, halts: bool
     network.add(1, config).startup()
     broker(network).fail_log_dir("a")
     assert (broker(network).halt_reason is not None) is halts
-    told = KafkaZkClient(network.stores[1]).get_all_log_dir_event_notifications()
+    told = KafkaZkClient(network.stores[1]).get_children("/log_dir_event_notification")
     assert bool(told) is not halts
 
 
@@ -295,7 +296,7 @@ def test_a_failure_in_an_expired_session_is_told_by_the_next_registration(
     assert host(network, T0) is STORAGE
     broker(network).on_session_expired()
     assert host(network, T0) is STORAGE
-    assert KafkaZkClient(network.stores[1]).get_all_log_dir_event_notifications() == []
+    assert KafkaZkClient(network.stores[1]).get_children("/log_dir_event_notification") == []
 
 
 def test_a_follower_in_a_failed_directory_fetches_no_more(network: Network) -> None:

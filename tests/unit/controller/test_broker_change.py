@@ -12,7 +12,7 @@ from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 from tests.unit.controller.cluster import Cluster, broker_info
 from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import BrokerInfo
+from zk.znodes import BrokerIdZNode, BrokerInfo
 
 
 @pytest.fixture
@@ -160,13 +160,18 @@ def test_a_bounced_broker_does_not_wait_for_an_answer_of_its_former_life(
 def test_modified_end_points_are_told_to_all(cluster: Cluster) -> None:
     cluster.forget()
     zk = KafkaZkClient(cluster.stores[1])
+
+    def modify(port: int) -> None:
+        registration = BrokerIdZNode.encode(BrokerInfo(broker_info(1, port)), 0)
+        zk.set_data(BrokerIdZNode.path(1), registration)
+
     for port in (9192, 9292):
-        zk.update_broker_info(BrokerInfo(broker_info(1, port)), 0)
+        modify(port)
         cluster.run()
         (told,) = cluster.brokers[2].take_requests()
         assert isinstance(told, UpdateMetadataRequest)
         assert told.live_brokers[1].end_points[0].port == port
-    zk.update_broker_info(BrokerInfo(broker_info(1, 9292)), 0)
+    modify(9292)
     cluster.run()
     assert not cluster.brokers[2].requests
     assert len(cluster.rows(Kind.BROKER_MODIFIED)) == 2

@@ -236,7 +236,7 @@ def test_stale_notifications_and_elections_are_removed(cluster: Cluster) -> None
     cluster.admin.delete(ControllerZNode.path)
     cluster.run()
     assert not cluster.admin.get_children("/isr_change_notification")
-    assert not cluster.admin.get_all_log_dir_event_notifications()
+    assert not cluster.admin.get_children("/log_dir_event_notification")
     assert not cluster.admin.path_exists("/admin/preferred_replica_election")
 
 

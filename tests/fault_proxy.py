@@ -1,6 +1,6 @@
 """A TCP proxy on loopback before a ZooKeeper server, that breaks connections to order.
 
-For tests and drills. It knows where an answer of ZooKeeper begins and ends, so that a given one can
+It knows where an answer of ZooKeeper begins and ends, so that a given one can
 be lost; it changes nothing in what it lets through, and never speaks for the server. Each direction
 of a connection has a thread; every method may be called from any other.
 """
