@@ -63,9 +63,13 @@ class ControllerState(Enum):
 
 
 class ControllerEvent(msgspec.Struct, frozen=True):
-    """Base of all events; ``state`` is what the thread is busy with while it processes one."""
+    """Base of all events; ``state`` is what the thread is busy with while it processes one.
+
+    ``may_come_from_outside``: no other event need have caused it.
+    """
 
     state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
+    may_come_from_outside: ClassVar[bool] = True
 
     def __str__(self) -> str:
         fields = ",".join(str(getattr(self, name)) for name in self.__struct_fields__)
@@ -93,6 +97,8 @@ class Expire(ControllerEvent, frozen=True):
 
 class RegisterBrokerAndReelect(ControllerEvent, frozen=True):
     """A new session began: register the broker again, then try to be elected."""
+
+    may_come_from_outside: ClassVar[bool] = False
 
 
 class ShutdownEventThread(ControllerEvent, frozen=True):
@@ -175,6 +181,7 @@ class PendingRequestTimeout(ControllerEvent, frozen=True):
     """The time that a client gave for the pending request with this number is over."""
 
     number: int
+    may_come_from_outside: ClassVar[bool] = False
 
 
 class AlterIsrReceived(RequestReceived, frozen=True):
@@ -254,6 +261,7 @@ class AutoPreferredReplicaLeaderElection(ControllerEvent, frozen=True):
     """It is time to see whether brokers lack leaderships that they are preferred for."""
 
     state: ClassVar[ControllerState] = ControllerState.AUTO_LEADER_BALANCE
+    may_come_from_outside: ClassVar[bool] = False
 
 
 class ControlledShutdown(RequestReceived, frozen=True):
@@ -306,6 +314,7 @@ class ResponseReceived(ControllerEvent, frozen=True):
     correlation_id: int
     response: ControlResponse
     state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
+    may_come_from_outside: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.broker_id})"
@@ -341,3 +350,4 @@ class RequestTimeout(ControllerEvent, frozen=True):
 
     broker_id: int
     state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
+    may_come_from_outside: ClassVar[bool] = False

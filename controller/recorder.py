@@ -339,6 +339,10 @@ class Recorder:
     def _current_event(self) -> QueuedEvent:
         event = self._events.current
         assert event is not None, "every journal row belongs to an event"
+        # Causes lead from any row back to what came from outside: explain and replay rely on it.
+        assert 0 < event.cause_id < event.event_id or (
+            not event.cause_id and event.event.may_come_from_outside
+        ), f"{event.event} was put without its cause"
         return event
 
     def _row(self, kind: Kind, now_ms: int, **fields: Any) -> JournalRow:
