@@ -152,6 +152,12 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     A live broker is asked for all of its replicas, and those that were offline stay so until it
     answers NONE."""
+    hazard_c11: bool = False
+    """An entry of /admin/reassign_partitions without replicas is begun: the topic znode says from
+    then on that the partition loses all its replicas, and no controller ever completes it.
+
+    The entry is refused with INVALID_REPLICA_ASSIGNMENT and taken away. A partition that is left so
+    keeps its replicas."""
 
 
 NO_QUIRKS: Final = Quirks()

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from admin.topics.topics import new_topic_id
-from cluster.errors import OperationTooBig, StateChangeFailed
-from cluster.types import Broker, TopicIdReplicaAssignment
+from cluster.types import Broker, ReplicaAssignment, TopicIdReplicaAssignment
 from controller.events import BrokerChange
 from controller.state_change_log import scala_set
 from statemachines.partition_transitions import initialize_partition_states
@@ -127,6 +128,9 @@ def read_topics(
     Raises MalformedZNode with hazard C2, which serves any topic that can be read, as Kafka does.
     """
     found = controller.zk.get_topic_assignments(topics, watch=True)
+    if not controller.quirks.hazard_c11:
+        for topic, read in found.values.items():
+            found.values[topic] = _with_replicas_kept(controller, read)
     if not controller.quirks.hazard_c2:
         for topic, read in list(found.values.items()):
             reason = _why_not_served(read)
@@ -137,6 +141,35 @@ def read_topics(
     return found
 
 
+def with_replicas_kept(topic: TopicIdReplicaAssignment) -> TopicIdReplicaAssignment:
+    """The topic as it is served: partitions that are to lose all their replicas keep them.
+
+    Kafka 2.8.2 leaves a topic znode so after an entry without replicas (hazard C11).
+    """
+    kept = {
+        tp: ReplicaAssignment(assignment.replicas)
+        for tp, assignment in topic.assignment.items()
+        if assignment.removing_replicas and not assignment.target_replicas
+    }
+    if not kept:
+        return topic
+    return msgspec.structs.replace(topic, assignment={**topic.assignment, **kept})
+
+
+def _with_replicas_kept(
+    controller: KafkaController, read: TopicIdReplicaAssignment
+) -> TopicIdReplicaAssignment:
+    served = with_replicas_kept(read)
+    if served is not read:
+        for tp, assignment in served.assignment.items():
+            if assignment != read.assignment[tp]:
+                controller.log.warn(
+                    f"Partition {tp} is to lose all its replicas, which cannot be completed: "
+                    f"it keeps {','.join(map(str, assignment.replicas))}"
+                )
+    return served
+
+
 def _why_not_served(topic: TopicIdReplicaAssignment) -> str | None:
     """Why an assignment cannot be one: a partition that could never be led, moved or deleted."""
     for tp, assignment in topic.assignment.items():
@@ -145,8 +178,6 @@ def _why_not_served(topic: TopicIdReplicaAssignment) -> str | None:
             return f"partition {tp.partition} has no replicas"
         if len(set(replicas)) < len(replicas) or min(replicas) < 0:
             return f"partition {tp.partition} has impossible replicas {list(replicas)}"
-        if assignment.removing_replicas and not assignment.target_replicas:
-            return f"partition {tp.partition} is to lose all its replicas"
     return None
 
 
@@ -213,27 +244,12 @@ def _with_topic_ids(
         )
         for topic in without
     }
-    failed = set_topic_assignments(controller, list(with_new_ids.values()))
+    failed = controller.controller_zk.set_topic_assignments(
+        list(with_new_ids.values()), controller.context.epoch_zk_version
+    )
     for topic, failure in failed.items():
         # A topic that was deleted in the meantime, or whose znode is as big as ZooKeeper takes.
         controller.log.warn(f"Topic {topic} gets no id: {failure.reason}")
     return [
         topic if topic.topic in failed else with_new_ids.get(topic.topic, topic) for topic in topics
     ]
-
-
-def set_topic_assignments(
-    controller: KafkaController, topics: list[TopicIdReplicaAssignment]
-) -> dict[str, StateChangeFailed]:
-    """Rewrite topic znodes; gives those that failed. One that is too big fails alone."""
-    try:
-        return controller.controller_zk.set_topic_assignments(
-            topics, controller.context.epoch_zk_version
-        )
-    except OperationTooBig as error:
-        if len(topics) == 1:
-            return {topics[0].topic: StateChangeFailed(str(error))}
-    failed: dict[str, StateChangeFailed] = {}
-    for topic in topics:
-        failed.update(set_topic_assignments(controller, [topic]))
-    return failed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cluster.journal import Kind
 from cluster.types import TopicIdReplicaAssignment, TopicPartition
 from controller.events import PartitionModifications
-from controller.loader import load_topics, read_topics
+from controller.loader import load_topics, read_topics, with_replicas_kept
 from controller.on_topic_change import create_partitions, on_new_partition_creation
 from zk.store import ResultCode, SetData
 from zk.znode_client import store_error
@@ -152,9 +152,10 @@ def _version_of(controller: KafkaController, read: TopicIdReplicaAssignment) -> 
     if found is None:
         return None
     try:
-        is_same = TopicZNode.decode(read.topic, found[0]) == read
+        current = TopicZNode.decode(read.topic, found[0])
     except MalformedZNode:
         return None
+    is_same = read in (current, with_replicas_kept(current))
     return found[1].version if is_same else None
 
 

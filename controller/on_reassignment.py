@@ -30,6 +30,7 @@ from controller.events import (
 from placement.pool_rules import outside_pool_text
 from statemachines.context import ControllerContext
 from statemachines.reassignment import (
+    EMPTY_REPLICA_LIST,
     Assignments,
     build_reassignment,
     is_reassignment_complete,
@@ -72,7 +73,9 @@ def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
         return set()
     entries = controller.reassignments.read_znode().targets
     targets = controller.reassignments.take_up(entries)
-    wanted, results = _build_reassignments(controller, targets, _refuse_no_brokers)
+    asked = {tp: target for tp, target in targets.items() if target is not None}
+    wanted, results = _build_reassignments(controller, asked, _refuse_no_brokers)
+    results.update((tp, EMPTY_REPLICA_LIST) for tp in targets if tp not in asked)
     results.update(_maybe_trigger_partition_reassignment(controller, wanted))
     failed = {tp: error for tp, error in results.items() if error.error is not Errors.NONE}
     if failed:
@@ -147,9 +150,10 @@ def _refuse_no_brokers(
 ) -> ApiError | None:
     """What may not stand in the znode: no replicas, or ids that no broker can have.
 
-    Unlike a request an entry may name a broker that is not alive: it waits for it.
+    Unlike a request an entry may name a broker that is not alive: it waits for it. With hazard C11
+    it may have no replicas.
     """
-    is_possible = target and min(target) >= 0
+    is_possible = min(target) >= 0 if target else context.quirks.hazard_c11
     return None if is_possible else validate_replicas(context, tp, target)
 
 

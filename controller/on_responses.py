@@ -66,7 +66,9 @@ def process_leader_and_isr_response(
     if newly_offline:
         shown = ",".join(map(str, newly_offline))
         controller.log.state_change(
-            "INFO", [f"Mark replicas {shown} on broker {broker_id} as offline"]
+            "INFO",
+            [f"Mark replicas {shown} on broker {broker_id} as offline"],
+            with_epoch=False,
         )
         on_replicas_become_offline(controller, {broker_id: newly_offline})
 
@@ -169,4 +171,5 @@ def _log_error(
             f"Received error {error.name} in {kind} response "
             f"{type(event.response).__name__} from broker {event.broker_id}"
         ],
+        with_epoch=False,
     )

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cluster.errors import StateChangeFailed
 from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.events import ZkPartitionReassignment
-from controller.loader import set_topic_assignments
 from controller.partition_state_machine import OFFLINE_ELECTION
 from controller.topic_deletion_manager import REASSIGNMENT
 from statemachines.election import ReassignElection
@@ -40,13 +39,15 @@ from statemachines.reassignment import (
 from statemachines.replica_state import ReplicaState
 from zk.store import Delete, ResultCode, SetData, WriteOp
 from zk.znode_client import store_error
-from zk.znodes import MalformedZNode, ReassignPartitionsZNode, UnparsableJson
+from zk.znodes import MalformedZNode, ReassignmentTargets, ReassignPartitionsZNode, UnparsableJson
+from zk.znodes.json_values import NULL_POINTER
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
 
 Failures = dict[TopicPartition, StateChangeFailed]
 _PATH: Final = ReassignPartitionsZNode.path
+NO_HEAD: Final = "java.util.NoSuchElementException: head of empty list"
 REASSIGN_ELECTION: Final = ReassignElection()
 
 
@@ -60,7 +61,7 @@ class _Run(NamedTuple):
 class Entries(NamedTuple):
     """What /admin/reassign_partitions holds, as it stands there, and the version of the znode."""
 
-    targets: dict[TopicPartition, tuple[int, ...]]
+    targets: ReassignmentTargets
     version: int
 
 
@@ -74,15 +75,15 @@ class PartitionReassignments:
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
-        self._taken_up: dict[TopicPartition, tuple[int, ...]] = {}
-        self._decoded: tuple[bytes | None, dict[TopicPartition, tuple[int, ...]]] | None = None
+        self._taken_up: ReassignmentTargets = {}
+        self._decoded: tuple[bytes | None, ReassignmentTargets] | None = None
 
     def shutdown(self) -> None:
         """The controller resigned."""
         self._taken_up.clear()
         self._decoded = None
 
-    def take_up(self, entries: Replicas) -> Replicas:
+    def take_up(self, entries: ReassignmentTargets) -> ReassignmentTargets:
         """Those of the znode's ``entries`` that are still to be acted on, as from now they are.
 
         With the quirk KAFKA-9478 this is asked only for a znode just created: all of them.
@@ -90,7 +91,8 @@ class PartitionReassignments:
         self.forget_taken_up(entries)
         if self._controller.quirks.kafka_9478:
             return entries
-        new = {tp: target for tp, target in entries.items() if self._taken_up.get(tp) != target}
+        taken_up = self._taken_up
+        new = {tp: to for tp, to in entries.items() if tp not in taken_up or taken_up[tp] != to}
         self._taken_up.update(new)
         return new
 
@@ -121,7 +123,8 @@ class PartitionReassignments:
         if complete:
             self._complete(complete, run)
         for tp in run.failures:
-            if not context.partition_full_replica_assignment(tp).is_being_reassigned:
+            assignment = context.partition_full_replica_assignment(tp)
+            if assignment.replicas and not assignment.is_being_reassigned:
                 context.partitions_being_reassigned.discard(tp)
         if complete:
             deletions.resume_deletion_for_topics(topics)
@@ -169,7 +172,10 @@ class PartitionReassignments:
         if not assignments:
             return
         controller = self._controller
-        failed = set_topic_assignments(controller, topics_to_store(controller.context, assignments))
+        context = controller.context
+        failed = controller.controller_zk.set_topic_assignments(
+            topics_to_store(context, assignments), context.epoch_zk_version
+        )
         stored = {tp: a for tp, a in assignments.items() if tp.topic not in failed}
         for tp in assignments:
             if tp not in stored:
@@ -282,6 +288,10 @@ class PartitionReassignments:
         completed = {tp: ReplicaAssignment(a.target_replicas) for tp, a in assignments.items()}
         for tp, assignment in completed.items():
             context.update_partition_full_replica_assignment(tp, assignment)
+        for tp in [tp for tp, assignment in completed.items() if not assignment.replicas]:
+            # Only with hazard C11: Kafka stumbles here, its cache without replicas, its znode with.
+            del completed[tp]
+            run.failures[tp] = StateChangeFailed(NO_HEAD)
         self._report(Phase.B2, completed)
         waiting = self._move_leaders_if_required(completed, run)
         for tp in waiting:
@@ -354,7 +364,7 @@ class PartitionReassignments:
     # /admin/reassign_partitions
 
     def maybe_remove_from_zk_reassignment(
-        self, should_remove: Callable[[TopicPartition, tuple[int, ...]], bool]
+        self, should_remove: Callable[[TopicPartition, tuple[int, ...] | None], bool]
     ) -> None:
         """Take entries off /admin/reassign_partitions, and the znode with the last one.
 
@@ -366,7 +376,7 @@ class PartitionReassignments:
             targets, version = self.read_znode()
             left = {tp: target for tp, target in targets.items() if not should_remove(tp, target)}
             shown = ", ".join(
-                f"{tp} -> Buffer({', '.join(map(str, target))})"
+                f"{tp} -> {_target_text(target)}"
                 for tp, target in targets.items()
                 if tp not in left
             )
@@ -403,10 +413,10 @@ class PartitionReassignments:
         controller = self._controller
         is_exact = controller.quirks.kafka_9478
 
-        def is_completed(tp: TopicPartition, target: tuple[int, ...]) -> bool:
+        def is_completed(tp: TopicPartition, target: tuple[int, ...] | None) -> bool:
             assignment = completed.get(tp)
             return assignment is not None and assignment.replicas == (
-                target if is_exact else tuple(dict.fromkeys(target))
+                target if is_exact else tuple(dict.fromkeys(target or ()))
             )
 
         controller.watches.unregister_reassigned(completed)
@@ -428,6 +438,8 @@ class PartitionReassignments:
             return Entries(known[1], stat.version)
         try:
             targets = ReassignPartitionsZNode.decode(data)
+            if controller.quirks.hazard_c2 and None in targets.values():
+                raise MalformedZNode("an entry without replicas", NULL_POINTER)
             self._decoded = (data, targets)
             return Entries(targets, stat.version)
         except UnparsableJson as error:
@@ -439,3 +451,7 @@ class PartitionReassignments:
             malformed = error
         controller.set_malformed_apart([malformed.at(_PATH)])
         return Entries({}, stat.version)
+
+
+def _target_text(target: tuple[int, ...] | None) -> str:
+    return "null" if target is None else f"Buffer({', '.join(map(str, target))})"

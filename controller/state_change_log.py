@@ -110,11 +110,15 @@ class StateChangeLog:
         """One ERROR line of controller.log, followed by the error's own lines."""
         self._write_controller("ERROR", text, source, error)
 
-    def state_change(self, level: str, texts: Iterable[str]) -> None:
-        """Lines of state-change.log at one level and one instant."""
+    def state_change(self, level: str, texts: Iterable[str], *, with_epoch: bool = True) -> None:
+        """Lines of state-change.log at one level and one instant.
+
+        ``with_epoch`` False: as Kafka logs what it does not log by ``withControllerEpoch``.
+        """
         if self._state_change is None:
             return
-        before = f"{self._time()} {level} [Controller id={self.controller_id} epoch={self.epoch}] "
+        epoch = f" epoch={self.epoch}" if with_epoch else ""
+        before = f"{self._time()} {level} [Controller id={self.controller_id}{epoch}] "
         after = " (state.change.logger)\n"
         body = (after + before).join(map(harmless_line, texts))
         if body:

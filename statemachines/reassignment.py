@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -98,7 +99,7 @@ def validate_replicas(
     """Why a partition cannot be moved to ``replicas`` at all; None if it can, in Kafka's words."""
     listed = f"ArrayBuffer({', '.join(map(str, replicas))})"
     if not replicas:
-        return _invalid("Empty replica list specified in partition reassignment.")
+        return EMPTY_REPLICA_LIST
     if len(set(replicas)) != len(replicas):
         return _invalid(f"Duplicate replica ids in partition reassignment replica list: {listed}")
     if min(replicas) < 0:
@@ -117,6 +118,9 @@ def validate_replicas(
 
 def _invalid(message: str) -> ApiError:
     return ApiError(Errors.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+EMPTY_REPLICA_LIST: Final = _invalid("Empty replica list specified in partition reassignment.")
 
 
 def unneeded_replicas(current: ReplicaAssignment, new: ReplicaAssignment) -> tuple[int, ...]:

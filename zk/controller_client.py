@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from cluster.errors import ControllerMoved, StateChangeFailed
+from cluster.errors import ControllerMoved, OperationTooBig, StateChangeFailed
 from cluster.outcome import WriteOutcome
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.types import (
@@ -263,12 +263,23 @@ class ControllerZkClient:
     def set_topic_assignments(
         self, topics: Sequence[TopicIdReplicaAssignment], epoch_zk_version: int
     ) -> dict[str, StateChangeFailed]:
-        """Replace the topics' znodes, whatever their versions; returns those that failed."""
+        """Replace the topics' znodes, whatever their versions; returns those that failed.
+
+        A topic that is too big for ZooKeeper fails alone.
+        """
         ops = [
             SetData(TopicZNode.path(t.topic), TopicZNode.encode(t.topic_id, t.assignment))
             for t in topics
         ]
-        results = self._fenced.write_until_known(ops, epoch_zk_version)
+        try:
+            results = self._fenced.write_until_known(ops, epoch_zk_version)
+        except OperationTooBig as error:
+            if len(topics) == 1:
+                return {topics[0].topic: StateChangeFailed(str(error))}
+            failed: dict[str, StateChangeFailed] = {}
+            for topic in topics:
+                failed.update(self.set_topic_assignments([topic], epoch_zk_version))
+            return failed
         return {
             t.topic: StateChangeFailed(reason(result.code, op.path))
             for t, op, result in zip(topics, ops, results, strict=True)

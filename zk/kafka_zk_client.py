@@ -39,6 +39,7 @@ from zk.znodes import (
     LogDirEventNotificationSequenceZNode,
     MalformedZNode,
     PreferredReplicaElectionZNode,
+    ReassignmentTargets,
     ReassignPartitionsZNode,
     TopicPartitionStateZNode,
     TopicsZNode,
@@ -314,9 +315,7 @@ class KafkaZkClient(ZNodeClient):
 
     # Reassignment and preferred leaders
 
-    def get_partition_reassignment(
-        self, watch: bool = False
-    ) -> dict[TopicPartition, tuple[int, ...]]:
+    def get_partition_reassignment(self, watch: bool = False) -> ReassignmentTargets:
         """Target replicas by partition; empty if the znode is absent or not what it should be.
 
         Raises MalformedZNode where Kafka throws.

@@ -288,7 +288,7 @@ def _requests(znode: ZNode, data: bytes | None, index: int) -> Iterator[Change]:
     asked: Iterable[tuple[TopicPartition, str]] = ()
     if znode.what == REASSIGN:
         targets = ReassignPartitionsZNode.decode(data)
-        asked = [(tp, f"{REASSIGN} {','.join(map(str, to))}") for tp, to in targets.items()]
+        asked = [(tp, f"{REASSIGN} {','.join(map(str, to or ()))}") for tp, to in targets.items()]
     elif znode.what == PREFERRED:
         asked = [(tp, PREFERRED) for tp in PreferredReplicaElectionZNode.decode(data)]
     else:

@@ -150,6 +150,16 @@ def cancel_is_cut_short(quirks: Quirks) -> None:
     assert sorted(stored(world, T0).state.isr) == [1, 2], "a replica without a place is in sync"
 
 
+def entry_has_no_replicas(quirks: Quirks) -> None:
+    """An entry without replicas leaves the topic as it was."""
+    world = brokers_up(3, quirks=quirks)
+    with_topic(world, (1, 2))
+    reassign(world, {T0: ()})
+    world.run_for(3_000)
+    assert reassignment_znode(world) is None
+    assert stored(world, T0).assignment == ReplicaAssignment((1, 2)), "all replicas are to go"
+
+
 REASSIGNMENT_DRILLS: Final[Drills] = {
     "kafka_9478": (entry_is_put_into_the_znode, "the znode stays for ever"),
     "kafka_12493": (topic_znode_is_edited, "the edit was taken over by a failover"),
@@ -157,5 +167,6 @@ REASSIGNMENT_DRILLS: Final[Drills] = {
     "kafka_14424": (cancel_goes_back_to_dead_replicas, "nobody leads"),
     "kafka_14808": (override_drops_the_leader, "nobody leads"),
     "cmak_878": (topic_znode_is_written_by_an_old_tool, "the topic has another id"),
+    "hazard_c11": (entry_has_no_replicas, "all replicas are to go"),
     "hazard_c9": (cancel_is_cut_short, "a replica without a place is in sync"),
 }

@@ -14,6 +14,7 @@ from zk.znodes.admin import (
     DeleteTopicsTopicZNode,
     DeleteTopicsZNode,
     PreferredReplicaElectionZNode,
+    ReassignmentTargets,
     ReassignPartitionsZNode,
 )
 from zk.znodes.brokers import (
@@ -124,6 +125,7 @@ __all__ = [
     "ProducerIdBlock",
     "ProducerIdBlockZNode",
     "ReassignPartitionsZNode",
+    "ReassignmentTargets",
     "TopicPartitionStateZNode",
     "TopicPartitionZNode",
     "TopicPartitionsZNode",

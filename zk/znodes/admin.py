@@ -24,6 +24,9 @@ from zk.znodes.json_values import (
 )
 from zk.znodes.notifications import decode_partitions, encode_partitions
 
+ReassignmentTargets = dict[TopicPartition, tuple[int, ...] | None]
+"""Target replicas by partition; None: the entry has none, not even an empty list."""
+
 
 class AdminZNode:
     """/admin"""
@@ -64,17 +67,17 @@ class ReassignPartitionsZNode:
     path: Final = "/admin/reassign_partitions"
 
     @staticmethod
-    def encode(reassignment: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    def encode(reassignment: Mapping[TopicPartition, Sequence[int] | None]) -> bytes:
         """JSON version 1, partitions in the order given."""
         items = [
-            {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
+            {"topic": tp.topic, "partition": tp.partition, "replicas": replicas}
             for tp, replicas in reassignment.items()
         ]
         return msgspec.json.encode({"version": 1, "partitions": items})
 
     @staticmethod
-    def decode(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
-        """Targets by partition.
+    def decode(data: bytes | None) -> ReassignmentTargets:
+        """Targets by partition; None for an entry without replicas.
 
         Raises UnparsableJson where Kafka logs a warning and takes the znode for empty, and
         MalformedZNode where Kafka throws.
@@ -137,14 +140,15 @@ def _bind_entry(item: object) -> _Entry | None:
     return name, _bind_int(node.get("partition")), replicas
 
 
-def _reassignment(entry: _Entry | None) -> tuple[TopicPartition, tuple[int, ...]]:
-    topic, partition, replicas = entry or (None, 0, None)
-    if replicas is None:
-        raise MalformedZNode("an entry without replicas", NULL_POINTER)
-    for replica in replicas:
+def _reassignment(entry: _Entry | None) -> tuple[TopicPartition, tuple[int, ...] | None]:
+    if entry is None:
+        raise MalformedZNode("null among the partitions", NULL_POINTER)
+    topic, partition, replicas = entry
+    for replica in replicas or ():
         if type(replica) is not int or not INT_MIN <= replica <= INT_MAX:
             raise MalformedZNode(
                 f"not a broker id: {as_text(replica)}", "java.lang.ClassCastException"
             )
     # A topic that is not given is null in Kafka: a name that no topic can have.
-    return TopicPartition("" if topic is None else topic, partition), tuple(replicas)
+    tp = TopicPartition("" if topic is None else topic, partition)
+    return tp, None if replicas is None else tuple(replicas)

@@ -55,6 +55,7 @@ class FakeBroker:
         self.requests: list[ControlRequest] = []
         self.is_silent = False
         self.failed_dirs: set[TopicPartition] = set()
+        self.error = Errors.NONE
         self._leaders: dict[TopicPartition, int] = {}
 
     def leader_of(self, partition: TopicPartition) -> int | None:
@@ -77,11 +78,11 @@ class FakeBroker:
                     else Errors.NONE
                     for s in request.partition_states
                 }
-                return LeaderAndIsrResponse(Errors.NONE, errors)
+                return LeaderAndIsrResponse(self.error, errors)
             case UpdateMetadataRequest():
                 for state in request.partition_states:
                     self._leaders[state.topic_partition] = state.leader
-                return UpdateMetadataResponse(Errors.NONE)
+                return UpdateMetadataResponse(self.error)
             case StopReplicaRequest():
                 stopped = {
                     s.topic_partition: Errors.KAFKA_STORAGE_ERROR

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.api_errors import Errors
 from cluster.journal import Kind
 from cluster.quirks import Quirks
 from cluster.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
@@ -261,7 +262,9 @@ def test_a_failed_directory_takes_its_replicas_offline(cluster: Cluster) -> None
     assert context.replicas_on_offline_dirs == {1: {tp}}
     assert 1 in context.live_broker_ids
     assert context.replica_state(1, tp) is ReplicaState.OFFLINE
-    assert "Mark replicas t-0 on broker 1 as offline" in cluster.state_change_logs[0].getvalue()
+    # Kafka logs this line, unlike those of the state machines, without a controller epoch.
+    mark = " INFO [Controller id=0] Mark replicas t-0 on broker 1 as offline (state.change.logger)"
+    assert mark in cluster.state_change_logs[0].getvalue()
     cluster.create_topic("u", (1, 2))
     assert context.replicas_on_offline_dirs == {1: {tp}}
     cluster.brokers[1].failed_dirs.clear()
@@ -269,6 +272,15 @@ def test_a_failed_directory_takes_its_replicas_offline(cluster: Cluster) -> None
     cluster.run()
     assert not context.replicas_on_offline_dirs
     cluster.assert_nothing_failed()
+
+
+def test_an_error_of_a_whole_response_is_logged_without_an_epoch(cluster: Cluster) -> None:
+    cluster.brokers[1].error = Errors.STALE_CONTROLLER_EPOCH
+    cluster.create_topic("t", (1,))
+    log = cluster.state_change_logs[0].getvalue()
+    for kind in ("LeaderAndIsr", "UpdateMetadata"):
+        text = f"Received error STALE_CONTROLLER_EPOCH in {kind} response {kind}Response"
+        assert f" ERROR [Controller id=0] {text} from broker 1 (state.change.logger)" in log
 
 
 def test_a_broker_that_does_not_answer_is_asked_again(cluster: Cluster) -> None:

@@ -136,13 +136,20 @@ def test_reassignments_that_kafka_takes_for_empty(text: str) -> None:
     [
         "null",
         '{"partitions":[null]}',
-        '{"partitions":[{"topic":"t","partition":0}]}',
         '{"partitions":[{"topic":"t","partition":0,"replicas":["x"]}]}',
     ],
 )
 def test_reassignments_that_kafka_stumbles_over(text: str) -> None:
     with pytest.raises(MalformedZNode):
         ReassignPartitionsZNode.decode(text.encode())
+
+
+def test_an_entry_without_replicas_has_null() -> None:
+    null = {TopicPartition("t", 0): None}
+    assert ReassignPartitionsZNode.decode(b'{"partitions":[{"topic":"t"}]}') == null
+    text = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":null}]}'
+    assert ReassignPartitionsZNode.decode(text) == null
+    assert ReassignPartitionsZNode.encode(null) == text
 
 
 @given(ints, ints, st.lists(ints, max_size=6).map(tuple), ints, st.integers(0, 2**31 - 1))

@@ -1,0 +1,104 @@
+"""Entries of /admin/reassign_partitions without replicas, and topic znodes that they left behind.
+
+Kafka 2.8.2 begins such a reassignment, and no controller ever completes it (hazard C11).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.journal import Kind
+from cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks
+from cluster.types import ReplicaAssignment, TopicPartition
+from tests.unit.controller.cluster import Cluster
+from zk.store import SetData
+from zk.znodes import ControllerZNode, ReassignPartitionsZNode, TopicZNode
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+STUCK = b'{"partitions":{"0":[0,1],"1":[0,1]},"removing_replicas":{"0":[0,1]},"version":3}'
+
+
+def cluster_of_two(quirks: Quirks) -> Cluster:
+    made = Cluster(quirks)
+    made.start(0, 1, candidates=(0,))
+    return made
+
+
+def fail_over(cluster: Cluster) -> None:
+    """Have the controller elected again."""
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+
+
+def stored(cluster: Cluster) -> dict[TopicPartition, ReplicaAssignment]:
+    """What the topic znode says."""
+    return dict(cluster.admin.get_topic_assignments(["t"]).values["t"].assignment)
+
+
+def reassign(cluster: Cluster, entries: bytes) -> None:
+    """Create the znode and let the controller act on it."""
+    data = b'{"version":1,"partitions":[%s]}' % entries
+    cluster.admin.create(ReassignPartitionsZNode.path, data)
+    cluster.run()
+
+
+@pytest.mark.parametrize("replicas", [b"[]", b"null"])
+def test_an_entry_without_replicas_is_refused_alone(replicas: bytes) -> None:
+    cluster = cluster_of_two(NO_QUIRKS)
+    cluster.create_topic("t", (0, 1), (0, 1))
+    reassign(
+        cluster,
+        b'{"topic":"t","partition":0,"replicas":%s},{"topic":"t","partition":1,"replicas":[1,0]}'
+        % replicas,
+    )
+    assert stored(cluster) == {T0: ReplicaAssignment((0, 1)), T1: ReplicaAssignment((1, 0))}
+    assert not cluster.admin.path_exists(ReassignPartitionsZNode.path)
+    log = cluster.controller_logs[0].getvalue()
+    assert "t-0 -> INVALID_REPLICA_ASSIGNMENT: Empty replica list specified" in log
+    assert not cluster.active.malformed
+    cluster.assert_nothing_failed()
+
+
+def test_kafka_begins_it_and_never_completes_it() -> None:
+    cluster = cluster_of_two(KAFKA_2_8_2)
+    cluster.create_topic("t", (0, 1), (0, 1))
+    reassign(cluster, b'{"topic":"t","partition":0,"replicas":[]}')
+    stuck = {T0: ReplicaAssignment((0, 1), (), (0, 1)), T1: ReplicaAssignment((0, 1))}
+    assert stored(cluster) == stuck
+    assert not cluster.admin.path_exists(ReassignPartitionsZNode.path)
+    assert T0 in cluster.active.context.partitions_being_reassigned
+    for _ in range(2):
+        (failed,) = cluster.rows(Kind.REASSIGNMENT_FAILED)
+        assert failed.outcome == "java.util.NoSuchElementException: head of empty list"
+        cluster.forget()
+        fail_over(cluster)
+        assert stored(cluster) == stuck
+
+
+def test_kafka_stumbles_over_an_entry_with_null() -> None:
+    cluster = cluster_of_two(KAFKA_2_8_2)
+    cluster.create_topic("t", (0, 1))
+    reassign(cluster, b'{"topic":"t","partition":0}')
+    (failed,) = cluster.rows(Kind.EVENT_FAILED)
+    assert failed.detail == "ZkPartitionReassignment"
+    assert cluster.admin.path_exists(ReassignPartitionsZNode.path)
+
+
+def test_a_topic_that_is_stuck_so_is_served() -> None:
+    cluster = cluster_of_two(NO_QUIRKS)
+    cluster.create_topic("t", (0, 1), (0, 1))
+    cluster.admin.set_data(TopicZNode.path("t"), STUCK)
+    for _ in range(2):
+        cluster.run()
+        context = cluster.active.context
+        assert context.all_topics == {"t"}
+        assert context.assignments == dict.fromkeys((T0, T1), ReplicaAssignment((0, 1)))
+        assert not context.partitions_being_reassigned
+        assert not cluster.active.malformed
+        cluster.assert_nothing_failed()
+        cluster.server.commit(cluster.stores[0].session_id, [SetData(TopicZNode.path("t"), STUCK)])
+        fail_over(cluster)
+    assert "Partition t-0 is to lose all its replicas" in cluster.controller_logs[0].getvalue()
+    cluster.kill_broker(1)
+    cluster.run()
+    assert [cluster.state(tp).isr for tp in (T0, T1)] == [(0,), (0,)]
