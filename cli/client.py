@@ -49,6 +49,8 @@ class _ErrorBody(msgspec.Struct):
     error: str = "KlammError"
     code: str | None = None
     hint: str | None = None
+    definite: bool = True
+    retriable: bool = False
 
 
 class _ErrorAnswer(msgspec.Struct):
@@ -97,12 +99,13 @@ class ServerClient:
                 response = connection.getresponse()
                 answer = response.read()
             except (http.client.HTTPException, ConnectionError) as error:
-                if self._has_answered:
-                    raise self._gone(error) from error
-                raise self._not_klamm(error) from error
+                gone = self._gone(error) if self._has_answered else self._not_klamm(error)
+                # The request was sent, at least in part.
+                gone.definite = False
+                raise gone from error
             except TimeoutError as error:
                 raise ServerUnavailable(
-                    f"{self.url} did not answer within {TIMEOUT_S:g} s"
+                    f"{self.url} did not answer within {TIMEOUT_S:g} s", definite=False
                 ) from error
         if response.status >= http.client.BAD_REQUEST:
             try:
@@ -241,12 +244,13 @@ def _reason(error: Exception) -> str:
 def answered_error(answer: bytes) -> KlammError:
     """The error that a server answered with. Raises msgspec.DecodeError if it is no klamm's."""
     body = msgspec.json.decode(answer, type=_ErrorAnswer).error
-    if body.error == "Refused":
-        return Refused(body.message, hint=body.hint)
+    kind = Refused if body.error == "Refused" else getattr(errors, body.error, KlammError)
+    error: KlammError
     if body.code is not None:
-        answered = admin_error(ApiError(Errors[body.code], body.message))
-        answered.hint = body.hint
-        return answered
-    kind = getattr(errors, body.error, KlammError)
-    is_error = isinstance(kind, type) and issubclass(kind, KlammError)
-    return (kind if is_error else KlammError)(body.message, hint=body.hint)
+        error = admin_error(ApiError(Errors[body.code], body.message))
+    elif isinstance(kind, type) and issubclass(kind, KlammError):
+        error = kind(body.message)
+    else:
+        error = KlammError(body.message)
+    error.hint, error.definite, error.retriable = body.hint, body.definite, body.retriable
+    return error

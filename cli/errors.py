@@ -19,6 +19,7 @@ from cluster.errors import KlammError
 FAILED = 1
 READER_GONE = 141
 """128 + SIGPIPE: what a shell shows for any command whose reader had enough, as with head."""
+MAY_BE_DONE: Final = "this may have been carried out: check before you repeat it"
 _NOT_A_NUMBER: Final = {
     "int_parsing": "a whole number",
     "int_parsing_size": "a whole number",
@@ -38,7 +39,7 @@ def run(command: Callable[[], int]) -> int:
         sys.stdout.flush()
         return code
     except KlammError as error:
-        print_error(error.message, error.hint)
+        print_error(error.message, error.hint or (None if error.definite else MAY_BE_DONE))
         return error.exit_code
     except typer.TyperException as error:
         return _usage(error)

@@ -39,17 +39,30 @@ class KlammError(Exception):
     """Base of all errors a user may see: one line of text and, where one helps, a hint.
 
     ``definite``: the operation certainly did not happen. ``retriable``: the same call may succeed
-    later. ``exit_code``: what a command that ends with this error returns to the shell.
+    later. Both are facts of an instance: whoever knows the outcome sets them, and a class only says
+    what holds for its instances otherwise. ``exit_code``: what a command that ends with this error
+    returns to the shell.
     """
 
     exit_code: ClassVar[int] = 1
-    definite: ClassVar[bool] = True
-    retriable: ClassVar[bool] = False
+    definite: bool = True
+    retriable: bool = False
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        definite: bool | None = None,
+        retriable: bool | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if definite is not None:
+            self.definite = definite
+        if retriable is not None:
+            self.retriable = retriable
 
     def __str__(self) -> str:
         return self.message

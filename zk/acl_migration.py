@@ -58,6 +58,7 @@ def _refused(path: str, code: ResultCode, count: int) -> StoreError:
     return StoreError(
         f"the ACL of {path} cannot be changed: {why}; {changed}",
         hint="use the identity that protected the znode, then run the same command again",
+        definite=count == 0 and code.is_definite,
     )
 
 

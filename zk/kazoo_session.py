@@ -183,7 +183,9 @@ class KazooSession:
                 self.run([request], repeat=False)
                 code = request.result().code
             if code not in (ResultCode.OK, ResultCode.NODEEXISTS):
-                raise StoreError(f"cannot create the chroot {path}: {code.name}")
+                raise StoreError(
+                    f"cannot create the chroot {path}: {code.name}", definite=code.is_definite
+                )
 
     def suspend(self) -> None:
         """Stop the connection as a long garbage collection does: nothing is sent or read."""

@@ -71,6 +71,7 @@ def within(timeout_s: float) -> Wait:
             raise ZooKeeperUnavailable(
                 f"ZooKeeper did not answer within {timeout_s:g} s",
                 hint="klamm continues when it is back",
+                definite=False,
             )
 
     return wait
@@ -91,6 +92,7 @@ def unless_lost(limit_s: float, is_connected: Callable[[], bool]) -> Wait:
                     f"ZooKeeper was lost and did not come back within {limit_s:g} s",
                     hint="the last write may have been done: look, and repeat the command when "
                     "ZooKeeper is back",
+                    definite=False,
                 )
 
     return wait

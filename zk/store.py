@@ -40,6 +40,16 @@ class ResultCode(IntEnum):
     INVALIDACL = -114
     AUTHFAILED = -115
 
+    @property
+    def is_definite(self) -> bool:
+        """False if the server said nothing about the operation: it may have taken place."""
+        unanswered = (
+            ResultCode.CONNECTIONLOSS,
+            ResultCode.OPERATIONTIMEOUT,
+            ResultCode.SESSIONEXPIRED,
+        )
+        return self not in unanswered
+
 
 class Stat(NamedTuple):
     """A znode's stat, in ZooKeeper's order of fields."""

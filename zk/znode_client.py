@@ -59,12 +59,13 @@ def reason(code: ResultCode, path: str) -> str:
 
 def store_error(code: ResultCode, path: str) -> StoreError:
     """The error for an unexpected result code."""
-    if code is ResultCode.SESSIONEXPIRED:
-        return SessionExpired(reason(code, path))
-    if code is ResultCode.NODEEXISTS:
-        return NodeExists(reason(code, path))
-    hint = _IDENTITY_HINT if code is ResultCode.NOAUTH else None
-    return StoreError(reason(code, path), hint=hint)
+    kind = {ResultCode.SESSIONEXPIRED: SessionExpired, ResultCode.NODEEXISTS: NodeExists}
+    return kind.get(code, StoreError)(
+        reason(code, path),
+        hint=_IDENTITY_HINT if code is ResultCode.NOAUTH else None,
+        definite=code.is_definite,
+        retriable=not code.is_definite,
+    )
 
 
 def missing_chroot(path: str) -> StoreError:
