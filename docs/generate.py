@@ -16,9 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-import statemachines.diagrams
 from cluster import quirks
-from docs import drill_tables, event_table, known_bugs
+from docs import drill_tables, event_table, known_bugs, state_machines
 from docs.http_bounds import bound_table
 from docs.markdown import table
 from replay.answers import answer_table
@@ -136,7 +135,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "docs/replay.md": lambda page: fill(page, {"planted": planted_table}),
     "docs/replay-sources.md": lambda page: fill(page, {"answers": answer_table}),
     "docs/drills.md": lambda page: fill(page, drill_tables.SECTIONS),
-    "docs/state-machines.md": statemachines.diagrams.fill,
+    "docs/state-machines.md": lambda page: fill(page, state_machines.SECTIONS),
 }
 """The pages with generated parts, by their place in the project: how each is filled."""
 

@@ -1,15 +1,16 @@
 """The states of a partition and which may follow which.
 
-Only the declaration and the table derived from it; moves are planned and applied elsewhere.
+Only the table and what is derived from it; moves are planned and applied elsewhere.
 Mirrors the PartitionState objects of kafka/controller/PartitionStateMachine.scala.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from statemachines.rules import declare, previous_names, valid_previous
+from statemachines.rules import previous_names, valid_previous
 
 
 class PartitionState(Enum):
@@ -26,18 +27,14 @@ class PartitionState(Enum):
 
 _S = PartitionState
 
-PARTITION_MACHINE: Final = declare(
-    _S.NON_EXISTENT,
-    {
-        _S.NEW: (_S.NON_EXISTENT,),
-        _S.ONLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE),
-        _S.OFFLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE),
-        _S.NON_EXISTENT: (_S.OFFLINE,),
-    },
-)
-VALID_PREVIOUS: Final = valid_previous(PARTITION_MACHINE, PartitionState)
-"""{target: the states from which a partition may move to it}."""
-PREVIOUS_NAMES: Final = previous_names(PARTITION_MACHINE)
-"""The same by name, in the order in which Kafka prints them."""
+PREVIOUS: Final[Mapping[PartitionState, tuple[PartitionState, ...]]] = {
+    _S.NEW: (_S.NON_EXISTENT,),
+    _S.ONLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE),
+    _S.OFFLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE),
+    _S.NON_EXISTENT: (_S.OFFLINE,),
+}
+"""{target: the states from which a partition may move to it}, in Kafka's order of printing."""
+VALID_PREVIOUS: Final = valid_previous(PREVIOUS)
+PREVIOUS_NAMES: Final = previous_names(PREVIOUS)
 CODES: Final = {_S.NEW: 0, _S.ONLINE: 1, _S.OFFLINE: 2, _S.NON_EXISTENT: 3}
 """Kafka's number of each state."""

@@ -1,15 +1,16 @@
 """The states of a replica and which may follow which.
 
-Only the declaration and the table derived from it; moves are planned and applied elsewhere.
+Only the table and what is derived from it; moves are planned and applied elsewhere.
 Mirrors the ReplicaState objects of kafka/controller/ReplicaStateMachine.scala.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from statemachines.rules import declare, previous_names, valid_previous
+from statemachines.rules import previous_names, valid_previous
 
 
 class ReplicaState(Enum):
@@ -29,22 +30,18 @@ class ReplicaState(Enum):
 
 _S = ReplicaState
 
-REPLICA_MACHINE: Final = declare(
-    _S.NON_EXISTENT,
-    {
-        _S.NEW: (_S.NON_EXISTENT,),
-        _S.ONLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE, _S.DELETION_INELIGIBLE),
-        _S.OFFLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE, _S.DELETION_INELIGIBLE),
-        _S.DELETION_STARTED: (_S.OFFLINE,),
-        _S.DELETION_SUCCESSFUL: (_S.DELETION_STARTED,),
-        _S.DELETION_INELIGIBLE: (_S.OFFLINE, _S.DELETION_STARTED),
-        _S.NON_EXISTENT: (_S.DELETION_SUCCESSFUL,),
-    },
-)
-VALID_PREVIOUS: Final = valid_previous(REPLICA_MACHINE, ReplicaState)
-"""{target: the states from which a replica may move to it}."""
-PREVIOUS_NAMES: Final = previous_names(REPLICA_MACHINE)
-"""The same by name, in the order in which Kafka prints them."""
+PREVIOUS: Final[Mapping[ReplicaState, tuple[ReplicaState, ...]]] = {
+    _S.NEW: (_S.NON_EXISTENT,),
+    _S.ONLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE, _S.DELETION_INELIGIBLE),
+    _S.OFFLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE, _S.DELETION_INELIGIBLE),
+    _S.DELETION_STARTED: (_S.OFFLINE,),
+    _S.DELETION_SUCCESSFUL: (_S.DELETION_STARTED,),
+    _S.DELETION_INELIGIBLE: (_S.OFFLINE, _S.DELETION_STARTED),
+    _S.NON_EXISTENT: (_S.DELETION_SUCCESSFUL,),
+}
+"""{target: the states from which a replica may move to it}, in Kafka's order of printing."""
+VALID_PREVIOUS: Final = valid_previous(PREVIOUS)
+PREVIOUS_NAMES: Final = previous_names(PREVIOUS)
 CODES: Final = {
     _S.NEW: 1,
     _S.ONLINE: 2,

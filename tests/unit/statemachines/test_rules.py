@@ -5,30 +5,32 @@ from __future__ import annotations
 import itertools
 import json
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 import pytest
 from transitions import Machine, MachineError
 
-from statemachines import diagrams, partition_state, replica_state
+from docs.state_machines import SECTIONS
+from statemachines import partition_state, replica_state
 from statemachines.context import ControllerContext
 from statemachines.election import OfflineElection
-from statemachines.partition_state import PARTITION_MACHINE, PartitionState
+from statemachines.partition_state import PartitionState
 from statemachines.partition_transitions import (
     apply_partition_state_changes,
     plan_partition_state_changes,
 )
-from statemachines.replica_state import REPLICA_MACHINE, ReplicaState
+from statemachines.replica_state import ReplicaState
 from statemachines.replica_transitions import (
     apply_replica_state_changes,
     plan_replica_state_changes,
 )
 from statemachines.request_batch import ControllerBrokerRequestBatch
+from statemachines.rules import machine_of
 from tests.unit.statemachines.build import DATA, cluster, leadership, snapshot, stored, tp
 
 RECORDED = json.loads((DATA / "state_pairs.json").read_text(encoding="utf-8"))
-PAGE = Path(__file__).parents[3] / "docs" / "state-machines.md"
+PARTITION_MACHINE = machine_of(PartitionState.NON_EXISTENT, partition_state.PREVIOUS)
+REPLICA_MACHINE = machine_of(ReplicaState.NON_EXISTENT, replica_state.PREVIOUS)
 T = tp("t-0")
 
 
@@ -149,19 +151,7 @@ def test_a_replica_moves_just_where_kafka_and_the_library_let_it(
     assert context.counts() == context.recount()
 
 
-def test_the_page_shows_the_machines_as_they_are() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert page.count("<!-- generated:") == 4
-    assert diagrams.fill(page) == page, (
-        'docs/state-machines.md is stale; make it afresh: python -c "import pathlib, '
-        "statemachines.diagrams as d; p = pathlib.Path('docs/state-machines.md'); "
-        'p.write_text(d.fill(p.read_text()))"'
-    )
-
-
-def test_a_stale_section_is_made_afresh_and_the_rest_of_the_page_is_kept() -> None:
-    page = "above\n<!-- generated: partition table -->\nold\n<!-- end -->\nbelow\n"
-    filled = diagrams.fill(page)
-    assert filled == page.replace("old\n", diagrams.section("partition", "table"))
-    assert "| OfflinePartition |   | x | x | x |" in filled
-    assert "NewPartition --> OnlinePartition" in diagrams.section("partition", "diagram")
+def test_the_diagrams_and_tables_of_the_docs_show_the_machines() -> None:
+    assert "| OfflinePartition |   | x | x | x |" in SECTIONS["partition table"]()
+    assert "NewPartition --> OnlinePartition" in SECTIONS["partition diagram"]()
+    assert "[*] --> NonExistentReplica" in SECTIONS["replica diagram"]()
