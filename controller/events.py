@@ -8,7 +8,7 @@ end of kafka/controller/KafkaController.scala, and kafka/controller/ControllerSt
 from __future__ import annotations
 
 from enum import Enum
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -174,7 +174,8 @@ class RequestReceived(ControllerEvent, frozen=True):
     @classmethod
     def of(cls, message: Message) -> Self:
         """Return the event for the message that carries the request."""
-        return cls(message, message.body)  # type: ignore[arg-type]
+        body: Any = message.body
+        return cls(message, body)
 
 
 class PendingRequestTimeout(ControllerEvent, frozen=True):
@@ -322,7 +323,8 @@ class ResponseReceived(ControllerEvent, frozen=True):
     @classmethod
     def of(cls, message: Message) -> Self:
         """Return the event for the message that carries the response."""
-        return cls(message.source.id, message.correlation_id, message.body)  # type: ignore[arg-type]
+        body: Any = message.body
+        return cls(message.source.id, message.correlation_id, body)
 
 
 class LeaderAndIsrResponseReceived(ResponseReceived, frozen=True):

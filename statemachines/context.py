@@ -252,10 +252,6 @@ class ControllerContext:
                 self.offline_partition_count -= len(self.partitions_in_states((_OFFLINE,), topic))
                 self.topics_with_deletion_started.add(topic)
 
-    def is_topic_deletion_in_progress(self, topic: str) -> bool:
-        """True once the deletion of the topic has started."""
-        return topic in self.topics_with_deletion_started
-
     def is_topic_eligible_for_deletion(self, topic: str) -> bool:
         """True if the topic waits to be deleted and nothing keeps it from being so."""
         return (

@@ -101,12 +101,13 @@ def plan_start(context: ControllerContext, topics: Sequence[str]) -> StartPlan:
 
     A replica that was deleted before is not asked again, but counts as dead if its broker is.
     """
-    unseen_topics = [t for t in topics if not context.is_topic_deletion_in_progress(t)]
+    started = context.topics_with_deletion_started
+    unseen_topics = [topic for topic in topics if topic not in started]
     plan = StartPlan(unseen_topics, [], [], {}, {}, [])
     for topic in topics:
         partitions = context.partitions_for_topic(topic)
         plan.partitions.extend(partitions)
-        if not context.is_topic_deletion_in_progress(topic):
+        if topic not in started:
             plan.unseen.extend(partitions)
     for broker_id, tps in context.replicas_for_partitions(plan.partitions).items():
         online, offline = context.split_by_online(broker_id, tps)

@@ -181,9 +181,9 @@ def test_deletion_goes_from_queued_to_started_unless_it_is_held_up() -> None:
     assert context.is_topic_eligible_for_deletion("a")
     context.topics_ineligible_for_deletion.add("a")
     assert not context.is_topic_eligible_for_deletion("a")
-    assert not context.is_topic_deletion_in_progress("a")
+    assert "a" not in context.topics_with_deletion_started
     context.begin_topic_deletion(["a"])
-    assert context.is_topic_deletion_in_progress("a")
+    assert "a" in context.topics_with_deletion_started
 
 
 def test_reset_forgets_all_but_who_one_is() -> None:
