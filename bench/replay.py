@@ -21,11 +21,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from bench import replay_duckdb
+from bench import replay_windows as windows
 from bench.machine import machine
 from bench.replay_ingest import measure_ingest
 from bench.usage import Usage
 from cluster.errors import KlammError
-from replay import windows
 from replay.event_table import EventTable, open_table
 from replay.generate.generate import generate
 from replay.generate.options import Format, HistoryOptions, Planted

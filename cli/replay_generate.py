@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
+from rich.console import Console
+from rich.progress import Progress, TextColumn
 
 from cli.options import AsJson, print_json
 from cli.running import ending_signals_raise
@@ -18,8 +20,6 @@ from replay.generate.options import Format, HistoryOptions, kinds_of, parse_plan
 
 if TYPE_CHECKING:
     from replay.generate.generate import Truth
-
-_INTERVAL_S = 0.5
 
 
 def _formats() -> str:
@@ -85,13 +85,25 @@ def generate(
         partitions_per_topic=partitions_per_topic,
         skew=skew,
     )
-    with ending_signals_raise():
-        truth = generate(options, Format(written_as), out, on_rows=_Progress(events).tell)
+    with ending_signals_raise(), _progress(events) as on_rows:
+        truth = generate(options, Format(written_as), out, on_rows=on_rows)
     if json:
         print_json({"folder": str(out), **msgspec.structs.asdict(truth)})
         return
     _print(truth)
     typer.echo(f"Made {out}; {out / TRUTH} tells what was planted")
+
+
+@contextmanager
+def _progress(events: int) -> Iterator[Callable[[int], None]]:
+    """A line on a terminal, gone at the end: the share of the rows that are written."""
+    column = TextColumn("{task.percentage:.0f}% of {task.total:,} rows")
+    terminal = Console(stderr=True)
+    with Progress(
+        column, console=terminal, transient=True, disable=not terminal.is_terminal
+    ) as bar:
+        task = bar.add_task("", total=events)
+        yield lambda rows: bar.update(task, completed=rows)
 
 
 def _print(truth: Truth) -> None:
@@ -102,22 +114,3 @@ def _print(truth: Truth) -> None:
     for kind, count in truth.counts.items():
         if count:
             typer.echo(f"  {kind}: {count}")
-
-
-class _Progress:
-    """A line on a terminal that is overwritten."""
-
-    def __init__(self, events: int) -> None:
-        self._events = events
-        self._shown_s = time.monotonic()
-
-    def tell(self, rows: int) -> None:
-        """So many rows are there."""
-        now_s = time.monotonic()
-        if sys.stderr.isatty() and now_s - self._shown_s > _INTERVAL_S:
-            self._shown_s = now_s
-            share = min(rows / self._events, 1)
-            sys.stderr.write(f"\r\x1b[K{share:.0%} of {self._events:,} rows")
-            if rows >= self._events:
-                sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

@@ -44,14 +44,14 @@ from replay.questions.elections import (
     unclean_elections,
 )
 from replay.questions.final_states import final_partitions, final_replicas
-from replay.questions.gaps import gap_places
 from replay.questions.histories import SUMS, by_partition, by_replica, histories
-from replay.questions.legality import (
+from replay.questions.reassignments import OPEN, reassignments, tells_reassignment
+from replay.questions.row_checks import (
     failed_transitions,
+    gap_places,
     illegal_transitions,
     tells_legality,
 )
-from replay.questions.reassignments import OPEN, reassignments, tells_reassignment
 from replay.questions.timeline import (
     differences,
     isr_churn,

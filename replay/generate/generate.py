@@ -16,14 +16,12 @@ import msgspec
 
 from cluster.errors import EnvironmentProblem, UsageError
 from replay.generate.history import History
-from replay.generate.journal_rows import run_name
-from replay.generate.journal_writer import JournalWriter
+from replay.generate.journal_writer import JournalWriter, Places, Writer
 from replay.generate.kafka_log_writer import CONTROLLER_LOG, STATE_CHANGE_LOG, KafkaLogWriter
 from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
 from replay.generate.planting import Anomaly
 from replay.generate.table_writer import TableWriter
-from replay.generate.world import World
-from replay.generate.writers import Places, Writer
+from replay.generate.tiling import Layout, run_name
 from replay.generate.zookeeper_writer import ZooKeeperWriter
 from replay.whole_folder import FolderKind, whole_folder
 
@@ -34,7 +32,7 @@ _KIND: Final = FolderKind(
     if_there="name a directory that is not",
     if_other="holds no generated history",
 )
-_WRITERS: Final[Mapping[Format, Callable[[World, Places], Writer]]] = {
+_WRITERS: Final[Mapping[Format, Callable[[Layout, Places], Writer]]] = {
     Format.JOURNAL: JournalWriter,
     Format.STATE_CHANGE_LOG: partial(KafkaLogWriter, name=STATE_CHANGE_LOG),
     Format.CONTROLLER_LOG: partial(KafkaLogWriter, name=CONTROLLER_LOG),
@@ -100,7 +98,7 @@ def _fill(
 ) -> Truth:
     history = History(options)
     places = Places(folder, history.planting.found)
-    with closing(_WRITERS[written_as](history.world, places)) as writer:
+    with closing(_WRITERS[written_as](history.layout, places)) as writer:
         for block in history.blocks():
             writer.write(block)
             if on_rows is not None:
@@ -114,7 +112,7 @@ def _fill(
         brokers=options.brokers,
         failure_rate=options.failure_rate,
         seed=options.seed,
-        epochs=history.world.epoch,
+        epochs=history.epochs,
         counts={kind: sum(one.kind is kind for one in found) for kind in Planted},
         anomalies=[_told(one) for one in found],
         cannot_hold={str(kind): why for kind, why in CANNOT_HOLD[written_as].items()},

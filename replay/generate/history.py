@@ -1,34 +1,30 @@
-"""A whole history: which step follows which, by a seed, until there are rows enough.
+"""A whole history: which segment follows which, by a seed, until there are rows enough.
 
 Yields blocks of rows in the order in which they were written, bounded in size; nothing is kept but
-the cluster itself and what was planted.
+what was recorded, numbers by partition, and what was planted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Final
 
 import numpy as np
 
-from replay.generate import steps
-from replay.generate.moves import Moves
-from replay.generate.options import REPLICATION_FACTOR, HistoryOptions, Planted
+from cluster.journal import Kind
+from replay.event_schema import KINDS, code_of
+from replay.generate.options import HistoryOptions, Planted
 from replay.generate.planting import Planting
-from replay.generate.rows import LOST, Array, Block
-from replay.generate.world import World, state_code
-from statemachines.partition_state import PartitionState
+from replay.generate.recording import Recording
+from replay.generate.rows import LOST, Block
+from replay.generate.tiling import CALM_MS, Layout, Player, Tile, recorded_name, run_name
 
-BLOCK_ROWS: Final = 250_000
-_CONTROLLER_SHARE: Final = 0.2
-_MOST_DEAD: Final = 2
-_MOST_STEPS_DEAD: Final = 6
-_LEADERLESS_STEPS: Final = 8
-_CHURN_PART: Final = 50
-_MOVED_PART: Final = 200
+_RECORDED_SEGMENTS: Final = 4
 _FROM: Final = 0.05
-"""Things are planted between these shares of the rows; towards the end everything heals."""
+"""Anomalies are planted between these shares of the rows."""
 _TO: Final = 0.85
+_ROWS_A_PLANTED: Final = 100
 
 
 class History:
@@ -36,161 +32,99 @@ class History:
 
     def __init__(self, options: HistoryOptions) -> None:
         self.options = options
-        self.world = World(options)
+        self.layout = Layout(options)
+        self.rows = 0
+        """How many there are so far."""
+        self.epochs = 0
         self._rng = np.random.Generator(np.random.PCG64(options.seed))
-        self._moves = Moves(self.world, {})
-        self.planting = Planting(self.world, self._moves, self._rng)
-        total = sum(options.planted.values())
-        self._targets = self._rng.permutation(options.partitions)[:total].tolist()
-        self._left_alone = np.zeros(options.partitions, bool)
-        self._left_alone[self._targets] = True
-        self._dead: dict[int, int] = {}
-        self._leaderless_until = 0
-        self._steps = 0
-        self._done = 0
-        self._due: list[tuple[int, Planted]] = []
+        self._recording = self._record()
+        self.player = Player(self.layout)
+        self.planting = Planting(self.player, self._rng)
+        self._segments: list[Tile] = []
+        self._due: list[tuple[int, Planted, int]] = []
 
     def blocks(self) -> Iterator[Block]:
         """Rows, exactly as many as were asked for; those that were lost do not count."""
-        world, wanted = self.world, self.options.events
-        steps.start(world)
-        steps.create_topics(world, self._rng)
-        yield from self._taken(0)
-        self._due = self._schedule()
-        while self._done < wanted:
-            self._step()
-            yield from self._taken(BLOCK_ROWS)
-            if self._done + world.rows.count >= wanted:
-                yield from self._taken(0)
+        for block in self._all_blocks():
+            is_there = block.columns["fate"] != LOST
+            left = self.options.events - self.rows
+            if int(is_there.sum()) > left:
+                block = block.first(int(np.nonzero(is_there)[0][left]))
+                is_there = is_there[: block.count]
+            self.rows += int(is_there.sum())
+            self.epochs = max(self.epochs, int(block.columns["epoch"].max(initial=0)))
+            if block.count:
+                yield block
+            if self.rows == self.options.events:
+                break
         assert not self._due, "everything was planted"
 
-    def _taken(self, at_least: int) -> Iterator[Block]:
-        if self.world.rows.count <= at_least:
-            return
-        block = self.world.rows.take()
-        is_there = block.columns["fate"] != LOST
-        left = self.options.events - self._done
-        if int(is_there.sum()) > left:
-            block = block.first(int(np.nonzero(is_there)[0][left]))
-            is_there = is_there[: block.count]
-        self._done += int(is_there.sum())
-        yield block
+    def _all_blocks(self) -> Iterator[Block]:
+        yield from self.player.play(Tile(self._recording.creation(), self.layout))
+        failover = Tile(self._recording.failover(), self.layout)
+        self._due = self._schedule()
+        while True:
+            tile = self._next_segment()
+            for kind, p in self._to_plant(tile.count):
+                if self.planting.needs_new_epoch(kind):
+                    yield from self._play(failover)
+                yield self.planting.plant(kind, p)
+                self.player.t_ms += CALM_MS
+            yield from self._play(tile)
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are so far."""
-        return self._done + self.world.rows.count
+    def _record(self) -> Recording:
+        layout, options = self.layout, self.options
+        recorded = map(recorded_name, range(layout.kept + layout.deleted), repeat(layout.kept))
+        movable = np.unique(layout.base[layout.is_moved]).tolist()
+        return Recording(
+            run_name(options.seed),
+            layout.brokers,
+            dict(zip(recorded, layout.assignments, strict=True)),
+            [recorded_name(base, layout.kept) for base in movable],
+            failure_rate=options.failure_rate,
+            seed=options.seed,
+        )
 
-    def _schedule(self) -> list[tuple[int, Planted]]:
-        """At which row each anomaly is due, the last one first."""
-        kinds = [kind for kind, count in self.options.planted.items() for _ in range(count)]
-        first = self._done + _FROM * (self.options.events - self._done)
-        last = self._done + _TO * (self.options.events - self._done)
-        due = self._rng.uniform(first, last, len(kinds)).astype(np.int64).tolist()
-        return sorted(zip(due, kinds, strict=True), reverse=True)
+    def _play(self, tile: Tile) -> Iterator[Block]:
+        player = self.player
+        player.event_id += 1
+        resigned = {
+            "t_ms": player.t_ms,
+            "controller": player.controller,
+            "epoch": player.epoch,
+            "event_id": player.event_id,
+            "seq": player.next_seqs(player.controller, player.epoch)[0],
+            "kind": code_of(Kind.CONTROLLER_RESIGNED, KINDS),
+        }
+        yield Block.of_rows([resigned])
+        yield from player.play(tile)
 
-    # One step after the other
+    def _next_segment(self) -> Tile:
+        if len(self._segments) < _RECORDED_SEGMENTS:
+            self._segments.append(Tile(self._recording.segment(), self.layout))
+            return self._segments[-1]
+        return self._segments[int(self._rng.integers(_RECORDED_SEGMENTS))]
 
-    def _step(self) -> None:
-        world, rng = self.world, self._rng
-        self._steps += 1
-        world.tick(int(rng.integers(500, 8_000)))
-        if self._leaderless_is_over():
-            self.planting.end_leaderless()
-        if self._due and self._due[-1][0] <= self.rows and self._plant():
-            return
-        for broker, until in list(self._dead.items()):
-            if until <= self._steps:
-                del self._dead[broker]
-                steps.return_broker(world, broker, rng)
-                return
-        heals = self.rows > _TO * self.options.events
-        chance = rng.random()
-        if chance < self.options.failure_rate and not heals:
-            self._fail()
-        elif rng.random() < 0.8:
-            self._churn()
-        elif rng.random() < 0.5:
-            most = max(1, self.options.partitions // _CHURN_PART)
-            steps.elect_preferred(world, most, self._left_alone)
-        else:
-            self._reassign(heals)
+    def _schedule(self) -> list[tuple[int, Planted, int]]:
+        """At which row each anomaly is due, and where it is planted, the last one first."""
+        options, rng = self.options, self._rng
+        kinds = [kind for kind, count in options.planted.items() for _ in range(count)]
+        # No reassignment is recorded of a partition whose reassignment is stuck.
+        kinds.sort(key=lambda kind: kind is not Planted.STUCK)
+        free = rng.permutation(np.nonzero(~self.layout.is_deleted)[0])
+        free = free[np.argsort(self.layout.is_moved[free], kind="stable")]
+        stuck = sum(kind is Planted.STUCK for kind in kinds)
+        targets = [*free[:stuck].tolist(), *rng.permutation(free[stuck:]).tolist()]
+        first = self.rows + _FROM * (options.events - self.rows)
+        last = self.rows + _TO * (options.events - self.rows)
+        due = rng.uniform(first, last, len(kinds)).astype(np.int64).tolist()
+        return sorted(zip(due, kinds, targets, strict=False), reverse=True)
 
-    def _leaderless_is_over(self) -> bool:
-        return self.planting.is_leaderless and self._leaderless_until <= self._steps
-
-    def _plant(self) -> bool:
-        """Plants what is due; False if its partition is not well, so that it waits."""
-        _, kind = self._due[-1]
-        ready = (n for n, p in enumerate(self._targets) if self.planting.is_ready(p))
-        n = next(ready, None)
-        if n is None:
-            return False
-        if self.planting.needs_new_epoch(kind):
-            self._fail_over(dies=False)
-        p = self._targets.pop(n)
-        self._due.pop()
-        if kind is Planted.LEADERLESS:
-            self._leaderless_until = self._steps + int(self._rng.integers(2, _LEADERLESS_STEPS))
-        self.planting.plant(kind, p)
-        return True
-
-    def _fail(self) -> None:
-        if self._rng.random() < _CONTROLLER_SHARE:
-            dies = len(self._dead) < _MOST_DEAD and self._rng.random() < 0.5
-            self._fail_over(dies=dies)
-            return
-        others = self._live()
-        others = others[others != self.world.controller]
-        if len(self._dead) >= _MOST_DEAD:
-            self._churn()
-            return
-        self.planting.end_leaderless()
-        broker = int(others[int(self._rng.integers(len(others)))])
-        self._will_return(broker)
-        steps.fail_broker(self.world, broker)
-
-    def _fail_over(self, *, dies: bool) -> None:
-        self.planting.end_leaderless()
-        others = self._live()
-        others = others[others != self.world.controller]
-        if dies:
-            self._will_return(self.world.controller)
-        steps.fail_over(self.world, int(others[int(self._rng.integers(len(others)))]), dies=dies)
-
-    def _will_return(self, broker: int) -> None:
-        self._dead[broker] = self._steps + int(self._rng.integers(1, _MOST_STEPS_DEAD))
-
-    def _live(self) -> Array:
-        return np.nonzero(self.world.live)[0]
-
-    def _churn(self) -> None:
-        p = self._some(_CHURN_PART)
-        if len(p):
-            steps.churn(self.world, p, self._rng)
-
-    def _some(self, part: int) -> Array:
-        """Some partitions that nothing is planted in, each once."""
-        count = self.options.partitions
-        p = np.unique(self._rng.integers(0, count, max(1, count // part)))
-        return p[~self._left_alone[p]]
-
-    def _reassign(self, heals: bool) -> None:
-        """Completes what can be; else begins something new."""
-        if self._moves.running:
-            self._moves.complete(self._moves.ready())
-            return
-        if heals:
-            self._churn()
-            return
-        p = self._some(_MOVED_PART)
-        p = p[self.world.state[p] == state_code(PartitionState.ONLINE)]
-        adding = self._rng.integers(1, self.options.brokers + 1, len(p))
-        has = (self.world.replicas[p] == adding[:, None]).any(axis=1)
-        can = self.world.live[adding] & ~has
-        p, adding = p[can], adding[can]
-        if len(p):
-            slot = self._rng.integers(0, REPLICATION_FACTOR, len(p))
-            self._moves.begin(p, slot, adding)
-        else:
-            self._churn()
+    def _to_plant(self, coming: int) -> Iterator[tuple[Planted, int]]:
+        """What is due before the middle of the segment that comes; everything if there may be too
+        few rows behind it."""
+        room = _TO * self.options.events - _ROWS_A_PLANTED * len(self._due)
+        until = self.rows + coming // 2 if self.rows + coming < room else self.options.events
+        while self._due and self._due[-1][0] <= until:
+            _, kind, p = self._due.pop()
+            yield kind, p

@@ -1,56 +1,139 @@
-"""A history as klamm's own journal: one file of JSON lines.
+"""Rows of a history in words, one at a time, and the writer of klamm's own journal of them.
 
-The bytes are those that a controller's journal would have (runtime/journal.py).
+The bytes are those that a controller's journal would have (runtime/journal.py). ``Writer`` is what
+the writer of each format does; the others stand in files beside this one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
+import numpy as np
 
-from cluster.journal import JournalRow
-from replay.generate.journal_rows import in_words
-from replay.generate.rows import DAMAGED, LOST, Block
-from replay.generate.world import World
-from replay.generate.writers import Places
+from cluster.journal import SCHEMA_VERSION, JournalRow
+from replay.event_schema import ELECTIONS, KINDS, STATE_CODES
+from replay.generate.planting import Anomaly
+from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, Array, Block
+from replay.generate.tiling import Layout, run_name, topic_name
 
 FILE_NAME: Final = "journal.jsonl"
 GARBAGE: Final = b'{"v":1,"run_id":"\n'
 """Half a row."""
-_ROWS_AT_ONCE: Final = 10_000
+CLUSTER_ID: Final = "generated"
+_ROWS_AT_ONCE: Final = 50_000
+"""Numbers of Python take ten times the room of an array's."""
+_KIND_WORDS: Final = np.array(["", *map(str, KINDS)], object)
+_ELECTION_WORDS: Final = np.array([None, *ELECTIONS], object)
+_STATE_WORDS: Final = np.full(max(STATE_CODES.values()) + 1, None, object)
+_STATE_WORDS[list(STATE_CODES.values())] = list(STATE_CODES)
+
+
+class InWords(NamedTuple):
+    """A row. ``fate`` and ``mark`` as in rows.COLUMNS; ``p`` and ``topic`` are the layout's
+    numbers, -1 for none."""
+
+    fate: int
+    mark: int
+    p: int
+    topic: int
+    row: JournalRow
+
+
+def in_words(layout: Layout, block: Block) -> Iterator[InWords]:
+    """The rows of a block, those that were lost and damaged too."""
+    texts = np.array([*block.texts, None], object)
+    for first in range(0, block.count, _ROWS_AT_ONCE):
+        columns = {
+            name: array[first : first + _ROWS_AT_ONCE] for name, array in block.columns.items()
+        }
+        told = (columns[name].tolist() for name in ("fate", "mark", "p", "topic"))
+        yield from map(InWords, *told, _rows(layout, columns, texts))
+
+
+def _rows(layout: Layout, columns: dict[str, Array], texts: Array) -> Iterator[JournalRow]:
+    p, topic = columns["p"], columns["topic"]
+    topics = np.where(p >= 0, layout.topic[p], topic).tolist()
+    words: dict[str, Iterable[object]] = {
+        "v": repeat(SCHEMA_VERSION),
+        "run_id": repeat(run_name(layout.options.seed)),
+        "cluster_id": repeat(CLUSTER_ID),
+        "zxid": repeat(None),
+        "kind": _KIND_WORDS[columns["kind"]],
+        "topic": (None if number < 0 else topic_name(number) for number in topics),
+        "partition": np.where(p >= 0, layout.number[p], -1).tolist(),
+        "from_": _STATE_WORDS[columns["from_state"]],
+        "to": _STATE_WORDS[columns["to_state"]],
+        "election": _ELECTION_WORDS[columns["election"]],
+        "reassignment_id": texts[columns["reassignment"]],
+        "outcome": texts[columns["outcome"]],
+        "detail": texts[columns["detail"]],
+        "isr": _isrs(columns["isr"], columns["leader"]),
+        "prev_isr": _isrs(columns["prev_isr"], columns["prev_leader"]),
+    }
+    for name in ("leader", "prev_leader", "leader_epoch", "zk_version"):
+        words[name] = [None if number == NULL else number for number in columns[name].tolist()]
+    fields = JournalRow.__struct_fields__
+    return map(
+        JournalRow, *(words[name] if name in words else columns[name].tolist() for name in fields)
+    )
+
+
+def _isrs(isrs: Array, leader: Array) -> Iterator[tuple[int, ...] | None]:
+    """Brokers without the places that are empty; None where there is no leader."""
+    for isr, is_null in zip(isrs.tolist(), (leader == NULL).tolist(), strict=True):
+        yield None if is_null else tuple(broker for broker in isr if broker != NOBODY)
+
+
+class Places:
+    """Where planted rows were written, relative to a directory."""
+
+    def __init__(self, folder: Path, found: Sequence[Anomaly]) -> None:
+        self.folder = folder
+        self._found = found
+
+    def tell(self, mark: int, file: Path, line: int) -> None:
+        """A row with this mark stands there."""
+        self._found[mark].places.append((str(file.relative_to(self.folder)), line))
+
+
+class Writer(Protocol):
+    """Writes a history in one format. Raises OSError when the disk refuses."""
+
+    def write(self, block: Block) -> None:
+        """The next rows."""
+        ...
+
+    def close(self) -> None:
+        """There are no more rows. Idempotent."""
+        ...
 
 
 class JournalWriter:
     """Writes FOLDER/journal.jsonl."""
 
-    def __init__(self, world: World, places: Places) -> None:
-        self._world = world
+    def __init__(self, layout: Layout, places: Places) -> None:
+        self._layout = layout
         self._places = places
-        self._path: Path = places.folder / FILE_NAME
+        self._path = places.folder / FILE_NAME
         self._file = self._path.open("xb")
         self._encoder = msgspec.json.Encoder()
         self._line = 0
 
     def write(self, block: Block) -> None:
         """The next rows."""
-        begun: list[JournalRow] = []
-        for fate, mark, _, _, row, _ in in_words(self._world, block):
+        lines: list[bytes] = []
+        for fate, mark, _, _, row in in_words(self._layout, block):
             if fate == LOST:
                 continue
             self._line += 1
             if mark >= 0:
                 self._places.tell(mark, self._path, self._line)
-            if fate == DAMAGED:
-                self._file.write(self._encoder.encode_lines(begun) + GARBAGE)
-                begun.clear()
-            else:
-                begun.append(row)
-                if len(begun) >= _ROWS_AT_ONCE:
-                    self._file.write(self._encoder.encode_lines(begun))
-                    begun.clear()
-        self._file.write(self._encoder.encode_lines(begun))
+            lines.append(GARBAGE if fate == DAMAGED else self._encoder.encode(row) + b"\n")
+        self._file.writelines(lines)
 
     def close(self) -> None:
         """Close the file."""

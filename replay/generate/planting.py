@@ -1,40 +1,36 @@
-"""What is wrong on purpose: each anomaly done to a partition of its own, and remembered.
+"""What is wrong on purpose: each anomaly done to a separate partition, and remembered.
 
-Rows of an anomaly carry its mark, by which a writer tells where they stand. Everything beside the
-anomaly stays consistent: what comes before and after it is what a sound cluster would have written.
+Anomalies are planted while the cluster is calm, between two segments: before and after them
+everything is what a sound cluster would have written. Rows of an anomaly carry its mark, by which a
+writer tells where they stand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from cluster.journal import Kind
-from replay.generate.moves import Moves
-from replay.generate.options import REPLICATION_FACTOR, Planted
-from replay.generate.rows import DAMAGED, LOST, REPEATED, Array
-from replay.generate.steps import (
-    PREFERRED,
-    UNCLEAN,
-    elect_offline,
-    election_code,
-    expand_isr,
-    fail_election,
-    go_offline,
-    lead,
-    shrink_isr,
-    take_replicas_offline,
-)
-from replay.generate.world import World, state_code
+from cluster.types import NO_LEADER, ReplicaAssignment
+from replay.event_schema import ELECTIONS, KINDS, STATE_CODES, code_of
+from replay.generate.options import Planted
+from replay.generate.rows import DAMAGED, LOST, REPEATED, WRITTEN, Block
+from replay.generate.tiling import Player
+from statemachines.election import OfflineElection, PreferredReplicaElection
 from statemachines.partition_state import PartitionState
+from statemachines.reassignment import Phase, reassignment_id
 from statemachines.replica_state import ReplicaState
 
 FLAPS: Final = 12
-_FLAP_MS: Final = 700
-_SECOND_MS: Final = 1_000
+_STEP_MS: Final = 700
+_OFFLINE: Final = PartitionState.OFFLINE.value
+_ONLINE_REPLICA: Final = ReplicaState.ONLINE.value
+_CLEAN: Final = str(OfflineElection(allow_unclean=False))
+_UNCLEAN: Final = str(OfflineElection(allow_unclean=True))
+_PREFERRED: Final = str(PreferredReplicaElection())
 
 
 @dataclass(slots=True)
@@ -55,260 +51,324 @@ class Anomaly:
 
 
 class Planting:
-    """Plants anomalies, one at a time; ``found`` are those that were, their places being marks."""
+    """Plants anomalies; ``found`` are those that were, their places being marks."""
 
-    def __init__(self, world: World, moves: Moves, rng: np.random.Generator) -> None:
+    def __init__(self, player: Player, rng: np.random.Generator) -> None:
         self.found: list[Anomaly] = []
-        self._world = world
-        self._moves = moves
+        self._player = player
         self._rng = rng
-        self._leaderless: list[tuple[int, Anomaly, int]] = []
         self._shared_epoch = 0
-        self._plants: dict[Planted, Callable[[int], None]] = {
-            Planted.ILLEGAL: self._illegal,
-            Planted.GAP: self._gap,
-            Planted.DUPLICATE: self._duplicate,
-            Planted.UNCLEAN: self._unclean,
-            Planted.TWO_CONTROLLERS: self._two_controllers,
-            Planted.LATE_WRITE: self._late_write,
-            Planted.LEADERLESS: self._begin_leaderless,
-            Planted.STUCK: self._stuck,
-            Planted.FLAPPING: self._flapping,
-            Planted.DAMAGED: self._damaged,
-        }
-
-    def is_ready(self, p: int) -> bool:
-        """True for a partition with a leader, all of its replicas alive and in sync."""
-        world, at = self._world, np.array([p])
-        whole = world.is_insync[p, :REPLICATION_FACTOR].all() and world.is_live(at).sum() == (
-            REPLICATION_FACTOR
-        )
-        return bool(whole and world.state[p] == state_code(PartitionState.ONLINE))
 
     def needs_new_epoch(self, kind: Planted) -> bool:
-        """True for a late write, and for a second controller where there is one already."""
+        """True for a late write in the first epoch, and for a second controller where there is one
+        already."""
         if kind is Planted.TWO_CONTROLLERS:
-            return self._world.epoch == self._shared_epoch
-        return kind is Planted.LATE_WRITE
+            return self._player.epoch == self._shared_epoch
+        return kind is Planted.LATE_WRITE and self._player.epoch == 1
 
-    def plant(self, kind: Planted, p: int) -> None:
-        """One anomaly at a partition that is ready, and of which nothing else is asked."""
-        self._plants[kind](p)
+    def plant(self, kind: Planted, p: int) -> Block:
+        """The rows of one anomaly at a partition to which nothing else was done."""
+        subject = _Subject(self._player, p)
+        do: Callable[[_Subject], None] = getattr(self, f"_{kind.name.lower()}")
+        do(subject)
+        self._player.leader_epoch[p] = subject.leader_epoch
+        self._player.zk_version[p] = subject.zk_version
+        return Block.of_rows(subject.rows)
 
-    def end_leaderless(self) -> None:
-        """Those that have no leader on purpose get one."""
-        world = self._world
-        for p, anomaly, mark in self._leaderless:
-            at, slot = np.array([p]), self._insync(p)
-            world.event("BrokerModifications")
-            world.move_replicas(at, slot, ReplicaState.ONLINE)
-            elect_offline(world, at, mark)
-            anomaly.end_ms = world.t_ms
-            world.tick(_SECOND_MS)
-            expand_isr(world, at)
-        self._leaderless.clear()
-
-    @property
-    def is_leaderless(self) -> bool:
-        """True while a partition has no leader on purpose."""
-        return bool(self._leaderless)
-
-    def _mark(self, kind: Planted, p: int = -1, **fields: Any) -> int:
-        world = self._world
-        if p >= 0:
-            fields["topic"], fields["partition"] = world.names[p]
-        self.found.append(Anomaly(kind, **{"epoch": world.epoch, **fields}))
+    def _mark(self, kind: Planted, subject: _Subject | None = None, **fields: Any) -> int:
+        if subject is not None:
+            fields["topic"], fields["partition"] = subject.name
+        self.found.append(Anomaly(kind, **{"epoch": self._player.epoch, **fields}))
         return len(self.found) - 1
 
-    def _insync(self, p: int) -> Array:
-        return np.nonzero(self._world.is_insync[p])[0]
+    def _one_of(self, brokers: Iterable[int]) -> int:
+        return int(self._rng.choice(list(brokers)))
 
-    def _follower(self, p: int) -> Array:
-        """The place of a replica that does not lead."""
-        followers = np.nonzero(self._world.replicas[p] != self._world.leader[p])[0]
-        followers = followers[followers < REPLICATION_FACTOR]
-        return np.array([followers[int(self._rng.integers(len(followers)))]])
+    def _follower(self, subject: _Subject) -> int:
+        return self._one_of(subject.replicas[1:])
+
+    def _other_broker(self, excluded: tuple[int, ...]) -> int:
+        brokers = range(1, self._player.layout.options.brokers + 1)
+        return self._one_of(broker for broker in brokers if broker not in excluded)
 
     # Rows that are wrong, missing, or there twice
 
-    def _illegal(self, p: int) -> None:
-        world, at = self._world, np.array([p])
+    def _illegal(self, subject: _Subject) -> None:
+        replica, to = -1, PartitionState.NEW.value
         if len(self.found) % 2:
-            slot = self._follower(p)
-            key_seq = int(world.replica_key_seq[p, slot[0]]) + 1
-            replica = int(world.replicas[p, slot[0]])
-            mark = self._mark(Planted.ILLEGAL, p, replica=replica, key_seq=key_seq)
-            world.on_replicas(
-                Kind.REPLICA_TRANSITION,
-                at,
-                slot,
-                from_state=world.replica_state[at, slot],
-                to_state=state_code(ReplicaState.DELETION_SUCCESSFUL),
-                since_ms=world.replica_since_ms[at, slot],
-                mark=mark,
-            )
-            return
-        mark = self._mark(Planted.ILLEGAL, p, key_seq=int(world.key_seq[p]) + 1)
-        world.on_partitions(
-            Kind.PARTITION_TRANSITION,
-            at,
-            from_state=world.state[at],
-            to_state=state_code(PartitionState.NEW),
-            since_ms=world.since_ms[at],
-            mark=mark,
-        )
+            replica, to = self._follower(subject), ReplicaState.DELETION_SUCCESSFUL.value
+        key_seq = subject.keys[replica].seq + 1
+        mark = self._mark(Planted.ILLEGAL, subject, replica=replica, key_seq=key_seq)
+        subject.move(to, replica, mark=mark)
 
-    def _gap(self, p: int) -> None:
-        at = np.array([p])
-        shrink_isr(self._world, at, self._follower(p), fate=LOST)
-        mark = self._mark(Planted.GAP, p, key_seq=int(self._world.key_seq[p]))
-        self._world.tick(_SECOND_MS)
-        expand_isr(self._world, at, mark)
+    def _gap(self, subject: _Subject) -> None:
+        subject.shrink_isr(self._follower(subject), fate=LOST)
+        mark = self._mark(Planted.GAP, subject, key_seq=subject.keys[-1].seq)
+        subject.expand_isr(mark=mark)
 
-    def _duplicate(self, p: int) -> None:
-        world, at = self._world, np.array([p])
+    def _duplicate(self, subject: _Subject) -> None:
         if len(self.found) % 2:
-            lead(world, at, self._follower(p), PREFERRED)
+            subject.shrink_isr(self._follower(subject))
         else:
-            shrink_isr(world, at, self._follower(p))
-        mark = self._mark(Planted.DUPLICATE, p, key_seq=int(world.key_seq[p]))
-        world.rows.repeat(mark, REPEATED)
-        world.tick(_SECOND_MS)
-        expand_isr(world, at)
+            subject.lead(subject.leader, _PREFERRED)
+        mark = self._mark(Planted.DUPLICATE, subject, key_seq=subject.keys[-1].seq)
+        subject.rows.append({**subject.rows[-1], "fate": REPEATED, "mark": mark})
+        subject.expand_isr()
 
-    def _damaged(self, p: int) -> None:
-        world = self._world
-        seq = world.seq
-        world.record(1, Kind.EVENT, fate=DAMAGED, mark=self._mark(Planted.DAMAGED))
-        world.seq = seq
+    def _damaged(self, subject: _Subject) -> None:
+        mark = self._mark(Planted.DAMAGED)
+        subject.rows.append({**subject.common(), "fate": DAMAGED, "mark": mark})
 
     # Leaders
 
-    def _leave_alone(self, p: int) -> None:
+    def _leave_alone(self, subject: _Subject) -> None:
         """The followers' disks fail for a moment: the leader is alone in the ISR."""
-        world, at = self._world, np.array([p])
-        world.event("LogDirEventNotification")
-        followers = np.nonzero(world.replicas[p, :REPLICATION_FACTOR] != world.leader[p])[0]
-        for slot in followers:
-            take_replicas_offline(world, at, np.array([slot]))
-        world.tick(_SECOND_MS)
-        world.event("LogDirEventNotification")
-        for slot in followers:
-            world.move_replicas(at, np.array([slot]), ReplicaState.ONLINE)
-        world.tick(_SECOND_MS)
+        subject.event("LogDirEventNotification")
+        for replica in subject.replicas[1:]:
+            subject.take_offline(replica)
+        subject.event("LogDirEventNotification")
+        for replica in subject.replicas[1:]:
+            subject.move(_ONLINE_REPLICA, replica)
+        subject.event("LogDirEventNotification")
 
-    def _unclean(self, p: int) -> None:
-        world, at = self._world, np.array([p])
-        self._leave_alone(p)
-        world.event("LogDirEventNotification")
-        slot, other = self._insync(p), self._follower(p)
-        go_offline(world, at)
-        world.tick(3)
-        before = world.leadership(at)
-        world.leader[p] = world.replicas[p, other[0]]
-        world.leader_epoch[p] += 1
-        world.is_insync[p] = False
-        world.is_insync[p, other[0]] = True
-        columns = world.written(at, before)
-        mark = self._mark(Planted.UNCLEAN, p, key_seq=int(world.key_seq[p]) + 1)
-        world.move(at, PartitionState.ONLINE, election=election_code(UNCLEAN), mark=mark, **columns)
-        take_replicas_offline(world, at, slot)
-        world.tick(_SECOND_MS)
-        world.event("BrokerModifications")
-        world.move_replicas(at, slot, ReplicaState.ONLINE)
-        world.tick(_SECOND_MS)
-        expand_isr(world, at)
+    def _heal(self, subject: _Subject) -> None:
+        subject.expand_isr()
+        subject.event("ReplicaLeaderElection")
+        subject.lead(subject.replicas[0], _PREFERRED)
 
-    def _begin_leaderless(self, p: int) -> None:
-        world, at = self._world, np.array([p])
-        self._leave_alone(p)
-        world.event("LogDirEventNotification")
-        slot = self._insync(p)
-        mark = self._mark(Planted.LEADERLESS, p, begin_ms=world.t_ms)
-        go_offline(world, at, mark)
-        # Its own disk is what failed: nobody may be elected.
-        fail_election(world, at)
-        take_replicas_offline(world, at, slot, mark)
-        self._leaderless.append((p, self.found[mark], mark))
+    def _unclean(self, subject: _Subject) -> None:
+        self._leave_alone(subject)
+        leader, other = subject.leader, self._follower(subject)
+        subject.move(_OFFLINE, **subject.leadership())
+        mark = self._mark(Planted.UNCLEAN, subject, key_seq=subject.keys[-1].seq + 1)
+        subject.lead(other, _UNCLEAN, isr=(other,), mark=mark)
+        subject.take_offline(leader)
+        subject.event("BrokerModifications")
+        subject.move(_ONLINE_REPLICA, leader)
+        self._heal(subject)
+
+    def _leaderless(self, subject: _Subject) -> None:
+        self._leave_alone(subject)
+        leader, player = subject.leader, self._player
+        mark = self._mark(Planted.LEADERLESS, subject, begin_ms=player.t_ms)
+        subject.move(_OFFLINE, mark=mark, **subject.leadership())
+        # The leader's own disk is what failed: there is no candidate.
+        subject.fail_election()
+        subject.take_offline(leader, mark=mark)
+        player.t_ms += int(self._rng.integers(1_000, 40_000))
+        subject.event("BrokerModifications")
+        subject.move(_ONLINE_REPLICA, leader)
+        subject.lead(leader, _CLEAN, mark=mark)
+        self.found[mark].end_ms = player.t_ms
+        self._heal(subject)
 
     # Controllers
 
-    def _two_controllers(self, p: int) -> None:
-        world = self._world
-        others = np.nonzero(world.live)[0]
-        others = others[others != world.controller]
-        other = int(others[int(self._rng.integers(len(others)))])
+    def _two_controllers(self, subject: _Subject) -> None:
+        epoch = self._shared_epoch = self._player.epoch
+        other = self._other_broker((self._player.controller,))
         mark = self._mark(Planted.TWO_CONTROLLERS, controller=other)
-        controller, seq = world.controller, world.seq
-        self._shared_epoch = world.epoch
-        # Each controller counts its own rows.
-        world.controller, world.seq = other, 0
-        world.record(1, Kind.CONTROLLER_ELECTED, mark=mark)
-        at, slot = np.array([p]), np.array([0])
-        states = world.replica_state[at, slot]
-        columns = {"from_state": states, "to_state": states, "key_seq": 1, "mark": mark}
-        replica = world.replicas[at, slot]
-        world.record(1, Kind.REPLICA_TRANSITION, p=at, replica=replica, **columns)
-        world.controller, world.seq = controller, seq
-
-    def _late_write(self, p: int) -> None:
-        """The controller of before takes a replica out of the ISR; the leader takes it back."""
-        world, before, at = self._world, self._world.before, np.array([p])
-        assert before is not None, "there was a controller before"
-        slot = self._follower(p)
-        key_seq = int(before.replica_key_seq[p, slot[0]]) + 1
-        before.replica_key_seq[p, slot[0]] = key_seq
-        before.seq += 1
-        replica = int(world.replicas[p, slot[0]])
-        mark = self._mark(
-            Planted.LATE_WRITE,
-            p,
-            epoch=before.epoch,
-            replica=replica,
-            key_seq=key_seq,
-            controller=before.controller,
-        )
-        leadership = world.leadership(at)
-        world.is_insync[p, slot] = False
-        world.leader_epoch[p] += 1
-        columns = world.written(at, leadership)
-        seq = world.seq
-        world.record(
-            1,
-            Kind.ISR_REMOVED,
-            p=at,
-            replica=replica,
+        subject.record(Kind.CONTROLLER_ELECTED, by=(other, epoch), mark=mark)
+        subject.record(
+            Kind.REPLICA_TRANSITION,
+            by=(other, epoch),
             mark=mark,
-            **columns,
-            **{
-                "seq": before.seq,
-                "controller": before.controller,
-                "epoch": before.epoch,
-                "key_seq": key_seq,
-            },
+            p=subject.p,
+            replica=subject.replicas[0],
+            from_state=STATE_CODES[_ONLINE_REPLICA],
+            to_state=STATE_CODES[_ONLINE_REPLICA],
+            key_seq=1,
         )
-        world.seq = seq
-        world.tick(_SECOND_MS)
-        expand_isr(world, at)
 
-    # Moves and ISRs
+    def _late_write(self, subject: _Subject) -> None:
+        """The controller of before takes a replica out of the ISR; the leader takes it back."""
+        replica, epoch = self._follower(subject), self._player.epoch - 1
+        tile, tile_epoch = self._player.epoch_before()
+        controller = tile.controller(tile_epoch)
+        late = {
+            "replica": replica,
+            "key_seq": tile.key(*subject.recorded(replica), tile_epoch)[1] + 1,
+        }
+        mark = self._mark(Planted.LATE_WRITE, subject, epoch=epoch, controller=controller, **late)
+        before = subject.leadership()
+        subject.isr = tuple(broker for broker in subject.isr if broker != replica)
+        subject.leader_epoch += 1
+        late.update(subject.written(before))
+        subject.record(Kind.ISR_REMOVED, by=(controller, epoch), mark=mark, p=subject.p, **late)
+        subject.expand_isr()
 
-    def _stuck(self, p: int) -> None:
-        world, slot = self._world, self._follower(p)
-        others = np.nonzero(world.live)[0]
-        others = others[~np.isin(others, world.replicas[p])]
-        adding = np.array([others[int(self._rng.integers(len(others)))]])
-        mark = self._mark(Planted.STUCK, p, begin_ms=world.t_ms)
-        self._moves.begin(np.array([p]), slot, adding, mark)
-        self.found[mark].reassignment = self._moves.give_up(p)
+    # Reassignments and ISRs
 
-    def _flapping(self, p: int) -> None:
-        world, at, slot = self._world, np.array([p]), self._follower(p)
-        replica = int(world.replicas[p, slot[0]])
-        mark = self._mark(Planted.FLAPPING, p, replica=replica, begin_ms=world.t_ms)
+    def _stuck(self, subject: _Subject) -> None:
+        removing, adding = self._follower(subject), self._other_broker(subject.replicas)
+        target = (adding if broker == removing else broker for broker in subject.replicas)
+        assignment = ReplicaAssignment((*target, removing), (adding,), (removing,))
+        about: dict[str, Any] = {
+            "reassignment": reassignment_id(subject.name, assignment),
+            "detail": str(assignment),
+        }
+        begin_ms = self._player.t_ms
+        name = about["reassignment"]
+        mark = self._mark(Planted.STUCK, subject, begin_ms=begin_ms, reassignment=name)
+        for phase in (Phase.U1, Phase.U2, Phase.A1, Phase.A2):
+            if phase is Phase.A2:
+                before = subject.leadership()
+                subject.leader_epoch += 1
+                bumped = subject.written(before)
+                subject.on_key(Kind.LEADER_EPOCH_BUMPED, **about, **bumped)
+            to_state = STATE_CODES[phase.value]
+            subject.on_key(Kind.REASSIGNMENT_PHASE, to_state=to_state, mark=mark, **about)
+            mark = -1
+        subject.keys[adding] = _Key(0, 0, STATE_CODES[ReplicaState.NON_EXISTENT.value])
+        subject.move(ReplicaState.NEW.value, adding)
+
+    def _flapping(self, subject: _Subject) -> None:
+        replica, player = self._follower(subject), self._player
+        begin_ms = player.t_ms + _STEP_MS
+        mark = self._mark(Planted.FLAPPING, subject, replica=replica, begin_ms=begin_ms)
         for _ in range(FLAPS):
-            shrink_isr(world, at, slot, mark=mark)
-            world.tick(_FLAP_MS)
-            expand_isr(world, at, mark)
-            self.found[mark].end_ms = world.t_ms
-            world.tick(_FLAP_MS)
+            subject.shrink_isr(replica, mark=mark)
+            subject.expand_isr(mark=mark)
+        self.found[mark].end_ms = player.t_ms
+
+
+@dataclass(slots=True)
+class _Key:
+    """A partition or replica: since when it is in its state, its last row's number, its state."""
+
+    since_ms: int
+    seq: int
+    state: int
+
+
+class _Subject:
+    """One partition of the calm cluster, and the rows that are written about it."""
+
+    def __init__(self, player: Player, p: int) -> None:
+        layout = player.layout
+        self.p = p
+        self.name = layout.names[p]
+        self.rows: list[dict[str, Any]] = []
+        self.replicas = self.isr = layout.assignment(p)
+        self.leader = self.replicas[0]
+        self.leader_epoch = int(player.leader_epoch[p])
+        self.zk_version = int(player.zk_version[p])
+        self._player = player
+        tile, began_ms = player.played[-1]
+        self.keys: dict[int, _Key] = {}
+        """By replica; the partition's is -1."""
+        for replica in (-1, *self.replicas):
+            since_ms, seq = tile.key(*self.recorded(replica), tile.epochs - 1)
+            state = PartitionState.ONLINE.value if replica < 0 else _ONLINE_REPLICA
+            self.keys[replica] = _Key(began_ms + since_ms, seq, STATE_CODES[state])
+
+    def recorded(self, replica: int) -> tuple[int, int]:
+        """The recorded partition, and its replica that stands for this one."""
+        layout = self._player.layout
+        shift = int(layout.group[self.p]) * layout.brokers
+        return int(layout.base[self.p]), replica - shift if replica >= 0 else replica
+
+    def common(self) -> dict[str, Any]:
+        """Columns of every row."""
+        player = self._player
+        return {
+            "t_ms": player.t_ms,
+            "controller": player.controller,
+            "epoch": player.epoch,
+            "event_id": player.event_id,
+        }
+
+    def event(self, text: str) -> None:
+        """The controller begins with an event, a moment later."""
+        self._player.t_ms += _STEP_MS
+        self._player.event_id += 1
+        self.record(Kind.EVENT, detail=text)
+
+    def record(self, kind: Kind, by: tuple[int, int] | None = None, **columns: Any) -> None:
+        """A row; ``by``: of another controller, of which epoch."""
+        controller, epoch = by or (self._player.controller, self._player.epoch)
+        numbers = {
+            "controller": controller,
+            "epoch": epoch,
+            "seq": self._player.next_seqs(controller, epoch)[0],
+        }
+        kind_code = {"kind": code_of(kind, KINDS)}
+        self.rows.append({**self.common(), **numbers, **kind_code, **columns})
+
+    def on_key(self, kind: Kind, replica: int = -1, **columns: Any) -> None:
+        """A row of the partition, or of a replica."""
+        key = self.keys[replica]
+        key.seq += 1
+        self.record(kind, p=self.p, replica=replica, key_seq=key.seq, **columns)
+
+    def move(self, to: str, replica: int = -1, **columns: Any) -> None:
+        """The partition, or a replica, changes its state."""
+        key, state = self.keys[replica], STATE_CODES[to]
+        kind = Kind.PARTITION_TRANSITION if replica < 0 else Kind.REPLICA_TRANSITION
+        moved = {"from_state": key.state, "to_state": state, "since_ms": key.since_ms}
+        self.on_key(kind, replica, **moved, **columns)
+        key.state, key.since_ms = state, self._player.t_ms
+
+    # Leaders and ISRs
+
+    def leadership(self) -> dict[str, Any]:
+        """Columns of what is stored."""
+        names = ("leader", "leader_epoch", "isr", "zk_version")
+        return {name: getattr(self, name) for name in names}
+
+    def written(self, before: dict[str, Any]) -> dict[str, Any]:
+        """Columns of what was just stored, in a new version."""
+        self.zk_version += 1
+        previous = {"prev_leader": before["leader"], "prev_isr": before["isr"]}
+        return {**self.leadership(), **previous}
+
+    def lead(
+        self, leader: int, election: str, isr: tuple[int, ...] | None = None, mark: int = -1
+    ) -> None:
+        """A leader is elected, of the same ISR if no other is given."""
+        before = self.leadership()
+        self.leader, self.isr = leader, isr or self.isr
+        self.leader_epoch += 1
+        columns = self.written(before)
+        code = code_of(election, ELECTIONS)
+        self.move(PartitionState.ONLINE.value, election=code, mark=mark, **columns)
+
+    def fail_election(self) -> None:
+        """No clean leader can be had."""
+        key = self.keys[-1]
+        self.on_key(
+            Kind.PARTITION_FAILED,
+            from_state=key.state,
+            to_state=STATE_CODES[PartitionState.ONLINE.value],
+            since_ms=key.since_ms,
+            election=code_of(_CLEAN, ELECTIONS),
+            outcome=f"Failed to elect leader for partition {self.name} under strategy {_CLEAN}",
+        )
+
+    def take_offline(self, replica: int, mark: int = -1) -> None:
+        """A replica leaves the ISR, unless it left it before, and goes Offline."""
+        before = columns = self.leadership()
+        if replica in self.isr:
+            if self.leader == replica:
+                self.leader = NO_LEADER
+            self.isr = tuple(broker for broker in self.isr if broker != replica) or self.isr
+            self.leader_epoch += 1
+            columns = self.written(before)
+        self.on_key(Kind.ISR_REMOVED, replica, mark=mark, **columns)
+        self.move(ReplicaState.OFFLINE.value, replica)
+
+    def shrink_isr(self, replica: int, fate: int = WRITTEN, mark: int = -1) -> None:
+        """The leader leaves a replica out that lags behind."""
+        rest = tuple(broker for broker in self.isr if broker != replica)
+        self._change_isr(rest, fate, mark)
+
+    def expand_isr(self, mark: int = -1) -> None:
+        """The leader takes all replicas back."""
+        if set(self.isr) != set(self.replicas):
+            self._change_isr(self.replicas, WRITTEN, mark)
+
+    def _change_isr(self, isr: tuple[int, ...], fate: int, mark: int) -> None:
+        self.event("AlterIsrReceived(1 partitions)")
+        before = self.leadership()
+        self.isr = isr
+        self.on_key(Kind.ISR_CHANGED, fate=fate, mark=mark, **self.written(before))

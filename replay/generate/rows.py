@@ -1,4 +1,4 @@
-"""Rows of a history as columns of numbers: what is recorded at once, and blocks of it.
+"""Rows of a history as columns of numbers, in blocks.
 
 A row is one occurrence as the journal would have it, in the published codes. Knows nothing of what
 may follow what.
@@ -6,18 +6,22 @@ may follow what.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from replay.generate.options import REPLICATION_FACTOR
+
 Array = NDArray[Any]
 NULL: Final = np.iinfo(np.int32).min
 """What a column of whole numbers has where the row has no value."""
 NOBODY: Final = -1
 """No broker in this place of an ISR."""
+WIDTH: Final = REPLICATION_FACTOR + 1
+"""Replicas in an ISR at most: one is added before another one leaves."""
 
 WRITTEN: Final = 0
 LOST: Final = 1
@@ -48,6 +52,7 @@ COLUMNS: Final[dict[str, tuple[type, int]]] = {
     "zk_version": (np.int32, NULL),
     "election": (np.int8, 0),
     "event_id": (np.int64, 0),
+    "cause_id": (np.int64, 0),
     "reassignment": (np.int32, -1),
     "outcome": (np.int32, -1),
     "detail": (np.int32, -1),
@@ -55,8 +60,9 @@ COLUMNS: Final[dict[str, tuple[type, int]]] = {
 """Type and value by default. ``p`` numbers all partitions of the history, ``topic`` all topics;
 ``reassignment``, ``outcome`` and ``detail`` are places in ``Block.texts``; ``mark`` names what is
 planted there."""
+TEXTS: Final = ("reassignment", "outcome", "detail")
 ISRS: Final = ("isr", "prev_isr")
-"""Columns of broker ids, a fixed number a row, NOBODY in between. None where there is no leader
+"""Columns of broker ids, WIDTH numbers a row, NOBODY in between. None where there is no leader
 (or no previous one)."""
 
 
@@ -65,7 +71,31 @@ class Block:
     """Rows one after the other: columns of COLUMNS and ISRS by name."""
 
     columns: Mapping[str, Array]
-    texts: list[object]
+    texts: list[str]
+
+    @staticmethod
+    def of(count: int, columns: dict[str, Array], texts: list[str]) -> Block:
+        """So many rows; a column that is not given has its value by default."""
+        for name, (dtype, default) in COLUMNS.items():
+            if name not in columns:
+                columns[name] = np.full(count, default, dtype)
+        return Block(columns, texts)
+
+    @staticmethod
+    def of_rows(rows: Sequence[Mapping[str, Any]]) -> Block:
+        """Rows that are values by column, texts and ISRs as they are."""
+        texts = [str(row[name]) for name in TEXTS for row in rows if name in row]
+        columns: dict[str, Array] = {
+            name: np.array([row.get(name, default) for row in rows], dtype)
+            for name, (dtype, default) in COLUMNS.items()
+            if name not in TEXTS
+        }
+        columns |= {name: isr_column(row.get(name, ()) for row in rows) for name in ISRS}
+        place = iter(range(len(texts)))
+        for name in TEXTS:
+            places = [next(place) if name in row else -1 for row in rows]
+            columns[name] = np.array(places, np.int32)
+        return Block(columns, texts)
 
     @property
     def count(self) -> int:
@@ -77,44 +107,7 @@ class Block:
         return Block({name: array[:count] for name, array in self.columns.items()}, self.texts)
 
 
-class RowBuffer:
-    """Gathers rows until they are taken as a block."""
-
-    def __init__(self, width: int) -> None:
-        self.count = 0
-        self.texts: list[object] = []
-        self._width = width
-        self._parts: list[tuple[int, dict[str, Any]]] = []
-
-    def add(self, count: int, columns: dict[str, Any]) -> None:
-        """Some rows: columns are arrays of that length, or one value for all."""
-        self._parts.append((count, columns))
-        self.count += count
-
-    def repeat(self, mark: int, fate: int) -> None:
-        """The last row, which was added alone, once more."""
-        count, columns = self._parts[-1]
-        assert count == 1, "one row is repeated"
-        self.add(1, {**columns, "mark": mark, "fate": fate})
-
-    def text(self, value: object) -> int:
-        """The place of a text in the block's list."""
-        self.texts.append(value)
-        return len(self.texts) - 1
-
-    def take(self) -> Block:
-        """All there is, and nothing is left."""
-        parts, total = self._parts, self.count
-        columns: dict[str, Array] = {
-            name: np.full(total, default, dtype) for name, (dtype, default) in COLUMNS.items()
-        }
-        for name in ISRS:
-            columns[name] = np.full((total, self._width), NOBODY, np.int16)
-        at = 0
-        for count, given in parts:
-            for name, values in given.items():
-                columns[name][at : at + count] = values
-            at += count
-        block = Block(columns, self.texts)
-        self._parts, self.count, self.texts = [], 0, []
-        return block
+def isr_column(isrs: Iterable[Iterable[int]]) -> Array:
+    """ISRs in ascending order: parts of a history that follow each other agree about it."""
+    listed = [sorted(isr) for isr in isrs]
+    return np.array([[*isr, *[NOBODY] * (WIDTH - len(isr))] for isr in listed], np.int16)

@@ -38,14 +38,13 @@ from replay.event_table import (
     RunCoverage,
     SourceSummary,
 )
-from replay.generate.journal_rows import run_name
-from replay.generate.journal_writer import FILE_NAME, GARBAGE
+from replay.generate.journal_writer import FILE_NAME, GARBAGE, Places
 from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, REPEATED, Array, Block
-from replay.generate.world import World
-from replay.generate.writers import Places
+from replay.generate.tiling import Layout, run_name, topic_name
 from replay.xxhash64 import xxhash64
 
 ROWS_A_FILE: Final = 1_000_000
+_ROWS_AT_ONCE: Final = 100_000
 _SCHEMA: Final = pa.schema(
     [field for field in to_arrow_schema(CODED_SCHEMA) if field.name != "source"]
 )
@@ -61,6 +60,7 @@ _AS_THEY_ARE: Final = (
     "to_state",
     "election",
     "event_id",
+    "cause_id",
 )
 _OR_NULL: Final = ("leader", "prev_leader", "leader_epoch", "zk_version")
 _OR_ZERO: Final = ("since_ms", "key_seq")
@@ -69,20 +69,22 @@ _OR_ZERO: Final = ("since_ms", "key_seq")
 class TableWriter:
     """Writes FOLDER/events, names, damaged and, when it is closed, manifest.json."""
 
-    def __init__(self, world: World, places: Places) -> None:
+    def __init__(self, layout: Layout, places: Places) -> None:
         self._folder = places.folder
         self._places = places
         self._events = self._folder / EVENTS / f"source={code_of(JOURNAL, SOURCES)}"
         self._events.mkdir(parents=True)
         self._names: dict[tuple[str, str], int] = {}
-        self._run = self._code("run", run_name(world.options.seed))
+        self._run = self._code("run", run_name(layout.options.seed))
         self._file = self._code("file", FILE_NAME)
-        topics = [self._code("topic", world.topic_name(n)) for n in range(int(world.topic[-1]) + 1)]
+        topics = [self._code("topic", topic_name(n)) for n in range(int(layout.topic[-1]) + 1)]
         self._topics = np.array(topics, np.int64)
-        self._world = world
+        self._layout = layout
         self._line = 0
         self._parts = 0
         self._part: pq.ParquetWriter | None = None
+        self._pending: list[pa.Table] = []
+        """Rows for which a row group would be too small."""
         self._part_rows = 0
         self._damaged: list[int] = []
         self._counts: Counter[str] = Counter()
@@ -102,15 +104,24 @@ class TableWriter:
             self._places.tell(mark, self._folder / FILE_NAME, line)
         self._damaged += lines[fate == DAMAGED].tolist()
         kept = is_there & (fate != DAMAGED)
+        if not kept.any():
+            return
         columns = {name: array[kept] for name, array in block.columns.items()}
         self._count(columns)
-        self._write_part(self._table(columns, lines[kept], block.texts))
+        self._pending.append(self._table(columns, lines[kept], block.texts))
+        if sum(table.num_rows for table in self._pending) >= _ROWS_AT_ONCE:
+            self._write_part(pa.concat_tables(self._pending))
+            self._pending.clear()
 
     def close(self) -> None:
         """Write what is left, the manifest last."""
-        if self._part is not None:
-            self._part.close()
-            self._part = None
+        if self._pending or self._part is not None:
+            if self._pending:
+                self._write_part(pa.concat_tables(self._pending))
+                self._pending.clear()
+            if self._part is not None:
+                self._part.close()
+                self._part = None
             self._write_rest()
 
     def _code(self, domain: str, name: str) -> int:
@@ -120,9 +131,9 @@ class TableWriter:
             code = self._names[key] = xxhash64(name)
         return code
 
-    def _table(self, columns: dict[str, Array], lines: Array, texts: list[object]) -> pa.Table:
+    def _table(self, columns: dict[str, Array], lines: Array, texts: list[str]) -> pa.Table:
         p = columns["p"]
-        topic = np.where(p >= 0, self._world.topic[p], columns["topic"])
+        topic = np.where(p >= 0, self._layout.topic[p], columns["topic"])
         place = (columns["epoch"].astype(np.int64) << EPOCH_SHIFT) | columns["seq"]
         arrays: dict[str, Any] = {
             "run": self._run,
@@ -130,8 +141,7 @@ class TableWriter:
             "line": lines,
             "place": place,
             "topic": pa.array(self._topics[topic], mask=topic < 0),
-            "partition": np.where(p >= 0, self._world.number[p], -1),
-            "cause_id": 0,
+            "partition": np.where(p >= 0, self._layout.number[p], -1),
             "has_predecessors": True,
             "isr": _lists(columns["isr"], columns["leader"]),
             "prev_isr": _lists(columns["prev_isr"], columns["prev_leader"]),
@@ -148,8 +158,8 @@ class TableWriter:
             schema=_SCHEMA,
         )
 
-    def _hashed(self, domain: str, places: Array, texts: list[object]) -> pa.Array:
-        used = {int(n): self._code(domain, str(texts[n])) for n in np.unique(places) if n >= 0}
+    def _hashed(self, domain: str, places: Array, texts: list[str]) -> pa.Array:
+        used = {int(n): self._code(domain, texts[n]) for n in np.unique(places) if n >= 0}
         codes = [used.get(n) for n in places.tolist()] if used else None
         return pa.nulls(len(places), pa.int64()) if codes is None else pa.array(codes, pa.int64())
 
@@ -195,7 +205,7 @@ class TableWriter:
 
     def _summary(self) -> SourceSummary:
         run = RunCoverage(
-            run=run_name(self._world.options.seed),
+            run=run_name(self._layout.options.seed),
             rows=self._counts["rows"],
             first_epoch=min(self._epochs),
             last_epoch=max(self._epochs),
@@ -233,8 +243,8 @@ def _lists(brokers: Array, leader: Array) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~is_there))
 
 
-def _words(places: Array, texts: list[object]) -> pa.Array:
-    words = pa.array([str(text) for text in texts], pa.string())
+def _words(places: Array, texts: list[str]) -> pa.Array:
+    words = pa.array(texts, pa.string())
     indices = pa.array(places, mask=places < 0)
     return pa.DictionaryArray.from_arrays(indices, words).cast(pa.string())
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from cluster.journal import JournalRow, Kind
 from cluster.types import Broker, EndPoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from replay.generate.journal_rows import InWords, in_words
-from replay.generate.rows import DAMAGED, LOST, NOBODY, REPEATED, Block
+from replay.generate.journal_writer import InWords, Places, in_words
+from replay.generate.kafka_log_writer import parse_assignment
+from replay.generate.rows import DAMAGED, LOST, REPEATED, Block
+from replay.generate.tiling import START_MS, Layout, topic_name
 from replay.generate.txn_log_writer import TxnLogWriter, log_name
-from replay.generate.world import START_MS, World
-from replay.generate.writers import Places
 from statemachines.reassignment import Phase
 from zk.txn_log import TxnOp, TxnType
 from zk.znodes import (
@@ -24,6 +24,7 @@ from zk.znodes import (
     BrokerInfo,
     ControllerEpochZNode,
     ControllerZNode,
+    DeleteTopicsTopicZNode,
     TopicPartitionStateZNode,
     TopicPartitionsZNode,
     TopicPartitionZNode,
@@ -54,8 +55,8 @@ _Ops = list[TxnOp]
 class ZooKeeperWriter:
     """Writes FOLDER/version-2/log.ZXID, a hundred thousand transactions each."""
 
-    def __init__(self, world: World, places: Places) -> None:
-        self._world = world
+    def __init__(self, layout: Layout, places: Places) -> None:
+        self._layout = layout
         self._places = places
         self._folder = places.folder / VERSION_FOLDER
         self._folder.mkdir()
@@ -70,14 +71,15 @@ class ZooKeeperWriter:
         self._epoch_version = 0
         self._fences: dict[tuple[int, int], int] = {}
         """The version of /controller_epoch that each controller knows, by (controller, epoch)."""
-        self._versions = np.full(world.options.partitions, -1, np.int64)
+        self._versions = np.full(layout.options.partitions, -1, np.int64)
         self._assignments: dict[int, dict[TopicPartition, ReplicaAssignment]] = {}
         self._topic_versions: dict[int, int] = {}
+        self._deleting: set[str] = set()
         self._begin()
 
     def write(self, block: Block) -> None:
         """The next rows."""
-        for words in in_words(self._world, block):
+        for words in in_words(self._layout, block):
             if words.fate != REPEATED:
                 self._t_ms = words.row.t_ms
                 self._write_row(words)
@@ -116,6 +118,8 @@ class ZooKeeperWriter:
         for path in _PERSISTENT:
             self._txn(_ADMIN, TxnOp(TxnType.CREATE, path))
         self._txn(_ADMIN, TxnOp(TxnType.CREATE, _EPOCH, ControllerEpochZNode.encode(0)))
+        for broker in range(1, self._layout.options.brokers + 1):
+            self._register(broker)
 
     # What rows say
 
@@ -134,6 +138,10 @@ class ZooKeeperWriter:
             self._end_session(row.replica)
         elif row.kind == Kind.TOPIC_CREATED:
             self._create_topic(words)
+        elif row.kind == Kind.TOPIC_DELETION_STARTED:
+            self._ask_deletion(topic_name(words.topic))
+        elif row.kind == Kind.TOPIC_DELETED:
+            self._delete_topic(words)
         elif row.kind == Kind.REASSIGNMENT_PHASE and row.to in (Phase.U1, Phase.B6):
             self._assign(words)
         elif row.zk_version is not None and row.zk_version > self._versions[words.p]:
@@ -147,7 +155,8 @@ class ZooKeeperWriter:
     def _elect(self, row: JournalRow, mark: int) -> None:
         if row.epoch > self._epoch and self._controller:
             # Nobody says that it resigned: its session ends with it.
-            self._end_session(self._controller)
+            for broker in self._layout.copies_of_broker(self._controller):
+                self._end_session(broker)
         self._register(row.controller)
         self._epoch_version += 1
         self._fences[row.controller, row.epoch] = self._epoch_version
@@ -182,30 +191,44 @@ class ZooKeeperWriter:
         self._txn(session, TxnOp(TxnType.CLOSE_SESSION))
 
     def _create_topic(self, words: InWords) -> None:
-        world = self._world
-        first, last = world.partitions_of(words.topic)
+        layout = self._layout
         assigned = {
-            world.names[p]: ReplicaAssignment(
-                tuple(broker for broker in world.initial_replicas[p].tolist() if broker != NOBODY)
-            )
-            for p in range(first, last)
+            layout.names[p]: ReplicaAssignment(layout.assignment(p))
+            for p in range(*layout.partitions_of(words.topic))
         }
         self._assignments[words.topic] = assigned
         self._topic_versions[words.topic] = 0
-        topic = world.topic_name(words.topic)
+        topic = topic_name(words.topic)
         data = TopicZNode.encode(None, assigned)
         self._txn(_ADMIN, TxnOp(TxnType.CREATE, TopicZNode.path(topic), data))
         self._fenced(words.row, TxnOp(TxnType.CREATE, TopicPartitionsZNode.path(topic)))
         paths = map(TopicPartitionZNode.path, assigned)
         self._fenced(words.row, *(TxnOp(TxnType.CREATE, path) for path in paths))
 
+    def _ask_deletion(self, topic: str) -> None:
+        # Each controller that takes the deletion over tells of it.
+        if topic not in self._deleting:
+            self._deleting.add(topic)
+            self._txn(_ADMIN, TxnOp(TxnType.CREATE, DeleteTopicsTopicZNode.path(topic)))
+
+    def _delete_topic(self, words: InWords) -> None:
+        topic = topic_name(words.topic)
+        self._deleting.remove(topic)
+        paths = [TopicZNode.path(topic), TopicPartitionsZNode.path(topic)]
+        for p in range(*self._layout.partitions_of(words.topic)):
+            name = self._layout.names[p]
+            paths += (TopicPartitionZNode.path(name), TopicPartitionStateZNode.path(name))
+            self._versions[p] = -1
+        paths = [DeleteTopicsTopicZNode.path(topic), *paths]
+        self._fenced(words.row, *(TxnOp(TxnType.DELETE, path) for path in reversed(paths)))
+
     def _assign(self, words: InWords) -> None:
-        topic = int(self._world.topic[words.p])
-        assert isinstance(words.detail, ReplicaAssignment)
-        self._assignments[topic][self._world.names[words.p]] = words.detail
+        topic = int(self._layout.topic[words.p])
+        assigned = parse_assignment(words.row.detail)
+        self._assignments[topic][self._layout.names[words.p]] = assigned
         version = self._topic_versions[topic] = self._topic_versions[topic] + 1
         data = TopicZNode.encode(None, self._assignments[topic])
-        path = TopicZNode.path(self._world.topic_name(topic))
+        path = TopicZNode.path(topic_name(topic))
         op = TxnOp(TxnType.SET_DATA, path, data, version)
         self._fenced(words.row, op, mark=words.mark)
 
@@ -220,6 +243,6 @@ class ZooKeeperWriter:
         data = TopicPartitionStateZNode.encode(
             LeaderAndIsr(leader, epoch, row.isr or ()), row.epoch
         )
-        path = TopicPartitionStateZNode.path(self._world.names[words.p])
+        path = TopicPartitionStateZNode.path(self._layout.names[words.p])
         kind = TxnType.CREATE if version == 0 else TxnType.SET_DATA
         self._fenced(row, TxnOp(kind, path, data, version), mark=words.mark)

@@ -10,11 +10,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
 from pyspark.sql import DataFrame, SparkSession
 
-from replay.event_schema import JOURNAL
-from replay.sources import Damaged, Source, SourceOptions, Tasks, damaged_batch
+from cluster.journal import NOT_A_ROW, NOT_JSON, SCHEMA_VERSION, JournalRow, Kind
+from replay.event_schema import EPOCH_SHIFT, JOURNAL
+from replay.sources import (
+    ARROW_SCHEMA,
+    TEXT_CHARACTERS,
+    Damaged,
+    Source,
+    SourceOptions,
+    Tasks,
+    damaged_batch,
+    event_batch,
+)
 from replay.sources.file_parts import (
     CutShort,
     FilePart,
@@ -24,7 +38,159 @@ from replay.sources.file_parts import (
     part_size,
     read_part,
 )
-from replay.sources.journal_lines import is_row, journal_batches
+
+OTHER_KIND: Final = "unknown kind"
+TORN: Final = "torn"
+_COLUMN_OF: Final = {
+    "run_id": "run",
+    "from": "from_state",
+    "to": "to_state",
+    "reassignment_id": "reassignment",
+}
+_UNUSED: Final = ("cluster_id",)
+_NEVER_NULL: Final = ("v", "run_id", "t_ms", "seq", "controller", "epoch", "kind")
+_TEXT_BYTES: Final = 4 * TEXT_CHARACTERS
+_NONE_IS_ZERO: Final = ("since_ms", "key_seq")
+_KINDS: Final = tuple(str(kind) for kind in Kind)
+_KIND_SET: Final = pa.array(_KINDS)
+
+
+class _Version(msgspec.Struct):
+    v: int | None = None
+
+
+def _file_schema() -> pa.Schema:
+    names = [field.encode_name for field in msgspec.structs.fields(JournalRow)]
+    known = {name: _COLUMN_OF.get(name, name) for name in names if name not in _UNUSED}
+    types = {name: ARROW_SCHEMA.field(column).type for name, column in known.items() if name != "v"}
+    return pa.schema([pa.field("v", pa.int64()), *types.items()])
+
+
+_FILE_SCHEMA: Final = _file_schema()
+_version = msgspec.json.Decoder(_Version)
+_row = msgspec.json.Decoder(JournalRow)
+
+
+def journal_batches(data: bytes, file: str, first_line: int) -> Iterator[pa.RecordBatch]:
+    """Lines as batches by READ_SCHEMA. The last one may lack its newline: whole, or ``torn``.
+
+    ``file`` and ``first_line``, which counts from 1, say where the lines stand.
+    """
+    if not data:
+        return
+    rows = _rows_of(data)
+    if rows is not None:
+        yield _events(rows, file, _counted(first_line, rows.num_rows))
+        return
+    lines = data.removesuffix(b"\n").split(b"\n")
+    problems = [_problem(line) for line in lines]
+    if not data.endswith(b"\n") and problems[-1] == NOT_JSON:
+        problems[-1] = TORN
+    good, rows = _good_ones(lines, problems)
+    if rows is not None:
+        yield _events(rows, file, pa.array([first_line + n for n in good]))
+    damaged = [
+        Damaged(first_line + n, problem, lines[n][:_TEXT_BYTES].decode(errors="replace"))
+        for n, problem in enumerate(problems)
+        if problem is not None
+    ]
+    if damaged:
+        yield damaged_batch(JOURNAL, file, damaged)
+
+
+def is_row(line: bytes) -> bool:
+    """True for a line that a journal of some version may have written."""
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return False
+    return {"v", "run_id", "seq", "kind"} <= fields.keys()
+
+
+def _counted(first: int, count: int) -> pa.Array:
+    return pa.array(np.arange(first, first + count))
+
+
+def _rows_of(data: bytes) -> pa.Table | None:
+    """The rows of lines that are all good; None if one is not."""
+    # What stands in one line must be one object: the reader below does not mind newlines.
+    if not data.startswith(b"{") or not data.endswith(b"}\n"):
+        return None
+    count = data.count(b"\n")
+    if data.count(b"}\n{") != count - 1:
+        return None
+    try:
+        rows = pyarrow.json.read_json(
+            pa.BufferReader(data),
+            pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            pyarrow.json.ParseOptions(
+                explicit_schema=_FILE_SCHEMA, unexpected_field_behavior="ignore"
+            ),
+        )
+        rows.validate(full=True)
+    except pa.ArrowInvalid:
+        return None
+    if rows.num_rows != count or any(rows[name].null_count for name in _NEVER_NULL):
+        return None
+    is_known = pc.and_(
+        pc.equal(rows["v"], SCHEMA_VERSION), pc.is_in(rows["kind"], value_set=_KIND_SET)
+    )
+    return rows if pc.all(is_known).as_py() else None
+
+
+def _problem(line: bytes) -> str | None:
+    """What is wrong with a line, in a word or two; None for a row."""
+    try:
+        version = _version.decode(line).v
+        if version != SCHEMA_VERSION:
+            return f"schema version {'none' if version is None else version}"
+        if _row.decode(line).kind not in _KINDS:
+            return OTHER_KIND
+    except msgspec.ValidationError:
+        return NOT_A_ROW
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return NOT_JSON
+    return None
+
+
+def _good_ones(
+    lines: Sequence[bytes], problems: list[str | None]
+) -> tuple[list[int], pa.Table | None]:
+    """Which lines are rows, and these; ``problems`` is told of more that are none."""
+    good = [n for n, problem in enumerate(problems) if problem is None]
+    rows = _rows_of(_joined(lines, good))
+    if rows is None:
+        # Numbers too large for their columns, a name twice: JSON allows it, a journal has none.
+        for n in good:
+            if _rows_of(_joined(lines, [n])) is None:
+                problems[n] = NOT_A_ROW
+        good = [n for n in good if problems[n] is None]
+        rows = _rows_of(_joined(lines, good))
+    return good, rows
+
+
+def _joined(lines: Sequence[bytes], numbers: Sequence[int]) -> bytes:
+    return b"".join(lines[n].strip() + b"\n" for n in numbers)
+
+
+def _events(rows: pa.Table, file: str, lines: pa.Array) -> pa.RecordBatch:
+    columns = {_COLUMN_OF.get(name, name): rows[name] for name in rows.column_names}
+    epoch = pc.shift_left(rows["epoch"].cast(pa.int64()), EPOCH_SHIFT)
+    known = {
+        "source": JOURNAL,
+        "file": file,
+        "line": lines,
+        "place": pc.bit_wise_or(epoch, rows["seq"]),
+        "has_predecessors": True,
+    }
+    for name in ("partition", "replica"):
+        known[name] = pc.fill_null(rows[name], -1)
+    for name in ("event_id", "cause_id"):
+        known[name] = pc.fill_null(rows[name], 0)
+    for name in _NONE_IS_ZERO:
+        known[name] = pc.if_else(pc.equal(rows[name], 0), None, rows[name])
+    return event_batch(rows.num_rows, {**columns, **known})
+
 
 _LOOKED_AT: Final = 20
 _NAME: Final = "journal"

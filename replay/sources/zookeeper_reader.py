@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,11 +24,90 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cluster.errors import EnvironmentProblem, UsageError
-from replay.sources.zookeeper_changes import Change, changes_of
+from cluster.journal import Kind
+from replay.sources.zookeeper_changes import (
+    CONTROLLER_CREATED,
+    EPOCH_WRITTEN,
+    Change,
+    changes_of,
+    malformed,
+    written,
+)
 from replay.sources.zookeeper_files import find_files
-from replay.sources.zookeeper_standing import changes_in_snapshot
-from zk.snapshot_file import read_entries
+from replay.sources.zookeeper_paths import BROKER, CONTROLLER, EPOCH, TOPIC, ZNode, znode_of
+from zk.snapshot_file import SnapshotEntry, read_entries
 from zk.txn_log import Txn, TxnDamage, TxnType, read_stretches, read_txn_log
+from zk.znodes import MalformedZNode, UnparsableJson
+
+SNAPSHOT_DETAIL: Final = "snapshot"
+
+
+class Standing(NamedTuple):
+    """A change that a snapshot shows: what was written last, when and by which session.
+
+    ``session_id`` is that of an ephemeral, else 0.
+    """
+
+    offset: int
+    zxid: int
+    t_ms: int
+    session_id: int
+    change: Change
+
+
+def changes_in_snapshot(entries: Iterable[SnapshotEntry]) -> Iterator[Standing]:
+    """The last write of each znode that is in a snapshot. Who wrote it is not in there."""
+    controllers: dict[str, list[Standing]] = {}
+    for entry in entries:
+        znode = znode_of(entry.path)
+        if znode is None:
+            continue
+        node = entry.node
+        for change in _standing(znode, entry):
+            at = (node.czxid, node.ctime_ms) if _is_at_creation(change) else _last_write(entry)
+            row = Standing(entry.offset, *at, node.ephemeral_owner, change)
+            if znode.what in (CONTROLLER, EPOCH):
+                controllers.setdefault(znode.chroot, []).append(row)
+            else:
+                yield row
+    for rows in controllers.values():
+        yield from _election_in_snapshot(rows)
+
+
+def _standing(znode: ZNode, entry: SnapshotEntry) -> Iterator[Change]:
+    node = entry.node
+    # The data at its creation is gone if it was written again.
+    is_new = node.czxid == node.mzxid
+    try:
+        for change in written(
+            znode, node.data, node.version, is_new or znode.what == BROKER, 0, None
+        ):
+            yield change._replace(detail=change.detail or SNAPSHOT_DETAIL)
+    except (MalformedZNode, UnparsableJson) as error:
+        yield malformed(znode, entry.path, str(error), node.version, 0, None)
+    if znode.what == TOPIC and not is_new:
+        yield Change(Kind.TOPIC_CREATED.value, 0, znode.chroot, znode.topic, detail=SNAPSHOT_DETAIL)
+
+
+def _is_at_creation(change: Change) -> bool:
+    return change.kind in (Kind.BROKER_ONLINE, Kind.TOPIC_CREATED, CONTROLLER_CREATED)
+
+
+def _last_write(entry: SnapshotEntry) -> tuple[int, int]:
+    return entry.node.mzxid, entry.node.mtime_ms
+
+
+def _election_in_snapshot(rows: list[Standing]) -> Iterator[Standing]:
+    """One multi wrote both znodes if they have one zxid."""
+    by_kind = {row.change.kind: row for row in rows}
+    created, epoch = by_kind.get(CONTROLLER_CREATED), by_kind.get(EPOCH_WRITTEN)
+    if created is None or epoch is None or created.zxid != epoch.zxid:
+        yield from rows
+        return
+    broker = created.change.broker
+    elected = epoch.change._replace(kind=Kind.CONTROLLER_ELECTED.value, broker=broker)
+    yield created._replace(change=elected)
+
 
 FORMAT: Final = "zktxnlog"
 OPERATIONS, CHANGES, STRETCHES, DIGESTS = "operations", "changes", "stretches", "digests"

@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 from cluster.journal import JournalRow, Kind
 from cluster.types import TopicPartition
 from replay.event_table import EventTable, open_table
-from replay.fold import Line
 from replay.ingest import make_table
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 from tests.sim.deletions import delete_topics
 from tests.sim.reassignments import brokers_up, reassign
 from tests.sim.worlds import create_topic
+from tests.spark.fold import Line
 
 _TRANSITIONS = (Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION)
 

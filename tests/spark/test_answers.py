@@ -13,11 +13,20 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from bench import replay_windows as windows
 from cluster.journal import JournalRow, Kind
-from replay import run, windows
+from replay import run
 from replay.event_table import EventTable
 from replay.filters import Filters
-from replay.fold import (
+from replay.listings import in_words
+from replay.questions.columns import partition_code
+from replay.questions.duplicates import without
+from replay.questions.elections import flap_suspects, flapping_replicas
+from replay.questions.histories import by_partition, histories
+from replay.run import Answers, answer
+from statemachines.partition_state import PartitionState
+from statemachines.replica_state import ReplicaState
+from tests.spark.fold import (
     Burst,
     Folded,
     History,
@@ -28,16 +37,8 @@ from replay.fold import (
     fold,
     worst_burst,
 )
-from replay.ordered_fold import ordered_fold
-from replay.questions.columns import partition_code
-from replay.questions.duplicates import without
-from replay.questions.elections import flap_suspects, flapping_replicas
-from replay.questions.histories import by_partition, histories
-from replay.run import Answers, answer
-from replay.words import in_words
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
 from tests.spark.journals import as_run, eventful_journal, lines_of, spoilt, table_of
+from tests.spark.ordered_fold import ordered_fold
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 

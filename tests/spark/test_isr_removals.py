@@ -17,7 +17,6 @@ from cluster.types import NO_LEADER
 from replay.encode import encode
 from replay.event_schema import KINDS, LEADERSHIP_WRITTEN, code_of
 from replay.event_table import open_table
-from replay.fold import Line, fold
 from replay.generate.generate import generate
 from replay.generate.options import Format, HistoryOptions, Planted
 from replay.ingest import make_table
@@ -26,6 +25,7 @@ from replay.questions.controllers import epochs, late_writes
 from replay.sources import SourceOptions, split, zookeeper
 from replay.sources.kafka_logs import STATE_CHANGES
 from replay.xxhash64 import xxhash64
+from tests.spark.fold import Line, fold
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -13,17 +13,16 @@ from replay.encode import encode
 from replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION, STATE_CODES
 from replay.event_table import EventTable, Manifest
 from replay.filters import Filters, narrow
+from replay.listings import in_words
 from replay.questions.availability import leaderless_intervals
 from replay.questions.columns import legal_bits
 from replay.questions.controllers import epochs, failovers, late_writes, shared_epochs
 from replay.questions.duplicates import duplicates, without
 from replay.questions.final_states import final_partitions
-from replay.questions.gaps import gap_places
 from replay.questions.histories import by_partition, histories
-from replay.questions.legality import illegal_transitions
 from replay.questions.reassignments import reassignments
+from replay.questions.row_checks import gap_places, illegal_transitions
 from replay.questions.timeline import differences, leaders_over_time, offline_timeline
-from replay.words import in_words
 from statemachines import partition_state, replica_state
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]

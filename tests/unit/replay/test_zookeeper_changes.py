@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from replay.sources.zookeeper_changes import Change, changes_of
-from replay.sources.zookeeper_standing import changes_in_snapshot
+from replay.sources.zookeeper_reader import changes_in_snapshot
 from zk.snapshot_file import SnapshotEntry, SnapshotNode
 from zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 

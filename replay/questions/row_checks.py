@@ -1,15 +1,22 @@
-"""Rows that are missing: numbers of ``key_seq`` that no row of a key has in an epoch.
+"""Rows that are missing by the numbers of their key, and rows of illegal or failed transitions.
 
-That some are missing is arithmetic on histories; where they are is asked of the keys that miss
-some, whose rows alone are put in order. A lost tail of a history leaves no trace here.
+Whether a row is illegal is decided by what it says alone: replay/questions/columns.py.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from replay.questions.columns import HISTORY, REPLICA, replica_key
+from replay.questions.columns import (
+    AT,
+    FAILURES,
+    HISTORY,
+    REPLICA,
+    is_illegal,
+    is_kind,
+    replica_key,
+)
 
 
 def gap_places(events: DataFrame, replicas: DataFrame) -> DataFrame:
@@ -39,4 +46,21 @@ def gap_places(events: DataFrame, replicas: DataFrame) -> DataFrame:
             *("after_key_seq", "after_file", "after_line", "after_t_ms"),
             *(F.col(name).alias(f"before_{name}") for name in ("key_seq", "file", "line", "t_ms")),
         )
+    )
+
+
+def illegal_transitions(events: DataFrame) -> DataFrame:
+    """Transitions that the product's state machines do not have, with their file and line."""
+    return events.where(is_illegal()).select(*REPLICA, "from_state", "to_state", *AT)
+
+
+def tells_legality() -> Column:
+    """True for rows that are listed here."""
+    return is_illegal() | is_kind(*FAILURES)
+
+
+def failed_transitions(events: DataFrame) -> DataFrame:
+    """Transitions that were tried and refused; ``outcome`` tells why."""
+    return events.where(is_kind(*FAILURES)).select(
+        *REPLICA, "from_state", "to_state", "election", "outcome", *AT
     )

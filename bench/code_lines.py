@@ -1,0 +1,70 @@
+"""How many lines of code the product has: ``python -m bench.code_lines [FOLDER ...]``.
+
+Lines without blank ones, comments, docstrings (and other strings that stand alone) and imports. A
+line a package, and the sum; folders are those of the shipped packages unless others are given.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+_NO_CODE: Final = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
+
+
+def code_lines(text: str) -> int:
+    """The lines of a Python file that count."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines.difference(*_left_out(ast.parse(text))))
+
+
+def _left_out(tree: ast.Module) -> Iterator[range]:
+    for node in ast.walk(tree):
+        is_text = (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        )
+        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+            yield range(node.lineno, (node.end_lineno or 0) + 1)
+
+
+def packages() -> list[str]:
+    """The folders of the shipped packages, outermost only."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    names = project["tool"]["setuptools"]["packages"]
+    return sorted({name.partition(".")[0] for name in names})
+
+
+def main(folders: Sequence[str]) -> int:
+    """Print a line for each folder, and the sum."""
+    counts = Counter[str]()
+    for folder in folders or packages():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            counts[folder] += code_lines(path.read_text())
+    for folder, count in counts.items():
+        print(f"{count:7,} {folder}")
+    print(f"{counts.total():7,} in all")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

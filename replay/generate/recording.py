@@ -1,0 +1,290 @@
+"""Recordings of a simulated cluster: the segments of which a history is composed.
+
+One cluster is created and then lives through segments of failures, deletions, reassignments,
+elections and controller failovers. Between two segments it is calm: every broker is alive, every
+partition has its first assignment, all replicas in sync, and its preferred leader. A segment begins
+with a controller failover, after which the journal refers to nothing before it, so that segments
+can follow each other in any order and any number of times.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from brokers.clients.batches import Counted
+from brokers.clients.config import ProducerConfig
+from brokers.clients.producer import Producer
+from cluster.journal import JournalRow, Kind
+from cluster.requests import (
+    Address,
+    AlterPartitionReassignmentsRequest,
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    Request,
+)
+from cluster.types import NO_LEADER, ElectionType, TopicPartition
+from runtime.cluster_spec import ClusterSpec
+from runtime.scenarios.simulated_driver import SimulatedDriver
+from runtime.simulated.world import SimulatedWorld
+from statemachines.context import ControllerContext
+
+KEPT: Final = "kept"
+DELETED: Final = "deleted"
+"""The recorded topics: one that stays, and one that is deleted and created again."""
+_ELECTED: Final = Kind.CONTROLLER_ELECTED.value
+_PRODUCER: Final = Address("client", 1)
+_CHURNS: Final = 9
+_CONTROLLER_SHARE: Final = 0.2
+"""Of failures: those of the controller."""
+_MAX_DEAD: Final = 2
+_TIMEOUT_MS: Final = 600_000
+_POLL_MS: Final = 250
+_POLLS_MAX: Final = 2_000
+_LAG_TIME_MS: Final = 4_000
+_CONFIG: Final = {
+    # From 2.8 on topics have ids, which could not be copied.
+    "inter.broker.protocol.version": "2.7",
+    "auto.leader.rebalance.enable": "false",
+    "replica.lag.time.max.ms": str(_LAG_TIME_MS),
+}
+
+
+class Recording:
+    """A simulated cluster of ``brokers`` brokers, with the topics KEPT and DELETED.
+
+    ``movable``: partitions that may be reassigned. ``failure_rate``: the share of steps in which a
+    broker or the controller fails.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        brokers: int,
+        assignments: Mapping[TopicPartition, tuple[int, ...]],
+        movable: Sequence[TopicPartition],
+        *,
+        failure_rate: float,
+        seed: int,
+    ) -> None:
+        spec = ClusterSpec(
+            broker_ids=tuple(range(1, brokers + 1)), config=_CONFIG, run_id=run_id, seed=seed
+        )
+        self.assignments = assignments
+        self._movable = movable
+        self._brokers = brokers
+        self._failure_rate = failure_rate
+        self._rng = random.Random(seed)
+        world = SimulatedWorld(spec)
+        self._driver = SimulatedDriver(world)
+        self._clock = world.clock
+        self._producer = Producer(_PRODUCER, spec.broker_ids, ProducerConfig(acks=1))
+        world.add_client(self._producer)
+        self._dead: dict[int, int] = {}
+        """The step in which each dead broker returns."""
+        self._moved: dict[TopicPartition, tuple[int, ...]] = {}
+        self._missing = [topic for topic in (KEPT, DELETED) if self._of_topic(topic)]
+        """Topics to create."""
+        self._taken = 0
+
+    def creation(self) -> list[JournalRow]:
+        """The first segment: brokers start, topics are created."""
+        self._driver.begin_start_all()
+        self._driver.begin_candidacies()
+        self._wait(lambda: self._context() is not None)
+        self._wait(lambda: len(self._known().live_or_shutting_down_broker_ids) == self._brokers)
+        self._create_missing()
+        return self._take()
+
+    def failover(self) -> list[JournalRow]:
+        """A segment in which only the controller moves."""
+        self._move_controller()
+        self._wait(self._is_calm)
+        return self._take()
+
+    def segment(self) -> list[JournalRow]:
+        """The next segment of steps; the steps that fail are drawn."""
+        self._move_controller()
+        steps = [self._churn] * _CHURNS + [self._elect, self._reassign, self._delete]
+        self._rng.shuffle(steps)
+        failing = [self._rng.random() < self._failure_rate for _ in steps]
+        if self._failure_rate:
+            # A low rate shall be seen, too.
+            failing[self._rng.randrange(len(steps))] |= not any(failing)
+        for n, step in enumerate(steps):
+            for broker in [broker for broker, until in self._dead.items() if until <= n]:
+                self._return(broker)
+            self._driver.run_for(self._rng.randrange(70_000, 150_000))
+            if failing[n]:
+                self._fail(n)
+            else:
+                step()
+        self._heal()
+        return self._take()
+
+    # Steps
+
+    def _churn(self) -> None:
+        """Some brokers are cut off until leaders shrink the ISRs of the partitions produced to."""
+        alive = self._alive()
+        cut = set(self._rng.sample(alive, max(1, len(alive) // 6)))
+        behind = {
+            tp: cut.intersection(isr)
+            for tp, isr in self._isrs_led_by_others(cut)
+            if tp.topic == KEPT and self._rng.random() < 0.6
+        }
+        self._driver.isolate(tuple(sorted(cut)))
+        for tp in behind:
+            self._producer.send(tp, Counted(1, 1_000), self._clock.monotonic_ms())
+        self._wait(lambda: all(behind[tp].isdisjoint(self._isr(tp)) for tp in behind))
+        self._driver.run_for(self._rng.randrange(1_000, 3_000))
+        self._driver.isolate(())
+        self._wait(lambda: all(behind[tp].issubset(self._isr(tp)) for tp in behind))
+
+    def _elect(self) -> None:
+        self._ask(ElectLeadersRequest(ElectionType.PREFERRED, None, _TIMEOUT_MS))
+
+    def _reassign(self) -> None:
+        """Move some partitions back that were moved; else move one replica of some."""
+        if self._dead:
+            return
+        targets = {tp: self.assignments[tp] for tp in self._moved}
+        self._moved.clear()
+        if not targets:
+            for tp in self._rng.sample(self._movable, -(-len(self._movable) // 10)):
+                replicas = list(self.assignments[tp])
+                others = [broker for broker in self._alive() if broker not in replicas]
+                replicas[self._rng.randrange(len(replicas))] = self._rng.choice(others)
+                targets[tp] = self._moved[tp] = tuple(replicas)
+        if targets:
+            self._ask(AlterPartitionReassignmentsRequest(targets))
+        self._wait(lambda: not self._known().partitions_being_reassigned)
+
+    def _delete(self) -> None:
+        """Delete a topic, or create it again."""
+        if self._missing or not self._of_topic(DELETED):
+            self._create_missing()
+            return
+        self._missing = [DELETED]
+        self._ask(DeleteTopicsRequest((DELETED,), _TIMEOUT_MS))
+
+    def _fail(self, step: int) -> None:
+        until = step + self._rng.randrange(1, 4)
+        if self._rng.random() < _CONTROLLER_SHARE:
+            if self._rng.random() < 0.5 or len(self._dead) >= _MAX_DEAD:
+                self._move_controller()
+            else:
+                self._kill(self._controller(), until)
+        elif len(self._dead) < _MAX_DEAD:
+            others = [broker for broker in self._alive() if broker != self._controller()]
+            self._kill(self._rng.choice(others), until)
+
+    def _kill(self, broker: int, until: int) -> None:
+        self._dead[broker] = until
+        self._driver.kill(broker)
+        self._wait(
+            lambda: (
+                self._context() is not None
+                and broker not in self._known().live_or_shutting_down_broker_ids
+            )
+        )
+
+    def _return(self, broker: int) -> None:
+        del self._dead[broker]
+        self._driver.start(broker)
+        self._wait(lambda: broker in self._known().live_or_shutting_down_broker_ids)
+
+    def _move_controller(self) -> None:
+        epoch = self._known().epoch
+        self._driver.move_controller()
+        self._wait(lambda: self._context() is not None and self._known().epoch > epoch)
+
+    def _heal(self) -> None:
+        for broker in list(self._dead):
+            self._return(broker)
+        self._create_missing()
+        if self._moved:
+            self._reassign()
+        self._wait(self._has_all_replicas_in_sync)
+        self._elect()
+        self._wait(self._is_calm)
+
+    def _create_missing(self) -> None:
+        context = self._known()
+        self._wait(lambda: not context.all_topics.intersection(self._missing))
+        topics = tuple(
+            CreatableTopic(topic, assignments={tp.partition: self.assignments[tp] for tp in tps})
+            for topic in self._missing
+            if (tps := self._of_topic(topic))
+        )
+        self._missing = []
+        if topics:
+            self._ask(CreateTopicsRequest(topics, _TIMEOUT_MS))
+        self._wait(lambda: set(self._known().leaderships) == set(self.assignments))
+
+    # Looking at the cluster
+
+    def _of_topic(self, topic: str) -> list[TopicPartition]:
+        return [tp for tp in self.assignments if tp.topic == topic]
+
+    def _alive(self) -> list[int]:
+        return sorted(broker.info.id for broker in self._driver.brokers())
+
+    def _context(self) -> ControllerContext | None:
+        return self._driver.controller_context()
+
+    def _known(self) -> ControllerContext:
+        context = self._context()
+        assert context is not None, "an active controller"
+        return context
+
+    def _controller(self) -> int:
+        elected = (row for row in reversed(self._driver.rows) if row.kind == _ELECTED)
+        return next(elected).controller
+
+    def _isr(self, tp: TopicPartition) -> tuple[int, ...]:
+        return self._known().leaderships[tp].leader_and_isr.isr
+
+    def _isrs_led_by_others(
+        self, brokers: set[int]
+    ) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
+        """The ISRs that some of these brokers are in, of partitions that others lead."""
+        for tp, at in self._known().leaderships.items():
+            leader, isr = at.leader_and_isr.leader, at.leader_and_isr.isr
+            if leader not in (NO_LEADER, *brokers) and not brokers.isdisjoint(isr):
+                yield tp, isr
+
+    def _has_all_replicas_in_sync(self) -> bool:
+        leaderships = self._known().leaderships
+        return all(
+            tp in leaderships and set(leaderships[tp].leader_and_isr.isr) == set(replicas)
+            for tp, replicas in self.assignments.items()
+        )
+
+    def _is_calm(self) -> bool:
+        leaderships = self._known().leaderships
+        return self._has_all_replicas_in_sync() and all(
+            leaderships[tp].leader_and_isr.leader == replicas[0]
+            for tp, replicas in self.assignments.items()
+        )
+
+    def _ask(self, request: Request) -> None:
+        self._driver.ask(request)
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        for _ in range(_POLLS_MAX):
+            if condition():
+                return
+            self._driver.run_for(_POLL_MS)
+        raise AssertionError("a simulated cluster heals")
+
+    def _take(self) -> list[JournalRow]:
+        self._driver.run_for(60_000)
+        rows = self._driver.rows[self._taken :]
+        self._taken = len(self._driver.rows)
+        first = min(row.epoch for row in rows if row.kind == _ELECTED)
+        # A controller that was deposed may say that it resigned after its successor began.
+        return sorted((row for row in rows if row.epoch >= first), key=lambda row: row.epoch)
