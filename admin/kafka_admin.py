@@ -19,6 +19,7 @@ from admin.configs.effective_configs import (
     BrokerConfigs,
     broker_entries,
     default_entries,
+    static_topic_configs,
     topic_entries,
 )
 from admin.configs.zookeeper import ZooKeeperConfigs
@@ -28,6 +29,7 @@ from admin.topics.text import PartitionDescription, Reassignment, TopicDescripti
 from admin.topics.topics import TopicAdmin
 from cluster.api_errors import Errors
 from cluster.client_requests import TopicMetadata
+from cluster.configs import TOPIC_CONFIGS
 from cluster.errors import (
     AdminError,
     InvalidPartitions,
@@ -60,8 +62,6 @@ from placement.pools import Pools
 from zk.znodes import DEFAULT_ENTITY
 
 DESCRIBE_CONFIGS_TIMEOUT_MS: Final = 30_000
-_TOPIC_DEFAULTS: Final = ("min.insync.replicas", "unclean.leader.election.enable")
-"""Broker configs that are the defaults of the topic configs of the same name."""
 _OF_ALL_BROKERS: Final = ConfigResource(BROKERS, DEFAULT_ENTITY)
 
 K = TypeVar("K")
@@ -170,7 +170,7 @@ class KafkaAdmin:
         if not all(topic.partitions for topic in found):
             raise UnknownTopicOrPartition("This server does not host this topic-partition.")
         overrides = self._channel.zk.get_topic_configs(topics).values
-        defaults = {name: self._config[name] for name in _TOPIC_DEFAULTS if name in self._config}
+        defaults = static_topic_configs(self._config)
         moving = self._channel.running_reassignments()
         return [
             _description(topic, {**defaults, **overrides.get(topic.name, {})}, moving)
@@ -424,7 +424,7 @@ def _description(
                 None if found.leader == NO_LEADER else found.leader,
                 found.replicas,
                 found.isr,
-                min_isr=int(configs.get("min.insync.replicas", "1")),
+                min_isr=TOPIC_CONFIGS["min.insync.replicas"].value(configs),
                 reassignment=None
                 if running is None
                 else Reassignment(

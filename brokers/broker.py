@@ -14,7 +14,7 @@ from typing import Final
 
 from brokers.bandwidth.copying import Arrived, Copying, ReplicaCopy, UnlimitedCopying
 from brokers.client_apis import ClientApis
-from brokers.config import BrokerConfig
+from brokers.config import BrokerConfig, broker_config
 from brokers.control_apis import ControlApis
 from brokers.controlled_shutdown import ControlledShutdown
 from brokers.dynamic_config import DynamicConfigManager
@@ -89,7 +89,7 @@ class Broker:
         log_journal: LogJournal | None = None,
         copying: Copying | None = None,
     ) -> None:
-        config = config or BrokerConfig()
+        config = config or broker_config({})
         self.info, self.config = info, config
         self.address = Address("broker", info.id)
         self.broker_epoch = NO_BROKER_EPOCH

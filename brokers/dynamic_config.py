@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from cluster.configs import BROKER_CONFIGS, UNCLEAN
 from cluster.errors import SessionExpired, StoreError
 from cluster.protocols import Clock
 from cluster.quirks import NO_QUIRKS, Quirks
@@ -32,7 +33,6 @@ from zk.znodes import (
 from zk.znodes.json_values import parse_int
 
 Config = Mapping[str, str]
-UNCLEAN: Final = "unclean.leader.election.enable"
 CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
 _PATH: Final = ConfigEntityChangeNotificationZNode.path
 _PREFIX: Final = ConfigEntityChangeNotificationSequenceZNode.sequence_number_prefix
@@ -63,9 +63,8 @@ class DynamicBrokerConfig:
         A value that is no boolean is passed over.
         """
         for config in (self.overrides, self.defaults):
-            word = config.get(UNCLEAN, "").strip().lower()
-            if word in ("true", "false"):
-                return word == "true"
+            if UNCLEAN in config and BROKER_CONFIGS[UNCLEAN].is_valid(config[UNCLEAN]):
+                return bool(BROKER_CONFIGS[UNCLEAN].parse(config[UNCLEAN]))
         return self._static_unclean
 
 

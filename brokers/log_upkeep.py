@@ -17,6 +17,7 @@ from typing import Final
 from brokers.config import BrokerConfig
 from brokers.log_configs import topic_log_config
 from brokers.logs.checkpoints import MetaProperties
+from brokers.logs.log_config import NEVER
 from brokers.logs.log_journal import LogJournal, log_damage, log_repair
 from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import Draw
@@ -150,7 +151,7 @@ class LogUpkeep:
 
     def _next_flush_ms(self, now_ms: float) -> float | None:
         interval_ms = self._config.log_flush_scheduler_interval_ms
-        return None if interval_ms is None else now_ms + interval_ms
+        return None if interval_ms == NEVER else now_ms + interval_ms
 
     def _flush_dirty(self, now_ms: float) -> bool:
         """Flush what flush.ms wants flushed; False if nothing will be unless messages come."""

@@ -5,7 +5,6 @@ Only their names and order, and what klamm's parts decide by them. Mirrors kafka
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from cluster.errors import InvalidConfig
@@ -28,11 +27,6 @@ LATEST: Final = _NAMES[-1]
 def is_api_version(version: str) -> bool:
     """True if ``version`` names one."""
     return _key(version) in _ORDER
-
-
-def inter_broker_protocol(properties: Mapping[str, str]) -> ApiVersion:
-    """The version that a broker's properties name. Raises InvalidConfig."""
-    return ApiVersion(properties.get("inter.broker.protocol.version", LATEST))
 
 
 class ApiVersion:

@@ -1,7 +1,6 @@
 """What a controller is told at its start: Kafka's broker settings that the controller reads.
 
-Values only; parsing of ``name=value`` words belongs to the command line. Mirrors the settings of
-kafka/server/KafkaConfig.scala by their names and defaults.
+Values only; a field that is named like a broker's config has its value (cluster/configs.py).
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     broker_id: int
     run_id: str = ""
     cluster_id: str | None = None
-    num_partitions: int = 1
-    default_replication_factor: int = 1
-    unclean_leader_election_enable: bool = False
-    delete_topic_enable: bool = True
-    auto_leader_rebalance_enable: bool = True
-    leader_imbalance_check_interval_seconds: int = 300
-    leader_imbalance_per_broker_percentage: int = 10
-    controller_socket_timeout_ms: int = 30_000
+    num_partitions: int
+    default_replication_factor: int
+    unclean_leader_election_enable: bool
+    delete_topic_enable: bool
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
+    controller_socket_timeout_ms: int
     is_alter_isr_enabled: bool = True
     is_feature_versioning_supported: bool = True
     uses_topic_ids: bool = True

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from cluster import quirks
+from cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Config
 from docs import drill_tables, event_table, known_bugs, state_machines
 from docs.http_bounds import bound_table
 from docs.markdown import table
@@ -101,6 +102,33 @@ def route_table() -> str:
     return table(("request", "body", "what it does"), rows)
 
 
+def broker_config_table() -> str:
+    """Every config of brokers."""
+    rows = []
+    for one in BROKER_CONFIGS.values():
+        taken = [
+            words
+            for words, holds in (("at the start", one.at_start), ("while it runs", one.dynamic))
+            if holds
+        ]
+        rows.append((*_columns(one), " and ".join(taken) or "elsewhere"))
+    heading = ("config", "type", "default", "values", "if not set", "given")
+    return table(heading, rows)
+
+
+def topic_config_table() -> str:
+    """Every config of topics."""
+    heading = ("config", "type", "default", "values", "broker's config")
+    return table(heading, [_columns(one) for one in TOPIC_CONFIGS.values()])
+
+
+def _columns(one: Config) -> tuple[str, ...]:
+    default = {None: "", "": "empty"}.get(one.default, f"`{one.default}`")
+    words = one.validator.words if one.validator else ""
+    synonyms = ", ".join(f"`{name}`" for name in one.synonyms)
+    return (f"`{one.name}`", one.type.value, default, words, synonyms)
+
+
 def package_table() -> str:
     """The packages from the highest to the lowest, by the layers that the linter checks."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -122,6 +150,9 @@ def _purpose(package: str) -> str:
 PAGES: dict[str, Callable[[str], str]] = {
     "README.md": lambda page: fill(page, {"packages": package_table}),
     "docs/architecture.md": lambda page: fill(page, {"packages": package_table}),
+    "docs/configs.md": lambda page: fill(
+        page, {"broker configs": broker_config_table, "topic configs": topic_config_table}
+    ),
     "docs/deviations.md": lambda page: fill(
         page,
         {

@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
+from cluster.configs import check_broker_configs
 from cluster.errors import UsageError
 from drills.actions import ACTIONS, ANSWERED
 from drills.conditions import CONDITIONS
 from drills.reading import Entry, is_null, read_text
 from drills.shapes import DrillReader
 from drills.values import Drill, DrillCluster
-from runtime.broker_configs import check_broker_configs
 from runtime.scenarios import steps
 from runtime.scenarios.steps import STEP_TIMEOUT_MS, Action, Check, Condition, Moment, Settle, Step
 from zk.ensemble import SIZES

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cluster import types
-from cluster.api_version import inter_broker_protocol
+from cluster.api_version import ApiVersion
+from cluster.configs import BROKER_CONFIGS, broker_fields
 from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from cluster.quirks import NO_QUIRKS, Quirks
 from controller.config import ControllerConfig
@@ -63,24 +64,13 @@ class ClusterSpec:
 
     def controller_config(self, broker_id: int) -> ControllerConfig:
         """What the broker's controller is told."""
-        config, protocol = self.config, inter_broker_protocol(self.config)
+        protocol = ApiVersion(BROKER_CONFIGS["inter.broker.protocol.version"].value(self.config))
+        values = broker_fields(ControllerConfig.__struct_fields__, self.config)
         return ControllerConfig(
+            **values,
             broker_id=broker_id,
             run_id=self.run_id,
             cluster_id=self.cluster_id,
-            num_partitions=int(config.get("num.partitions", "1")),
-            default_replication_factor=int(config.get("default.replication.factor", "1")),
-            unclean_leader_election_enable=config.get("unclean.leader.election.enable") == "true",
-            delete_topic_enable=config.get("delete.topic.enable", "true") == "true",
-            auto_leader_rebalance_enable=config.get("auto.leader.rebalance.enable", "true")
-            == "true",
-            leader_imbalance_check_interval_seconds=int(
-                config.get("leader.imbalance.check.interval.seconds", "300")
-            ),
-            leader_imbalance_per_broker_percentage=int(
-                config.get("leader.imbalance.per.broker.percentage", "10")
-            ),
-            controller_socket_timeout_ms=int(config.get("controller.socket.timeout.ms", "30000")),
             is_alter_isr_enabled=protocol.is_alter_isr_supported,
             is_feature_versioning_supported=protocol.is_feature_versioning_supported,
             uses_topic_ids=protocol.uses_topic_ids,

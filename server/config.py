@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from brokers.config import broker_config
+from cluster.configs import BROKER_CONFIGS, check_broker_configs
 from cluster.errors import UsageError
 from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from cluster.quirks import NO_QUIRKS, Quirks
 from placement.pool_rules import check_brokers_exist
 from placement.pools import Pools
 from runtime.archive import DEFAULT_ROTATION, Rotation
-from runtime.broker_configs import check_broker_configs
 from runtime.cluster_spec import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
 from runtime.log_stores import check_log_dirs_are_relative
 from server.dumped_cluster import DumpedCluster
@@ -34,10 +34,6 @@ STATE_CHANGE_LEVELS: Final = ("TRACE", "INFO")
 MAX_BROKERS: Final = 10_000
 _SESSION_TIMEOUTS_MS: Final = range(1_000, 60_001)
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
-
-
-TOPIC_DEFAULTS: Final = ("min.insync.replicas", "unclean.leader.election.enable")
-"""Those that are the defaults of the topic configs of the same name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +148,7 @@ class ServerConfig:
         return ZooKeeperSecurity(
             digest=self.zookeeper_digest,
             tls=self.zookeeper_tls,
-            sets_acls=self.config.get("zookeeper.set.acl") == "true",
+            sets_acls=BROKER_CONFIGS["zookeeper.set.acl"].value(self.config),
         )
 
     @property
@@ -206,8 +202,8 @@ class ServerConfig:
     @property
     def connection_timeout_ms(self) -> int:
         """How long ZooKeeper may take to answer at first; by default the session timeout."""
-        name = "zookeeper.connection.timeout.ms"
-        return int(self.config.get(name, self.session_timeout_ms))
+        timeout_ms = BROKER_CONFIGS["zookeeper.connection.timeout.ms"].value(self.config)
+        return self.session_timeout_ms if timeout_ms is None else timeout_ms
 
     def host_names(self) -> frozenset[str]:
         """The names by which clients may call the API, in lower case, without ports."""

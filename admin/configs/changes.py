@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from admin.configs.broker_configs import validate_broker_configs
+from admin.config_validation import validate_broker_configs, validate_topic_configs
 from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.failures import InvalidConfiguration, InvalidRequest
-from admin.topics.topic_configs import validate_configs
 from cluster.errors import InvalidConfig, UnknownTopicOrPartition
 from zk.kafka_zk_client import KafkaZkClient
 from zk.znodes import DEFAULT_ENTITY
@@ -50,7 +49,7 @@ class ConfigChanges:
         if resource.entity_type == TOPICS:
             if not self._topic_exists(resource.name):
                 raise UnknownTopicOrPartition(f"The topic '{resource.name}' does not exist.")
-            validate_configs(configs)
+            validate_topic_configs(configs)
         else:
             validate_broker_configs(configs, added)
         self._configs.change(resource, configs)

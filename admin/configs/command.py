@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from admin.command_result import CommandResult, report_of
-from admin.configs.broker_configs import validate_broker_configs
+from admin.config_validation import validate_broker_configs
 from admin.configs.cluster import ClusterConfigs
-from admin.configs.config_resource import BROKER_THROTTLES, ConfigResource
+from admin.configs.config_resource import ConfigResource
 from admin.configs.options import (
     BROKERS,
     PARSER,
@@ -28,6 +28,7 @@ from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
 from admin.scala_sets import mutable_order
 from admin.tool_output import ToolOutput, check_properties_file, java_class
 from admin.tool_services import ToolServices
+from cluster.configs import THROTTLED_RATES
 from cluster.errors import (
     EnvironmentProblem,
     KlammError,
@@ -152,7 +153,7 @@ class _ZooKeeperTool:
         ]
 
     def _check_not_running(self, name: str, added: Mapping[str, str]) -> None:
-        others = [config for config in added if config not in BROKER_THROTTLES]
+        others = [config for config in added if config not in THROTTLED_RATES]
         if not others:
             return
         listed = ", ".join(mutable_order(others, string_hash))

@@ -1,4 +1,4 @@
-"""What can have configs, and the names of the configs that throttle a reassignment."""
+"""What can have configs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,6 @@ from typing import Final, NamedTuple
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
-BROKER_LEADER_THROTTLE: Final = "leader.replication.throttled.rate"
-BROKER_FOLLOWER_THROTTLE: Final = "follower.replication.throttled.rate"
-BROKER_LOG_DIR_THROTTLE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-BROKER_THROTTLES: Final = (
-    BROKER_LEADER_THROTTLE,
-    BROKER_FOLLOWER_THROTTLE,
-    BROKER_LOG_DIR_THROTTLE,
-)
-TOPIC_LEADER_THROTTLE: Final = "leader.replication.throttled.replicas"
-TOPIC_FOLLOWER_THROTTLE: Final = "follower.replication.throttled.replicas"
-TOPIC_THROTTLES: Final = (TOPIC_LEADER_THROTTLE, TOPIC_FOLLOWER_THROTTLE)
 
 
 class ConfigResource(NamedTuple):

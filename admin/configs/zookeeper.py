@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from admin.config_validation import validate_topic_configs
 from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from admin.topics.topic_configs import validate_configs
 from cluster.errors import UnknownTopicOrPartition
 from cluster.topic_names import validate_topic_name
 from zk.kafka_zk_client import KafkaZkClient
@@ -60,6 +60,6 @@ class ZooKeeperConfigs:
             validate_topic_name(name)
             if not self._client.topic_exists(name):
                 raise UnknownTopicOrPartition(f"Topic '{name}' does not exist.")
-            validate_configs(configs)
+            validate_topic_configs(configs)
         self._client.set_or_create_entity_configs(entity_type, name, configs)
         self._client.create_config_change_notification(f"{entity_type}/{name}")

@@ -13,18 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from admin.configs.config_resource import (
-    BROKER_FOLLOWER_THROTTLE,
-    BROKER_LEADER_THROTTLE,
-    BROKER_LOG_DIR_THROTTLE,
-    BROKER_THROTTLES,
-    BROKERS,
-    TOPIC_FOLLOWER_THROTTLE,
-    TOPIC_LEADER_THROTTLE,
-    TOPIC_THROTTLES,
-    TOPICS,
-    ConfigResource,
-)
+from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from admin.reassignments.moves import (
     MoveMap,
     calculate_follower_throttles,
@@ -34,10 +23,21 @@ from admin.reassignments.moves import (
 from admin.reassignments.text import joined, plural
 from admin.scala_sets import immutable_order, int_hash, mutable_order
 from admin.tool_output import ToolOutput
+from cluster.configs import (
+    FOLLOWER_THROTTLED_RATE,
+    FOLLOWER_THROTTLED_REPLICAS,
+    LEADER_THROTTLED_RATE,
+    LEADER_THROTTLED_REPLICAS,
+    LOG_DIRS_THROTTLED_RATE,
+    THROTTLED_RATES,
+)
 from cluster.errors import UsageError
 from cluster.java_hash import string_hash
 
-_NAMES = {TOPICS: TOPIC_THROTTLES, BROKERS: BROKER_THROTTLES}
+_NAMES = {
+    TOPICS: (LEADER_THROTTLED_REPLICAS, FOLLOWER_THROTTLED_REPLICAS),
+    BROKERS: THROTTLED_RATES,
+}
 
 
 class ThrottleConfigs(Protocol):
@@ -80,16 +80,16 @@ class Throttles:
         followers = calculate_follower_throttles(moves)
         topics: dict[ConfigResource, dict[str, str | None]] = {
             ConfigResource(TOPICS, topic): {
-                TOPIC_LEADER_THROTTLE: leaders[topic],
-                TOPIC_FOLLOWER_THROTTLE: followers[topic],
+                LEADER_THROTTLED_REPLICAS: leaders[topic],
+                FOLLOWER_THROTTLED_REPLICAS: followers[topic],
             }
             for topic in _kafka_order(moves)
         }
         rate = str(bytes_per_s)
         brokers: dict[ConfigResource, dict[str, str | None]] = {
             ConfigResource(BROKERS, str(broker)): {
-                BROKER_LEADER_THROTTLE: rate,
-                BROKER_FOLLOWER_THROTTLE: rate,
+                LEADER_THROTTLED_RATE: rate,
+                FOLLOWER_THROTTLED_RATE: rate,
             }
             for broker in immutable_order(calculate_reassigning_brokers(moves), int_hash)
         }
@@ -101,7 +101,7 @@ class Throttles:
     def set_log_dir(self, brokers: Iterable[int], bytes_per_s: int) -> None:
         """Throttle what brokers copy between their own directories."""
         changes: dict[ConfigResource, dict[str, str | None]] = {
-            ConfigResource(BROKERS, str(broker)): {BROKER_LOG_DIR_THROTTLE: str(bytes_per_s)}
+            ConfigResource(BROKERS, str(broker)): {LOG_DIRS_THROTTLED_RATE: str(bytes_per_s)}
             for broker in brokers
         }
         self._save(changes)

@@ -23,8 +23,8 @@ from admin.topics.service import (
     show,
 )
 from admin.topics.text import DescribeFilter
-from admin.topics.topic_configs import TOPIC_CONFIGS
 from cluster.api_errors import Errors
+from cluster.configs import TOPIC_CONFIGS
 from cluster.errors import UsageError
 from cluster.requests import ApiError, CreatableTopic, CreateTopicsRequest, NewPartitions
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from admin.config_validation import validate_topic_configs, validate_topic_names
 from admin.jopt import OptionParser, Options, UncaughtException, UsageExit, VersionExit
-from admin.topics.topic_configs import validate_configs, validate_names
 from cluster.errors import UsageError
 from placement.assign import Assignment
 from placement.broker_metadata import RackAwareMode
@@ -88,13 +88,13 @@ class TopicCommandOptions:
                 'format "key=val".'
             )
         configs = {name.strip(): value.strip() for name, value in pairs}
-        validate_configs(configs)
+        validate_topic_configs(configs)
         return configs
 
     def configs_to_delete(self) -> list[str]:
         """Names of overrides to remove. Raises InvalidConfig."""
         names = [text.strip() for text in self.options.texts("delete-config")]
-        validate_names(names)
+        validate_topic_names(names)
         return names
 
     def topic_filter(self) -> re.Pattern[str] | None:

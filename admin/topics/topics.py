@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Mapping, Sequence
 
-from admin.topics.topic_configs import validate_configs
+from admin.config_validation import validate_topic_configs
 from cluster.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
 from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from cluster.topic_names import has_collision, has_collision_chars, validate_topic_name
@@ -61,7 +61,7 @@ def validate_topic_create(
                 f"Topic '{topic}' collides with existing topics: {', '.join(colliding)}"
             )
     check_new_topic_assignment(assignment, negative_ids_pass=True)
-    validate_configs(configs)
+    validate_topic_configs(configs)
 
 
 class TopicAdmin:
@@ -170,7 +170,7 @@ class TopicAdmin:
         validate_topic_name(topic)
         if not self._client.topic_exists(topic):
             raise UnknownTopicOrPartition(f"Topic '{topic}' does not exist.")
-        validate_configs(configs)
+        validate_topic_configs(configs)
         self._client.set_or_create_entity_configs("topics", topic, configs)
         self._client.create_config_change_notification(f"topics/{topic}")
 

@@ -11,27 +11,30 @@ those who ask it: kafka.server.{ReplicaManager, ReplicaFetcherThread, ConfigHand
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from brokers.bandwidth.model import UNLIMITED, Flow, Id, Resource, ResourceKind
-from cluster.errors import InvalidConfig
+from cluster.configs import (
+    BROKER_CONFIGS,
+    FOLLOWER_THROTTLED_RATE,
+    LEADER_THROTTLED_RATE,
+    LOG_DIR_CAPACITY,
+    LOG_DIRS_THROTTLED_RATE,
+    NETWORK_IN_CAPACITY,
+    NETWORK_OUT_CAPACITY,
+)
 
 _RATES: Final = {
-    "leader.replication.throttled.rate": ResourceKind.LEADER_THROTTLE,
-    "follower.replication.throttled.rate": ResourceKind.FOLLOWER_THROTTLE,
-    "replica.alter.log.dirs.io.max.bytes.per.second": ResourceKind.MOVE_THROTTLE,
+    LEADER_THROTTLED_RATE: ResourceKind.LEADER_THROTTLE,
+    FOLLOWER_THROTTLED_RATE: ResourceKind.FOLLOWER_THROTTLE,
+    LOG_DIRS_THROTTLED_RATE: ResourceKind.MOVE_THROTTLE,
 }
 _CAPACITIES: Final = {
-    "klamm.network.in.bytes.per.second": ResourceKind.NETWORK_IN,
-    "klamm.network.out.bytes.per.second": ResourceKind.NETWORK_OUT,
+    NETWORK_IN_CAPACITY: ResourceKind.NETWORK_IN,
+    NETWORK_OUT_CAPACITY: ResourceKind.NETWORK_OUT,
 }
-_DISK_CAPACITY: Final = "klamm.log.dir.bytes.per.second"
-BANDWIDTH_CONFIGS: Final = (*_CAPACITIES, _DISK_CAPACITY)
-"""klamm's own names for what a broker's network and each of its log directories carry."""
-_RATE: Final = re.compile(r"\+?[0-9]+", re.ASCII)
 
 
 class Place(NamedTuple):
@@ -51,10 +54,7 @@ def throttles(broker_id: int, config: Mapping[str, str]) -> dict[Resource, int]:
 
     As in Kafka the cluster's default config has no say. Raises InvalidConfig.
     """
-    return {
-        Resource(kind, broker_id): _bytes_per_s(name, config.get(name, str(UNLIMITED)))
-        for name, kind in _RATES.items()
-    }
+    return {Resource(kind, broker_id): _bytes_per_s(name, config) for name, kind in _RATES.items()}
 
 
 def capacities(
@@ -65,10 +65,9 @@ def capacities(
     Raises InvalidConfig.
     """
     found = {
-        Resource(kind, broker_id): _bytes_per_s(name, config.get(name, str(UNLIMITED)))
-        for name, kind in _CAPACITIES.items()
+        Resource(kind, broker_id): _bytes_per_s(name, config) for name, kind in _CAPACITIES.items()
     }
-    disk = _bytes_per_s(_DISK_CAPACITY, config.get(_DISK_CAPACITY, str(UNLIMITED)))
+    disk = _bytes_per_s(LOG_DIR_CAPACITY, config)
     return found | {Place(broker_id, path).disk: disk for path in log_dirs}
 
 
@@ -149,11 +148,6 @@ def directory_move_flow(
     )
 
 
-def _bytes_per_s(name: str, value: str) -> int:
-    text = value.strip()
-    if not _RATE.fullmatch(text) or int(text) > UNLIMITED:
-        raise InvalidConfig(
-            f"Invalid value {text} for configuration {name}: it is bytes a second, "
-            f"a whole number from 0 to {UNLIMITED}"
-        )
-    return int(text)
+def _bytes_per_s(name: str, config: Mapping[str, str]) -> int:
+    value = BROKER_CONFIGS[name].value(config)
+    return UNLIMITED if value is None else value

@@ -1,21 +1,24 @@
-"""How a log rolls, keeps and limits: the topic configs that a log looks at, with Kafka's defaults.
+"""How a log rolls, keeps and limits: the topic configs that a log looks at.
 
 Values only; who reads configs hands them in. Mirrors kafka.log.LogConfig.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from brokers.bandwidth.throttled_replicas import NONE_THROTTLED, ThrottledReplicas
+from cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 
 NO_LIMIT: Final = -1
 NEVER: Final = 2**63 - 1
 """Kafka's largest number, which stands for no limit where -1 does not."""
-_HOUR_MS: Final = 60 * 60 * 1000
-_WEEK_MS: Final = 7 * 24 * _HOUR_MS
+
+
+def _default(name: str) -> Any:
+    return TOPIC_CONFIGS[name].default_value
 
 
 class LogConfig(msgspec.Struct, frozen=True, gc=False):
@@ -35,22 +38,22 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False):
     not look at these three.
     """
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = _WEEK_MS
-    segment_index_bytes: int = 10 * 1024 * 1024
-    index_interval_bytes: int = 4096
-    max_message_bytes: int = 1024 * 1024 + 12
-    retention_ms: int = _WEEK_MS
-    retention_bytes: int = NO_LIMIT
+    segment_bytes: int = _default("segment.bytes")
+    segment_ms: int = _default("segment.ms")
+    segment_index_bytes: int = _default("segment.index.bytes")
+    index_interval_bytes: int = _default("index.interval.bytes")
+    max_message_bytes: int = _default("max.message.bytes")
+    retention_ms: int = _default("retention.ms")
+    retention_bytes: int = _default("retention.bytes")
     delete: bool = True
-    file_delete_delay_ms: int = 60_000
-    producer_id_expiration_ms: int = _WEEK_MS
-    flush_messages: int = NEVER
-    flush_ms: int = NEVER
+    file_delete_delay_ms: int = _default("file.delete.delay.ms")
+    producer_id_expiration_ms: int = BROKER_CONFIGS["transactional.id.expiration.ms"].default_value
+    flush_messages: int = _default("flush.messages")
+    flush_ms: int = _default("flush.ms")
     compression_id: int | None = None
     is_log_append_time: bool = False
-    timestamp_difference_max_ms: int = NEVER
-    min_insync_replicas: int = 1
+    timestamp_difference_max_ms: int = _default("message.timestamp.difference.max.ms")
+    min_insync_replicas: int = _default("min.insync.replicas")
     leader_throttled: ThrottledReplicas = NONE_THROTTLED
     follower_throttled: ThrottledReplicas = NONE_THROTTLED
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from admin.topics.topic_configs import TOPIC_CONFIGS
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
 from cli.main import main
+from cluster.configs import TOPIC_CONFIGS
 from tests.cli.test_reassign_against_kafka import registration, without_frames
 from tests.cli.test_topics_against_kafka import znodes
 

@@ -8,9 +8,9 @@ import re
 import pytest
 from kazoo.client import KazooClient
 
-from admin.topics.topic_configs import TOPIC_CONFIGS
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_topic_command
 from cli.main import main
+from cluster.configs import TOPIC_CONFIGS
 
 pytestmark = [
     pytest.mark.kafka,

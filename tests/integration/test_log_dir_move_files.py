@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
-from brokers.config import BrokerConfig
+from brokers.config import broker_config
 from brokers.logs.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
 from brokers.logs.file_log_store import FileLogStore
-from brokers.logs.log_config import LogConfig
 from brokers.logs.record_batch import COMPRESSIONS
 from brokers.logs.records import Record, encode_batch
 from cluster.api_errors import Errors
@@ -28,15 +27,15 @@ from tests.unit.brokers.network import T0, Network, cached, leader_and_isr, stat
 
 CLIENT = Address("client", 0)
 DELAY_MS = 60_000
-CONFIG = BrokerConfig(
-    log_dirs=("a", "b"),
-    replica_fetch_max_bytes=3_000,
-    log=LogConfig(
-        segment_bytes=8_000,
-        index_interval_bytes=400,
-        segment_index_bytes=4_096,
-        file_delete_delay_ms=DELAY_MS,
-    ),
+CONFIG = broker_config(
+    {
+        "log.dirs": "a,b",
+        "log.index.interval.bytes": "400",
+        "log.index.size.max.bytes": "4096",
+        "log.segment.bytes": "8000",
+        "log.segment.delete.delay.ms": str(DELAY_MS),
+        "replica.fetch.max.bytes": "3000",
+    }
 )
 FUTURE = re.compile(r"t-0\.[0-9a-f]{32}-future")
 DELETED = re.compile(r"t-0\.[0-9a-f]{32}-delete")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_version import ApiVersion, inter_broker_protocol, is_api_version
+from cluster.api_version import ApiVersion, is_api_version
 from cluster.errors import InvalidConfig
 
 
@@ -27,14 +27,14 @@ from cluster.errors import InvalidConfig
 def test_what_a_version_decides(
     version: str, alter_isr: bool, features: bool, topic_ids: bool
 ) -> None:
-    found = inter_broker_protocol({"inter.broker.protocol.version": version})
+    found = ApiVersion(version)
     assert found.is_alter_isr_supported is alter_isr
     assert found.is_feature_versioning_supported is features
     assert found.uses_topic_ids is topic_ids
 
 
 def test_the_latest_by_default() -> None:
-    assert inter_broker_protocol({}).uses_topic_ids
+    assert ApiVersion().uses_topic_ids
 
 
 @pytest.mark.parametrize("version", ["", "2", "2.8-IV2", "3.0", "0.8", "two"])

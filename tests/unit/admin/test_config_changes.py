@@ -8,15 +8,14 @@ from admin.configs.changes import ConfigChanges
 from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from admin.configs.configs_admin import ConfigEntry, ConfigSource
 from admin.configs.effective_configs import (
-    BROKER_DEFAULTS,
     BrokerConfigs,
     broker_entries,
+    static_topic_configs,
     topic_entries,
 )
 from admin.failures import InvalidConfiguration, InvalidRequest
-from brokers.bandwidth.replication_quotas import BANDWIDTH_CONFIGS
+from cluster.configs import BROKER_CONFIGS
 from cluster.errors import AdminError, UnknownTopicOrPartition, UsageError
-from runtime.broker_configs import BROKER_CONFIGS
 from tests.unit.admin.reassign_world import World
 from zk.dump import dump
 from zk.znodes import DEFAULT_ENTITY
@@ -132,20 +131,47 @@ def test_a_brokers_own_value_is_stronger_than_that_of_all() -> None:
     assert (entry.value, [one.value for one in entry.synonyms]) == ("7", ["7", "9"])
 
 
-def test_a_broker_shows_every_config_that_it_takes_at_its_start_and_that_has_a_default() -> None:
-    without_default = {
-        "inter.broker.protocol.version",
-        "log.dir",
-        "log.dirs",
-        "log.flush.interval.ms",
-        "log.retention.minutes",
-        "log.retention.ms",
-        "log.roll.ms",
-        "num.replica.alter.log.dirs.threads",
-        "zookeeper.connection.timeout.ms",
-        *BANDWIDTH_CONFIGS,
-    }
-    assert set(BROKER_CONFIGS) - set(BROKER_DEFAULTS) == without_default
-    own = BrokerConfigs(own={"replica.fetch.max.bytes": "7"})
-    shown = {entry.name: entry.value for entry in broker_entries(own)}
-    assert (shown["replica.fetch.max.bytes"], shown["log.segment.bytes"]) == ("7", "1073741824")
+def test_a_broker_shows_every_config_that_it_takes_at_its_start() -> None:
+    static = {"broker.id": "3", "log.roll.hours": " 5", "log.retention.minutes": "7"}
+    own = {"replica.fetch.max.bytes": "8", RATE: "x"}
+    entries = {entry.name: entry for entry in broker_entries(BrokerConfigs(own=own, static=static))}
+    at_start = {name for name, config in BROKER_CONFIGS.items() if config.at_start}
+    assert entries.keys() == {"broker.id", *at_start}
+    values = {name: entry.value for name, entry in entries.items()}
+    assert values["inter.broker.protocol.version"] == "2.8-IV1"
+    assert (values["log.dir"], values["log.dirs"]) == ("kafka-logs", None)
+    assert (values["log.roll.hours"], values["log.roll.ms"]) == ("5", None)
+    assert (values["replica.fetch.max.bytes"], values["log.segment.bytes"]) == ("8", "1073741824")
+    assert entries["log.retention.ms"] == ConfigEntry("log.retention.ms", None)
+    assert [(one.name, one.value) for one in entries["log.retention.minutes"].synonyms] == [
+        ("log.retention.minutes", "7"),
+        ("log.retention.hours", "168"),
+    ]
+    assert entries["broker.id"].source is ConfigSource.STATIC_BROKER_CONFIG
+    assert RATE not in entries, "a value that is no rate does not count"
+
+
+def test_a_topic_has_what_its_broker_says_in_coarser_units_but_not_where_it_comes_from() -> None:
+    coarse = BrokerConfigs(static={"log.roll.hours": "2", "log.retention.hours": "-1"})
+    entries = {entry.name: entry for entry in topic_entries({}, coarse)}
+    assert entries["segment.ms"] == ConfigEntry("segment.ms", "7200000")
+    assert entries["retention.ms"] == ConfigEntry("retention.ms", "-1")
+    fine = BrokerConfigs(static={"log.roll.hours": "2", "log.roll.ms": "9"})
+    [entry] = [entry for entry in topic_entries({}, fine) if entry.name == "segment.ms"]
+    assert entry.value == "9"
+    assert [(one.name, one.value) for one in entry.synonyms] == [
+        ("log.roll.ms", "9"),
+        ("log.roll.hours", "2"),
+        ("log.roll.hours", "168"),
+    ]
+
+
+def test_what_brokers_were_started_with_is_shown_for_topics() -> None:
+    static = {"min.insync.replicas": " 2", "log.segment.bytes": "99", "log.roll.hours": "1"}
+    assert static_topic_configs(static) == {"min.insync.replicas": "2", "segment.bytes": "99"}
+
+
+@pytest.mark.parametrize("name", ["compression.type", "log.retention.ms", "min.insync.replicas"])
+def test_a_default_of_topics_changes_in_kafka_alone(changes: ConfigChanges, name: str) -> None:
+    with pytest.raises(UsageError, match=f"klamm.s brokers have no config {name} that changes"):
+        changes.alter(BROKER, {name: "1"})

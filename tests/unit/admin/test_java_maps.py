@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from admin.java_maps import hash_map_order
-from admin.topics.topic_configs import TOPIC_CONFIGS
+from cluster.configs import TOPIC_CONFIGS
 from cluster.java_hash import string_hash
 
 

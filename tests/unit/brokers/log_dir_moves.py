@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from brokers.bandwidth.copying import UnlimitedCopying
-from brokers.config import BrokerConfig
+from brokers.config import broker_config
 from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.file_log_store import FileLogStore
@@ -29,7 +29,7 @@ from tests.conformance.segment_logs import SegmentLogFactory
 T0 = TopicPartition("t", 0)
 DIRS = ("d0", "d1", "d2")
 SMALL = LogConfig(segment_bytes=3_000, segment_index_bytes=1_200, file_delete_delay_ms=1_000)
-CHUNK = BrokerConfig(log_dirs=DIRS, replica_fetch_max_bytes=1_000)
+CHUNK = broker_config({"log.dirs": ",".join(DIRS), "replica.fetch.max.bytes": "1000"})
 KINDS = ("intervals", "segments")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from brokers.broker import Broker
-from brokers.config import BrokerConfig
+from brokers.config import broker_config
 from brokers.logs.errors import LogStorageError
 from brokers.logs.log_manager import LogDirFailure
 from cluster.api_errors import Errors
@@ -47,7 +47,7 @@ FAILED_DIR = "dir-that-fails"
 def network() -> Network:
     """Broker 1, which knows everybody, leads t-0 at epoch 3 and follows t-1 of leader 2."""
     network = Network()
-    config = BrokerConfig(log_dirs=(FAILED_DIR, "other-dir"))
+    config = broker_config({"log.dirs": f"{FAILED_DIR},other-dir"})
     network.add(1, config, BROKER_EPOCH)
     network.request(1, update_metadata(cached(T0)))
     first = leader_and_isr(state(T0), state(T1, leader=2))

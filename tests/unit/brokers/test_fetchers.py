@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from brokers.config import BrokerConfig
+from brokers.config import broker_config
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchedPartition, FetchRequest, FetchResponse
 from cluster.requests import (
@@ -177,7 +178,7 @@ def test_a_broker_that_is_shutting_down_follows_without_fetching(network: Networ
 
 def test_catching_up_can_be_held_and_released() -> None:
     network = Network()
-    broker = network.add(2, BrokerConfig(catch_up="held"))
+    broker = network.add(2, msgspec.structs.replace(broker_config({}), catch_up="held"))
     network.request(2, update_metadata())
     follow(network)
     assert fetched(network) == [] and broker.next_due_ms() is None

@@ -6,10 +6,11 @@ import copy
 import json
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from brokers.broker import Broker
-from brokers.config import BrokerConfig, broker_config
+from brokers.config import broker_config
 from brokers.logs.log_store import MemoryLogStore
 from brokers.status import broker_status, replica_status
 from cluster.errors import InvalidConfig, KlammError
@@ -118,14 +119,15 @@ def test_configuration_by_kafkas_names() -> None:
         "replica.fetch.wait.max.ms": "40",
         "num.partitions": "7",
     }
-    assert broker_config(properties) == BrokerConfig(
+    assert broker_config(properties) == msgspec.structs.replace(
+        broker_config({}),
         log_dirs=("a", "b"),
         replica_fetch_backoff_ms=10,
         request_timeout_ms=20,
         replica_socket_timeout_ms=30,
         replica_fetch_wait_max_ms=40,
     )
-    assert broker_config({}) == BrokerConfig()
+    assert broker_config({}).log_dirs == ("kafka-logs",)
 
 
 @pytest.mark.parametrize(

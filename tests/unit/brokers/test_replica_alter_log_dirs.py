@@ -10,10 +10,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from brokers.bandwidth.copying import UnlimitedCopying
-from brokers.config import BrokerConfig, broker_config
+from brokers.config import broker_config
 from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.log_dirs import LogDirs
@@ -233,7 +234,9 @@ class Queue:
         self.log_manager = LogManager(LogDirs(DIRS), MemoryLogStore(), lambda topic: SMALL)
         self.log_manager.startup(MetaProperties("c", 1), NOW_MS)
         hosted: dict[TopicPartition, Partition] = {}
-        config = BrokerConfig(log_dirs=DIRS, num_replica_alter_log_dirs_threads=threads)
+        config = msgspec.structs.replace(
+            broker_config({"log.dirs": ",".join(DIRS)}), num_replica_alter_log_dirs_threads=threads
+        )
         self.moves = ReplicaAlterLogDirsManager(
             1, config, hosted, self.log_manager, NO_QUIRKS, UnlimitedCopying()
         )

@@ -12,7 +12,7 @@ import math
 import pytest
 
 from brokers.broker import Broker
-from brokers.config import BrokerConfig, broker_config
+from brokers.config import broker_config
 from brokers.status import replica_status
 from cluster.api_errors import Errors
 from cluster.requests import (
@@ -53,7 +53,7 @@ STORAGE = Errors.KAFKA_STORAGE_ERROR
 def network() -> Network:
     """Broker 1, registered: t-0, which it leads, is in /a, t-1, which it follows, in /b."""
     network = Network()
-    network.add(1, BrokerConfig(log_dirs=(A, B, C))).startup()
+    network.add(1, broker_config({"log.dirs": f"{A},{B},{C}"})).startup()
     network.request(1, update_metadata(cached(T0), cached(KNOWN)))
     first = leader_and_isr(state(T0), state(T1, leader=2))
     network.request(1, first)

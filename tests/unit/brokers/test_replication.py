@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.config import BrokerConfig
+from brokers.config import broker_config
 from brokers.logs.interval_log import IntervalLog
-from brokers.logs.log_config import LogConfig
 from brokers.partitions.remote_replica import RemoteReplica, fold, unfold
 from cluster.api_errors import Errors
 from cluster.data_requests import (
@@ -191,7 +190,7 @@ def test_a_replica_that_is_about_to_join_counts_already() -> None:
 
 
 def test_too_few_in_sync_refuse_acks_all_alone() -> None:
-    replicas = Replicas(BrokerConfig(log=LogConfig(min_insync_replicas=2)))
+    replicas = Replicas(broker_config({"min.insync.replicas": "2"}))
     replicas.confirms = False
     replicas.lost = (2, 3)
     replicas.lead(1, 3, (1,))
@@ -208,7 +207,7 @@ def test_a_leader_alone_in_its_isr_acknowledges_at_once() -> None:
 
 
 def test_an_isr_that_shrank_below_the_minimum_meanwhile_is_told() -> None:
-    replicas = Replicas(BrokerConfig(log=LogConfig(min_insync_replicas=3)))
+    replicas = Replicas(broker_config({"min.insync.replicas": "3"}))
     replicas.lead(1, 3)
     replicas.lost = (3,)
     number = replicas.produce(1, timeout_ms=60_000)

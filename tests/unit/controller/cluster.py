@@ -9,6 +9,7 @@ import io
 from collections.abc import Iterable
 
 from cluster.api_errors import Errors
+from cluster.configs import broker_fields
 from cluster.journal import JournalRow, Kind
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import (
@@ -176,7 +177,10 @@ class Cluster:
                 broker_id=broker_id,
                 run_id="test",
                 journal_messages=self.journal_messages,
-                delete_topic_enable=self.delete_topic_enable,
+                **broker_fields(
+                    ControllerConfig.__struct_fields__,
+                    {"delete.topic.enable": str(self.delete_topic_enable)},
+                ),
             ),
             info,
             store,

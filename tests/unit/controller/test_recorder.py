@@ -6,6 +6,7 @@ import io
 import sys
 from collections import Counter
 
+from cluster.configs import broker_fields
 from cluster.journal import JournalRow, Kind
 from cluster.types import TopicPartition
 from controller.config import ControllerConfig
@@ -40,7 +41,8 @@ class Idle:
 def made() -> tuple[Recorder, MemoryJournal, VirtualClock]:
     """A recorder amid event 12, which event 11 caused."""
     clock, journal = VirtualClock(), MemoryJournal()
-    config = ControllerConfig(broker_id=3, run_id="run", cluster_id="c")
+    values = broker_fields(ControllerConfig.__struct_fields__, {})
+    config = ControllerConfig(broker_id=3, run_id="run", cluster_id="c", **values)
     events = EventManager(clock, Idle())
     events.current = QueuedEvent(TopicChange(), 12, 11, 0.0)
     return Recorder(config, clock, journal, events), journal, clock

@@ -258,7 +258,7 @@ WRONG_FILES = {
     "cluster: {controllers: [5]}": "d.yaml:1:25: there is no broker 5",
     "cluster: {session_timeout: 1ms}": "d.yaml:1:28: session_timeout must be from 1s to 60s",
     "cluster: {config: {num.partition: 1}}": "d.yaml:1:20: unknown config num.partition",
-    "cluster: {config: {num.partitions: x}}": "d.yaml:1:20: invalid value 'x' for config",
+    "cluster: {config: {num.partitions: x}}": "d.yaml:1:20: Invalid value x for configuration num.",
     "cluster: {topics: {t: [[]]}}": "d.yaml:1:23: each partition needs a replica",
     "cluster: {topics: {t: {config: {a: b}}}}": "d.yaml:1:23: a topic needs 'replicas'",
     "a: b: c": "d.yaml:1:5: mapping values are not allowed here",

@@ -1,0 +1,367 @@
+"""Kafka's configs of brokers and topics that klamm knows: the one table that every part reads.
+
+A row has what is to be known of a config; values keep the text that they were given as, and are
+parsed by whoever reads them. Nothing is stored here. Names, types, defaults and limits are those of
+kafka.server.KafkaConfig, kafka.log.LogConfig and kafka.server.DynamicConfig, texts those of
+org.apache.kafka.common.config.ConfigDef. Where Kafka takes values that mean nothing (a negative
+timeout), klamm has a limit of its own. docs/configs.md shows the table.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from cluster.api_version import LATEST, is_api_version
+from cluster.errors import InvalidConfig, UsageError
+
+LEADER_THROTTLED_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_THROTTLED_RATE: Final = "follower.replication.throttled.rate"
+LOG_DIRS_THROTTLED_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+THROTTLED_RATES: Final = (LEADER_THROTTLED_RATE, FOLLOWER_THROTTLED_RATE, LOG_DIRS_THROTTLED_RATE)
+LEADER_THROTTLED_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_THROTTLED_REPLICAS: Final = "follower.replication.throttled.replicas"
+NETWORK_IN_CAPACITY: Final = "klamm.network.in.bytes.per.second"
+NETWORK_OUT_CAPACITY: Final = "klamm.network.out.bytes.per.second"
+LOG_DIR_CAPACITY: Final = "klamm.log.dir.bytes.per.second"
+CAPACITIES: Final = (LOG_DIR_CAPACITY, NETWORK_IN_CAPACITY, NETWORK_OUT_CAPACITY)
+"""klamm's own: what the disks and the network of a simulated broker carry."""
+UNCLEAN: Final = "unclean.leader.election.enable"
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_MAX_LONG: Final = str(2**63 - 1)
+_UNITS_MS: Final = {"hours": 3_600_000, "minutes": 60_000}
+_THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
+
+
+class Scope(Enum):
+    """What can have a config."""
+
+    BROKER = "broker"
+    TOPIC = "topic"
+
+
+class Type(Enum):
+    """Kafka's types of configs: what their texts stand for."""
+
+    BOOLEAN = "boolean"
+    DOUBLE = "double"
+    INT = "int"
+    LIST = "list"
+    LONG = "long"
+    STRING = "string"
+
+
+class Validator(NamedTuple):
+    """What a value must be, in words, and what raises InvalidConfig for a config's name and one
+    that is not."""
+
+    words: str
+    check: Callable[[str, Any], None]
+
+
+def _invalid(name: str, value: object, why: str) -> InvalidConfig:
+    return InvalidConfig(f"Invalid value {value} for configuration {name}: {why}")
+
+
+def _parse(name: str, kind: Type, text: str) -> Any:
+    word = text.strip()
+    if kind in (Type.INT, Type.LONG):
+        limit = 2**31 if kind is Type.INT else 2**63
+        if not _INTEGER.fullmatch(word) or not -limit <= int(word) < limit:
+            raise _invalid(name, text, f"Not a number of type {kind.name}")
+        return int(word)
+    if kind is Type.BOOLEAN:
+        if word.lower() not in ("true", "false"):
+            raise _invalid(name, text, "Expected value to be either true or false")
+        return word.lower() == "true"
+    if kind is Type.LIST:
+        return re.split(r"\s*,\s*", word) if word else []
+    if kind is Type.STRING:
+        return word
+    try:
+        return float(word)
+    except ValueError:
+        raise _invalid(name, text, "Not a number of type DOUBLE") from None
+
+
+def _range(least: int, most: int | None = None) -> Validator:
+    def check(name: str, value: float) -> None:
+        if value < least:
+            raise _invalid(name, value, f"Value must be at least {least}")
+        if most is not None and value > most:
+            raise _invalid(name, value, f"Value must be no more than {most}")
+
+    return Validator(f"at least {least}" if most is None else f"{least} to {most}", check)
+
+
+def _one_of(*words: str) -> Validator:
+    def check(name: str, value: str) -> None:
+        if value not in words:
+            raise _invalid(name, value, f"String must be one of: {', '.join(words)}")
+
+    return Validator(f"one of {', '.join(words)}", check)
+
+
+def _all_of(*words: str) -> Validator:
+    def check(name: str, values: list[str]) -> None:
+        for value in values:
+            _one_of(*words).check(name, value)
+
+    return Validator(f"some of {', '.join(words)}", check)
+
+
+def _check_throttled(name: str, values: list[str]) -> None:
+    if not all(map(_THROTTLED.fullmatch, values)) and values != ["*"]:
+        raise _invalid(
+            name,
+            f"[{', '.join(values)}]",
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        )
+
+
+def _check_version(name: str, value: str) -> None:
+    if not is_api_version(value):
+        raise _invalid(name, value, f"Version `{value}` is not a valid version")
+
+
+def _check_log_dirs(_: str, value: str) -> None:
+    paths = split_log_dirs(value)
+    if not paths:
+        raise InvalidConfig("At least one log directory must be defined via log.dirs or log.dir.")
+    if len(set(paths)) < len(paths):
+        raise InvalidConfig(f"Duplicate log directory found: {', '.join(paths)}")
+
+
+def split_log_dirs(text: str) -> tuple[str, ...]:
+    """The paths in the text of log.dirs, or of log.dir."""
+    return tuple(path for path in (part.strip() for part in text.split(",")) if path)
+
+
+@dataclass(frozen=True)
+class Config:
+    """One config.
+
+    ``default`` None: there is none. ``synonyms``: for a broker's config those in coarser units that
+    count if it is not set, for a topic's the broker's config that does. ``at_start``: ``klamm up``
+    and drills take it; ``dynamic``: brokers take it while they run. With neither it comes from
+    elsewhere, such as an option of ``klamm up``. Topics take all of theirs at any time.
+    """
+
+    scope: Scope
+    name: str
+    type: Type
+    default: str | None = None
+    validator: Validator | None = None
+    synonyms: tuple[str, ...] = ()
+    at_start: bool = True
+    dynamic: bool = False
+
+    @cached_property
+    def default_value(self) -> Any:
+        """The default, parsed."""
+        return None if self.default is None else _parse(self.name, self.type, self.default)
+
+    def parse(self, text: str) -> Any:
+        """The value that ``text`` stands for. Raises InvalidConfig if it is not valid."""
+        value = _parse(self.name, self.type, text)
+        if self.validator is not None:
+            self.validator.check(self.name, value)
+        return value
+
+    def value(self, configs: Mapping[str, str]) -> Any:
+        """The value among ``configs``, or the default. Raises InvalidConfig."""
+        return self.parse(configs[self.name]) if self.name in configs else self.default_value
+
+    def is_valid(self, text: str) -> bool:
+        """True if ``text`` stands for a value that the config may have."""
+        try:
+            self.parse(text)
+        except InvalidConfig:
+            return False
+        return True
+
+    def text(self, value: Any) -> str:
+        """A value as Kafka writes it."""
+        if isinstance(value, list):
+            return ",".join(value)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _broker(name: str, *columns: Any, **others: Any) -> Config:
+    return Config(Scope.BROKER, name, *columns, **others)
+
+
+def _topic(
+    name: str, synonym: str | None, kind: Type, default: str, validator: Validator | None = None
+) -> Config:
+    synonyms = (synonym,) if synonym else ()
+    return Config(Scope.TOPIC, name, kind, default, validator, synonyms)
+
+
+_BOOLEAN, _DOUBLE, _INT, _LIST, _LONG, _STRING = Type
+_COUNT: Final = _range(0)
+_POSITIVE: Final = _range(1)
+_LIMIT: Final = _range(-1)
+_COMPRESSION: Final = _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_POLICIES: Final = _all_of("compact", "delete")
+_TIMESTAMP_TYPE: Final = _one_of("CreateTime", "LogAppendTime")
+_VERSION: Final = Validator("a version of Kafka, at most 2.8", _check_version)
+_THROTTLES: Final = Validator("* or partition:broker, ...", _check_throttled)
+_LOG_DIRS: Final = Validator("paths with commas between them", _check_log_dirs)
+
+CONFIGS: Final = (
+    _broker("auto.leader.rebalance.enable", _BOOLEAN, "true"),
+    _broker("broker.id", _INT, "-1", at_start=False),
+    _broker("broker.rack", _STRING, at_start=False),
+    _broker("compression.type", _STRING, "producer", _COMPRESSION),
+    _broker("controlled.shutdown.enable", _BOOLEAN, "true"),
+    _broker("controlled.shutdown.max.retries", _INT, "3", _COUNT),
+    _broker("controlled.shutdown.retry.backoff.ms", _LONG, "5000", _COUNT),
+    _broker("controller.socket.timeout.ms", _INT, "30000", _POSITIVE),
+    _broker("default.replication.factor", _INT, "1", _POSITIVE),
+    _broker("delete.topic.enable", _BOOLEAN, "true"),
+    _broker(FOLLOWER_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
+    _broker("inter.broker.protocol.version", _STRING, LATEST, _VERSION),
+    _broker(LOG_DIR_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
+    _broker(NETWORK_IN_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
+    _broker(NETWORK_OUT_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
+    _broker("leader.imbalance.check.interval.seconds", _LONG, "300", _POSITIVE),
+    _broker("leader.imbalance.per.broker.percentage", _INT, "10", _COUNT),
+    _broker(LEADER_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
+    _broker("log.cleanup.policy", _LIST, "delete", _POLICIES),
+    _broker("log.dir", _STRING, "kafka-logs", _LOG_DIRS),
+    _broker("log.dirs", _STRING, None, _LOG_DIRS),
+    _broker("log.flush.interval.messages", _LONG, _MAX_LONG, _POSITIVE),
+    _broker("log.flush.interval.ms", _LONG, None, _COUNT, ("log.flush.scheduler.interval.ms",)),
+    _broker("log.flush.offset.checkpoint.interval.ms", _INT, "60000", _COUNT),
+    _broker("log.flush.scheduler.interval.ms", _LONG, _MAX_LONG, _POSITIVE),
+    _broker("log.flush.start.offset.checkpoint.interval.ms", _INT, "60000", _COUNT),
+    _broker("log.index.interval.bytes", _INT, "4096", _COUNT),
+    _broker("log.index.size.max.bytes", _INT, "10485760", _range(4)),
+    _broker("log.message.timestamp.difference.max.ms", _LONG, _MAX_LONG, _COUNT),
+    _broker("log.message.timestamp.type", _STRING, "CreateTime", _TIMESTAMP_TYPE),
+    _broker("log.retention.bytes", _LONG, "-1", _LIMIT),
+    _broker("log.retention.check.interval.ms", _LONG, "300000", _POSITIVE),
+    _broker("log.retention.hours", _INT, "168", _LIMIT),
+    _broker("log.retention.minutes", _INT, None, _LIMIT, ("log.retention.hours",)),
+    _broker(
+        "log.retention.ms", _LONG, None, _LIMIT, ("log.retention.minutes", "log.retention.hours")
+    ),
+    _broker("log.roll.hours", _INT, "168", _POSITIVE),
+    _broker("log.roll.ms", _LONG, None, _POSITIVE, ("log.roll.hours",)),
+    _broker("log.segment.bytes", _INT, "1073741824", _range(14)),
+    _broker("log.segment.delete.delay.ms", _LONG, "60000", _COUNT),
+    _broker("message.max.bytes", _INT, "1048588", _COUNT),
+    _broker("min.insync.replicas", _INT, "1", _POSITIVE),
+    _broker("num.partitions", _INT, "1", _POSITIVE),
+    _broker("num.replica.alter.log.dirs.threads", _INT, None, _POSITIVE),
+    _broker(LOG_DIRS_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
+    _broker("replica.fetch.backoff.ms", _INT, "1000", _COUNT),
+    _broker("replica.fetch.max.bytes", _INT, "1048576", _COUNT),
+    _broker("replica.fetch.wait.max.ms", _INT, "500", _COUNT),
+    _broker("replica.high.watermark.checkpoint.interval.ms", _LONG, "5000", _COUNT),
+    _broker("replica.lag.time.max.ms", _LONG, "30000", _COUNT),
+    _broker("replica.socket.timeout.ms", _INT, "30000", _COUNT),
+    _broker("request.timeout.ms", _INT, "30000", _COUNT),
+    _broker("transactional.id.expiration.ms", _INT, "604800000", _POSITIVE),
+    _broker(UNCLEAN, _BOOLEAN, "false", dynamic=True),
+    _broker("zookeeper.connect", _STRING, at_start=False),
+    _broker("zookeeper.connection.timeout.ms", _INT, None, _POSITIVE),
+    _broker("zookeeper.session.timeout.ms", _INT, at_start=False),
+    _broker("zookeeper.set.acl", _BOOLEAN, "false"),
+    _topic("cleanup.policy", "log.cleanup.policy", _LIST, "delete", _POLICIES),
+    _topic("compression.type", "compression.type", _STRING, "producer", _COMPRESSION),
+    _topic("delete.retention.ms", "log.cleaner.delete.retention.ms", _LONG, "86400000", _COUNT),
+    _topic("file.delete.delay.ms", "log.segment.delete.delay.ms", _LONG, "60000", _COUNT),
+    _topic("flush.messages", "log.flush.interval.messages", _LONG, _MAX_LONG, _COUNT),
+    _topic("flush.ms", "log.flush.interval.ms", _LONG, _MAX_LONG, _COUNT),
+    _topic(FOLLOWER_THROTTLED_REPLICAS, None, _LIST, "", _THROTTLES),
+    _topic("index.interval.bytes", "log.index.interval.bytes", _INT, "4096", _COUNT),
+    _topic(LEADER_THROTTLED_REPLICAS, None, _LIST, "", _THROTTLES),
+    _topic(
+        "max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", _LONG, _MAX_LONG, _POSITIVE
+    ),
+    _topic("max.message.bytes", "message.max.bytes", _INT, "1048588", _COUNT),
+    _topic("message.downconversion.enable", "log.message.downconversion.enable", _BOOLEAN, "true"),
+    _topic("message.format.version", "log.message.format.version", _STRING, LATEST, _VERSION),
+    _topic(
+        "message.timestamp.difference.max.ms",
+        "log.message.timestamp.difference.max.ms",
+        _LONG,
+        _MAX_LONG,
+        _COUNT,
+    ),
+    _topic(
+        "message.timestamp.type",
+        "log.message.timestamp.type",
+        _STRING,
+        "CreateTime",
+        _TIMESTAMP_TYPE,
+    ),
+    _topic(
+        "min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", _DOUBLE, "0.5", _range(0, 1)
+    ),
+    _topic("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", _LONG, "0", _COUNT),
+    _topic("min.insync.replicas", "min.insync.replicas", _INT, "1", _POSITIVE),
+    _topic("preallocate", "log.preallocate", _BOOLEAN, "false"),
+    _topic("retention.bytes", "log.retention.bytes", _LONG, "-1"),
+    _topic("retention.ms", "log.retention.ms", _LONG, "604800000", _LIMIT),
+    _topic("segment.bytes", "log.segment.bytes", _INT, "1073741824", _range(14)),
+    _topic("segment.index.bytes", "log.index.size.max.bytes", _INT, "10485760", _COUNT),
+    _topic("segment.jitter.ms", None, _LONG, "0", _COUNT),
+    _topic("segment.ms", "log.roll.ms", _LONG, "604800000", _POSITIVE),
+    _topic(UNCLEAN, UNCLEAN, _BOOLEAN, "false"),
+)
+"""Every config, those of a scope sorted by name."""
+BROKER_CONFIGS: Final = {one.name: one for one in CONFIGS if one.scope is Scope.BROKER}
+TOPIC_CONFIGS: Final = {one.name: one for one in CONFIGS if one.scope is Scope.TOPIC}
+
+
+def with_synonyms(name: str) -> tuple[str, ...]:
+    """A broker's config and those that count if it is not set, the strongest first."""
+    return (name, *BROKER_CONFIGS[name].synonyms) if name in BROKER_CONFIGS else (name,)
+
+
+def topic_default(config: Config, broker: Mapping[str, str]) -> Any:
+    """What a topic that does not override ``config`` has on a broker with these configs.
+
+    Raises InvalidConfig.
+    """
+    for name in with_synonyms(config.synonyms[0]) if config.synonyms else ():
+        value = BROKER_CONFIGS[name].value(broker) if name in BROKER_CONFIGS else None
+        if value is not None:
+            unit_ms = _UNITS_MS.get(name.rpartition(".")[2])
+            return value if unit_ms is None else max(value * unit_ms, -1)
+    return config.default_value
+
+
+def broker_fields(fields: Collection[str], configs: Mapping[str, str]) -> dict[str, Any]:
+    """The values of a broker with these configs, for those ``fields`` that are named like a config.
+
+    Raises InvalidConfig.
+    """
+    found = {field: BROKER_CONFIGS.get(field.replace("_", ".")) for field in fields}
+    return {field: one.value(configs) for field, one in found.items() if one and one.at_start}
+
+
+def check_broker_configs(configs: Mapping[str, str]) -> None:
+    """Check what a cluster is to be started with. Raises UsageError."""
+    known = [one.name for one in BROKER_CONFIGS.values() if one.at_start]
+    for name, text in configs.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+            raise UsageError(f"unknown config {name}", hint=hint)
+        one = BROKER_CONFIGS[name]
+        try:
+            one.parse(text)
+        except InvalidConfig as error:
+            words = f", {one.validator.words}" if one.validator else ""
+            raise UsageError(error.message, hint=f"type {one.type.value}{words}") from None

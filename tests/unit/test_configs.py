@@ -1,0 +1,161 @@
+"""The table of configs: its rows hold together, and who reads it sees all of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from admin.config_validation import validate_broker_configs
+from admin.configs.effective_configs import BrokerConfigs, broker_entries
+from brokers.config import BrokerConfig
+from brokers.log_configs import broker_log_config
+from brokers.logs.log_config import DEFAULT_LOG_CONFIG
+from cluster.configs import (
+    BROKER_CONFIGS,
+    CONFIGS,
+    TOPIC_CONFIGS,
+    Config,
+    Scope,
+    Type,
+    broker_fields,
+    check_broker_configs,
+    topic_default,
+)
+from cluster.errors import InvalidConfig, UsageError
+from controller.config import ControllerConfig
+
+READ_BY_NAME = {
+    "inter.broker.protocol.version",
+    "klamm.log.dir.bytes.per.second",
+    "klamm.network.in.bytes.per.second",
+    "klamm.network.out.bytes.per.second",
+    "log.dir",
+    "transactional.id.expiration.ms",
+    "zookeeper.connection.timeout.ms",
+    "zookeeper.set.acl",
+}
+
+
+def config(name: str) -> Config:
+    """A row, of brokers if topics have one of that name too."""
+    return BROKER_CONFIGS.get(name) or TOPIC_CONFIGS[name]
+
+
+def test_rows_are_sorted_and_their_defaults_valid() -> None:
+    names = [(one.scope.value, one.name) for one in CONFIGS]
+    assert names == sorted(set(names))
+    for one in CONFIGS:
+        if one.default is not None:
+            assert one.text(one.parse(one.default)) == one.default
+
+
+def test_what_a_broker_takes_at_its_start_is_read_by_somebody() -> None:
+    fields = {*BrokerConfig.__struct_fields__, *ControllerConfig.__struct_fields__}
+    topics = {name for one in TOPIC_CONFIGS.values() for name in one.synonyms}
+    coarser = {name for one in BROKER_CONFIGS.values() for name in one.synonyms}
+    read = {field.replace("_", ".") for field in fields} | topics | coarser | READ_BY_NAME
+    assert {one.name for one in BROKER_CONFIGS.values() if one.at_start} <= read
+
+
+def test_a_topic_has_the_defaults_of_a_broker_that_sets_nothing() -> None:
+    for one in TOPIC_CONFIGS.values():
+        assert topic_default(one, {}) == one.default_value, one.name
+    assert broker_log_config({}) == DEFAULT_LOG_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("auto.leader.rebalance.enable", " TRUE ", True),
+        ("num.partitions", "+7", 7),
+        ("retention.bytes", "-9223372036854775808", -(2**63)),
+        ("cleanup.policy", "compact , delete", ["compact", "delete"]),
+        ("leader.replication.throttled.replicas", "", []),
+        ("min.cleanable.dirty.ratio", "1", 1.0),
+        ("inter.broker.protocol.version", "2.6.2", "2.6.2"),
+    ],
+)
+def test_texts_stand_for_values(name: str, text: str, value: object) -> None:
+    found = config(name).parse(text)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "num.partitions",
+            " 1e3",
+            " 1e3 for configuration .*: Not a number of type INT",
+        ),
+        ("num.partitions", "2147483648", "Not a number of type INT"),
+        ("flush.ms", "9223372036854775808", "Not a number of type LONG"),
+        ("min.cleanable.dirty.ratio", "half", "Not a number of type DOUBLE"),
+        (
+            "min.cleanable.dirty.ratio",
+            "1.5",
+            "1.5 for .*: Value must be no more than 1",
+        ),
+        ("log.segment.bytes", "13", "Value must be at least 14"),
+        ("delete.topic.enable", "yes", "Expected value to be either true or false"),
+        ("cleanup.policy", "delete,shred", "shred for .*: String must be one of: compact, delete"),
+        (
+            "compression.type",
+            "bzip2",
+            "must be one of: uncompressed, zstd, lz4, snappy, gzip",
+        ),
+        ("message.format.version", "2.8-IV7", "Version `2.8-IV7` is not a valid version"),
+        ("leader.replication.throttled.replicas", "0:1,x", r"\[0:1, x\] for .*must be the literal"),
+    ],
+)
+def test_texts_that_are_not_valid_are_refused_in_kafkas_words(
+    name: str, text: str, said: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=f"^Invalid value .*{said}"):
+        config(name).parse(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said", "hint"),
+    [
+        ("num.partition", "1", "unknown config num.partition", "did you mean num.partitions?"),
+        ("x", "1", "unknown config x", "known: auto.leader.rebalance.enable, compression.type, "),
+        ("broker.id", "1", "unknown config broker.id", ""),
+        (
+            "num.partitions",
+            "0",
+            "Invalid value 0 for configuration num.partitions: Value must be at least 1",
+            "type int, at least 1",
+        ),
+    ],
+)
+def test_a_cluster_is_started_with_what_brokers_take_then(
+    name: str, text: str, said: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        check_broker_configs({name: text})
+    assert raised.value.message == said
+    assert str(raised.value.hint).startswith(hint)
+
+
+# A new config, by the steps in CONTRIBUTING.md.
+
+
+class GrownConfig(BrokerConfig, frozen=True, kw_only=True):
+    """Step 2: a field of the struct that the reader has."""
+
+    replica_fetch_min_bytes: int
+
+
+def test_a_new_config_is_a_row_and_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "replica.fetch.min.bytes"
+    # Step 1: a row of the table.
+    row = Config(Scope.BROKER, name, Type.INT, "1", dynamic=True)
+    monkeypatch.setitem(BROKER_CONFIGS, name, row)
+    check_broker_configs({name: "5"})
+    validate_broker_configs({name: "6"}, {name: "6"})
+    entries = broker_entries(BrokerConfigs({name: "6"}, {}, {name: "5"}))
+    [synonyms] = [entry.synonyms for entry in entries if entry.name == name]
+    assert [one.value for one in synonyms] == ["6", "5", "1"]
+    values = broker_fields(GrownConfig.__struct_fields__, {name: "5"})
+    # Step 3: whoever reads the field.
+    assert values["replica_fetch_min_bytes"] == 5
