@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from cluster.configs import UNCLEAN
 from cluster.errors import ControllerMoved, StateChangeFailed
 from cluster.outcome import WriteOutcome
 from cluster.types import LeaderAndIsr, TopicPartition
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 ElectionResults = dict[TopicPartition, LeaderAndIsr | StateChangeFailed]
 """What was elected, or why nothing was."""
 OFFLINE_ELECTION: Final = OfflineElection()
-UNCLEAN_CONFIG: Final = "unclean.leader.election.enable"
 
 
 class PartitionStateMachine:
@@ -210,7 +210,7 @@ class PartitionStateMachine:
             topic
             for topic in topics
             if ConfigEntityZNode.path("topics", topic) not in malformed
-            and found.values.get(topic, {}).get(UNCLEAN_CONFIG, default).strip().lower() == "true"
+            and found.values.get(topic, {}).get(UNCLEAN, default).strip().lower() == "true"
         )
 
     # Reports

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
+from brokers.config import BrokerConfig, broker_config
 from cluster import types
 from cluster.api_version import ApiVersion
 from cluster.configs import BROKER_CONFIGS, broker_fields
@@ -61,6 +63,11 @@ class ClusterSpec:
         """What the broker registers in ZooKeeper."""
         end_points = self.end_points.get(broker_id) or (_end_point(broker_id),)
         return types.Broker(broker_id, end_points, self.racks.get(broker_id))
+
+    @cached_property
+    def broker_config(self) -> BrokerConfig:
+        """What each broker is told."""
+        return broker_config(self.config)
 
     def controller_config(self, broker_id: int) -> ControllerConfig:
         """What the broker's controller is told."""

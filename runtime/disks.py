@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind
-from brokers.config import broker_config
 from brokers.storage.disk import LOCAL_DISK
 from brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
 from brokers.storage.memory_disk import MemoryDisk
@@ -57,7 +56,7 @@ class ClusterDisks:
         tell: Callable[[int, FailLogDir], None],
         call: Callable[[Callable[[], None]], None] = _at_once,
     ) -> None:
-        self._log_dirs = broker_config(spec.config).log_dirs
+        self._log_dirs = spec.broker_config.log_dirs
         self.stores = stores
         self._bandwidth = bandwidth
         self._journal = journal

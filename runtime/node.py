@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from admin.topics.topics import new_topic_id
 from brokers.bandwidth.copying import Copying
 from brokers.broker import Broker
-from brokers.config import broker_config
 from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_store import LogStore
 from cluster.protocols import Clock, Connections, Journal, Transport
@@ -65,7 +64,7 @@ def build_node(
         broker_store,
         transport,
         clock,
-        broker_config(spec.config),
+        spec.broker_config,
         # A topic id and a cluster id are written alike: a random UUID in base64.
         spec.cluster_id or new_topic_id(JavaRandom(spec.seed)),
         spec.quirks,

@@ -18,7 +18,8 @@ from cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, topic_default, with_s
 class BrokerConfigs(msgspec.Struct, frozen=True):
     """What is set for a broker: for it alone, for all brokers, and at its start.
 
-    As on a broker of Kafka, a dynamic value that is not valid does not count.
+    As on a broker of Kafka, a dynamic value that is not valid, or of a config that does not change
+    while a broker runs, does not count.
     """
 
     own: Mapping[str, str] = {}
@@ -102,5 +103,6 @@ def _valid(configs: Mapping[str, str]) -> Mapping[str, str]:
     return {
         name: text
         for name, text in configs.items()
-        if name not in BROKER_CONFIGS or BROKER_CONFIGS[name].is_valid(text)
+        if (config := BROKER_CONFIGS.get(name)) is None
+        or (config.dynamic and config.is_valid(text))
     }
