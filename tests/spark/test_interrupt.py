@@ -37,9 +37,7 @@ raise SystemExit(errors.run(run))
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("signals", "code"), [(["SIGINT"], 130), (["SIGTERM"], 143), (["SIGTERM", "group"], 143)]
-)
+@pytest.mark.parametrize(("signals", "code"), [(["SIGINT"], 130), (["SIGTERM", "group"], 143)])
 def test_an_interrupted_job_ends_without_a_word(signals: list[str], code: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LONG_JOB, *signals],
