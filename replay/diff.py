@@ -17,20 +17,17 @@ from pyspark.sql import functions as F
 from cluster.errors import UsageError
 from cluster.journal import Kind
 from cluster.types import NO_LEADER
-from replay.encode import state_word
 from replay.event_schema import (
     CONTROLLER_LOG,
-    LEADERSHIP_DELETED,
     SOURCES,
     STATE_CHANGE_LOG,
-    STATE_CODES,
     code_of,
 )
 from replay.event_table import EventTable
-from replay.questions.columns import STATE_KINDS, is_kind, is_leadership
+from replay.questions.columns import is_kind, is_leadership
+from replay.questions.final_states import LEADERSHIP, final_tables
 from replay.spark_errors import unpersist
 from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
 
 MOST_SHOWN: Final = 50
 _PARTITION: Final = ("topic", "partition")
@@ -40,6 +37,7 @@ _PARTIAL: Final = (STATE_CHANGE_LOG, CONTROLLER_LOG)
 _STORED_SCHEMA: Final = (
     "name string, partition int, leader int, leader_epoch int, isr array<int>, zk_version int"
 )
+_VERSION: Final = "zk_version"
 _PARTITION_FIELDS: Final = ("state", "leader", "leader_epoch", "isr")
 
 
@@ -136,11 +134,11 @@ def side_of(
             f"{name} holds several runs: {', '.join(runs)}",
             hint=f"--run {next(iter(runs))} takes one of them",
         )
-    replicas = final_replicas(events)
+    partitions, replicas = final_tables(events)
     return Side(
         name=name,
         what=f"{what}, {rows:,} events",
-        partitions=final_partitions(events),
+        partitions=partitions,
         replicas=None if replicas.isEmpty() else replicas,
         writes=_writes(events),
         names=table.names,
@@ -152,63 +150,18 @@ def stored_side(spark: SparkSession, name: str, what: str, stored: Sequence[Stor
     """The side of a tree of znodes, live or dumped."""
     rows = [(at.topic, *at[1:]) for at in stored]
     states = spark.createDataFrame(rows, _STORED_SCHEMA).withColumn("topic", F.xxhash64("name"))
-    leader = F.col("leader")
-    state = (
-        F.when(leader.isNull(), PartitionState.NEW.value)
-        .when(leader == NO_LEADER, PartitionState.OFFLINE.value)
-        .otherwise(PartitionState.ONLINE.value)
-    )
     names = states.select(F.lit("topic").alias("domain"), F.col("topic").alias("code"), "name")
-    partitions = states.select(*_PARTITION, state.alias("state"), *_PARTITION_FIELDS[1:], _VERSION)
+    partitions = states.select(*_PARTITION, state_by_leader().alias("state"), *LEADERSHIP)
     return Side(name, what, partitions, None, None, names.distinct(), True)
 
 
-_VERSION: Final = "zk_version"
-
-
-def final_partitions(events: DataFrame, *cluster: str) -> DataFrame:
-    """What each partition ends with, by the columns of Side.partitions.
-
-    ``cluster`` are columns that tell clusters apart, if there may be several; they come first.
-    ``state`` is null where no row says one; a deleted partition is not there.
-    """
-    is_state = is_kind(*STATE_KINDS) & (F.col("replica") == -1)
-    is_deleted = is_kind(LEADERSHIP_DELETED)
-    fields = ("leader", "leader_epoch", "isr", _VERSION)
-    last = (
-        events.where(F.col("topic").isNotNull() & (is_state | is_leadership() | is_deleted))
-        .groupBy(*cluster, *_PARTITION)
-        .agg(
-            F.max_by("to_state", F.when(is_state, F.col("place"))).alias("_state"),
-            F.max_by(F.struct(*fields), F.when(is_leadership(), F.col("place"))).alias("_last"),
-            F.max(F.when(is_leadership() | is_state, F.col("place"))).alias("_told"),
-            F.max(F.when(is_deleted, F.col("place"))).alias("_deleted"),
-        )
-    )
-    gone = STATE_CODES[PartitionState.NON_EXISTENT.value]
-    is_there = ~F.coalesce(F.col("_state") == gone, F.lit(False)) & (
-        F.col("_deleted").isNull() | (F.col("_deleted") < F.col("_told"))
-    )
-    return last.where(is_there).select(
-        *cluster,
-        *_PARTITION,
-        state_word("_state").alias("state"),
-        *(F.col(f"_last.{name}").alias(name) for name in fields),
-    )
-
-
-def final_replicas(events: DataFrame, *cluster: str) -> DataFrame:
-    """What each replica ends with: topic, partition, replica, state; deleted ones are not there.
-
-    ``cluster`` as in ``final_partitions``.
-    """
-    gone = STATE_CODES[ReplicaState.NON_EXISTENT.value]
+def state_by_leader() -> Column:
+    """The state that a partition should have by its state znode: null is none."""
+    leader = F.col("leader")
     return (
-        events.where(is_kind(*STATE_KINDS) & (F.col("replica") >= 0))
-        .groupBy(*cluster, *_REPLICA)
-        .agg(F.max_by("to_state", "place").alias("_state"))
-        .where(F.col("_state") != gone)
-        .select(*cluster, *_REPLICA, state_word("_state").alias("state"))
+        F.when(leader.isNull(), PartitionState.NEW.value)
+        .when(leader == NO_LEADER, PartitionState.OFFLINE.value)
+        .otherwise(PartitionState.ONLINE.value)
     )
 
 
@@ -221,13 +174,13 @@ def compare(a: Side, b: Side, most: int = MOST_SHOWN) -> Differences:
         not_compared.append(
             f"ISRs whose versions differ: {partial.name} need not tell of all their changes"
         )
-    partitions = _beside(a.partitions, b.partitions, _PARTITION, (*_PARTITION_FIELDS, _VERSION))
+    partitions = beside(a.partitions, b.partitions, _PARTITION, (*_PARTITION_FIELDS, _VERSION))
     rows = [_differing(partitions, _PARTITION_FIELDS, is_whole=is_whole)]
     replicas = None
     if a.replicas is not None and b.replicas is not None:
-        beside = _beside(a.replicas, b.replicas, _REPLICA, ("state",))
-        replicas = beside.count()
-        rows.append(_differing(beside, ("state",), is_whole=True))
+        both = beside(a.replicas, b.replicas, _REPLICA, ("state",))
+        replicas = both.count()
+        rows.append(_differing(both, ("state",), is_whole=True))
     else:
         unknowing = a if a.replicas is None else b
         not_compared.append(f"replica states: {unknowing.name} has none")
@@ -250,14 +203,14 @@ def compare(a: Side, b: Side, most: int = MOST_SHOWN) -> Differences:
         unpersist([found])
 
 
-def _beside(a: DataFrame, b: DataFrame, key: Sequence[str], fields: Sequence[str]) -> DataFrame:
+def beside(a: DataFrame, b: DataFrame, key: Sequence[str], fields: Sequence[str]) -> DataFrame:
     """Key, and both sides' fields as the structs ``a`` and ``b``, null if absent."""
     return a.select(*key, F.struct(*fields).alias("a")).join(
         b.select(*key, F.struct(*fields).alias("b")), list(key), "full_outer"
     )
 
 
-def _differing(beside: DataFrame, fields: Sequence[str], *, is_whole: bool) -> DataFrame:
+def _differing(both: DataFrame, fields: Sequence[str], *, is_whole: bool) -> DataFrame:
     """topic, partition, replica, field, a, b: a row for each field that differs."""
     in_both = F.col("a").isNotNull() & F.col("b").isNotNull()
     found = [_found("existence", _is_there("a"), _is_there("b"), ~in_both)]
@@ -270,8 +223,8 @@ def _differing(beside: DataFrame, fields: Sequence[str], *, is_whole: bool) -> D
             both_say |= F.lit(is_whole)
         differs = in_both & both_say & ~F.col(f"a.{name}").eqNullSafe(F.col(f"b.{name}"))
         found.append(_found(name, _text(f"a.{name}", name), _text(f"b.{name}", name), differs))
-    replica = F.col("replica") if "replica" in beside.columns else F.lit(-1)
-    each = beside.select(
+    replica = F.col("replica") if "replica" in both.columns else F.lit(-1)
+    each = both.select(
         *_PARTITION,
         replica.alias("replica"),
         F.explode(F.array_compact(F.array(*found))).alias("d"),

@@ -14,15 +14,14 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from cluster.types import NO_LEADER
-from replay.diff import final_partitions, final_replicas
+from replay.diff import beside, state_by_leader
 from replay.encode import encode
 from replay.event_schema import SCHEMA_VERSION
 from replay.event_table import EventTable, Manifest
+from replay.questions.final_states import final_tables
 from replay.sources import split
 from replay.sources.journal import read_journals
 from replay.spark_errors import unpersist
-from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 
 MOST_SHOWN: Final = 20
@@ -84,11 +83,8 @@ def rebuild(spark: SparkSession, journal_paths: Sequence[Path]) -> FinalStates:
 
 def final_states(table: EventTable) -> FinalStates:
     """The same of the events in a table, which are those of one cluster."""
-    return FinalStates(
-        table.in_words(final_partitions(table.events)),
-        table.in_words(final_replicas(table.events)),
-        table.damaged,
-    )
+    partitions, replicas = map(table.in_words, final_tables(table.events))
+    return FinalStates(partitions, replicas, table.damaged)
 
 
 def compare(
@@ -104,16 +100,16 @@ def compare(
     tell: Kafka puts a replica Online when its topic is created, whether its broker lives or not.
     """
     expected = spark.createDataFrame(list(stored), _STORED_SCHEMA).withColumn(
-        "state", _state_by_leader()
+        "state", state_by_leader()
     )
     fields = ("state", "leader", "leader_epoch", "isr", "zk_version")
-    partitions = _beside(final.partitions, expected, _PARTITION, fields).persist()
+    partitions = beside(final.partitions, expected, _PARTITION, fields).persist()
     is_live = F.col("replica").isin([int(broker_id) for broker_id in live_brokers])
     expected_replicas = expected.select(
         *_PARTITION, F.explode("replicas").alias("replica")
     ).withColumn("state", F.when(is_live, ReplicaState.ONLINE.value))
     on_live = final.replicas.withColumn("state", F.when(is_live, F.col("state")))
-    replicas = _beside(on_live, expected_replicas, _REPLICA, ("state",)).persist()
+    replicas = beside(on_live, expected_replicas, _REPLICA, ("state",)).persist()
     unreadable = final.damaged.orderBy("file", "line").limit(MOST_SHOWN).collect()
     try:
         lines = [
@@ -129,29 +125,8 @@ def compare(
         unpersist([partitions, replicas])
 
 
-# The comparison
-
-
-def _state_by_leader() -> Column:
-    leader = F.col("leader")
-    return (
-        F.when(leader.isNull(), PartitionState.NEW.value)
-        .when(leader == NO_LEADER, PartitionState.OFFLINE.value)
-        .otherwise(PartitionState.ONLINE.value)
-    )
-
-
-def _beside(
-    ours: DataFrame, theirs: DataFrame, key: Sequence[str], fields: Sequence[str]
-) -> DataFrame:
-    """Key, and both sides' fields as the structs ``journal`` and ``zookeeper``, null if absent."""
-    return ours.select(*key, F.struct(*fields).alias("journal")).join(
-        theirs.select(*key, F.struct(*fields).alias("zookeeper")), list(key), "full_outer"
-    )
-
-
 def _differs() -> Column:
-    return ~F.col("journal").eqNullSafe(F.col("zookeeper"))
+    return ~F.col("a").eqNullSafe(F.col("b"))
 
 
 def _differing(beside: DataFrame) -> list[Row]:
@@ -164,15 +139,12 @@ def _name(row: Row) -> str:
 
 
 def _differences(row: Row) -> str:
-    if row.journal is None:
+    if row.a is None:
         return "the journal knows nothing of it"
-    if row.zookeeper is None:
-        return f"the journal ends with {_text(row.journal)}, ZooKeeper does not have it"
-    names = [name for name in row.journal.asDict() if row.journal[name] != row.zookeeper[name]]
-    parts = (
-        f"{name} {row.journal[name]} in the journal, {row.zookeeper[name]} in ZooKeeper"
-        for name in names
-    )
+    if row.b is None:
+        return f"the journal ends with {_text(row.a)}, ZooKeeper does not have it"
+    names = [name for name in row.a.asDict() if row.a[name] != row.b[name]]
+    parts = (f"{name} {row.a[name]} in the journal, {row.b[name]} in ZooKeeper" for name in names)
     return "; ".join(parts)
 
 

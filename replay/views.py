@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cluster.errors import UsageError
-from replay.diff import final_partitions, final_replicas
 from replay.event_table import EventTable
+from replay.questions.columns import RUN
+from replay.questions.final_states import final_tables
 
 VIEWS: Final = ("events", "partitions", "replicas", "names", "damaged")
 _QUERIES: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
@@ -25,7 +26,6 @@ _ABOUT_VIEWS: Final = ("DESCRIBE", "DESC", "SHOW", "EXPLAIN")
 """What changes nothing either, and is no query by Spark's grammar."""
 _VIEW_NAMES: Final = ", ".join(VIEWS)
 _HINT: Final = f'"DESCRIBE events" for the columns of events; views: {_VIEW_NAMES}'
-_CLUSTER: Final = ("source", "run")
 _first_word = re.compile(r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*(\w*)", re.DOTALL).match
 
 
@@ -35,10 +35,11 @@ def make_views(table: EventTable) -> None:
     What partitions and replicas end with is told for each source and run: they are not one cluster.
     """
     at = F.timestamp_millis("t_ms")
+    partitions, replicas = map(table.in_words, final_tables(table.events, *RUN))
     views = {
         "events": table.in_words(table.events).withColumn("at", at),
-        "partitions": table.in_words(final_partitions(table.events, *_CLUSTER)),
-        "replicas": table.in_words(final_replicas(table.events, *_CLUSTER)),
+        "partitions": partitions,
+        "replicas": replicas,
         "names": table.names,
         "damaged": table.damaged,
     }

@@ -6,9 +6,12 @@ rows finds the place of the last row that says one; what it says is looked up wh
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from replay.encode import state_word
 from replay.questions.columns import (
     NO_PARTITION,
     NO_REPLICA,
@@ -16,6 +19,9 @@ from replay.questions.columns import (
     REPLICA,
     is_leadership,
 )
+from replay.questions.histories import by_partition, by_replica, histories
+
+LEADERSHIP: Final = ("leader", "leader_epoch", "isr", "zk_version")
 
 
 def as_of(
@@ -40,9 +46,8 @@ def final_partitions(partitions: DataFrame, events: DataFrame) -> DataFrame:
     ``state`` is 0 where the source tells no states; a partition whose state znode was last seen
     deleted is left out.
     """
-    told = ("leader", "leader_epoch", "isr", "zk_version")
     leaderships = events.where(is_leadership()).select(
-        *PARTITION, F.col("place").alias("leadership_place"), *told
+        *PARTITION, F.col("place").alias("leadership_place"), *LEADERSHIP
     )
     # Two controllers of one epoch may both have a row at a place.
     found = partitions.join(leaderships, [*PARTITION, "leadership_place"], "left").dropDuplicates(
@@ -52,7 +57,7 @@ def final_partitions(partitions: DataFrame, events: DataFrame) -> DataFrame:
     return found.where(is_there).select(
         *PARTITION,
         F.coalesce("state", F.lit(0)).cast("byte").alias("state"),
-        *told,
+        *LEADERSHIP,
         *("state_place", "leadership_place"),
     )
 
@@ -61,4 +66,21 @@ def final_replicas(replicas: DataFrame) -> DataFrame:
     """State of each replica that is there; ``replicas`` is ``by_replica``."""
     return replicas.where((F.col("replica") >= 0) & (F.col("state") != NO_REPLICA)).select(
         *REPLICA, "state", "state_place"
+    )
+
+
+def final_tables(events: DataFrame, *cluster: str) -> tuple[DataFrame, DataFrame]:
+    """What partitions and replicas end with, their states in words.
+
+    ``cluster`` are columns that tell clusters apart, if there may be several; they come first.
+    Without them the events are those of one cluster, in as many runs as there are.
+    """
+    if not cluster:
+        events = events.withColumn("run", F.lit(0).cast("long"))
+    replicas = by_replica(histories(events))
+    partitions = final_partitions(by_partition(replicas), events)
+    key, state = (*cluster, "topic", "partition"), state_word("state").alias("state")
+    return (
+        partitions.select(*key, state, *LEADERSHIP),
+        final_replicas(replicas).select(*key, "replica", state),
     )
