@@ -13,16 +13,15 @@ import msgspec
 from admin.command_result import CommandResult, report_of
 from admin.failures import as_futures
 from admin.jopt import (
-    VERSION_TEXT,
     OptionParser,
     Options,
     UncaughtException,
     UsageExit,
     VersionExit,
 )
-from admin.tool_output import ToolOutput, check_properties_file, uncaught_text
+from admin.tool_output import ToolOutput, check_properties_file, ended_by_arguments, uncaught_text
 from admin.tool_services import ToolServices
-from cluster.errors import AdminError, UsageError
+from cluster.errors import AdminError
 from zk.znodes.json_values import NUMBER_FORMAT, MalformedZNode, parse_int
 
 if TYPE_CHECKING:
@@ -54,14 +53,8 @@ def run_log_dirs_command(args: Sequence[str], services: ToolServices) -> Command
         server = options.text("bootstrap-server") or ""
         topics = {name for name in (options.text("topic-list") or "").split(",") if name}
         brokers = _brokers(options)
-    except VersionExit:
-        return CommandResult(f"{VERSION_TEXT}\n", "", 0, {"version": VERSION_TEXT, "exit_code": 0})
-    except UsageExit as error:
-        report = report_of(output.report, error, UsageError.exit_code)
-        return CommandResult("", f"{error.message}\n{PARSER.usage}", 1, report)
-    except UncaughtException as error:
-        report = report_of(output.report, error, UsageError.exit_code)
-        return CommandResult("", uncaught_text(error), 1, report)
+    except (VersionExit, UsageExit, UncaughtException) as error:
+        return ended_by_arguments(error, PARSER.usage, output.report)
     with services.open_cluster(server) as admin:
         try:
             _describe(as_futures(admin), brokers, topics, output)

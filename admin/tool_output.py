@@ -5,11 +5,13 @@ It prints nothing itself and knows no tool.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from admin.jopt import UncaughtException
-from cluster.errors import AdminError, KlammError, StoreError
+from admin.command_result import CommandResult, report_of
+from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
+from cluster.errors import AdminError, KlammError, StoreError, UsageError
 
 _STORE_ERROR = "org.apache.zookeeper.KeeperException"
 
@@ -66,3 +68,17 @@ def uncaught_text(error: KlammError) -> str:
     if isinstance(error, AdminError) and isinstance(cause, KlammError):
         lines += f"Caused by: {java_class(cause)}: {cause.message}\n"
     return lines
+
+
+def ended_by_arguments(
+    error: KlammError, usage: str, report: Mapping[str, Any], said: str = ""
+) -> CommandResult:
+    """Return the result of a run that ends with its arguments: --version, --help or an error.
+
+    ``said``: what the tool has printed by then.
+    """
+    if isinstance(error, VersionExit):
+        values = {"version": VERSION_TEXT, "exit_code": 0}
+        return CommandResult(f"{said}{VERSION_TEXT}\n", "", 0, values)
+    text = f"{error.message}\n{usage}" if isinstance(error, UsageExit) else uncaught_text(error)
+    return CommandResult(said, text, 1, report_of(report, error, UsageError.exit_code))

@@ -1,6 +1,7 @@
-"""What klamm's stand-ins for Kafka's tools share: klamm's own flags, and printing what comes back.
+"""`klamm topics`, `klamm configs` and the others: Kafka's tools of 2.8.2, to the byte.
 
-Kafka's arguments go through untouched. Knows no tool.
+Kafka's arguments go through untouched, and what comes back is printed; all of a tool is in admin/.
+Here are klamm's own flags. Each tool is imported when it runs.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import typer
@@ -18,9 +21,11 @@ from admin.guard import foreign_cluster
 from admin.tool_services import ToolServices
 from cli.connect import open_cluster, open_store
 from cluster.errors import KlammError, NotKlamm, UsageError
-from placement.draws import IntSource
+from placement.draws import IntSource, JavaRandom
 from placement.pools import Pools
 from zk.kafka_zk_client import KafkaZkClient
+
+EMPTY_REPORT: Final = {"action": None}
 
 
 class OwnArguments:
@@ -80,23 +85,29 @@ def tool_services(
     )
 
 
-def finish(own: OwnArguments, tool: Callable[[], CommandResult], own_help: str) -> int:
-    """Run a tool and print its result; the exit code, klamm's with ``--json``, else Kafka's."""
-    if not own.as_json:
-        result = tool()
-        typer.echo(result.stdout, nl=False)
-        typer.echo(result.stderr, nl=False, err=True)
-        if result.hint:
-            typer.echo(f"hint: {result.hint}", err=True)
-        if own.wants_help:
-            typer.echo(own_help, nl=False, err=True)
-        return result.exit_code
-    try:
-        report = tool().report
-    except KlammError as error:
-        report = {"action": None, "error": describe_error(error), "exit_code": error.exit_code}
-    typer.echo(msgspec.json.encode(report))
-    return int(report["exit_code"])
+def finish(
+    own: OwnArguments,
+    tool: Callable[[], CommandResult],
+    own_help: str,
+    empty: Mapping[str, Any] = EMPTY_REPORT,
+) -> None:
+    """Run a tool, print its result and end with its exit code: klamm's with ``--json``, else
+    Kafka's. ``empty``: what is reported of a tool that could not run."""
+    if own.as_json:
+        try:
+            report = tool().report
+        except KlammError as error:
+            report = {**empty, "error": describe_error(error), "exit_code": error.exit_code}
+        typer.echo(msgspec.json.encode(report))
+        raise typer.Exit(int(report["exit_code"]))
+    result = tool()
+    typer.echo(result.stdout, nl=False)
+    typer.echo(result.stderr, nl=False, err=True)
+    if result.hint:
+        typer.echo(f"hint: {result.hint}", err=True)
+    if own.wants_help:
+        typer.echo(own_help, nl=False, err=True)
+    raise typer.Exit(result.exit_code)
 
 
 def ask_before_write(client: KafkaZkClient) -> None:
@@ -116,3 +127,190 @@ def ask_before_write(client: KafkaZkClient) -> None:
 
 def _nothing(_: KafkaZkClient) -> None:
     return None
+
+
+# -- the tools
+
+
+_TOPICS_HELP = """
+klamm's own:
+--pools FILE   with --zookeeper and --create or --alter: place every topic inside its pool
+--yes          do not ask before writing to a ZooKeeper that klamm did not set up
+--json         print JSON, and end with klamm's exit codes
+
+Examples:
+  klamm topics --zookeeper localhost:2181 --create --topic t --partitions 6 --replication-factor 3
+  klamm topics --zookeeper localhost:2181 --create --topic u --replica-assignment 0:1:2,1:2:0
+  klamm topics --zookeeper localhost:2181 --alter --topic u --partitions 3
+  klamm topics --zookeeper localhost:2181 --alter --topic T1 --partitions 12 --pools pools.yaml
+  klamm topics --zookeeper localhost:2181 --describe --under-replicated-partitions
+  klamm topics --zookeeper localhost:2181 --list --json
+"""
+
+
+def topics(context: typer.Context) -> None:
+    """kafka-topics of Kafka 2.8.2: create, list, describe, alter, delete topics."""
+    from admin.topics.command import run_topic_command
+
+    own = OwnArguments(context.args)
+    services = tool_services(own, pools=_pools(own.value("--pools")))
+    empty: dict[str, Any] = {"action": None, "topics": [], "warnings": []}
+    finish(own, lambda: run_topic_command(own.rest, services), _TOPICS_HELP, empty)
+
+
+_REASSIGN_HELP = """
+klamm's own:
+--seed N                   with --generate: the same plan every time
+--pools FILE               with --generate: place each topic inside its pool; with --execute:
+                           refuse a plan by which a partition leaves its pool
+--save-throttles FILE      with --execute --throttle: keep in FILE what the throttles were before
+--restore-throttles FILE   with --verify or --cancel: once nothing moves, put back what FILE holds
+                           and remove FILE, where Kafka removes every throttle
+--show-throttles           with --verify, --cancel or --list: print the throttles that are set now
+--yes                      do not ask before writing to a ZooKeeper that klamm did not set up
+--json                     print JSON, and end with klamm's exit codes; --verify: 0 complete,
+                           12 still in progress, 1 the replicas are others
+
+--bootstrap-server is the HTTP address that klamm up prints. By --zookeeper, --execute writes a
+znode; a controller carries it out.
+
+Examples:
+  klamm reassign-partitions --bootstrap-server localhost:8282 --generate --broker-list 1,2,3 \\
+      --topics-to-move-json-file topics.json --seed 7 --pools pools.yaml
+  klamm reassign-partitions --bootstrap-server localhost:8282 --execute --throttle 1000000 \\
+      --reassignment-json-file plan.json --save-throttles before.json
+  klamm reassign-partitions --zookeeper localhost:2181 --verify \\
+      --reassignment-json-file plan.json --restore-throttles before.json
+  klamm reassign-partitions --bootstrap-server localhost:8282 --cancel \\
+      --reassignment-json-file plan.json
+  klamm reassign-partitions --bootstrap-server localhost:8282 --list
+"""
+
+
+def reassign_partitions(context: typer.Context) -> None:
+    """kafka-reassign-partitions of Kafka 2.8.2: generate, execute, verify, cancel plans."""
+    from admin.reassignments.command import run_reassign_command
+    from admin.reassignments.common import OwnOptions
+
+    own = OwnArguments(context.args)
+    services = tool_services(own, _source(own.value("--seed")))
+    options = OwnOptions(
+        save_throttles=_path(own.value("--save-throttles")),
+        restore_throttles=_path(own.value("--restore-throttles")),
+        show_throttles=own.flag("--show-throttles"),
+        pools=_pools(own.value("--pools")),
+    )
+    finish(own, lambda: run_reassign_command(own.rest, services, options), _REASSIGN_HELP)
+
+
+def _source(seed: str | None) -> IntSource:
+    if seed is None:
+        return SystemSource()
+    try:
+        return JavaRandom(int(seed))
+    except ValueError:
+        raise UsageError(f"--seed {seed} is not a whole number") from None
+
+
+def _pools(name: str | None) -> Pools | None:
+    from admin.pools import read_pools
+
+    return None if name is None else read_pools(Path(name))
+
+
+def _path(name: str | None) -> Path | None:
+    return None if name is None else Path(name)
+
+
+_ELECTION_HELP = """
+klamm's own:
+--json   print JSON, and end with klamm's exit codes
+
+--bootstrap-server is the HTTP address that klamm up prints.
+
+Examples:
+  klamm leader-election --bootstrap-server localhost:8282 --election-type preferred \\
+      --all-topic-partitions
+  klamm leader-election --bootstrap-server localhost:8282 --election-type unclean \\
+      --topic t --partition 0
+"""
+
+
+def leader_election(context: typer.Context) -> None:
+    """kafka-leader-election of Kafka 2.8.2: elect preferred or unclean leaders."""
+    from admin.elections.command import run_election_command
+
+    own = OwnArguments(context.args)
+    finish(own, lambda: run_election_command(own.rest, tool_services(own)), _ELECTION_HELP)
+
+
+_CONFIGS_HELP = """
+klamm's own:
+--yes    do not ask before writing to a ZooKeeper that klamm did not set up
+--json   print JSON, and end with klamm's exit codes
+
+klamm has configs of topics and brokers; while a broker runs, its three replication throttles and
+unclean.leader.election.enable can be changed. --bootstrap-server is the HTTP address that klamm up
+prints.
+
+Examples:
+  klamm configs --bootstrap-server localhost:8282 --describe --topic t --all
+  klamm configs --bootstrap-server localhost:8282 --alter --topic t --add-config retention.ms=1000
+  klamm configs --bootstrap-server localhost:8282 --alter --broker-defaults \\
+      --add-config unclean.leader.election.enable=true
+  klamm configs --zookeeper localhost:2181 --describe --entity-type topics
+"""
+
+
+def configs(context: typer.Context) -> None:
+    """kafka-configs of Kafka 2.8.2: describe and alter configs of topics and brokers."""
+    from admin.configs.command import run_configs_command
+
+    own = OwnArguments(context.args)
+    finish(own, lambda: run_configs_command(own.rest, tool_services(own)), _CONFIGS_HELP)
+
+
+_LOG_DIRS_HELP = """
+klamm's own:
+--json   print JSON, and end with klamm's exit codes
+
+--bootstrap-server is the HTTP address that klamm up prints. Sizes are the bytes of a replica's
+segments; without klamm up --segments they are counted, and no file is there. A broker that is away
+is waited for a minute, as by Kafka.
+
+Examples:
+  klamm log-dirs --bootstrap-server localhost:8282 --describe
+  klamm log-dirs --bootstrap-server localhost:8282 --describe --broker-list 0,1 --topic-list t
+"""
+
+
+def log_dirs(context: typer.Context) -> None:
+    """kafka-log-dirs of Kafka 2.8.2: what is in the log directories of brokers."""
+    from admin.log_dirs_command import run_log_dirs_command
+
+    own = OwnArguments(context.args)
+    finish(own, lambda: run_log_dirs_command(own.rest, tool_services(own)), _LOG_DIRS_HELP)
+
+
+_PREFERRED_HELP = """
+klamm's own:
+--yes    do not ask before writing to a ZooKeeper that klamm did not set up
+--json   print JSON, and end with klamm's exit codes
+
+--bootstrap-server is the HTTP address that klamm up prints. By --zookeeper the tool writes a znode;
+a controller carries the elections out.
+
+Examples:
+  klamm preferred-replica-election --bootstrap-server localhost:8282
+  klamm preferred-replica-election --zookeeper localhost:2181 --path-to-json-file partitions.json
+"""
+
+
+def preferred_replica_election(context: typer.Context) -> None:
+    """kafka-preferred-replica-election of Kafka 2.8.2: ask for preferred leaders."""
+    from admin.elections.preferred_command import run_preferred_election_command
+
+    own = OwnArguments(context.args)
+    finish(
+        own, lambda: run_preferred_election_command(own.rest, tool_services(own)), _PREFERRED_HELP
+    )

@@ -87,9 +87,11 @@ def _judge(result: StepResult, at_ms: float) -> Verdict | None:
 
 def _with_errors(verdict: Verdict, drill: Drill, driver: ScenarioDriver) -> Verdict:
     """A verdict that also says what went wrong inside brokers, which is never allowed."""
-    if not driver.errors:
+    if not driver.cluster.errors:
         return verdict
-    errors = tuple(Failure(drill.source, "no error in a broker", line) for line in driver.errors)
+    errors = tuple(
+        Failure(drill.source, "no error in a broker", line) for line in driver.cluster.errors
+    )
     return Verdict(Outcome.UNSAFE, verdict.at_ms, (*errors, *verdict.failures))
 
 

@@ -1,14 +1,13 @@
 """Routes of the HTTP API of a running cluster.
 
-The calls of KafkaAdmin are in admin_calls.py, other handlers in handlers.py and
-client_handlers.py. How a request is
+The calls of KafkaAdmin are in admin_calls.py, other handlers in handlers.py. How a request is
 read, run and answered is in endpoint.py and answers.py.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.convertors import IntegerConvertor, register_url_convertor
@@ -18,15 +17,15 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from cluster.errors import KlammError
-from server import client_handlers, handlers
+from server import handlers
 from server.admin_calls import CALLS, AdminCall
 from server.answers import CountedAnswers, on_error, on_http_error
 from server.bodies import FailDisk, FailLogDir, SlowDisk
 from server.client_bodies import CloseProducer, NewConsumer, NewProducer, Poll, SendRecords
 from server.cluster_server import ClusterServer
 from server.endpoint import Endpoints
-from server.handlers import AddBroker, Handler, JournalQuery, Network, StartBroker
-from server.openapi import openapi_document
+from server.handlers import AddBroker, JournalQuery, Network, StartBroker
+from server.openapi import ApiRoute, openapi_document
 from server.security import Gatekeeper
 
 
@@ -37,20 +36,6 @@ class IdConvertor(IntegerConvertor):
 
 
 register_url_convertor("id", IdConvertor())
-
-
-class ApiRoute(NamedTuple):
-    """A path, its handler, and the type of the request's body or query.
-
-    ``only_looks``: a read of cached state that must be answered however busy klamm is.
-    """
-
-    method: str
-    path: str
-    handler: Handler
-    body: Any = None
-    query: Any = None
-    only_looks: bool = False
 
 
 def _admin_route(call: AdminCall) -> ApiRoute:
@@ -86,12 +71,12 @@ ROUTES: Final = (
     ApiRoute("POST", "/zookeeper/{server:str}/{action:str}", handlers.act_on_zookeeper),
     *map(_admin_route, CALLS),
     ApiRoute("GET", "/topics/{topic:str}", handlers.describe_topic),
-    ApiRoute("POST", "/producers", client_handlers.open_producer, NewProducer),
-    ApiRoute("POST", "/producers/{id:id}/records", client_handlers.send_records, SendRecords),
-    ApiRoute("POST", "/producers/{id:id}/close", client_handlers.close_producer, CloseProducer),
-    ApiRoute("POST", "/consumers", client_handlers.open_consumer, NewConsumer),
-    ApiRoute("POST", "/consumers/{id:id}/poll", client_handlers.poll, Poll),
-    ApiRoute("POST", "/consumers/{id:id}/close", client_handlers.close_consumer),
+    ApiRoute("POST", "/producers", handlers.open_producer, NewProducer),
+    ApiRoute("POST", "/producers/{id:id}/records", handlers.send_records, SendRecords),
+    ApiRoute("POST", "/producers/{id:id}/close", handlers.close_producer, CloseProducer),
+    ApiRoute("POST", "/consumers", handlers.open_consumer, NewConsumer),
+    ApiRoute("POST", "/consumers/{id:id}/poll", handlers.poll, Poll),
+    ApiRoute("POST", "/consumers/{id:id}/close", handlers.close_consumer),
 )
 """A table of contents. Fixed paths stand before those with a name in them."""
 

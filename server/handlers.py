@@ -1,4 +1,4 @@
-"""What the API answers about the cluster, its brokers and its topics.
+"""What the API answers about the cluster, brokers, topics, producers and consumers.
 
 A handler gets the server, the request and its decoded body or query. It runs on a thread or is a
 coroutine, and only delegates. Its docstring becomes the text in docs/http-api.md. Paths and body
@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from admin.topics.text import TopicDescription
 from cluster.integers import Count
+from server import client_bodies as bodies
 from server.bodies import DiskFaults, FailDisk, FailLogDir, RequestBody, SlowDisk
 from server.cluster_server import ClusterServer
 from server.journal_tail import last_rows, rows_after
@@ -30,8 +31,6 @@ MAX_PLACE: Final = 1 << 42
 
 ACTIONS: Final = ("kill", "power-off", "stop", "pause", "resume")
 """Actions on a broker; named like the methods of BrokerOperations."""
-
-Handler = Callable[[ClusterServer, Request, Any], Any]
 
 
 class StartBroker(RequestBody, frozen=True):
@@ -189,3 +188,45 @@ def act_on_zookeeper(server: ClusterServer, request: Request, _: None) -> dict[s
 def describe_topic(server: ClusterServer, request: Request, _: None) -> TopicDescription:
     """Describe one topic."""
     return server.admin.describe_topics([request.path_params["topic"]])[0]
+
+
+# Producers and consumers
+
+
+def open_producer(
+    server: ClusterServer, request: Request, wanted: bodies.NewProducer
+) -> bodies.ClientOpened:
+    """Open a producer for a topic; `id` in the answer is the producer's."""
+    return server.client_sessions.open_producer(wanted)
+
+
+async def send_records(
+    server: ClusterServer, request: Request, wanted: bodies.SendRecords
+) -> bodies.ProducerStatus:
+    """Send the given or generated records; the answer counts all records of the producer so far."""
+    return await server.client_sessions.send(request.path_params["id"], wanted)
+
+
+async def close_producer(
+    server: ClusterServer, request: Request, wanted: bodies.CloseProducer
+) -> bodies.ProducerStatus:
+    """Wait until all records are decided, then close the producer; it stays open if `undecided` is
+    not 0, unless `gives_up` is set."""
+    return await server.client_sessions.close_producer(request.path_params["id"], wanted)
+
+
+def open_consumer(
+    server: ClusterServer, request: Request, wanted: bodies.NewConsumer
+) -> bodies.ClientOpened:
+    """Open a consumer of a topic; `id` in the answer is the consumer's."""
+    return server.client_sessions.open_consumer(wanted)
+
+
+async def poll(server: ClusterServer, request: Request, wanted: bodies.Poll) -> bodies.Polled:
+    """Fetch the next records."""
+    return await server.client_sessions.poll(request.path_params["id"], wanted)
+
+
+async def close_consumer(server: ClusterServer, request: Request, _: None) -> bodies.Polled:
+    """Close the consumer."""
+    return await server.client_sessions.close_consumer(request.path_params["id"])

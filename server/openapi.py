@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol, get_type_hints
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, get_type_hints
 
 import msgspec
 from starlette.responses import Response
@@ -22,27 +22,22 @@ _PARAMETER: Final = re.compile(r"\{(\w+):\w+\}")
 _JSON: Final = "application/json"
 
 
-class OpenApiRoute(Protocol):
-    """The part of a route that the document needs."""
+class ApiRoute(NamedTuple):
+    """A path, its handler, and the type of the request's body or query.
 
-    @property
-    def method(self) -> str: ...
+    ``only_looks``: a read of cached state that must be answered however busy klamm is.
+    """
 
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def handler(self) -> Any: ...
-
-    @property
-    def body(self) -> Any: ...
-
-    @property
-    def query(self) -> Any: ...
+    method: str
+    path: str
+    handler: Callable[..., Any]
+    body: Any = None
+    query: Any = None
+    only_looks: bool = False
 
 
 def openapi_document(
-    routes: Iterable[OpenApiRoute], words: Mapping[str, Iterable[str]]
+    routes: Iterable[ApiRoute], words: Mapping[str, Iterable[str]]
 ) -> dict[str, Any]:
     """Return the document; ``words``: the values of enumerated path parameters."""
     routes = tuple(routes)
@@ -81,7 +76,7 @@ def plain_path(path: str) -> str:
     return _PARAMETER.sub(r"{\1}", path)
 
 
-def _answer_type(route: OpenApiRoute) -> Any:
+def _answer_type(route: ApiRoute) -> Any:
     return get_type_hints(route.handler)["return"]
 
 

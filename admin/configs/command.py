@@ -24,9 +24,9 @@ from admin.configs.options import (
 from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.failures import InvalidConfiguration
 from admin.java_maps import hash_map_order
-from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
+from admin.jopt import UncaughtException, UsageExit, VersionExit
 from admin.scala_sets import mutable_order
-from admin.tool_output import ToolOutput, check_properties_file, java_class
+from admin.tool_output import ToolOutput, check_properties_file, ended_by_arguments, java_class
 from admin.tool_services import ToolServices
 from cluster.configs import THROTTLED_RATES
 from cluster.errors import (
@@ -56,11 +56,8 @@ def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandR
     output = ToolOutput()
     try:
         command = ConfigOptions(args)
-    except VersionExit:
-        return CommandResult(f"{VERSION_TEXT}\n", "", 0, {"version": VERSION_TEXT, "exit_code": 0})
-    except UsageExit as error:
-        report = _report(None, output, error, UsageError.exit_code)
-        return CommandResult("", f"{error.message}\n{PARSER.usage}", 1, report)
+    except (VersionExit, UsageExit) as error:
+        return ended_by_arguments(error, PARSER.usage, {"action": None})
     except UncaughtException as error:
         report = _report(None, output, error, UsageError.exit_code)
         return CommandResult("", f"{error.message}\n", 1, report)

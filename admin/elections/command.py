@@ -15,14 +15,19 @@ from admin.elections.elections import (
     parse_election_data,
 )
 from admin.jopt import (
-    VERSION_TEXT,
     OptionParser,
     Options,
     UncaughtException,
     UsageExit,
     VersionExit,
 )
-from admin.tool_output import ToolOutput, check_properties_file, read_file, uncaught_text
+from admin.tool_output import (
+    ToolOutput,
+    check_properties_file,
+    ended_by_arguments,
+    read_file,
+    uncaught_text,
+)
 from admin.tool_services import ToolServices
 from cluster.errors import AdminCommandFailed, AdminError, UsageError
 from cluster.types import ElectionType, TopicPartition
@@ -68,14 +73,8 @@ def run_election_command(args: Sequence[str], services: ToolServices) -> Command
         partitions = _partitions(options)
         check_properties_file(options.text("admin.config"))
         server = options.text("bootstrap-server") or ""
-    except VersionExit:
-        return CommandResult(f"{VERSION_TEXT}\n", "", 0, {"version": VERSION_TEXT, "exit_code": 0})
-    except UsageExit as error:
-        report = report_of(output.report, error, UsageError.exit_code)
-        return CommandResult("", f"{error.message}\n{PARSER.usage}", 1, report)
-    except (AdminError, UncaughtException) as error:
-        report = report_of(output.report, error, UsageError.exit_code)
-        return CommandResult("", uncaught_text(error), 1, report)
+    except (AdminError, VersionExit, UsageExit, UncaughtException) as error:
+        return ended_by_arguments(error, PARSER.usage, output.report)
     with services.open_cluster(server) as admin:
         try:
             hint = _elect(admin, election_type, partitions, output)

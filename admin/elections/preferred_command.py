@@ -16,7 +16,6 @@ from admin.elections.elections import (
     parse_election_data,
 )
 from admin.jopt import (
-    VERSION_TEXT,
     OptionParser,
     Options,
     UncaughtException,
@@ -24,7 +23,13 @@ from admin.jopt import (
     VersionExit,
 )
 from admin.scala_sets import hash_set_order, immutable_order, topic_partition_hash
-from admin.tool_output import ToolOutput, check_properties_file, read_file, uncaught_text
+from admin.tool_output import (
+    ToolOutput,
+    check_properties_file,
+    ended_by_arguments,
+    read_file,
+    uncaught_text,
+)
 from admin.tool_services import ToolServices
 from cluster.errors import (
     AdminCommandFailed,
@@ -80,15 +85,8 @@ def run_preferred_election_command(args: Sequence[str], services: ToolServices) 
         file = options.text("path-to-json-file")
         partitions = None if file is None else _read(file)
         check_properties_file(options.text("admin.config"))
-    except VersionExit:
-        report = {"version": VERSION_TEXT, "exit_code": 0}
-        return CommandResult(f"{output.text}{VERSION_TEXT}\n", "", 0, report)
-    except UsageExit as error:
-        report = report_of(output.report, error, UsageError.exit_code)
-        return CommandResult(output.text, f"{error.message}\n{PARSER.usage}", 1, report)
-    except (AdminError, UncaughtException) as error:
-        report = report_of(output.report, error, UsageError.exit_code)
-        return CommandResult(output.text, uncaught_text(error), 1, report)
+    except (AdminError, VersionExit, UsageExit, UncaughtException) as error:
+        return ended_by_arguments(error, PARSER.usage, output.report, output.text)
     if options.has("zookeeper"):
         for line in _ZOOKEEPER_WARNING:
             output.println(line)

@@ -12,14 +12,20 @@ from typing import Any, Final
 
 from admin.command_result import CommandResult, report_of
 from admin.failures import as_futures
-from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
+from admin.jopt import UncaughtException, UsageExit, VersionExit
 from admin.reassignments.cluster import ClusterReassignment
 from admin.reassignments.common import DIFFERENT, IN_PROGRESS, OwnOptions, TerseFailure
 from admin.reassignments.log_dirs import LogDirMoves
 from admin.reassignments.options import PARSER, ReassignOptions
 from admin.reassignments.throttles import read_saved
 from admin.reassignments.zookeeper import ZooKeeperReassignment
-from admin.tool_output import ToolOutput, check_properties_file, java_class, read_file
+from admin.tool_output import (
+    ToolOutput,
+    check_properties_file,
+    ended_by_arguments,
+    java_class,
+    read_file,
+)
 from admin.tool_services import ToolServices
 from cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
 from placement.draws import IntSource
@@ -28,7 +34,6 @@ from zk.kafka_zk_client import KafkaZkClient
 INCONCLUSIVE: Final = 12
 """klamm's exit code of ``--verify`` while something still moves."""
 _FAILED: Final = 1
-_USAGE: Final = 2
 
 
 def run_reassign_command(
@@ -42,14 +47,8 @@ def run_reassign_command(
     output = ToolOutput()
     try:
         command = ReassignOptions(args)
-    except VersionExit:
-        return CommandResult(f"{VERSION_TEXT}\n", "", 0, {"version": VERSION_TEXT, "exit_code": 0})
-    except UsageExit as error:
-        report = _report(None, output, error, _USAGE)
-        return CommandResult("", f"{error.message}\n{PARSER.usage}", 1, report)
-    except UncaughtException as error:
-        line = f'Exception in thread "main" {error.java_class}: {error.message}\n'
-        return CommandResult("", line, 1, _report(None, output, error, _USAGE))
+    except (VersionExit, UsageExit, UncaughtException) as error:
+        return ended_by_arguments(error, PARSER.usage, {"action": None})
     own = own or OwnOptions()
     _check_own(command, own)
     _warn(command, output)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from admin.command_result import CommandResult, report_of
-from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
+from admin.jopt import UncaughtException, UsageExit, VersionExit
+from admin.tool_output import ended_by_arguments
 from admin.tool_services import ToolServices
 from admin.topics.cluster_topics import ClusterTopics
 from admin.topics.options import PARSER, TopicCommandOptions
@@ -22,7 +23,6 @@ from cluster.errors import EnvironmentProblem, KlammError, UsageError
 from zk.kafka_zk_client import KafkaZkClient
 
 WRITING_ACTIONS: Final = frozenset({"create", "alter", "delete"})
-_USAGE: Final = 2
 
 
 def run_topic_command(args: Sequence[str], services: ToolServices) -> CommandResult:
@@ -36,14 +36,8 @@ def run_topic_command(args: Sequence[str], services: ToolServices) -> CommandRes
     try:
         command = TopicCommandOptions(args)
         _check_command_config(command)
-    except VersionExit:
-        return CommandResult(f"{VERSION_TEXT}\n", "", 0, {"version": VERSION_TEXT, "exit_code": 0})
-    except UsageExit as error:
-        report = _report(None, output, error, _USAGE)
-        return CommandResult("", f"{error.message}\n{PARSER.usage}", 1, report)
-    except UncaughtException as error:
-        line = f'Exception in thread "main" {error.java_class}: {error.message}\n'
-        return CommandResult("", line, 1, _report(None, output, error, _USAGE))
+    except (VersionExit, UsageExit, UncaughtException) as error:
+        return ended_by_arguments(error, PARSER.usage, _values(None, output))
     _check_pools(command, services)
     with _open(command, services) as service:
         try:
@@ -106,5 +100,8 @@ def _check_pools(command: TopicCommandOptions, services: ToolServices) -> None:
 def _report(
     action: str | None, output: Output, error: KlammError | None, exit_code: int
 ) -> dict[str, Any]:
-    values = {"action": action, "topics": output.topics, "warnings": output.warnings}
-    return report_of(values, error, exit_code)
+    return report_of(_values(action, output), error, exit_code)
+
+
+def _values(action: str | None, output: Output) -> dict[str, Any]:
+    return {"action": action, "topics": output.topics, "warnings": output.warnings}

@@ -27,10 +27,13 @@ from cluster.requests import (
     Request,
 )
 from cluster.types import NO_LEADER, ElectionType, TopicPartition
+from runtime.cluster import brokers_of
 from runtime.cluster_spec import ClusterSpec
 from runtime.scenarios.simulated_driver import SimulatedDriver
 from runtime.simulated.world import SimulatedWorld
 from statemachines.context import ControllerContext
+from zk.kafka_zk_client import KafkaZkClient
+from zk.znodes import ControllerZNode
 
 KEPT: Final = "kept"
 DELETED: Final = "deleted"
@@ -93,7 +96,9 @@ class Recording:
     def creation(self) -> list[JournalRow]:
         """The first segment: brokers start, topics are created."""
         self._driver.begin_start_all()
-        self._driver.begin_candidacies()
+        cluster = self._driver.cluster
+        for broker_id in filter(cluster.spec.is_candidate, cluster.spec.broker_ids):
+            cluster.begin_candidacy(broker_id)
         self._wait(lambda: self._context() is not None)
         self._wait(lambda: len(self._known().live_or_shutting_down_broker_ids) == self._brokers)
         self._create_missing()
@@ -136,12 +141,12 @@ class Recording:
             for tp, isr in self._isrs_led_by_others(cut)
             if tp.topic == KEPT and self._rng.random() < 0.6
         }
-        self._driver.isolate(tuple(sorted(cut)))
+        self._driver.cluster.transport.isolated = tuple(sorted(cut))
         for tp in behind:
             self._producer.send(tp, Counted(1, 1_000), self._clock.monotonic_ms())
         self._wait(lambda: all(behind[tp].isdisjoint(self._isr(tp)) for tp in behind))
         self._driver.run_for(self._rng.randrange(1_000, 3_000))
-        self._driver.isolate(())
+        self._driver.cluster.transport.isolated = ()
         self._wait(lambda: all(behind[tp].issubset(self._isr(tp)) for tp in behind))
 
     def _elect(self) -> None:
@@ -184,7 +189,7 @@ class Recording:
 
     def _kill(self, broker: int, until: int) -> None:
         self._dead[broker] = until
-        self._driver.kill(broker)
+        self._driver.cluster.kill(broker)
         self._wait(
             lambda: (
                 self._context() is not None
@@ -194,12 +199,12 @@ class Recording:
 
     def _return(self, broker: int) -> None:
         del self._dead[broker]
-        self._driver.start(broker)
+        self._driver.cluster.start(broker)
         self._wait(lambda: broker in self._known().live_or_shutting_down_broker_ids)
 
     def _move_controller(self) -> None:
         epoch = self._known().epoch
-        self._driver.move_controller()
+        KafkaZkClient(self._driver.store).delete(ControllerZNode.path)
         self._wait(lambda: self._context() is not None and self._known().epoch > epoch)
 
     def _heal(self) -> None:
@@ -231,7 +236,7 @@ class Recording:
         return [tp for tp in self.assignments if tp.topic == topic]
 
     def _alive(self) -> list[int]:
-        return sorted(broker.info.id for broker in self._driver.brokers())
+        return sorted(broker.info.id for broker in brokers_of(self._driver.cluster))
 
     def _context(self) -> ControllerContext | None:
         return self._driver.controller_context()
@@ -272,7 +277,7 @@ class Recording:
         )
 
     def _ask(self, request: Request) -> None:
-        self._driver.ask(request)
+        self._driver.operator.ask(request)
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         for _ in range(_POLLS_MAX):

@@ -1,14 +1,14 @@
-"""A producer and a consumer for scenarios: records go on while brokers fail, and none may be lost.
+"""Clients of scenarios: a producer and a consumer, and one that asks the controller and brokers.
 
-Both begin with the first records. The producer is idempotent and waits for the whole ISR; the
-consumer reads all that is in a partition from the producer's first record on. What they find is
-judged by runtime/checks/clients.py.
+Records are sent while brokers fail, and none may be lost: the producer is idempotent and waits for
+the whole ISR, and the consumer reads all of a partition from the producer's first record on.
+runtime/checks/clients.py judges what they find.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from brokers.clients.batches import Counted, Payload
 from brokers.clients.config import ConsumerConfig, ProducerConfig
@@ -16,14 +16,21 @@ from brokers.clients.consumer import Consumer
 from brokers.clients.producer import Producer
 from brokers.logs.log_journal import LogJournal
 from brokers.logs.records import Record
+from cluster.errors import KlammError, RequestTimedOut
 from cluster.records import NO_TIMESTAMP
-from cluster.requests import Address, Disconnected, Message
+from cluster.requests import Address, Disconnected, Message, Request, Response
 from cluster.types import TopicPartition
 from runtime.checks.clients import Finding, check_clients, check_leader
 from runtime.client_actor import Client
-from runtime.scenarios.driver import ScenarioDriver
+from runtime.cluster import brokers_of
+from runtime.scenarios.steps import STEP_TIMEOUT_MS
 from runtime.transport import NO_CORRELATION_ID
+from zk.kafka_zk_client import KafkaZkClient
 
+if TYPE_CHECKING:
+    from runtime.scenarios.driver import ScenarioDriver
+
+OPERATOR: Final = Address("client", 0)
 PRODUCER: Final = Address("client", 1)
 CONSUMER: Final = Address("client", 2)
 BATCH_RECORDS: Final = 10
@@ -96,7 +103,9 @@ class ScenarioClients:
 
     def _end_of(self, tp: TopicPartition) -> int:
         """Where logs end that were filled before: what is there is none of the producer's."""
-        found = (broker.replica_manager.partitions.get(tp) for broker in self._host.brokers())
+        found = (
+            broker.replica_manager.partitions.get(tp) for broker in brokers_of(self._host.cluster)
+        )
         ends = (one.log.log_end_offset for one in found if one is not None and one.log is not None)
         return max(ends, default=0)
 
@@ -125,7 +134,7 @@ class ScenarioClients:
         for tp, acknowledged in self._producer.acknowledged.items():
             leaders = [
                 (partition.leader_epoch, broker.info.id, partition.log)
-                for broker in self._host.brokers()
+                for broker in brokers_of(self._host.cluster)
                 if (partition := broker.replica_manager.partitions.get(tp)) is not None
                 and partition.is_leader(broker.info.id)
                 and partition.log is not None
@@ -134,3 +143,40 @@ class ScenarioClients:
                 continue
             _, leader, log = max(leaders, key=lambda found: found[0])
             yield from check_leader(tp, acknowledged, leader, log)
+
+
+class OperatorClient:
+    """Asks the controller and brokers of a scenario's cluster, as a client of its own."""
+
+    def __init__(self, driver: ScenarioDriver) -> None:
+        self._driver = driver
+        self._asked = 0
+
+    def ask(self, request: Request, broker_id: int | None = None) -> Response:
+        """Send a request to a broker, or (None) to the controller. Raises RequestTimedOut if
+        there is no answer, KlammError if there is no controller."""
+        driver = self._driver
+        if broker_id is None:
+            destination = self._controller()
+        else:
+            destination = Address("broker", broker_id)
+        self._asked += 1
+        answers: list[Message] = []
+        driver.cluster.transport.register(OPERATOR, answers.append)
+        driver.cluster.transport.send(Message(OPERATOR, destination, self._asked, request))
+
+        def answered() -> list[Message]:
+            """The answer; one to an earlier request may come late."""
+            return [one for one in answers if one.correlation_id == self._asked]
+
+        if not driver.run_until(lambda: bool(answered()), STEP_TIMEOUT_MS):
+            raise RequestTimedOut(f"{destination.role} {destination.id} does not answer")
+        body = answered()[0].body
+        assert isinstance(body, Response), "only answers come to a client"
+        return body
+
+    def _controller(self) -> Address:
+        controller_id = KafkaZkClient(self._driver.store).get_controller_id()
+        if controller_id is None:
+            raise KlammError("there is no controller to ask")
+        return Address("controller", controller_id)

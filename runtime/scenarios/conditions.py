@@ -15,8 +15,9 @@ import msgspec
 
 from cluster.journal import JournalRow
 from cluster.types import TopicPartition
-from runtime.scenarios.driver import ScenarioDriver, ToolResult
-from runtime.scenarios.steps import Check, Condition, Step
+from runtime.cluster import brokers_of
+from runtime.scenarios.driver import ScenarioDriver
+from runtime.scenarios.steps import Check, Condition, Step, ToolResult
 from zk.store import GetChildren, GetData, ReadResult, ResultCode
 
 Json = dict[str, Any]
@@ -186,8 +187,13 @@ def _offline_partitions(view: ClusterView, _: Any) -> int | None:
 
 
 def _hosts(view: ClusterView, broker_id: str) -> list[str] | None:
-    hosted = view.driver.hosted(int(broker_id))
-    return None if hosted is None else sorted(map(str, hosted))
+    def partitions(_: float) -> list[str] | None:
+        for broker in brokers_of(view.driver.cluster):
+            if broker.info.id == int(broker_id):
+                return sorted(map(str, broker.replica_manager.partitions))
+        return None
+
+    return view.driver.call_client(partitions)
 
 
 def _controller(view: ClusterView, wanted: Any) -> int | str:
@@ -272,7 +278,7 @@ CONDITIONS: Final[Mapping[str, Kind]] = {
     "leader_epoch": Kind(_for_each(lambda view, tp: view.state(tp).get("leader_epoch"))),
     "acknowledged": Kind(_for_each(_acknowledged)),
     "acknowledged_at_least": Kind(_for_each(_acknowledged), _are_at_least),
-    "consumed": Kind(_for_each(lambda view, tp: view.driver.consumed(partition_of(tp)))),
+    "consumed": Kind(_for_each(lambda view, tp: view.driver.clients.consumed(partition_of(tp)))),
     "replicas": Kind(_for_each(ClusterView.replicas)),
     "partition_state": Kind(_for_each(_partition_state)),
     "hosts": Kind(_for_each(_hosts)),

@@ -19,10 +19,10 @@ from cluster.requests import Message
 from runtime.cluster_spec import ClusterSpec, rack_map
 from runtime.scenarios import steps
 from runtime.scenarios.conditions import CONDITIONS, ClusterView, state_path
-from runtime.scenarios.driver import ScenarioDriver, ToolResult
+from runtime.scenarios.driver import ScenarioDriver
 from runtime.scenarios.rows import Json, requests_of, transition_of
 from runtime.scenarios.runner import ScenarioRunner, StepResult
-from runtime.scenarios.steps import Action, Check, Condition, Moment, Settle, Step
+from runtime.scenarios.steps import Action, Check, Condition, Moment, Settle, Step, ToolResult
 from zk.store import ResultCode
 
 SESSION_TIMEOUT_MS: Final = 2_000
@@ -256,7 +256,7 @@ class Recorder:
         self._sent: list[Message] = []
         self._rows_seen = 0
         self._topic_ids: dict[str, str] = {}
-        driver.add_tap(self._sent.append)
+        driver.cluster.transport.add_tap(self._sent.append)
 
     def record(self, result: StepResult) -> StepRecord:
         """What was seen since the last record."""

@@ -1,19 +1,40 @@
 """The steps of a scenario as values: what is done, what is waited for, what must hold.
 
 Recorded scenarios (runtime/scenarios/recorded.py) and drills compile to these, and
-runtime/scenarios/runner.py runs them. Values only: nothing here touches a cluster.
+runtime/scenarios/runner.py runs them. An action is one class: its arguments and its effect.
 """
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from brokers.storage.faults import DiskFault
+from cluster.api_errors import Errors
+from cluster.errors import KlammError
+from cluster.requests import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ApiError,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
 from cluster.types import ElectionType, TopicPartition
+from runtime.cluster import brokers_of
+from runtime.preloading import preload_replicas
+from runtime.transport import NO_FAULTS, NetworkFaults
+from zk.kafka_zk_client import KafkaZkClient
+from zk.store import ANY_VERSION, Create, Delete, GetData, SetData
+from zk.znodes import ControllerZNode
+
+if TYPE_CHECKING:
+    from runtime.scenarios.runner import ScenarioRunner
 
 STEP_TIMEOUT_MS: Final = 30_000.0
 CONTROLLER: Final = "controller"
@@ -24,13 +45,52 @@ BrokerRef = int | str | TopicPartition
 a partition."""
 
 
-class BringUp(msgspec.Struct, frozen=True):
+class ToolResult(msgspec.Struct, frozen=True):
+    """What a Kafka tool printed and returned."""
+
+    stdout: str
+    stderr: str
+    rc: int
+
+
+class Action(msgspec.Struct, frozen=True):
+    """Something that is done to a cluster."""
+
+    def act(self, run: ScenarioRunner) -> ToolResult | None:
+        """Do it; returns what a tool, or the controller, answered. Raises KlammError if it cannot
+        be done."""
+        raise NotImplementedError
+
+
+class BrokerAction(Action, frozen=True):
+    """Something that is done to one broker, or to several."""
+
+    broker: BrokerRef
+
+    def act(self, run: ScenarioRunner) -> None:
+        """Do it to each of the brokers that are meant."""
+        for broker_id in run.broker_ids(self.broker):
+            self.act_on(run, broker_id)
+
+    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
+        """Do it to one broker."""
+        raise NotImplementedError
+
+
+class BringUp(Action, frozen=True):
     """Start brokers one after the other, each when the one before is registered and at rest."""
 
     broker_ids: tuple[int, ...]
 
+    def act(self, run: ScenarioRunner) -> None:
+        for count, broker_id in enumerate(self.broker_ids, 1):
+            run.cluster.start(broker_id)
+            if not run.wait_for(Condition("brokers", self.broker_ids[:count])):
+                raise KlammError(f"broker {broker_id} did not register")
+            run.driver.settle()
 
-class RunTool(msgspec.Struct, frozen=True):
+
+class RunTool(Action, frozen=True):
     """Run one of the tools; ``{zk}`` and ``{bootstrap}`` in ``args`` stand for the cluster, and
     ``{file:NAME}`` for a file that holds ``files[NAME]``."""
 
@@ -38,207 +98,323 @@ class RunTool(msgspec.Struct, frozen=True):
     args: tuple[str, ...]
     files: Mapping[str, str] = {}
 
+    def act(self, run: ScenarioRunner) -> ToolResult:
+        with tempfile.TemporaryDirectory(prefix="klamm-scenario-") as folder:
+            paths = {}
+            for name, content in self.files.items():
+                path = paths[f"{{file:{name}}}"] = f"{folder}/{name}"
+                Path(path).write_text(content)
+            args = [paths.get(arg, arg) for arg in self.args]
+            return run.tools(self.tool, args, run.driver)
 
-class CreateZnode(msgspec.Struct, frozen=True):
+
+class CreateZnode(Action, frozen=True):
     """Create a znode manually; a sequential one gets ten digits behind its path."""
 
     path: str
     data: bytes | None
     is_sequential: bool = False
 
+    def act(self, run: ScenarioRunner) -> None:
+        run.write(Create(self.path, self.data, sequential=self.is_sequential))
 
-class SetZnode(msgspec.Struct, frozen=True):
+
+class SetZnode(Action, frozen=True):
     """Overwrite a znode, whatever its version."""
 
     path: str
     data: bytes | None
 
+    def act(self, run: ScenarioRunner) -> None:
+        run.write(SetData(self.path, self.data))
 
-class DeleteZnode(msgspec.Struct, frozen=True):
+
+class DeleteZnode(Action, frozen=True):
     """Delete a znode, whatever its version."""
 
     path: str
 
+    def act(self, run: ScenarioRunner) -> None:
+        run.write(Delete(self.path, ANY_VERSION))
 
-class SetTopicPartitions(msgspec.Struct, frozen=True):
+
+class SetTopicPartitions(Action, frozen=True):
     """Put partitions (number to replicas) into a topic's znode, as an operator does by hand."""
 
     topic: str
     partitions: Mapping[str, list[int]]
 
+    def act(self, run: ScenarioRunner) -> None:
+        path = f"/brokers/topics/{self.topic}"
+        node = run.view.read_json(path)
+        if node is None:
+            raise KlammError(f"there is no {path} to put partitions into")
+        node["partitions"].update(self.partitions)
+        run.write(SetData(path, json.dumps(node).encode()))
 
-class Start(msgspec.Struct, frozen=True):
+
+class Start(BrokerAction, frozen=True):
     """Start a broker."""
 
-    broker: BrokerRef
+    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
+        run.cluster.start(broker_id)
+        run.dead.discard(broker_id)
 
 
-class Kill(msgspec.Struct, frozen=True):
+class Kill(BrokerAction, frozen=True):
     """Kill a broker: its session goes when it times out."""
 
-    broker: BrokerRef
+    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
+        run.cluster.kill(broker_id)
+        run.note_end(broker_id)
 
 
-class PowerOff(msgspec.Struct, frozen=True):
+class PowerOff(BrokerAction, frozen=True):
     """Kill a broker together with its machine: what its logs had not flushed may be lost."""
 
-    broker: BrokerRef
+    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
+        run.cluster.kill(broker_id, loses_unflushed=True)
+        run.note_end(broker_id)
 
 
-class Stop(msgspec.Struct, frozen=True):
+class Stop(BrokerAction, frozen=True):
     """Shut a broker down in a controlled way."""
 
-    broker: BrokerRef
+    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
+        run.driver.stop(broker_id)
+        run.note_end(broker_id)
 
 
-class Pause(msgspec.Struct, frozen=True):
+class Pause(BrokerAction, frozen=True):
     """Freeze a broker and its controller; no heartbeat leaves them."""
 
-    broker: BrokerRef
+    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
+        run.cluster.pause(broker_id)
+        run.paused.add(broker_id)
 
 
-class Resume(msgspec.Struct, frozen=True):
+class Resume(BrokerAction, frozen=True):
     """Let a paused broker go on where it was."""
 
-    broker: BrokerRef
+    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
+        run.cluster.resume(broker_id)
+        run.paused.discard(broker_id)
 
 
-class BounceRegistration(msgspec.Struct, frozen=True):
+class BounceRegistration(BrokerAction, frozen=True):
     """Delete a broker's znode and create it again with the same data, in one go."""
 
-    broker: BrokerRef
+    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
+        store, path = run.driver.store, f"/brokers/ids/{broker_id}"
+        data = store.read([GetData(path)])[0].data
+        store.write([[Delete(path)], [Create(path, data, ephemeral=True)]])
 
 
-class FailLogDir(msgspec.Struct, frozen=True):
+class FailLogDir(BrokerAction, frozen=True):
     """Let a log directory of a broker fail."""
 
-    broker: BrokerRef
     path: str
 
+    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
+        run.cluster.fail_log_dir(broker_id, self.path)
 
-class FailDisk(msgspec.Struct, frozen=True):
+
+class FailDisk(BrokerAction, frozen=True):
     """Inject a fault into the disk of a broker's log directory; None: all of them."""
 
-    broker: BrokerRef
     fault: DiskFault
     log_dir: str | None = None
 
+    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
+        run.cluster.disks.fail(broker_id, self.log_dir, self.fault)
 
-class SlowDisk(msgspec.Struct, frozen=True):
+
+class SlowDisk(BrokerAction, frozen=True):
     """Limit the rate of replica copies to and from a log directory, or all of a broker."""
 
-    broker: BrokerRef
     bytes_per_s: int
     log_dir: str | None = None
 
+    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
+        run.cluster.disks.slow(broker_id, self.log_dir, self.bytes_per_s)
 
-class FailJournal(msgspec.Struct, frozen=True):
+
+class FailJournal(Action, frozen=True):
     """Inject a fault into the disk of the journal."""
 
     fault: DiskFault
 
+    def act(self, run: ScenarioRunner) -> None:
+        run.cluster.disks.fail_journal(self.fault)
 
-class HealDisks(msgspec.Struct, frozen=True):
+
+class HealDisks(Action, frozen=True):
     """End all disk faults."""
 
+    def act(self, run: ScenarioRunner) -> None:
+        run.cluster.disks.heal()
 
-class KillAll(msgspec.Struct, frozen=True):
+
+class KillAll(Action, frozen=True):
     """Kill the process of the whole cluster."""
 
+    def act(self, run: ScenarioRunner) -> None:
+        run.dead.update(run.driver.kill_all())
+        run.paused.clear()
 
-class UpAgain(msgspec.Struct, frozen=True):
-    """Restart the whole cluster with the data that its process left."""
+
+class UpAgain(Action, frozen=True):
+    """Restart the whole cluster with the data that its process left.
+
+    As ``klamm up`` does: a controller that is elected before all brokers have registered considers
+    the others dead. Old sessions must have expired first.
+    """
+
+    def act(self, run: ScenarioRunner) -> None:
+        if not run.wait_for(Condition("brokers", [])):
+            raise KlammError("brokers of the former process are still registered")
+        broker_ids = sorted(run.driver.begin_start_all())
+        if not run.wait_for(Condition("brokers", broker_ids)):
+            raise KlammError("not all brokers registered again")
+        for broker_id in filter(run.cluster.spec.is_candidate, broker_ids):
+            run.cluster.begin_candidacy(broker_id)
+        run.dead.clear()
 
 
-class Isolate(msgspec.Struct, frozen=True):
+class Isolate(Action, frozen=True):
     """Let records travel among these brokers, and among the others, from now on."""
 
     brokers: tuple[BrokerRef, ...]
 
+    def act(self, run: ScenarioRunner) -> None:
+        isolated = {broker_id for ref in self.brokers for broker_id in run.broker_ids(ref)}
+        run.cluster.transport.isolated = tuple(sorted(isolated))
 
-class DegradeNetwork(msgspec.Struct, frozen=True):
+
+class DegradeNetwork(Action, frozen=True):
     """The shares of messages with records that are lost, come twice, and overtake others."""
 
     loss: float = 0.0
     repetition: float = 0.0
     reordering: float = 0.0
 
+    def act(self, run: ScenarioRunner) -> None:
+        run.driver.degrade_network(
+            NetworkFaults(loss=self.loss, repetition=self.repetition, reordering=self.reordering)
+        )
 
-class HealNetwork(msgspec.Struct, frozen=True):
+
+class HealNetwork(Action, frozen=True):
     """From now on nothing is lost, and nobody isolated."""
 
+    def act(self, run: ScenarioRunner) -> None:
+        run.cluster.transport.isolated = ()
+        run.driver.degrade_network(NO_FAULTS)
 
-class MoveController(msgspec.Struct, frozen=True):
+
+class MoveController(Action, frozen=True):
     """Delete /controller."""
 
+    def act(self, run: ScenarioRunner) -> None:
+        KafkaZkClient(run.driver.store).delete(ControllerZNode.path)
 
-class ActOnZooKeeper(msgspec.Struct, frozen=True):
+
+class ActOnZooKeeper(Action, frozen=True):
     """``kill``, ``start``, ``pause`` or ``resume`` one of the scenario's ZooKeeper servers (an id,
     ``leader`` or ``follower``); ``lose_quorum`` or ``regain_quorum`` act on all of them."""
 
     action: str
     server: str = ""
 
+    def act(self, run: ScenarioRunner) -> None:
+        run.driver.act_on_zookeeper(self.action, self.server)
 
-class Reassign(msgspec.Struct, frozen=True):
+
+class Reassign(Action, frozen=True):
     """Ask the controller to reassign partitions; None instead of replicas cancels."""
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
 
+    def act(self, run: ScenarioRunner) -> ToolResult:
+        response = run.driver.operator.ask(AlterPartitionReassignmentsRequest(self.targets))
+        assert isinstance(response, AlterPartitionReassignmentsResponse)
+        return _answer(response.error, response.partitions)
 
-class ElectLeaders(msgspec.Struct, frozen=True):
+
+class ElectLeaders(Action, frozen=True):
     """Ask the controller to elect leaders of partitions, or None: of all that need it."""
 
     election_type: ElectionType
     partitions: tuple[TopicPartition, ...] | None
 
+    def act(self, run: ScenarioRunner) -> ToolResult:
+        request = ElectLeadersRequest(self.election_type, self.partitions, int(STEP_TIMEOUT_MS))
+        response = run.driver.operator.ask(request)
+        assert isinstance(response, ElectLeadersResponse)
+        return _answer(ApiError(response.error), response.partitions)
 
-class Produce(msgspec.Struct, frozen=True):
+
+class Produce(Action, frozen=True):
     """Give the scenario's producer records for partitions."""
 
     records: Mapping[TopicPartition, int]
 
+    def act(self, run: ScenarioRunner) -> None:
+        for tp, count in self.records.items():
+            run.check_may_produce(tp, constantly=False)
+            run.driver.clients.produce(tp, count)
 
-class ProduceConstantly(msgspec.Struct, frozen=True):
+
+class ProduceConstantly(Action, frozen=True):
     """Let a producer give partitions so many records a second from now on."""
 
     records_per_s: Mapping[TopicPartition, float]
 
+    def act(self, run: ScenarioRunner) -> None:
+        for tp in self.records_per_s:
+            run.check_may_produce(tp, constantly=True)
+        run.driver.produce_constantly(self.records_per_s)
 
-class Preload(msgspec.Struct, frozen=True):
+
+class Preload(Action, frozen=True):
     """Let the replicas of a partition hold so many bytes more."""
 
     partition: TopicPartition
     size_bytes: int
 
+    def act(self, run: ScenarioRunner) -> None:
+        tp, cluster = self.partition, run.cluster
+        if tp in run.produced:
+            raise KlammError(f"{tp} was produced to: what is preloaded comes first")
+        run.driver.call_client(
+            lambda _: preload_replicas(brokers_of(cluster), tp, self.size_bytes, cluster.clock)
+        )
 
-class Wait(msgspec.Struct, frozen=True):
+
+class Wait(Action, frozen=True):
     """Let time pass."""
 
     duration_ms: float
 
+    def act(self, run: ScenarioRunner) -> None:
+        run.driver.run_for(self.duration_ms)
 
-BrokerAction = Start | Kill | PowerOff | Stop | Pause | Resume | BounceRegistration | FailLogDir
-RecordAction = Produce | ProduceConstantly | Preload
-DiskAction = FailDisk | SlowDisk | FailJournal | HealDisks
-ProcessAction = KillAll | UpAgain
-NetworkAction = Isolate | DegradeNetwork | HealNetwork
-ZnodeAction = CreateZnode | SetZnode | DeleteZnode | SetTopicPartitions
-Action = (
-    BringUp
-    | RunTool
-    | ZnodeAction
-    | BrokerAction
-    | NetworkAction
-    | DiskAction
-    | ProcessAction
-    | MoveController
-    | ActOnZooKeeper
-    | Reassign
-    | ElectLeaders
-    | RecordAction
-    | Wait
-)
+
+def _answer(error: ApiError, partitions: Mapping[TopicPartition, ApiError]) -> ToolResult:
+    """A controller's answer as if a tool had printed it: a line for each refusal, and 1 if any."""
+    if error.error is not Errors.NONE:
+        refusals = [_worded(error)]
+    else:
+        refusals = [
+            f"{tp}: {_worded(refusal)}"
+            for tp, refusal in partitions.items()
+            if refusal.error is not Errors.NONE
+        ]
+    return ToolResult("", "".join(f"{line}\n" for line in refusals), 1 if refusals else 0)
+
+
+def _worded(error: ApiError) -> str:
+    return error.error.name + (f": {error.message}" if error.message else "")
 
 
 class Condition(msgspec.Struct, frozen=True):

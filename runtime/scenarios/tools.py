@@ -35,8 +35,8 @@ from cluster.types import (
 )
 from placement.draws import JavaRandom
 from runtime.cluster_spec import ClusterSpec
-from runtime.scenarios.driver import ScenarioDriver, ToolResult
-from runtime.scenarios.steps import STEP_TIMEOUT_MS
+from runtime.scenarios.driver import ScenarioDriver
+from runtime.scenarios.steps import STEP_TIMEOUT_MS, ToolResult
 from zk.kafka_zk_client import KafkaZkClient
 from zk.znodes import BrokerIdZNode
 
@@ -104,7 +104,7 @@ class DriverChannel:
         """Ask until a broker that is the controller answers."""
         while True:
             self.await_controller(call)
-            response = self._driver.ask(request)
+            response = self._driver.operator.ask(request)
             assert isinstance(response, kind)
             if not is_not_controller(response):
                 return response
@@ -117,7 +117,7 @@ class DriverChannel:
         answers: dict[int, R] = {}
         for broker_id in filter(self.is_registered, requests):
             with contextlib.suppress(RequestTimedOut):
-                response = self._driver.ask(requests[broker_id], broker_id)
+                response = self._driver.operator.ask(requests[broker_id], broker_id)
                 assert isinstance(response, kind)
                 answers[broker_id] = response
         return answers

@@ -21,6 +21,7 @@ from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
 from runtime.real.cluster import RealCluster
 from runtime.scenarios.real_driver import RealDriver
+from runtime.scenarios.tools import ScenarioTools
 from tests.waiting import wait_until
 from zk.kafka_zk_client import KafkaZkClient
 
@@ -74,9 +75,8 @@ class Live(msgspec.Struct):
         """What Kafka's kafka-topics says of the topics, which klamm's must say too."""
         args = ["--describe", *flags]
         printed = self.ok(TOPICS, *args)
-        ours = RealDriver(self.cluster, MemoryJournal()).run_tool(
-            "topics", ["--zookeeper", "z", *args]
-        )
+        driver = RealDriver(self.cluster, MemoryJournal())
+        ours = ScenarioTools(self.cluster.spec)("topics", ["--zookeeper", "z", *args], driver)
         assert ours.stdout == printed
         return printed
 

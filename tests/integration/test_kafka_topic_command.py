@@ -13,6 +13,7 @@ from runtime.cluster_spec import ClusterSpec, rack_map
 from runtime.journal import MemoryJournal
 from runtime.real.cluster import RealCluster
 from runtime.scenarios.real_driver import RealDriver
+from runtime.scenarios.tools import ScenarioTools
 from statemachines.partition_state import PartitionState
 from tests.waiting import wait_until
 
@@ -85,7 +86,7 @@ def test_both_tools_describe_alike(cluster: RealCluster) -> None:
         args = ["--describe", *flags]
         kafkas = kafka_topics(cluster, *args)
         driver = RealDriver(cluster, MemoryJournal())
-        ours = driver.run_tool("topics", ["--zookeeper", "z", *args])
+        ours = ScenarioTools(cluster.spec)("topics", ["--zookeeper", "z", *args], driver)
         assert ours.stdout == kafkas
         assert "t" in kafkas
 

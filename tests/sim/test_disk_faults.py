@@ -162,9 +162,9 @@ def test_a_directory_in_memory_fails_at_once_with_the_same_error(kind: FaultKind
     world = named_drill("log-dir-failure").simulated_world(NO_QUIRKS, 0)
     driver = SimulatedDriver(world)
     for broker_id in world.spec.broker_ids:
-        driver.start(broker_id)
+        driver.cluster.start(broker_id)
     world.run_for(2_000)
-    driver.disks.fail(1, "d1", DiskFault(kind))
+    driver.cluster.disks.fail(1, "d1", DiskFault(kind))
     world.run_for(1_000)
     (row,) = [row for row in world.journal.rows if row.kind == Kind.LOG_DIR_FAILED]
     assert kind.reason in (row.detail or "")
@@ -178,7 +178,7 @@ def test_a_directory_in_memory_fails_at_once_with_the_same_error(kind: FaultKind
         return list(world.nodes[1].node.broker.replica_manager.log_dirs.offline)
 
     assert restarted() == ["d1"]
-    driver.disks.heal()
+    driver.cluster.disks.heal()
     assert restarted() == []
 
 

@@ -6,10 +6,9 @@ import json
 
 from cluster.requests import AlterReplicaLogDirsRequest, Message
 from runtime.cluster_spec import ClusterSpec
-from runtime.scenarios.driver import ToolResult
 from runtime.scenarios.runner import ScenarioRunner
 from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.scenarios.steps import BringUp, Pause, RunTool, Settle, Step
+from runtime.scenarios.steps import BringUp, Pause, RunTool, Settle, Step, ToolResult
 from runtime.simulated.world import SimulatedWorld
 
 PLAN = {
@@ -41,7 +40,7 @@ def move_a_log_dir(seed: int) -> tuple[float, int]:
     run(runner, "topics", "--create --topic t --replica-assignment 0:1")
     driver.settle()
     asked: list[Message] = []
-    driver.add_tap(asked.append)
+    driver.cluster.transport.add_tap(asked.append)
     began_ms = driver.elapsed_ms
     moved = run(
         runner,
