@@ -130,6 +130,8 @@ def test_without_a_leader_it_says_which_partition_and_who_lives(up: Up) -> None:
     server = ("--bootstrap-server", up.url.removeprefix("http://"))
     up.ok("topics", *server, "--create", "--topic", "alone", "--replica-assignment", "2")
     up.ok("broker", "stop", "2")
+    describe = ("topics", *server, "--describe", "--topic", "alone")
+    wait_until(lambda: "Leader: none" in up.ok(*describe), 20, "brokers to know it")
     done = up.run("produce", "--topic", "alone", "--records", "5", "--timeout-ms", "5000")
     assert done.returncode == 1
     assert done.stdout.splitlines()[0].startswith("0 records acknowledged, 5 failed; ")
@@ -167,7 +169,8 @@ def test_a_klamm_that_goes_leaves_both_with_what_they_know(tmp_path: Path) -> No
             process(mine, "consume", "--topic", "t", "--from-beginning") as consumer,
         ):
             assert consumer.stdout is not None
-            assert consumer.stdout.readline(), "which the producer has sent"
+            for _ in range(100):  # two seconds: by now the producer has heard of the first ones
+                assert consumer.stdout.readline()
             mine.end(signal.SIGKILL)
             said, why = producer.communicate(timeout=30)
             _, summary = consumer.communicate(timeout=30)
