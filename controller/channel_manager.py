@@ -131,6 +131,8 @@ class ChannelManager:
         return not any(c.in_flight or c.queue for c in self._channels.values())
 
     def _send_next(self, broker_id: int, channel: _Channel) -> None:
+        # Two in flight could overtake each other, and a broker act on an older leader epoch last.
+        assert channel.in_flight is None, f"broker {broker_id} has not answered yet"
         if channel.queue:
             request, event_id, queued_ms = channel.queue.popleft()
             channel.waited.update(self._clock.monotonic_ms() - queued_ms)

@@ -115,6 +115,8 @@ def _register(controller: KafkaController) -> None:
     epoch, epoch_zk_version = controller.controller_zk.register_controller_and_increment_epoch(
         broker_id, controller.clock.now_ms()
     )
+    # Brokers refuse requests of an older epoch, so one that did not rise would go unheard.
+    assert epoch > context.epoch, f"elected with epoch {epoch} after {context.epoch}"
     context.epoch, context.epoch_zk_version = epoch, epoch_zk_version
     controller.active_controller_id = broker_id
     controller.is_elected = True
@@ -130,6 +132,8 @@ def _register(controller: KafkaController) -> None:
 def fail_over(controller: KafkaController) -> None:
     """Load the cluster and bring it to what its brokers' liveness allows."""
     context, log = controller.context, controller.log
+    # What an earlier term of office left behind would mix with what is loaded now.
+    assert not context.assignments and not context.leaderships, "the context was not reset"
     set_up_feature_versioning(controller)
     log.info("Registering handlers")
     controller.watches.activate()

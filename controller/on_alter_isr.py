@@ -58,6 +58,7 @@ def _fence_broker(controller: KafkaController, request: AlterIsrRequest) -> Erro
     if broker_epoch is None:
         controller.log.info(f"Ignoring AlterIsr due to unknown broker {broker_id}")
         return Errors.STALE_BROKER_EPOCH
+    # A message of an earlier life of the broker: it no longer leads what it led then.
     if broker_epoch != request.broker_epoch:
         controller.log.info(
             f"Ignoring AlterIsr due to stale broker epoch {request.broker_epoch} "
@@ -119,10 +120,13 @@ def _answer_without_writing(
     ):
         # The leader has heard of a newer controller than this one.
         return Errors.NOT_CONTROLLER
+    # The leader was replaced, or its epoch raised, and has not heard of it yet.
     if proposed.leader_epoch < current.leader_epoch:
         return Errors.FENCED_LEADER_EPOCH
+    # Proposed again because the answer was lost: a second write would only raise the version.
     if proposed.equals_ignoring_zk_version(current):
         return current
+    # A replica whose broker just left must not come back by a fetch that it made before.
     if not quirks.kafka_14140 and not context.live_broker_ids.issuperset(proposed.isr):
         return Errors.OPERATION_NOT_ATTEMPTED
     return None
@@ -131,6 +135,12 @@ def _answer_without_writing(
 def _remember(controller: KafkaController, tp: TopicPartition, stored: LeaderAndIsr) -> IsrChange:
     context = controller.context
     previous = context.partition_leadership_info(tp)
+    # ZooKeeper took the proposal at the version that the leader knew. A cache that was ahead of
+    # that would go back, and the next election would fence a leader that is right.
+    assert previous is None or (
+        stored.zk_version > previous.leader_and_isr.zk_version
+        and stored.leader_epoch >= previous.leader_and_isr.leader_epoch
+    ), f"{tp} went from {previous} back to {stored}"
     leadership = LeaderIsrAndControllerEpoch(stored, context.epoch)
     context.put_partition_leadership_info(tp, leadership)
     if controller.log.is_debug:

@@ -303,6 +303,11 @@ class PartitionReassignments:
         removed = {
             tp: replicas for tp in completed if (replicas := assignments[tp].removing_replicas)
         }
+        # A leader that is told to delete its replica takes the unreplicated end of its log along.
+        assert controller.quirks.kafka_14424 or not any(
+            context.leaderships[tp].leader_and_isr.leader in replicas
+            for tp, replicas in removed.items()
+        ), "a replica that leads is to be deleted"
         self._report(Phase.B4, {tp: completed[tp] for tp in removed})
         self._stop_and_delete(removed)
         self._report(Phase.B5, {tp: completed[tp] for tp in removed})

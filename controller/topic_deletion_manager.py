@@ -24,9 +24,11 @@ from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
 from statemachines.topic_deletion import (
     DeletionCounts,
+    Progress,
     count_deletions,
     plan_deletions,
     plan_start,
+    progress_of,
     queued_replicas,
     replicas_in_state,
     topics_being_reassigned,
@@ -222,6 +224,8 @@ class TopicDeletionManager:
         A topic whose znodes cannot be deleted stays queued and is tried again with the next event.
         """
         controller = self._controller
+        # The znodes go for good: a replica still on a broker would come back without its topic.
+        assert all(progress_of(controller.context, topic) is Progress.DONE for topic in topics)
         # A change of a topic znode must not come before the new topic of the same name.
         controller.watches.unregister_topics(list(topics))
         deleted = replicas_in_state(controller.context, topics, ReplicaState.DELETION_SUCCESSFUL)

@@ -259,6 +259,12 @@ def _apply_writes(
             continue
         result = plan.updates.get(tp)
         previous = context.leaderships.get(tp)
+        # Brokers take a LeaderAndIsr only with a leader epoch that they do not know yet, and a
+        # leader outside of the ISR could be elected away at once.
+        assert stored.leader in stored.isr, f"{tp}: leader {stored.leader} is not in sync"
+        assert previous is None or stored.leader_epoch > previous.leader_and_isr.leader_epoch, (
+            f"{tp}: leader epoch {stored.leader_epoch} is not new"
+        )
         leadership = LeaderIsrAndControllerEpoch(stored, epoch)
         context.put_partition_leadership_info(tp, leadership)
         batch.add_leader_and_isr_request_for_brokers(

@@ -81,6 +81,8 @@ class ControllerZkClient:
         while True:
             result = self._store.write([ops])[0]
             if result.code is ResultCode.OK:
+                # From now on this version is the fence of every write.
+                assert result.results[1].version == epoch_zk_version + 1
                 return epoch + 1, result.results[1].version
             lost = result.code is ResultCode.CONNECTIONLOSS
             if not lost and result.code not in (ResultCode.NODEEXISTS, ResultCode.BADVERSION):

@@ -51,6 +51,8 @@ class FencedWriter:
         Operations must not depend on one another. Raises ControllerMoved if the fence fails,
         SessionExpired, and OperationTooBig before anything was sent.
         """
+        # Version -1 is any version to ZooKeeper: then a deposed controller could write, too.
+        assert epoch_zk_version >= 0, "a write of the controller needs a fence"
         fence = Check(ControllerEpochZNode.path, epoch_zk_version)
         results: dict[int, OpResult] = {}
         groups = self._grouped(ops, transaction_size([fence]))
