@@ -22,7 +22,6 @@ from controller import (
     on_leader_election,
     on_malformed_state,
     on_notifications,
-    on_partition_modifications,
     on_reassignment,
     on_responses,
     on_session,
@@ -79,7 +78,7 @@ HANDLERS: Final[Mapping[type[ControllerEvent], Handler]] = dict(
         _active(events.TopicChange, on_topic_change.process_topic_change),
         _active(
             events.PartitionModifications,
-            on_partition_modifications.process_partition_modifications,
+            on_topic_change.process_partition_modifications,
         ),
         _active(events.TopicDeletion, topic_deletion_manager.process_topic_deletion),
         _active(events.ZkPartitionReassignment, on_reassignment.process_zk_partition_reassignment),

@@ -1,6 +1,7 @@
-"""Topics that were created, or whose znodes were removed.
+"""Topics that were created, grew, or whose znodes were removed or can be read at last.
 
-Mirrors processTopicChange and onNewPartitionCreation of kafka/controller/KafkaController.scala.
+Mirrors processTopicChange, processPartitionModifications and onNewPartitionCreation of
+kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING
 
 from cluster.journal import Kind
 from cluster.types import TopicIdReplicaAssignment, TopicPartition
-from controller.events import TopicChange
-from controller.loader import load_topics
+from controller.events import PartitionModifications, TopicChange
+from controller.loader import load_topics, read_topics, with_replicas_kept
 from controller.partition_state_machine import OFFLINE_ELECTION
 from controller.state_change_log import scala_set
 from statemachines.partition_state import PartitionState
 from statemachines.replica_state import ReplicaState
-from zk.znodes import TopicZNode
+from zk.store import ResultCode, SetData
+from zk.znode_client import store_error
+from zk.znodes import MalformedZNode, TopicZNode
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -94,3 +97,146 @@ def _text(topic: TopicIdReplicaAssignment) -> str:
     assignments = ", ".join(f"{tp} -> {a}" for tp, a in topic.assignment.items())
     topic_id = "None" if topic.topic_id is None else f"Some({topic.topic_id})"
     return f"TopicIdReplicaAssignment({topic.topic},{topic_id},Map({assignments}))"
+
+
+def process_partition_modifications(
+    controller: KafkaController, event: PartitionModifications
+) -> None:
+    """Read a topic znode and bring online the partitions that are new in it.
+
+    Changes of other topics that wait right behind share the read: a reassignment writes many topic
+    znodes at once, each of which is watched. Replicas of known partitions that somebody else has
+    changed are written back, since only a reassignment changes them, and so is a topic id that an
+    older tool has left out. Kafka 2.8.2 takes no notice of either until the next failover
+    (KAFKA-12493, CMAK-878). Partitions that are missing are not looked at.
+    """
+    topic = event.topic
+    # With hazard C2 a znode that cannot be read ends the event, which must not cost others theirs.
+    taken = (
+        []
+        if controller.quirks.hazard_c2
+        else controller.events.take_following(PartitionModifications)
+    )
+    following = [(queued, event.topic) for queued, event in taken]
+    names = dict.fromkeys((topic, *(name for _, name in following)))
+    mended = {
+        name
+        for name in names
+        if controller.malformed.pop(TopicZNode.path(name), None) is not None
+        and name not in controller.context.all_topics
+    }
+    read = read_topics(controller, [name for name in names if name not in mended]).values
+    _take_over(controller, topic, read.pop(topic, None), topic in mended)
+    for queued, name in following:
+        with controller.events.processing(queued):
+            controller.recorder.occurrence(Kind.EVENT, detail=str(queued.event))
+            _take_over(controller, name, read.pop(name, None), name in mended)
+
+
+def _take_over(
+    controller: KafkaController, topic: str, read: TopicIdReplicaAssignment | None, is_mended: bool
+) -> None:
+    """Act on what one topic znode holds."""
+    context = controller.context
+    if is_mended and topic not in context.all_topics:
+        _serve_mended_topic(controller, topic)
+        return
+    if read is None:
+        return
+    assignments = read.assignment
+    added = {tp: a for tp, a in assignments.items() if not context.partition_replica_assignment(tp)}
+    if topic in context.topics_to_be_deleted:
+        _refuse_partitions(controller, read, list(added))
+        return
+    changed = [
+        tp for tp, a in assignments.items() if tp not in added and a != context.assignments[tp]
+    ]
+    for tp, assignment in added.items():
+        context.update_partition_full_replica_assignment(tp, assignment)
+    if _is_to_be_restored(controller, read, changed):
+        _restore_assignment(controller, read)
+    if not added:
+        return
+    shown = ", ".join(f"{tp} -> {assignment}" for tp, assignment in added.items())
+    controller.log.info(f"New partitions to be added Map({shown})")
+    controller.recorder.occurrence(
+        Kind.PARTITIONS_ADDED, topic=topic, detail=f"{len(added)} partitions"
+    )
+    on_new_partition_creation(controller, list(added))
+
+
+def _is_to_be_restored(
+    controller: KafkaController,
+    read: TopicIdReplicaAssignment,
+    changed: Sequence[TopicPartition],
+) -> bool:
+    quirks, log = controller.quirks, controller.log
+    is_changed = bool(changed) and not quirks.kafka_12493
+    if is_changed:
+        log.warn(
+            f"The assignment of partitions {','.join(map(str, changed))} was changed by others: "
+            "only a reassignment can do that"
+        )
+    topic_id = controller.context.topic_ids.get(read.topic)
+    is_id_lost = topic_id is not None and read.topic_id is None and not quirks.cmak_878
+    if is_id_lost:
+        log.warn(f"The id {topic_id} of topic {read.topic} was taken out of its znode by others")
+    return is_changed or is_id_lost
+
+
+def _refuse_partitions(
+    controller: KafkaController, read: TopicIdReplicaAssignment, added: Sequence[TopicPartition]
+) -> None:
+    """A topic to be deleted gets no partitions: its znode is written as it was, id included."""
+    log = controller.log
+    if not added:
+        log.info("Ignoring partition change during topic deletion as no new partitions are added")
+        return
+    log.warn(
+        f"Skipping adding partitions {','.join(str(tp.partition) for tp in added)} for topic "
+        f"{read.topic} since it is currently being deleted"
+    )
+    _restore_assignment(controller, read)
+
+
+def _restore_assignment(controller: KafkaController, read: TopicIdReplicaAssignment) -> None:
+    """Write a topic's znode as the context has it, id included.
+
+    Not if it has changed since it was read: that is an event of its own, and what a tool has added
+    in that moment is not lost.
+    """
+    log, context, topic = controller.log, controller.context, read.topic
+    log.info(f"Restoring the partition replica assignment for topic {topic}")
+    path = TopicZNode.path(topic)
+    version = _version_of(controller, read)
+    if version is None:
+        return
+    kept = {
+        tp: assignment
+        for tp, assignment in context.partition_full_replica_assignment_for_topic(topic).items()
+        if assignment.replicas
+    }
+    data = TopicZNode.encode(context.topic_ids.get(topic), kept)
+    op = SetData(path, data, version)
+    (result,) = controller.controller_zk.write_until_known([op], context.epoch_zk_version)
+    if result.code not in (ResultCode.OK, ResultCode.BADVERSION):
+        failure = store_error(result.code, path)
+        log.warn(f"The assignment of topic {topic} could not be restored: {failure}")
+
+
+def _version_of(controller: KafkaController, read: TopicIdReplicaAssignment) -> int | None:
+    """The version of a topic znode that holds still what was read."""
+    found = controller.zk.get_data_and_stat(TopicZNode.path(read.topic))
+    if found is None:
+        return None
+    try:
+        current = TopicZNode.decode(read.topic, found[0])
+    except MalformedZNode:
+        return None
+    is_same = read in (current, with_replicas_kept(current))
+    return found[1].version if is_same else None
+
+
+def _serve_mended_topic(controller: KafkaController, topic: str) -> None:
+    controller.context.set_all_topics(controller.context.all_topics | {topic})
+    create_partitions(controller, load_topics(controller, [topic]))

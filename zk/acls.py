@@ -68,7 +68,7 @@ SECURE_ROOT_PATHS: Final = (
     LogDirEventNotificationZNode.path,
     DelegationTokenAuthZNode.path,
     ExtendedAclZNode.path,
-    AclZNode.root_path("literal"),
+    AclZNode.path,
     "/kafka-acl-changes",
     "/kafka-acl-extended-changes",
 )

@@ -26,8 +26,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
-from zk.kazoo_connection import Connection, attempt_timeout_s
-from zk.kazoo_handler import SessionHandler
+from zk.kazoo_connection import Connection, SessionHandler, attempt_timeout_s
 from zk.kazoo_watches import WatchTable
 from zk.kazoo_waves import Completion, Wait, Wave, block, unless_lost
 from zk.kazoo_wire import Chroot, Multi, Request, read_watch_event

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.errors import OperationTooBig
 from zk.acls import CREATOR_ACL, CREATOR_WRITES_ALL_READ, OPEN_ACL, Acl, default_acl
@@ -34,6 +34,9 @@ from zk.store import (
     Transaction,
     TxnResult,
 )
+
+if TYPE_CHECKING:
+    from zk.kazoo_waves import Wave
 
 READS_A_REQUEST: Final = 1_000
 
@@ -118,14 +121,6 @@ class Chroot:
         return full_path[len(self.path) :] or "/"
 
 
-class Listener(Protocol):
-    """Who hears that a request has its answer, or has lost it."""
-
-    def settled(self, request: Request) -> None:
-        """``request.code`` and ``request.reply`` are final, until it is sent again."""
-        ...
-
-
 class Request:
     """One request and its answer.
 
@@ -144,7 +139,7 @@ class Request:
                 "ZooKeeper takes; it was not sent"
             )
         self.payload = payload
-        self.listener: Listener | None = None
+        self.listener: Wave | None = None
         self.forget()
 
     def forget(self) -> None:

@@ -22,7 +22,7 @@ from tests.zookeeper_tls import KEY_PASSWORD, Certificates, TlsZooKeeper
 from zk.acls import SECURE_ROOT_PATHS
 from zk.embedded import EmbeddedZooKeeper
 from zk.kafka_zk_client import KafkaZkClient
-from zk.kazoo_handler import SessionHandler
+from zk.kazoo_connection import SessionHandler
 from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.security import UNSECURED, ZooKeeperSecurity

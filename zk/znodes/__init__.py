@@ -10,9 +10,14 @@ from __future__ import annotations
 from typing import Final
 
 from zk.znodes.admin import (
+    AclZNode,
     AdminZNode,
+    ConsumerPathZNode,
+    DelegationTokenAuthZNode,
+    DelegationTokensZNode,
     DeleteTopicsTopicZNode,
     DeleteTopicsZNode,
+    ExtendedAclZNode,
     PreferredReplicaElectionZNode,
     ReassignmentTargets,
     ReassignPartitionsZNode,
@@ -51,16 +56,6 @@ from zk.znodes.notifications import (
     IsrChangeNotificationZNode,
     LogDirEventNotificationSequenceZNode,
     LogDirEventNotificationZNode,
-)
-from zk.znodes.others import (
-    AclZNode,
-    ConsumerOffset,
-    ConsumerPathZNode,
-    DelegationTokenAuthZNode,
-    DelegationTokenChangeNotificationZNode,
-    DelegationTokenInfoZNode,
-    DelegationTokensZNode,
-    ExtendedAclZNode,
 )
 from zk.znodes.topics import (
     TopicPartitionStateZNode,
@@ -103,13 +98,10 @@ __all__ = [
     "ConfigEntityTypeZNode",
     "ConfigEntityZNode",
     "ConfigZNode",
-    "ConsumerOffset",
     "ConsumerPathZNode",
     "ControllerEpochZNode",
     "ControllerZNode",
     "DelegationTokenAuthZNode",
-    "DelegationTokenChangeNotificationZNode",
-    "DelegationTokenInfoZNode",
     "DelegationTokensZNode",
     "DeleteTopicsTopicZNode",
     "DeleteTopicsZNode",

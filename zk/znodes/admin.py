@@ -1,4 +1,5 @@
-"""Znodes under /admin, by which tools ask the controller for something. Mirrors kafka.zk.ZkData.
+"""Znodes under /admin, by which tools ask the controller for something; and those of which klamm
+knows only the path: consumers, ACLs, delegation tokens. Mirrors kafka.zk.ZkData.
 
 Pure: paths, encode, decode.
 """
@@ -152,3 +153,33 @@ def _reassignment(entry: _Entry | None) -> tuple[TopicPartition, tuple[int, ...]
     # A topic that is not given is null in Kafka: a name that no topic can have.
     tp = TopicPartition("" if topic is None else topic, partition)
     return tp, None if replicas is None else tuple(replicas)
+
+
+class ConsumerPathZNode:
+    """/consumers: the root of the old consumers."""
+
+    path: Final = "/consumers"
+
+
+class DelegationTokenAuthZNode:
+    """/delegation_token"""
+
+    path: Final = "/delegation_token"
+
+
+class DelegationTokensZNode:
+    """/delegation_token/tokens"""
+
+    path: Final = "/delegation_token/tokens"
+
+
+class ExtendedAclZNode:
+    """/kafka-acl-extended"""
+
+    path: Final = "/kafka-acl-extended"
+
+
+class AclZNode:
+    """/kafka-acl: ACLs of literal names."""
+
+    path: Final = "/kafka-acl"
