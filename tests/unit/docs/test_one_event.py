@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
 import pytest
 
+from cluster.quirks import NO_QUIRKS
+from drills.language import parse_drill
+from runtime.scenarios.runner import ScenarioRunner
+from runtime.scenarios.simulated_driver import SimulatedDriver
+from tests.serving import klamm_up
 from tests.sim.worlds import create_topic, three_brokers
 
 ROOT = Path(__file__).parents[3]
@@ -25,10 +30,15 @@ class Name(NamedTuple):
     function: str
 
 
-WALK, DOORS = PAGE.split("\n## Doors")
+CREATION, REASSIGNMENT = PAGE.split("\n# A reassignment")
+WALK, DOORS = CREATION.split("\n## Doors")
+COMMAND, REST = REASSIGNMENT.split("\n## The server")
+_, AFTERWARDS = REST.split("\n## The controller")
 NAME = re.compile(r"`([\w/]+\.py): ([\w.]+)`")
 NAMES = [Name(*found) for found in NAME.findall(PAGE)]
-STEPS = [Name(*found) for found in NAME.findall(WALK)]
+STEPS, COMMAND_STEPS, CONTROLLER_STEPS = (
+    [Name(*found) for found in NAME.findall(part)] for part in (WALK, COMMAND, AFTERWARDS)
+)
 
 
 def functions(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
@@ -41,7 +51,7 @@ def functions(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
 
 
 def test_six_files_are_opened_in_order() -> None:
-    headings = re.findall(r"^## (\d)\. .*: `([\w/]+\.py)`$", PAGE, re.M)
+    headings = re.findall(r"^## (\d)\. .*: `([\w/]+\.py)`$", WALK, re.M)
     assert [number for number, _ in headings] == list("123456")
     opened = [file for _, file in headings]
     assert len(set(opened)) == 6
@@ -59,9 +69,8 @@ def test_no_name_is_written_another_way() -> None:
     assert [span for span in spans if ":" in span] == [": ".join(name) for name in NAMES]
 
 
-def calls_of_a_creation() -> list[Name]:
-    """Every call of a function of the project while a topic is created, in order."""
-    world = three_brokers()
+def calls_during(action: Callable[[], object]) -> Iterator[Name]:
+    """Every call of a function of the project during an action, in order."""
     calls: list[Name] = []
 
     def on_event(frame: FrameType, event: str, _: object) -> None:
@@ -72,14 +81,51 @@ def calls_of_a_creation() -> list[Name]:
     before = sys.getprofile()
     sys.setprofile(on_event)
     try:
-        create_topic(world, "t", {0: (0, 1)})
-        world.run_for(1_000)
+        action()
     finally:
         sys.setprofile(before)
-    return calls
+    return iter(calls)
+
+
+def assert_in_order(steps: Sequence[Name], calls: Iterator[Name]) -> None:
+    for step in steps:
+        assert step in calls, f"{': '.join(step)} is not called after the step before it"
 
 
 def test_a_creation_walks_this_way() -> None:
-    calls = iter(calls_of_a_creation())
-    for step in STEPS:
-        assert step in calls, f"{': '.join(step)} is not called after the step before it"
+    world = three_brokers()
+
+    def create() -> None:
+        create_topic(world, "t", {0: (0, 1)})
+        world.run_for(1_000)
+
+    assert_in_order(STEPS, calls_during(create))
+
+
+def test_a_reassignment_opens_fourteen_files() -> None:
+    assert len({file for file, _ in NAME.findall(REASSIGNMENT)}) == 14
+
+
+def test_the_controllers_half_of_a_reassignment_walks_this_way() -> None:
+    drill = parse_drill(
+        "drill: walk\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\n"
+        "steps:\n  - reassign: {t-0: [2, 1]}\n    until: {reassigning: []}\n",
+        "walk",
+    )
+    driver = SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0))
+    runner = ScenarioRunner(driver)
+    *before, step = drill.steps
+    for one in before:
+        runner.run_step(one)
+    assert_in_order(CONTROLLER_STEPS, calls_during(lambda: runner.run_step(step)))
+
+
+@pytest.mark.slow
+def test_the_commands_half_of_a_reassignment_walks_this_way(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}')
+    with klamm_up(tmp_path, "--brokers", "2") as up:
+        server = ("--bootstrap-server", up.url.removeprefix("http://"))
+        up.ok("topics", *server, "--create", "--topic", "t", "--replica-assignment", "0")
+        words = (*server, "--execute", "--reassignment-json-file", str(plan))
+        assert_in_order(COMMAND_STEPS, calls_during(lambda: up.ok("reassign-partitions", *words)))
