@@ -208,8 +208,10 @@ class SegmentLog:
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return before - self.log_end_offset
-        self._lower_recovery_point(offset)
         with self._storage_errors(f"truncating log to offset {offset} for {{}}"):
+            # Not above where the log will end: that would look like a loss after a crash.
+            found = self._segments[self._floor(offset)].find(offset)
+            self._lower_recovery_point(offset if found is None else found.header.base_offset)
             # The last one first, so that a crash in between leaves no gap.
             self._remove(self._segments[: self._floor(offset) : -1])
             end_offset = self._active.truncate_to(offset, self._now_ms)

@@ -111,6 +111,17 @@ def test_logs_are_found_again(broker: Broker, is_clean: bool) -> None:
     assert (broker.report.repairs, broker.report.complaints, found.take_failures()) == ([], [], [])
 
 
+def test_a_log_whose_last_batch_was_divided_is_whole_after_a_kill(broker: Broker) -> None:
+    broker.lead(T0, 1, 1)
+    broker.restarted(is_clean=True)
+    broker.log(T0).truncate_to(7)
+    end = broker.log(T0).log_end_offset
+    assert end == (7 if broker.kind == "memory" else 5)
+    broker.restarted(is_clean=False)
+    assert broker.log(T0).log_end_offset == end
+    assert (broker.report.damaged, broker.report.repairs) == ({}, [])
+
+
 def test_an_epoch_that_wrote_nothing_is_not_found_again(broker: Broker) -> None:
     broker.lead(T0, 1).start_epoch(4)
     broker.restarted(is_clean=True)
