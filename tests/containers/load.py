@@ -8,14 +8,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from cli.client import ServerClient
-from cluster.api_errors import Errors
-from cluster.requests import CreatableTopic, CreateTopicsRequest
 from tests.serving import KLAMM, ROOT, Up, environ_for
 from tests.waiting import wait_until
 
 TOPIC = "load"
 RATE = 200
-TIMEOUT_MS = 30_000
 
 
 class Load:
@@ -58,9 +55,9 @@ class Load:
 
 def create_topic(up: Up, name: str) -> None:
     """Create a topic of three partitions; it must succeed."""
-    request = CreateTopicsRequest((CreatableTopic(name, 3, 3),), TIMEOUT_MS)
-    answer = ServerClient(up.url).create_topics(request)
-    assert [topic.error for topic in answer.topics] == [Errors.NONE], answer
+    server = ("--bootstrap-server", up.url.removeprefix("http://"))
+    new = ("--partitions", "3", "--replication-factor", "3")
+    up.ok("topics", *server, "--create", "--topic", name, *new)
 
 
 def status_of(up: Up) -> dict[str, Any]:
