@@ -107,7 +107,7 @@ class Process:
     def drop(self, broker_id: str) -> Answer:
         """Close a broker's session."""
         at_s = time.time()
-        self._cluster.stop(int(broker_id), relieve=False)
+        self._cluster.shut_down(int(broker_id), relieve=False)
         return {"at": at_s}
 
     def shutdown(self, broker_id: str) -> Answer:

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.client import ServerClient, find_server
-from cli.options import AsJson, DataDirectory, Server, print_json
+from cli.client import ServerClient
+from cli.options import Answered, asks_server
 from cluster.api_errors import Errors
+from runtime.actions import FailLogDir, Kill, Pause, PowerOff, Resume, Start, Stop
 
 SHOWN_PARTITIONS = 10
 
@@ -38,57 +39,43 @@ def broker() -> None:
 
 
 @app.command()
+@asks_server
 def add(
+    client: ServerClient,
     broker_id: Annotated[
         int | None, typer.Argument(metavar="[N]", min=0, help="Its id. [default: the next one]")
     ] = None,
     rack: Annotated[str | None, typer.Option(help="Its rack.")] = None,
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+) -> Answered:
     """Add a broker and start it. It is no controller candidate."""
-    client = find_server(server, data_dir)
     answer = client.post("/brokers", {"id": broker_id, "rack": rack})
-    _say(json, answer, f"broker {answer['id']} is registered")
+    return answer, f"broker {answer['id']} is registered"
 
 
 @app.command()
-def kill(
-    broker_id: BrokerId,
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+@asks_server
+def kill(client: ServerClient, broker_id: BrokerId) -> Answered:
     """Kill a broker as kill -9 does: its session stays until ZooKeeper expires it.
 
     In a cluster of more than 40 brokers most share sessions: their registration goes at once.
     """
-    answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/kill")
-    _say(json, answer, f"broker {broker_id} is killed; {_what_follows(answer)}")
+    answer = client.act(Kill(broker_id))
+    return answer, f"broker {broker_id} is killed; {_what_follows(answer)}"
 
 
 @app.command("power-off")
-def power_off(
-    broker_id: BrokerId,
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+@asks_server
+def power_off(client: ServerClient, broker_id: BrokerId) -> Answered:
     """Kill a broker together with its machine: what its logs had not flushed is lost, from a place
     on that is drawn. When it starts again, the journal and klamm explain say what was gone.
     """
-    answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/power-off")
-    _say(json, answer, f"broker {broker_id} has no power; {_what_follows(answer)}")
+    answer = client.act(PowerOff(broker_id))
+    return answer, f"broker {broker_id} has no power; {_what_follows(answer)}"
 
 
 @app.command()
-def stop(
-    broker_id: BrokerId,
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+@asks_server
+def stop(client: ServerClient, broker_id: BrokerId) -> Answered:
     """Stop a broker in a controlled way: the controller first moves away what it leads, and
     ZooKeeper notices at once.
 
@@ -97,81 +84,67 @@ def stop(
     Kafka's does, and the exit code is 0; what it still led is printed, and in
     controlled_shutdown of --json. A paused broker cannot ask.
     """
-    answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/stop")
+    answer = client.act(Stop(broker_id))
     behind = shutdown_text(answer["controlled_shutdown"])
-    _say(json, answer, f"broker {broker_id} is stopped{behind}")
+    return answer, f"broker {broker_id} is stopped{behind}"
 
 
 @app.command()
+@asks_server
 def start(
+    client: ServerClient,
     broker_id: BrokerId,
     no_wait: Annotated[
         bool,
         typer.Option("--no-wait", help="Fail as Kafka does while its former session lives."),
     ] = False,
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+) -> Answered:
     """Start a broker again. While ZooKeeper holds its former session, waits until that is over."""
-    client = find_server(server, data_dir)
     if not no_wait:
         _announce_wait(client, broker_id)
-    answer = client.post(f"/brokers/{broker_id}/start", {"wait": not no_wait})
-    _say(json, answer, f"broker {broker_id} is registered (after {answer['took_ms']} ms)")
+    answer = client.act(Start(broker_id, wait=not no_wait))
+    return answer, f"broker {broker_id} is registered (after {answer['took_ms']} ms)"
 
 
 @app.command()
-def pause(
-    broker_id: BrokerId,
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+@asks_server
+def pause(client: ServerClient, broker_id: BrokerId) -> Answered:
     """Freeze a broker and its controller, heartbeats too, as a long garbage collection does."""
-    answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/pause")
+    answer = client.act(Pause(broker_id))
     timeout_ms = answer["session_timeout_ms"]
-    _say(
-        json,
-        answer,
-        f"broker {broker_id} is paused; after about {timeout_ms} ms its session expires",
+    return answer, (
+        f"broker {broker_id} is paused; after about {timeout_ms} ms its session expires"
     )
 
 
 @app.command()
-def resume(
-    broker_id: BrokerId,
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+@asks_server
+def resume(client: ServerClient, broker_id: BrokerId) -> Answered:
     """Let a paused broker go on where it was."""
-    answer = find_server(server, data_dir).post(f"/brokers/{broker_id}/resume")
-    _say(json, answer, f"broker {broker_id} goes on")
+    answer = client.act(Resume(broker_id))
+    return answer, f"broker {broker_id} goes on"
 
 
 @app.command("fail-log-dir")
+@asks_server
 def fail_log_dir(
+    client: ServerClient,
     broker_id: BrokerId,
     log_dir: Annotated[str, typer.Argument(metavar="DIR", help="One of its log.dirs.")],
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+) -> Answered:
     """Let a log directory of a broker fail: its replicas there go offline.
 
     A broker that loses its last directory halts, as if it was killed: ZooKeeper notices when its
     session expires. klamm broker start brings it back, with all its directories. In --json:
     halted and state.
     """
-    client = find_server(server, data_dir)
-    answer = client.post(f"/brokers/{broker_id}/fail-log-dir", {"log_dir": log_dir})
+    answer = client.act(FailLogDir(broker_id, log_dir))
     line = f"log directory {log_dir} of broker {broker_id} has failed"
     if answer["halted"] and answer["state"] == "paused":
         line += "; it is the last: the broker halts as soon as it is resumed"
     elif answer["halted"]:
         line += f"; it was the last: the broker has halted, {_what_follows(answer)}"
-    _say(json, answer, line)
+    return answer, line
 
 
 def shutdown_text(shutdown: Mapping[str, Any]) -> str:
@@ -207,10 +180,3 @@ def _announce_wait(client: ServerClient, broker_id: int) -> None:
             f"until it expires (timeout {broker['session_timeout_ms']} ms)",
             err=True,
         )
-
-
-def _say(json: bool, answer: object, line: str) -> None:
-    if json:
-        print_json(answer)
-    else:
-        typer.echo(line)

@@ -24,6 +24,7 @@ from cluster import errors
 from cluster.api_errors import Errors
 from cluster.errors import EnvironmentProblem, KlammError, UsageError
 from cluster.requests import ApiError
+from runtime.actions import Action, request_of
 from server.data_dir import (
     ADDRESS_FILE,
     DATA_DIR_VARIABLE,
@@ -84,6 +85,10 @@ class ServerClient:
     def post(self, path: str, body: object = None) -> Any:
         """Plain values of a POST."""
         return msgspec.json.decode(self.request("POST", path, body))
+
+    def act(self, action: Action) -> Any:
+        """Do an action; plain values of its answer."""
+        return self.post(*request_of(action))
 
     def request(self, method: str, path: str, body: object = None) -> bytes:
         """The answer as it came."""

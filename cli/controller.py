@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from cli.client import find_server
-from cli.options import AsJson, DataDirectory, Server, print_json
+from cli.client import ServerClient
+from cli.options import Answered, asks_server
+from runtime.actions import MoveController
 
 app = typer.Typer(
     help="Act on the controller of a running cluster.",
@@ -21,18 +22,12 @@ def controller() -> None:
 
 
 @app.command()
-def move(
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+@asks_server
+def move(client: ServerClient) -> Answered:
     """Delete /controller, so that the candidates elect another; the same one may win again."""
-    answer = find_server(server, data_dir).post("/controller/move")
-    if json:
-        print_json(answer)
-        return
+    answer = client.act(MoveController())
     before, after = answer["from"], answer["to"]
-    typer.echo(
+    return answer, (
         f"controller: broker {before['id']} (epoch {before['epoch']}) -> "
         f"broker {after['id']} (epoch {after['epoch']})"
     )

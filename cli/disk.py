@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from brokers.storage.faults import FaultKind
-from cli.client import find_server
-from cli.options import AsJson, DataDirectory, Server, print_json
+from cli.client import ServerClient
+from cli.options import Answered, asks_server
 from cli.status import fault_text
 from cluster.errors import UsageError
+from runtime.actions import Action, FailDisk, HealDisks, SlowDisk
 
 app = typer.Typer(
     help="Inject disk faults into a running cluster.",
@@ -48,7 +48,9 @@ Examples:
   klamm disk fail --journal --kind eio
 """
 )
+@asks_server
 def fail(
+    client: ServerClient,
     kind: Annotated[FaultKind, typer.Option(help="How operations on the disk fail.")],
     broker: Annotated[int | None, typer.Option(metavar="N", help="Id of a broker.", min=0)] = None,
     log_dir: LogDir = None,
@@ -60,63 +62,48 @@ def fail(
         int | None,
         typer.Option(metavar="COUNT", help="Failures before it works again. [default: all]", min=1),
     ] = None,
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+) -> Answered:
     """Make the disk of a broker's log directories, or of the journal, fail until klamm disk heal.
 
     enospc: the disk is full. eio: every operation fails. short-write: only part of each write
     reaches the file. fsync: every fsync fails, and part of the unsynced data is lost.
     A log directory goes offline at the next failing operation; without --segments, at once.
     """
-    if (broker is None) != journal or (journal and log_dir is not None):
+    try:
+        action = FailDisk(kind, broker, log_dir, journal, after_bytes, times)
+    except ValueError:
         raise UsageError(
             "klamm disk fail needs either --broker or --journal",
             hint="--log-dir is for one log directory of a broker",
-        )
-    wanted = {
-        "kind": kind,
-        "broker": broker,
-        "log_dir": log_dir,
-        "journal": journal,
-        "after_bytes": after_bytes,
-        "times": times,
-    }
-    _print(json, find_server(server, data_dir).post("/disks/fail", wanted))
+        ) from None
+    return _asked(client, action)
 
 
 @app.command()
+@asks_server
 def slow(
+    client: ServerClient,
     broker: Annotated[int, typer.Option(metavar="N", help="Id of a broker.", min=0)],
     bytes_per_s: Annotated[int, typer.Option(metavar="RATE", help="Maximum rate.", min=1)],
     log_dir: LogDir = None,
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+) -> Answered:
     """Limit how fast replicas are copied to and from a broker's log directories.
 
     A follower that cannot keep up leaves the ISR after replica.lag.time.max.ms.
     """
-    wanted = {"broker": broker, "log_dir": log_dir, "bytes_per_s": bytes_per_s}
-    _print(json, find_server(server, data_dir).post("/disks/slow", wanted))
+    return _asked(client, SlowDisk(broker, bytes_per_s, log_dir))
 
 
 @app.command()
-def heal(server: Server = None, data_dir: DataDirectory = None, json: AsJson = False) -> None:
+@asks_server
+def heal(client: ServerClient) -> Answered:
     """End all disk faults.
 
     A failed log directory stays offline until its broker is restarted.
     """
-    _print(json, find_server(server, data_dir).post("/disks/heal"))
+    return _asked(client, HealDisks())
 
 
-def _print(json: bool, answer: Mapping[str, Any]) -> None:
-    if json:
-        print_json(answer)
-        return
-    for fault in answer["disk_faults"]:
-        typer.echo(fault_text(fault))
-    if not answer["disk_faults"]:
-        typer.echo("no disk has a fault")
+def _asked(client: ServerClient, action: Action) -> Answered:
+    answer = client.act(action)
+    return answer, "\n".join(map(fault_text, answer["disk_faults"])) or "no disk has a fault"

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from cli.client import find_server
-from cli.options import AsJson, DataDirectory, Server, print_json
+from cli.client import ServerClient
+from cli.options import Answered, asks_server
+from runtime.actions import Isolate
 
 app = typer.Typer(
     help="Cut brokers of a running cluster off from each other.",
@@ -30,40 +31,33 @@ def network() -> None:
 
 
 @app.command()
+@asks_server
 def isolate(
+    client: ServerClient,
     brokers: Annotated[list[int], typer.Argument(metavar="N...", help="Their ids.", min=0)],
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+) -> Answered:
     """Cut brokers off: records travel among these and among the others, not between them.
 
     ZooKeeper, the controller and clients reach all of them. A follower that cannot fetch falls out
     of the ISR after replica.lag.time.max.ms, if anything is produced. Who was cut off before and is
     not named is so no more.
     """
-    _set_isolated(brokers, server, data_dir, json)
+    return _isolate(client, brokers)
 
 
 @app.command()
-def heal(
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+@asks_server
+def heal(client: ServerClient) -> Answered:
     """Let records travel among all brokers again."""
-    _set_isolated([], server, data_dir, json)
+    return _isolate(client, [])
 
 
-def _set_isolated(brokers: list[int], server: Server, data_dir: DataDirectory, json: bool) -> None:
-    answer = find_server(server, data_dir).post("/network", {"isolated": brokers})
+def _isolate(client: ServerClient, brokers: list[int]) -> Answered:
+    answer = client.act(Isolate(tuple(brokers)))
     isolated = answer["isolated"]
     ids = ", ".join(map(str, isolated))
-    if json:
-        print_json(answer)
-    elif not isolated:
-        typer.echo("no broker is cut off")
-    elif len(isolated) == 1:
-        typer.echo(f"broker {ids} is cut off from the others")
-    else:
-        typer.echo(f"brokers {ids} are cut off from the others")
+    if not isolated:
+        return answer, "no broker is cut off"
+    if len(isolated) == 1:
+        return answer, f"broker {ids} is cut off from the others"
+    return answer, f"brokers {ids} are cut off from the others"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Concatenate
 
 import msgspec
 import typer
 
-from cli.client import SERVER_VARIABLE
+from cli.client import SERVER_VARIABLE, ServerClient, find_server
 from cluster.plain_text import harmless_line
 
 Server = Annotated[
@@ -23,6 +25,34 @@ DataDirectory = Annotated[
     typer.Option("--data-dir", help="Data directory of klamm up, where its address file is."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_SERVER_OPTIONS = tuple(
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+    for name, kind, default in (
+        ("server", Server, None),
+        ("data_dir", DataDirectory, None),
+        ("json", AsJson, False),
+    )
+)
+Answered = tuple[Any, str]
+"""What the server answered, and the same as text."""
+
+
+def asks_server(ask: Callable[Concatenate[ServerClient, ...], Answered]) -> Callable[..., None]:
+    """Make a command of a function that asks a running cluster: with the options that say which,
+    and --json. It prints the answer or the text."""
+
+    @wraps(ask)
+    def command(server: str | None, data_dir: Path | None, json: bool, **given: Any) -> None:
+        answer, text = ask(find_server(server, data_dir), **given)
+        if json:
+            print_json(answer)
+        else:
+            typer.echo(text)
+
+    _, *own = inspect.signature(ask, eval_str=True).parameters.values()
+    keyword_only = [one.replace(kind=one.KEYWORD_ONLY) for one in (*own, *_SERVER_OPTIONS)]
+    command.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+    return command
 
 
 def print_json(value: object) -> None:

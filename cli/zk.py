@@ -18,11 +18,11 @@ import msgspec
 import typer
 
 from admin.guard import MARKER_PATH, RunInfo, check_may_run_in, marker
-from cli.client import find_server
+from cli.client import ServerClient
 from cli.connect import open_session, security_of
 from cli.errors import print_error
 from cli.interrupted import INTERRUPTED
-from cli.options import AsJson, DataDirectory, Server, print_json, table_lines
+from cli.options import Answered, AsJson, asks_server, table_lines
 from cluster.errors import UsageError
 from cluster.version import klamm_version
 from zk.acl_migration import set_acls
@@ -217,58 +217,45 @@ def _server_examples(action: str, *servers: str) -> str:
 
 
 @app.command("servers", epilog=_SERVERS_EXAMPLES)
-def servers_command(
-    server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
-) -> None:
+@asks_server
+def servers_command(client: ServerClient) -> Answered:
     """Show the embedded ZooKeeper servers of a running klamm up and their states."""
-    answer = find_server(server, data_dir).get("/zookeeper")
-    if json:
-        print_json(answer)
-        return
+    answer = client.get("/zookeeper")
     rows = [(one["id"], one["address"], one["state"]) for one in answer["servers"]]
-    for line in table_lines([("Server", "Address", "State"), *rows]):
-        typer.echo(line)
+    return answer, "\n".join(table_lines([("Server", "Address", "State"), *rows]))
 
 
 @app.command("kill", epilog=_server_examples("kill", "leader", "2"))
-def kill_command(
-    which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
-) -> None:
+@asks_server
+def kill_command(client: ServerClient, which: Which) -> Answered:
     """Kill a ZooKeeper server; it stays down until it is started."""
-    _act(which, "kill", server, data_dir, json)
+    return _act(client, which, "kill")
 
 
 @app.command("start", epilog=_server_examples("start", "2"))
-def start_command(
-    which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
-) -> None:
+@asks_server
+def start_command(client: ServerClient, which: Which) -> Answered:
     """Start a ZooKeeper server that was killed, on its data."""
-    _act(which, "start", server, data_dir, json)
+    return _act(client, which, "start")
 
 
 @app.command("pause", epilog=_server_examples("pause", "follower", "2"))
-def pause_command(
-    which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
-) -> None:
+@asks_server
+def pause_command(client: ServerClient, which: Which) -> Answered:
     """Freeze a ZooKeeper server: its connections stay open, and requests get no answer."""
-    _act(which, "pause", server, data_dir, json)
+    return _act(client, which, "pause")
 
 
 @app.command("resume", epilog=_server_examples("resume", "2"))
-def resume_command(
-    which: Which, server: Server = None, data_dir: DataDirectory = None, json: AsJson = False
-) -> None:
+@asks_server
+def resume_command(client: ServerClient, which: Which) -> Answered:
     """Let a frozen ZooKeeper server continue."""
-    _act(which, "resume", server, data_dir, json)
+    return _act(client, which, "resume")
 
 
-def _act(which: str, action: str, server: str | None, data_dir: Path | None, json: bool) -> None:
-    path = f"/zookeeper/{quote(which, safe='')}/{action}"
-    answer = find_server(server, data_dir).post(path)
-    if json:
-        print_json(answer)
-        return
-    typer.echo(f"ZooKeeper server {answer['id']}: {answer['before']} -> {answer['state']}")
+def _act(client: ServerClient, which: str, action: str) -> Answered:
+    answer = client.post(f"/zookeeper/{quote(which, safe='')}/{action}")
+    return answer, f"ZooKeeper server {answer['id']}: {answer['before']} -> {answer['state']}"
 
 
 def _tell_loaded(plan: LoadPlan, found: int, zookeeper: str, mark: bool, as_json: bool) -> None:

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from inspect import getdoc
+from typing import Any, Final, NamedTuple
 
 import yaml
+from msgspec import inspect
 
-from brokers.storage.faults import DiskFault, FaultKind
 from cluster.types import ElectionType
-from drills.reading import Entry, is_null
+from drills.reading import is_null
 from drills.shapes import DrillReader
+from runtime import actions
+from runtime.actions import Action, BrokerAction
 from runtime.scenarios import steps
-from runtime.scenarios.steps import Action, BrokerRef
 from runtime.scenarios.tools import TOOL_NAMES
 from zk.ensemble import FOLLOWER, LEADER
 
 Actions = tuple[Action, ...]
 Read = Callable[[DrillReader, yaml.Node], Actions]
+_WORDS: Final = {"log_dir": "dir"}
+"""Arguments that a drill calls by another name."""
 ANSWERED: Final = (steps.RunTool, steps.Reassign, steps.ElectLeaders)
 """Actions with an exit code and an output."""
 
@@ -34,12 +38,12 @@ class ActionKind(NamedTuple):
     about: str
 
 
-def _on_brokers(make: Callable[[BrokerRef], Action]) -> Read:
+def _on_brokers(action: type[BrokerAction]) -> Read:
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
         refs = [reader.broker_ref(item) for item in reader.one_or_more(node)]
         if not refs:
             raise reader.error(node, "no broker is named")
-        return tuple(make(ref) for ref in refs)
+        return tuple(action(ref) for ref in refs)
 
     return read
 
@@ -48,7 +52,7 @@ def _isolate(reader: DrillReader, node: yaml.Node) -> Actions:
     refs = tuple(reader.broker_ref(item) for item in reader.one_or_more(node))
     if not refs:
         raise reader.error(node, "no broker is named", "heal_network ends an isolation")
-    return (steps.Isolate(refs),)
+    return (actions.Isolate(refs),)
 
 
 def _degrade_network(reader: DrillReader, node: yaml.Node) -> Actions:
@@ -80,52 +84,70 @@ def _on_zookeeper(action: str) -> Read:
     return read
 
 
-def _fail_log_dir(reader: DrillReader, node: yaml.Node) -> Actions:
-    fields = reader.fields(node, "fail_log_dir", ("broker", "dir"))
-    for needed in ("broker", "dir"):
-        if needed not in fields:
-            raise reader.error(node, f"fail_log_dir needs '{needed}'")
-    broker = reader.broker_ref(fields["broker"].value)
-    return (steps.FailLogDir(broker, reader.text(fields["dir"].value, "a directory")),)
+def _with_arguments(word: str, action: type[Action]) -> Read:
+    """Return how a drill writes an action with several arguments: by their names."""
+    arguments = {_WORDS.get(field.name, field.name): field for field in _arguments(action)}
+
+    def read(reader: DrillReader, node: yaml.Node) -> Actions:
+        given = reader.fields(node, word, arguments)
+        if action is actions.FailDisk and ("broker" in given) == ("journal" in given):
+            raise reader.error(node, "fail_disk needs 'broker', or 'journal: true'")
+        for name, field in arguments.items():
+            if field.required and name not in given:
+                words = _words(field.type)
+                hint = f"one of {', '.join(words)}" if words else None
+                raise reader.error(node, f"{word} needs '{name}'", hint)
+        values = {
+            arguments[name].name: _argument(reader, entry.value, name, arguments[name].type)
+            for name, entry in given.items()
+        }
+        try:
+            return (action(**values),)
+        except ValueError as error:
+            raise reader.error(node, f"{word}: {error}") from None
+
+    return read
 
 
-def _fail_disk(reader: DrillReader, node: yaml.Node) -> Actions:
-    fields = reader.fields(
-        node, "fail_disk", ("broker", "dir", "journal", "kind", "after_bytes", "times")
-    )
-    if ("broker" in fields) == ("journal" in fields):
-        raise reader.error(node, "fail_disk needs 'broker', or 'journal: true'")
-    if "kind" not in fields:
-        raise reader.error(node, "fail_disk needs 'kind'", f"one of {', '.join(FaultKind)}")
-    word = reader.text(fields["kind"].value, "kind")
-    if word not in list(FaultKind):
-        raise reader.unknown(fields["kind"].value, "kind of fault", word, list(FaultKind))
-    numbers = {
-        name: reader.integer(fields[name].value, name, least)
-        for name, least in (("after_bytes", 0), ("times", 1))
-        if name in fields
-    }
-    fault = DiskFault(FaultKind(word), **numbers)
-    if "journal" in fields:
-        return (steps.FailJournal(fault),)
-    broker, log_dir = _log_dir(reader, fields)
-    return (steps.FailDisk(broker, fault, log_dir),)
+def _arguments(action: type[Action]) -> tuple[inspect.Field, ...]:
+    kind = inspect.type_info(action)
+    assert isinstance(kind, inspect.StructType)
+    return kind.fields
 
 
-def _slow_disk(reader: DrillReader, node: yaml.Node) -> Actions:
-    fields = reader.fields(node, "slow_disk", ("broker", "dir", "bytes_per_s"))
-    for needed in ("broker", "bytes_per_s"):
-        if needed not in fields:
-            raise reader.error(node, f"slow_disk needs '{needed}'")
-    bytes_per_s = reader.integer(fields["bytes_per_s"].value, "bytes_per_s", 1)
-    broker, log_dir = _log_dir(reader, fields)
-    return (steps.SlowDisk(broker, bytes_per_s, log_dir),)
+def _words(kind: inspect.Type) -> list[str]:
+    return [one.value for one in kind.cls] if isinstance(kind, inspect.EnumType) else []
 
 
-def _log_dir(reader: DrillReader, fields: Mapping[str, Entry]) -> tuple[BrokerRef, str | None]:
-    broker = reader.broker_ref(fields["broker"].value)
-    has_dir = "dir" in fields
-    return broker, reader.text(fields["dir"].value, "a directory") if has_dir else None
+def _argument(reader: DrillReader, node: yaml.Node, name: str, kind: inspect.Type) -> Any:
+    """Read an argument by its type."""
+    if name == "broker":
+        return reader.broker_ref(node)
+    if isinstance(kind, inspect.UnionType):
+        (kind,) = (one for one in kind.types if not isinstance(one, inspect.NoneType))
+    match kind:
+        case inspect.IntType():
+            return reader.integer(node, name, kind.ge or 0)
+        case inspect.BoolType():
+            return reader.boolean(node, name)
+        case inspect.EnumType():
+            word = reader.text(node, name)
+            if word not in _words(kind):
+                raise reader.unknown(node, f"{name} of fault", word, _words(kind))
+            return kind.cls(word)
+    return reader.text(node, name)
+
+
+def _read_of(word: str, action: type[Action]) -> Read:
+    """Return how a drill writes an action: by itself, with brokers, or with named arguments."""
+    if action is actions.Isolate:
+        return _isolate
+    needed = [field.name for field in _arguments(action) if field.required]
+    if not needed:
+        return _without_value(word, action())
+    if issubclass(action, BrokerAction) and needed == ["broker"]:
+        return _on_brokers(action)
+    return _with_arguments(word, action)
 
 
 def _without_value(word: str, action: Action) -> Read:
@@ -135,6 +157,11 @@ def _without_value(word: str, action: Action) -> Read:
         return (action,)
 
     return read
+
+
+def kind_of(word: str, action: type[Action], example: str, _: str | None) -> ActionKind:
+    """Return how a drill writes an action of runtime/actions.py."""
+    return ActionKind(_read_of(word, action), example, " ".join(str(getdoc(action)).split()))
 
 
 def _run(reader: DrillReader, node: yaml.Node) -> Actions:
@@ -225,66 +252,7 @@ def _preload(reader: DrillReader, node: yaml.Node) -> Actions:
 
 
 ACTIONS: Final[Mapping[str, ActionKind]] = {
-    "kill": ActionKind(
-        _on_brokers(steps.Kill),
-        "kill: 1",
-        "Kill brokers. ZooKeeper removes their registrations when their sessions expire.",
-    ),
-    "start": ActionKind(
-        _on_brokers(steps.Start),
-        "start: [1, 2]",
-        "Start brokers. Each registers as soon as its former session has expired.",
-    ),
-    "stop": ActionKind(
-        _on_brokers(steps.Stop),
-        "stop: leader of t-0",
-        "Shut brokers down in a controlled way: the controller moves their leaderships first.",
-    ),
-    "power_off": ActionKind(
-        _on_brokers(steps.PowerOff),
-        "power_off: leader of t-0",
-        "Kill brokers and cut the power of their machines: data that their logs had not flushed is "
-        "lost from a randomly chosen offset onward.",
-    ),
-    "pause": ActionKind(
-        _on_brokers(steps.Pause),
-        "pause: controller",
-        "Freeze brokers and their controllers as a long garbage collection does; no heartbeat "
-        "leaves them.",
-    ),
-    "resume": ActionKind(_on_brokers(steps.Resume), "resume: 0", "Let paused brokers continue."),
-    "bounce_registration": ActionKind(
-        _on_brokers(steps.BounceRegistration),
-        "bounce_registration: 2",
-        "Delete a broker's znode and create it again with the same data, in one transaction. The "
-        "drill's session, which does not end, then owns the znode.",
-    ),
-    "fail_log_dir": ActionKind(
-        _fail_log_dir,
-        "fail_log_dir: {broker: 1, dir: d1}",
-        "Make a log directory of a broker fail: one of log.dirs in the cluster's config.",
-    ),
-    "fail_disk": ActionKind(
-        _fail_disk,
-        "fail_disk: {broker: 1, dir: d1, kind: enospc}",
-        "Inject a disk fault into a broker's log directory, or without `dir` into all of them, or "
-        "with `journal: true` into the journal. `kind`: `enospc`, the disk is full; `eio`, every "
-        "operation fails; `short-write`, only part of a write reaches the file; `fsync`, fsync "
-        "fails and part of the unsynced data is lost. `after_bytes`: bytes written before the "
-        "fault starts. `times`: failures before the disk works again. Logs in memory (no "
-        "`segments`) fail at once.",
-    ),
-    "slow_disk": ActionKind(
-        _slow_disk,
-        "slow_disk: {broker: 1, bytes_per_s: 1000}",
-        "Limit the rate of replica copies to and from a broker's log directory `dir`, or all "
-        "of them.",
-    ),
-    "heal_disks": ActionKind(
-        _without_value("heal_disks", steps.HealDisks()),
-        "heal_disks",
-        "End all disk faults. A failed log directory stays offline until its broker is restarted.",
-    ),
+    **{word: kind_of(word, *row) for word, row in actions.ACTIONS.items()},
     "kill_all": ActionKind(
         _without_value("kill_all", steps.KillAll()),
         "kill_all",
@@ -297,13 +265,6 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         "Restart the whole cluster with the same data and seed: first all brokers, then, once "
         "they are registered, the controllers.",
     ),
-    "isolate": ActionKind(
-        _isolate,
-        "isolate: [2]",
-        "Cut these brokers off from the others: records are replicated inside both groups, not "
-        "between them. ZooKeeper, the controller and clients reach all brokers. Replaces any "
-        "earlier isolation.",
-    ),
     "degrade_network": ActionKind(
         _degrade_network,
         "degrade_network: {loss: 0.1, repetition: 0.1, reordering: 0.3}",
@@ -314,11 +275,6 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         _without_value("heal_network", steps.HealNetwork()),
         "heal_network",
         "End every isolation, loss, repetition and reordering.",
-    ),
-    "move_controller": ActionKind(
-        _without_value("move_controller", steps.MoveController()),
-        "move_controller",
-        "Delete /controller, so that another controller is elected.",
     ),
     **{
         f"{do}_zookeeper": ActionKind(_on_zookeeper(do), f"{do}_zookeeper: leader", about)

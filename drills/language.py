@@ -21,8 +21,10 @@ from drills.conditions import CONDITIONS
 from drills.reading import Entry, is_null, read_text
 from drills.shapes import DrillReader
 from drills.values import Drill, DrillCluster
+from runtime import actions
+from runtime.actions import Action
 from runtime.scenarios import steps
-from runtime.scenarios.steps import STEP_TIMEOUT_MS, Action, Check, Condition, Moment, Settle, Step
+from runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, Condition, Moment, Settle, Step
 from zk.ensemble import SIZES
 
 DRILL_WORDS: Final = ("drill", "about", "cluster", "steps", "checks")
@@ -323,7 +325,7 @@ def _start_of(cluster: DrillCluster, place: str) -> Step:
     ids = list(cluster.broker_ids)
     return Step(
         f"start brokers {', '.join(map(str, ids))}",
-        tuple(steps.Start(broker_id) for broker_id in ids),
+        tuple(actions.Start(broker_id) for broker_id in ids),
         (
             Check(Moment.UNTIL, Condition("brokers", sorted(ids)), place=place),
             Check(Moment.UNTIL, Condition("exists", ["/controller"]), place=place),

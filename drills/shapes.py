@@ -13,7 +13,7 @@ import yaml
 
 from cluster.types import NO_LEADER, TopicPartition
 from drills.reading import Reader
-from runtime.scenarios.steps import CONTROLLER, DEAD, PAUSED, BrokerRef
+from runtime.actions import CONTROLLER, DEAD, PAUSED, BrokerRef
 
 NONE: Final = "none"
 BROKER_WORDS: Final = "controller, dead, paused, or leader of t-0"

@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from cluster.quirks import Quirks
+from runtime.actions import Action
 from runtime.cluster_spec import ClusterSpec, rack_map
 from runtime.scenarios.steps import (
-    Action,
     ActOnZooKeeper,
     DegradeNetwork,
     ProduceConstantly,

@@ -54,6 +54,11 @@ class Cluster(Protocol):
         """Start a broker. Raises UsageError if it runs."""
         ...
 
+    def begin_start_all(self) -> None:
+        """Start every broker of the spec without waiting; their controllers wait for
+        ``begin_candidacy``."""
+        ...
+
     def begin_candidacy(self, broker_id: int) -> None:
         """Let a controller that was held at its start be a candidate."""
         ...
@@ -62,6 +67,12 @@ class Cluster(Protocol):
         """Kill a broker: its session ends when it times out.
 
         With ``loses_unflushed`` its machine stopped, too: each log loses what was not flushed.
+        """
+        ...
+
+    def shut_down(self, broker_id: int) -> None:
+        """Shut a broker down in a controlled way: it ends once the controller has moved away its
+        leaderships, or has been asked often enough. Returns before that in the simulated world.
         """
         ...
 

@@ -1,14 +1,23 @@
-"""Bodies of requests to the HTTP API: their base type, and those about disks.
+"""Bodies of requests to the HTTP API: their base type, and those of actions.
 
 The calls of Kafka's Admin are in admin_calls.py, producers and consumers in client_bodies.py.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
-from brokers.bandwidth.model import UNLIMITED
-from brokers.storage.faults import DiskFault, FaultKind
+from cluster.integers import Count
+from runtime.actions import BROKER, ActionKind, BrokerRef
+
+_WITH_IDS: Final = {
+    BrokerRef: int,
+    BrokerRef | None: int | None,
+    tuple[BrokerRef, ...]: tuple[Count, ...],
+}
+"""The types of brokers in a body."""
 
 
 class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,47 +30,6 @@ class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class NoFields(RequestBody, frozen=True):
     """Body of a request without fields, query of a request without parameters."""
-
-
-class FailLogDir(RequestBody, frozen=True):
-    """Body of POST /brokers/N/fail-log-dir."""
-
-    log_dir: str
-
-
-class FailDisk(RequestBody, frozen=True):
-    """Body of POST /disks/fail: the disk of a broker's log directory, of all of them without
-    ``log_dir``, or of the journal with ``journal``. Other fields as in DiskFault."""
-
-    kind: FaultKind
-    broker: int | None = None
-    log_dir: str | None = None
-    journal: bool = False
-    after_bytes: int = 0
-    times: int | None = None
-
-    def __post_init__(self) -> None:
-        if (self.broker is None) != self.journal or (self.journal and self.log_dir is not None):
-            raise ValueError("name a broker, optionally with its log_dir, or set journal")
-        if self.after_bytes < 0 or (self.times is not None and self.times < 1):
-            raise ValueError("after_bytes must be at least 0, and times at least 1")
-
-    @property
-    def fault(self) -> DiskFault:
-        """Return the requested fault."""
-        return DiskFault(self.kind, after_bytes=self.after_bytes, times=self.times)
-
-
-class SlowDisk(RequestBody, frozen=True):
-    """Body of POST /disks/slow. ``log_dir`` None: all of the broker's."""
-
-    broker: int
-    bytes_per_s: int
-    log_dir: str | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.bytes_per_s < UNLIMITED:
-            raise ValueError("bytes_per_s must be at least 1")
 
 
 class DiskFaultState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,3 +47,24 @@ class DiskFaults(msgspec.Struct, frozen=True):
     """Answer of POST /disks/fail, /disks/slow and /disks/heal: all armed faults."""
 
     disk_faults: list[DiskFaultState]
+
+
+def body_of(kind: ActionKind) -> type[msgspec.Struct] | None:
+    """Return the type of an action's body: the arguments that its path does not have.
+
+    A body names brokers by their ids only.
+    """
+    in_path = ("broker",) if str(kind.path).startswith(BROKER) else ()
+    fields = [
+        (field.name, _WITH_IDS.get(field.type, field.type), msgspec.field(default=field.default))
+        for field in msgspec.structs.fields(kind.action)
+        if field.name not in in_path
+    ]
+    if not fields:
+        return None
+    namespace = {"__doc__": kind.action.__doc__}
+    if hasattr(kind.action, "__post_init__"):
+        namespace["__post_init__"] = kind.action.__post_init__
+    return msgspec.defstruct(
+        kind.action.__name__, fields, bases=(RequestBody,), namespace=namespace, frozen=True
+    )

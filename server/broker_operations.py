@@ -1,7 +1,7 @@
 """What is done to the brokers and the controller of a running cluster from outside.
 
 Remembers how each broker that does not run ended; what a start or a kill means is
-runtime/real/cluster.py's business. Mirrors nothing of Kafka, where these are shell commands.
+runtime/actions.py's business. Mirrors nothing of Kafka, where these are shell commands.
 """
 
 from __future__ import annotations
@@ -10,28 +10,43 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, Final
+
+import msgspec
 
 from brokers.controlled_shutdown import ControlledShutdown
 from brokers.status import metadata_status
-from brokers.storage.faults import DiskFault
 from cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError
 from controller.events import ControllerState
+from runtime.actions import (
+    KILLED,
+    PAUSED,
+    RUNNING,
+    STOPPED,
+    Action,
+    BrokerAction,
+    BrokerRef,
+    FailDisk,
+    FailLogDir,
+    HealDisks,
+    MoveController,
+    Pause,
+    Resume,
+    SlowDisk,
+    Start,
+    Stop,
+)
+from runtime.cluster import Cluster
 from runtime.real.cluster import RealCluster
 from server.bodies import DiskFaults, DiskFaultState
 from server.closing import Closing
 from server.config import check_broker_id
 from server.zookeeper import connected_store, why_no_controller
 from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Exists
+from zk.store import Exists, Store
 from zk.znodes import BrokerIdZNode, ControllerZNode
 
-RUNNING: Final = "running"
 STARTING: Final = "starting"
-PAUSED: Final = "paused"
-KILLED: Final = "killed"
-STOPPED: Final = "stopped"
 ADDED: Final = "added"
 NOT_STARTED: Final = "not started"
 FAILED_TO_START: Final = "failed to start"
@@ -41,7 +56,8 @@ LOG_DIR_TIMEOUT_S: Final = 30.0
 
 
 class BrokerOperations:
-    """For any thread; two operations on one broker come one after the other."""
+    """The ActionTarget of the HTTP API. Thread-safe; two actions on a broker come one after the
+    other."""
 
     def __init__(
         self, cluster: RealCluster, closing: Closing, not_started: Iterable[int] = ()
@@ -53,7 +69,7 @@ class BrokerOperations:
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
 
     def state_of(self, broker_id: int) -> str:
-        """One of the words above."""
+        """RUNNING, PAUSED, KILLED, STOPPED, or one of the words above."""
         running = self._cluster.nodes.get(broker_id)
         if running is None:
             default = STARTING if self.reason_of(broker_id) is None else FAILED
@@ -71,7 +87,7 @@ class BrokerOperations:
         """One broker, also from ZooKeeper's side: whether its id is registered, and by whom."""
         self._check_known(broker_id)
         path = BrokerIdZNode.path(broker_id)
-        stat = KafkaZkClient(connected_store(self._cluster)).read([Exists(path)])[0].stat
+        stat = KafkaZkClient(self.store).read([Exists(path)])[0].stat
         return {
             "id": broker_id,
             "state": self.state_of(broker_id),
@@ -94,19 +110,15 @@ class BrokerOperations:
             f"broker {broker_id} does not run", hint=f"it is {self.state_of(broker_id)}"
         )
 
-    def start(self, broker_id: int, wait: bool) -> dict[str, Any]:
-        """Start a broker and wait until it is registered.
-
-        Without ``wait`` raises Kafka's NodeExists while its former session lives.
-        """
-        self._check_known(broker_id)
+    def _start(self, action: Start, broker_id: int) -> dict[str, Any]:
+        """Start a broker and wait until it is registered, or the server closes."""
         begun_s = time.monotonic()
         with self._locks[broker_id]:
             if self.state_of(broker_id) == PAUSED:
                 raise UsageError(
                     f"broker {broker_id} is paused", hint=f"klamm broker resume {broker_id}"
                 )
-            started = self._cluster.begin_start(broker_id, wait_for_session=wait)
+            started = self._cluster.begin_start(broker_id, wait_for_session=action.wait)
             ended = self._ended.pop(broker_id, None)
         try:
             self._closing.result_of(started, None)
@@ -116,78 +128,86 @@ class BrokerOperations:
         took_ms = round((time.monotonic() - begun_s) * 1000)
         return {"id": broker_id, "state": RUNNING, "took_ms": took_ms}
 
-    def kill(self, broker_id: int) -> dict[str, Any]:
-        """Kill a broker: its session stays until ZooKeeper expires it.
+    def perform(self, action: Action) -> Any:
+        """Do an action; returns its answer."""
+        match action:
+            case Start():
+                return self._start(action, *self.broker_ids(action.broker))
+            case FailLogDir():
+                return self._fail_log_dir(action, *self.broker_ids(action.broker))
+            case SlowDisk() | FailDisk() | HealDisks():
+                action.act(self)
+                return DiskFaults(
+                    [DiskFaultState(**described) for described in self._cluster.disks.describe()]
+                )
+            case BrokerAction():
+                return self._act_on_broker(action, *self.broker_ids(action.broker))
+            case MoveController():
+                return self._move_controller(action)
+        action.act(self)
+        return msgspec.structs.asdict(action)
 
-        ``is_session_shared`` says that it had none of its own: its registration is gone at once.
-        """
-        return self._end(broker_id, partial(self._cluster.kill, broker_id), KILLED)
+    # -- what actions need
 
-    def power_off(self, broker_id: int) -> dict[str, Any]:
-        """The same, together with its machine: what its logs had not flushed is lost."""
-        end = partial(self._cluster.kill, broker_id, loses_unflushed=True)
-        return self._end(broker_id, end, KILLED)
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster."""
+        return self._cluster
 
-    def stop(self, broker_id: int) -> dict[str, Any]:
-        """Stop a broker: the controller relieves it, then its session is closed.
+    @property
+    def store(self) -> Store:
+        """The cluster's session. Raises ZooKeeperUnavailable while it has lost its connection."""
+        return connected_store(self._cluster)
 
-        It is stopped whatever came of that; ``controlled_shutdown`` says: ``outcome`` succeeded,
-        failed or not attempted, Kafka's ``error`` and the partitions ``remaining`` by the last
-        answer. Failed without either: no controller could be asked.
-        """
-        return self._end(broker_id, partial(self._cluster.stop, broker_id), STOPPED)
+    def broker_ids(self, broker: BrokerRef) -> list[int]:
+        """The broker. Raises NotFound."""
+        assert isinstance(broker, int)
+        self._check_known(broker)
+        return [broker]
 
-    def _end(self, broker_id: int, end: Callable[[], None], state: str) -> dict[str, Any]:
-        self._check_known(broker_id)
-        with self._locks[broker_id]:
-            before = self.state_of(broker_id)
-            running = self._cluster.nodes.get(broker_id)
-            if running is None:
-                raise self._is_not_running(broker_id)
+    def note_state(self, broker_id: int, state: str) -> None:
+        """Note how an action ends a broker."""
+        if state in (KILLED, STOPPED):
             self._ended[broker_id] = state
-            end()
-        ended = {
-            "id": broker_id,
-            "state": state,
-            "session_timeout_ms": self._cluster.spec.session_timeout_ms,
-            "is_session_shared": running.is_pooled,
-        }
-        if state == STOPPED:
-            could_ask = before not in (PAUSED, STARTING)
-            shutdown = running.node.broker.controlled_shutdown
-            ended["controlled_shutdown"] = _outcome_of(shutdown, could_ask)
-        return ended
 
-    def pause(self, broker_id: int) -> dict[str, Any]:
-        """Freeze a broker and its controller."""
-        self._check_known(broker_id)
+    # -- actions with more to answer
+
+    def _act_on_broker(self, action: BrokerAction, broker_id: int) -> dict[str, Any]:
+        """Do it, one action on a broker after the other.
+
+        ``is_session_shared`` of a broker that is ended: its registration is gone at once.
+        ``controlled_shutdown`` of one that is stopped, whatever came of that: ``outcome``
+        succeeded, failed or not attempted, Kafka's ``error``, and the partitions ``remaining`` by
+        the last answer. Failed without either: no controller could be asked.
+        """
         with self._locks[broker_id]:
-            state = self.state_of(broker_id)
-            if state in (PAUSED, STARTING):
-                raise UsageError(f"broker {broker_id} cannot be paused", hint=f"it is {state}")
-            self._cluster.pause(broker_id)
-        timeout_ms = self._cluster.spec.session_timeout_ms
-        return {"id": broker_id, "state": PAUSED, "session_timeout_ms": timeout_ms}
+            before, running = self.state_of(broker_id), self._cluster.nodes.get(broker_id)
+            if isinstance(action, Pause) and before in (PAUSED, STARTING):
+                raise UsageError(f"broker {broker_id} cannot be paused", hint=f"it is {before}")
+            if isinstance(action, Resume) and before != PAUSED:
+                raise UsageError(f"broker {broker_id} is not paused", hint=f"it is {before}")
+            if running is None and action.LEAVES in (KILLED, STOPPED):
+                raise self._is_not_running(broker_id)
+            action.act(self)
+        answer = {"id": broker_id, "state": action.LEAVES or before}
+        if action.LEAVES in (PAUSED, KILLED, STOPPED):
+            answer["session_timeout_ms"] = self._cluster.spec.session_timeout_ms
+        if running is not None and action.LEAVES in (KILLED, STOPPED):
+            answer["is_session_shared"] = running.is_pooled
+            if isinstance(action, Stop):
+                could_ask = before not in (PAUSED, STARTING)
+                shutdown = running.node.broker.controlled_shutdown
+                answer["controlled_shutdown"] = _outcome_of(shutdown, could_ask)
+        return answer
 
-    def resume(self, broker_id: int) -> dict[str, Any]:
-        """Let a paused broker go on."""
-        self._check_known(broker_id)
-        with self._locks[broker_id]:
-            state = self.state_of(broker_id)
-            if state != PAUSED:
-                raise UsageError(f"broker {broker_id} is not paused", hint=f"it is {state}")
-            self._cluster.resume(broker_id)
-        return {"id": broker_id, "state": RUNNING}
-
-    def fail_log_dir(self, broker_id: int, path: str) -> dict[str, Any]:
+    def _fail_log_dir(self, action: FailLogDir, broker_id: int) -> dict[str, Any]:
         """Let a log directory of a broker fail; returns once the broker has acted on it.
 
         A broker that loses its last one fails, as if it was killed: ``state`` and ``halted`` say
         so. One that is paused acts on it when it goes on: then ``halted`` says what it will do.
         """
-        self._check_known(broker_id)
-        running = self._cluster.nodes.get(broker_id)
-        self._cluster.fail_log_dir(broker_id, path)
+        running, path = self._cluster.nodes.get(broker_id), action.log_dir
+        action.act(self)
         halted = False
         if running is not None:
             broker = running.node.broker
@@ -215,39 +235,6 @@ class BrokerOperations:
             f"broker {broker_id} has not acted on the failure within {LOG_DIR_TIMEOUT_S:g} s",
         )
 
-    def fail_disk(self, broker_id: int | None, log_dir: str | None, fault: DiskFault) -> DiskFaults:
-        """Inject a fault into a broker's disk; None: the journal's disk."""
-        if broker_id is None:
-            self._cluster.disks.fail_journal(fault)
-        else:
-            self._check_known(broker_id)
-            self._cluster.disks.fail(broker_id, log_dir, fault)
-        return self._faults()
-
-    def slow_disk(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> DiskFaults:
-        """Limit the rate of replica copies to and from a broker's log directories."""
-        self._check_known(broker_id)
-        self._cluster.disks.slow(broker_id, log_dir, bytes_per_s)
-        return self._faults()
-
-    def heal_disks(self) -> DiskFaults:
-        """End all disk faults."""
-        self._cluster.disks.heal()
-        return self._faults()
-
-    def _faults(self) -> DiskFaults:
-        return DiskFaults(
-            [DiskFaultState(**described) for described in self._cluster.disks.describe()]
-        )
-
-    def isolate(self, broker_ids: Iterable[int]) -> dict[str, Any]:
-        """Cut these brokers off from all others; none: nobody is any more."""
-        isolated = sorted(set(broker_ids))
-        for broker_id in isolated:
-            self._check_known(broker_id)
-        self._cluster.isolate(isolated)
-        return {"isolated": isolated}
-
     def add(self, broker_id: int | None, rack: str | None) -> dict[str, Any]:
         """Add a broker, by default with the next id, and start it."""
         with self._adding:
@@ -258,21 +245,22 @@ class BrokerOperations:
                 raise UsageError("the rack has no name")
             self._cluster.add_broker(broker_id, rack)
             self._ended[broker_id] = ADDED
-        return {**self.start(broker_id, wait=True), "rack": rack}
+        return {**self.perform(Start(broker_id)), "rack": rack}
 
-    def move_controller(self) -> dict[str, Any]:
+    def _move_controller(self, action: MoveController) -> dict[str, Any]:
         """Delete /controller and wait until another is elected and has loaded the cluster.
 
         Raises KlammError if there is none, RequestTimedOut if no other one is elected in time.
         """
-        client = KafkaZkClient(connected_store(self._cluster))
+        client = KafkaZkClient(self.store)
         before_id = client.get_controller_id()
         epoch = client.get_controller_epoch()
         before_epoch = 0 if epoch is None else epoch[0]
-        if not client.delete(ControllerZNode.path):
+        if not client.path_exists(ControllerZNode.path):
             raise KlammError(
                 "there is no controller to move", hint=why_no_controller(self._cluster)
             )
+        action.act(self)
         try:
             after = self._closing.wait_until(
                 lambda: ready_controller(self._cluster, before_epoch),

@@ -2,12 +2,11 @@
 
 A handler gets the server, the request and its decoded body or query. It runs on a thread or is a
 coroutine, and only delegates. Its docstring becomes the text in docs/http-api.md. Paths and body
-types are in api.py.
+types are in api.py; so are the handlers of actions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -19,7 +18,7 @@ from starlette.responses import Response
 from admin.topics.text import TopicDescription
 from cluster.integers import Count
 from server import client_bodies as bodies
-from server.bodies import DiskFaults, FailDisk, FailLogDir, RequestBody, SlowDisk
+from server.bodies import RequestBody
 from server.cluster_server import ClusterServer
 from server.journal_tail import last_rows, rows_after
 from server.metrics import CONTENT_TYPE, metrics_text
@@ -29,27 +28,12 @@ MAX_ROWS: Final = 10_000
 MAX_PLACE: Final = 1 << 42
 """Largest position in the journal, beyond the file size of any file system."""
 
-ACTIONS: Final = ("kill", "power-off", "stop", "pause", "resume")
-"""Actions on a broker; named like the methods of BrokerOperations."""
-
-
-class StartBroker(RequestBody, frozen=True):
-    """Body of POST /brokers/N/start. ``wait``: until the former session has expired."""
-
-    wait: bool = True
-
 
 class AddBroker(RequestBody, frozen=True):
     """Body of POST /brokers. ``id`` None: the next one."""
 
     id: Count | None = None
     rack: str | None = None
-
-
-class Network(RequestBody, frozen=True):
-    """Body of POST /network. ``isolated``: the brokers to cut off from all others."""
-
-    isolated: tuple[Count, ...]
 
 
 class JournalQuery(RequestBody, frozen=True):
@@ -100,11 +84,6 @@ def journal(server: ClusterServer, request: Request, wanted: JournalQuery) -> Jo
     return JournalPage([msgspec.Raw(line) for line in part.lines], part.next, part.damaged)
 
 
-def move_controller(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """Delete /controller and wait for another controller."""
-    return server.operations.move_controller()
-
-
 # Brokers
 
 
@@ -127,45 +106,6 @@ def broker_metadata(server: ClusterServer, request: Request, _: None) -> dict[st
 def add_broker(server: ClusterServer, request: Request, wanted: AddBroker) -> dict[str, Any]:
     """Add a broker and start it."""
     return server.operations.add(wanted.id, wanted.rack)
-
-
-def start_broker(server: ClusterServer, request: Request, wanted: StartBroker) -> dict[str, Any]:
-    """Start a broker."""
-    return server.operations.start(request.path_params["id"], wanted.wait)
-
-
-def fail_log_dir(server: ClusterServer, request: Request, wanted: FailLogDir) -> dict[str, Any]:
-    """Fail a log directory of a broker, as a disk error does."""
-    return server.operations.fail_log_dir(request.path_params["id"], wanted.log_dir)
-
-
-def act_on_broker(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """`kill`, `power-off`, `stop`, `pause` or `resume` a broker."""
-    action = request.path_params["action"]
-    if action not in ACTIONS:
-        raise HTTPException(404)
-    act: Callable[[int], dict[str, Any]] = getattr(server.operations, action.replace("-", "_"))
-    return act(request.path_params["id"])
-
-
-def set_network(server: ClusterServer, request: Request, wanted: Network) -> dict[str, Any]:
-    """Cut the listed brokers off from all others; all other brokers are reconnected."""
-    return server.operations.isolate(wanted.isolated)
-
-
-def fail_disk(server: ClusterServer, request: Request, wanted: FailDisk) -> DiskFaults:
-    """Inject a disk fault into a broker's log directory (or all of them), or the journal."""
-    return server.operations.fail_disk(wanted.broker, wanted.log_dir, wanted.fault)
-
-
-def slow_disk(server: ClusterServer, request: Request, wanted: SlowDisk) -> DiskFaults:
-    """Limit how fast replicas are copied to and from a broker's log directories."""
-    return server.operations.slow_disk(wanted.broker, wanted.log_dir, wanted.bytes_per_s)
-
-
-def heal_disks(server: ClusterServer, request: Request, _: None) -> DiskFaults:
-    """End all disk faults; a failed log directory is online again after a broker restart."""
-    return server.operations.heal_disks()
 
 
 def zookeeper_servers(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:

@@ -95,8 +95,8 @@ class Recording:
 
     def creation(self) -> list[JournalRow]:
         """The first segment: brokers start, topics are created."""
-        self._driver.begin_start_all()
         cluster = self._driver.cluster
+        cluster.begin_start_all()
         for broker_id in filter(cluster.spec.is_candidate, cluster.spec.broker_ids):
             cluster.begin_candidacy(broker_id)
         self._wait(lambda: self._context() is not None)

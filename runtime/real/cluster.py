@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -47,7 +47,6 @@ from runtime.real.running_node import RunningNode
 from runtime.real.running_nodes import RunningNodes
 from runtime.real.session_pool import SessionPool
 from runtime.transport import RoutedTransport
-from zk.kafka_zk_client import KafkaZkClient
 from zk.kazoo_store import KazooStore
 from zk.store import ANY_VERSION, Delete, SessionState
 
@@ -157,6 +156,11 @@ class RealCluster:
         self._hub.post(actor.address, StartUp(deadline_ms, holds_controller))
         return started
 
+    def begin_start_all(self) -> None:
+        """Begin to start every broker; their controllers wait for ``begin_candidacy``."""
+        for broker_id in self.spec.broker_ids:
+            self.begin_start(broker_id, holds_controller=True)
+
     def begin_candidacy(self, broker_id: int) -> None:
         """Let a controller that was held be a candidate. Raises UsageError if it does not run."""
         self._hub.post(self.nodes.running(broker_id).node.broker.address, BeginCandidacy())
@@ -248,7 +252,7 @@ class RealCluster:
         with contextlib.suppress(TimeoutError):
             over.result(running.node.broker.controlled_shutdown.patience_ms / 1000)
 
-    def stop(self, broker_id: int, *, relieve: bool = True) -> None:
+    def shut_down(self, broker_id: int, *, relieve: bool = True) -> None:
         """Stop a broker: the controller relieves it, then its session is closed and its ephemerals
         go at once. Raises UsageError if it does not run, or is ended otherwise meanwhile."""
         if relieve:
@@ -308,14 +312,6 @@ class RealCluster:
     def _set_paused(self, broker_id: int, paused: bool) -> None:
         self._hub.set_paused(Address("broker", broker_id), paused)
         self._call(lambda: self._bandwidth.set_paused(broker_id, paused))
-
-    def isolate(self, broker_ids: Iterable[int]) -> None:
-        """Isolate these brokers from the others for replication; none: end the isolation."""
-        self.transport.isolated = tuple(broker_ids)
-
-    def move_controller(self) -> bool:
-        """Delete /controller, so that another election is held; False if there was none."""
-        return KafkaZkClient(self.store).delete("/controller")
 
     def add_broker(self, broker_id: int, rack: str | None = None) -> None:
         """Add a broker to the cluster without starting it. Raises UsageError if it exists."""

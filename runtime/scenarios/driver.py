@@ -58,15 +58,6 @@ class ScenarioDriver(Protocol):
         disks and the scenario's clients survive."""
         ...
 
-    def begin_start_all(self) -> Sequence[int]:
-        """Start all brokers, in a new process after ``kill_all``; returns them. None becomes the
-        controller before ``begin_candidacies``."""
-        ...
-
-    def stop(self, broker_id: int) -> None:
-        """Begin a controlled shutdown of a broker."""
-        ...
-
     def degrade_network(self, faults: NetworkFaults) -> None:
         """Lose, repeat and reorder messages that carry records. Raises UsageError where that cannot
         be done."""

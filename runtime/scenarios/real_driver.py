@@ -81,19 +81,9 @@ class RealDriver:
         self.clients.reconnect(old.spec.broker_ids)
         return killed
 
-    def begin_start_all(self) -> Sequence[int]:
-        """Begin to start every broker."""
-        for broker_id in self.cluster.spec.broker_ids:
-            self.cluster.begin_start(broker_id, holds_controller=True)
-        return self.cluster.spec.broker_ids
-
     def close(self) -> None:
         """Close the current cluster; idempotent."""
         self.cluster.close()
-
-    def stop(self, broker_id: int) -> None:
-        """Stop a broker."""
-        self.cluster.stop(broker_id)
 
     def degrade_network(self, faults: NetworkFaults) -> None:
         """A network inside one process is a good one."""

@@ -7,7 +7,7 @@ the steps and returns the same observations; runtime/scenarios/diff.py compares 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +16,15 @@ import msgspec
 from cluster.errors import UsageError
 from cluster.quirks import Quirks
 from cluster.requests import Message
+from runtime import actions
+from runtime.actions import Action
 from runtime.cluster_spec import ClusterSpec, rack_map
 from runtime.scenarios import steps
 from runtime.scenarios.conditions import CONDITIONS, ClusterView, state_path
 from runtime.scenarios.driver import ScenarioDriver
 from runtime.scenarios.rows import Json, requests_of, transition_of
 from runtime.scenarios.runner import ScenarioRunner, StepResult
-from runtime.scenarios.steps import Action, Check, Condition, Moment, Settle, Step, ToolResult
+from runtime.scenarios.steps import Check, Condition, Moment, Settle, Step, ToolResult
 from zk.store import ResultCode
 
 SESSION_TIMEOUT_MS: Final = 2_000
@@ -45,13 +47,13 @@ _TOOLS: Final = {
     "ConfigCommand": "configs",
     "LogDirsCommand": "log-dirs",
 }
-_OF_A_BROKER: Final[Mapping[str, Callable[[int | str], Action]]] = {
-    "kill": steps.Kill,
-    "stop": steps.Stop,
-    "start": steps.Start,
-    "pause": steps.Pause,
-    "resume": steps.Resume,
-    "bounce_registration": steps.BounceRegistration,
+_OF_A_BROKER: Final[Mapping[str, type[actions.BrokerAction]]] = {
+    "kill": actions.Kill,
+    "stop": actions.Stop,
+    "start": actions.Start,
+    "pause": actions.Pause,
+    "resume": actions.Resume,
+    "bounce_registration": actions.BounceRegistration,
 }
 
 
@@ -175,7 +177,7 @@ def _condition(wanted: Json) -> Condition:
 
 def _actions(step: Json, scenario: Json, registered: Iterable[int]) -> list[Action]:
     if step["op"] == "kill_all":
-        return [steps.Kill(broker_id) for broker_id in registered]
+        return [actions.Kill(broker_id) for broker_id in registered]
     return [_action(step, scenario)]
 
 
@@ -197,11 +199,11 @@ def _action(step: Json, scenario: Json) -> Action:
         case "delete":
             return steps.DeleteZnode(step["path"])
         case "move_controller":
-            return steps.MoveController()
+            return actions.MoveController()
         case "set_topic_partitions":
             return steps.SetTopicPartitions(step["topic"], step["partitions"])
         case "fail_log_dir":
-            return steps.FailLogDir(step["broker"], LOG_DIRS[step["dir"]])
+            return actions.FailLogDir(step["broker"], LOG_DIRS[step["dir"]])
         case unknown:
             raise UsageError(f"scenario step {unknown} is not known")
 

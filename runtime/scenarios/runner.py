@@ -12,13 +12,14 @@ import msgspec
 
 from cluster.errors import KlammError
 from cluster.types import TopicPartition
+from runtime.actions import DEAD, KILLED, PAUSED, STOPPED, BrokerRef
 from runtime.cluster import Cluster
 from runtime.scenarios import steps
 from runtime.scenarios.conditions import ClusterView, look_at
 from runtime.scenarios.driver import ScenarioDriver
-from runtime.scenarios.steps import STEP_TIMEOUT_MS, BrokerRef, Check, Condition, Step, ToolResult
+from runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, Condition, Step, ToolResult
 from runtime.scenarios.tools import ScenarioTools
-from zk.store import ResultCode, WriteOp
+from zk.store import ResultCode, Store, WriteOp
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ class StepResult(msgspec.Struct, frozen=True):
 
 
 class ScenarioRunner:
-    """One run of one scenario. ``dead`` and ``paused``: the brokers that steps ended or froze;
+    """One run of one scenario. ``states``: how steps left the brokers that they acted on;
     ``produced``: partitions that are produced to, and whether at a constant rate."""
 
     def __init__(self, driver: ScenarioDriver) -> None:
@@ -49,8 +50,7 @@ class ScenarioRunner:
         self.view = ClusterView(driver)
         self.tools = ScenarioTools(driver.cluster.spec)
         self.produced: dict[TopicPartition, bool] = {}
-        self.dead: set[int] = set()
-        self.paused: set[int] = set()
+        self.states: dict[int, str] = {}
 
     def run_step(self, step: Step) -> StepResult:
         """Do one step. Raises KlammError if it cannot be done."""
@@ -87,9 +87,14 @@ class ScenarioRunner:
         """The cluster; another one after its process was killed in the real world."""
         return self.driver.cluster
 
+    @property
+    def store(self) -> Store:
+        """The scenario's session."""
+        return self.driver.store
+
     def write(self, op: WriteOp) -> None:
         """Write a znode. Raises KlammError if ZooKeeper refuses."""
-        code = self.driver.store.write([[op]])[0].code
+        code = self.store.write([[op]])[0].code
         if code is not ResultCode.OK:
             raise KlammError(f"{op.path} cannot be written: {code.name}")
 
@@ -103,10 +108,9 @@ class ScenarioRunner:
             raise KlammError(f"{tp} is produced to already: at a constant rate by one step alone")
         self.produced[tp] = constantly
 
-    def note_end(self, broker_id: int) -> None:
-        """Note that a broker has ended."""
-        self.dead.add(broker_id)
-        self.paused.discard(broker_id)
+    def note_state(self, broker_id: int, state: str) -> None:
+        """Note in which state an action leaves a broker."""
+        self.states[broker_id] = state
 
     def broker_ids(self, broker: BrokerRef) -> list[int]:
         """The brokers that are meant. Raises KlammError if there is none."""
@@ -117,8 +121,9 @@ class ScenarioRunner:
             if leader is None or leader < 0:
                 raise KlammError(f"{broker} has no leader to act on")
             return [leader]
-        if broker in (steps.DEAD, steps.PAUSED):
-            found = sorted(self.dead if broker == steps.DEAD else self.paused)
+        if broker in (DEAD, PAUSED):
+            wanted = (PAUSED,) if broker == PAUSED else (KILLED, STOPPED)
+            found = sorted(id_ for id_, state in self.states.items() if state in wanted)
             if not found:
                 raise KlammError(f"no broker is {broker}")
             return found

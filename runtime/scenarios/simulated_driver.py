@@ -57,16 +57,6 @@ class SimulatedDriver:
         self.cluster.kill_all()
         return killed
 
-    def begin_start_all(self) -> Sequence[int]:
-        """Start every node."""
-        for broker_id in self.cluster.spec.broker_ids:
-            self.cluster.start(broker_id, holds_controller=True)
-        return self.cluster.spec.broker_ids
-
-    def stop(self, broker_id: int) -> None:
-        """Begin a controlled shutdown."""
-        self.cluster.shut_down(broker_id)
-
     def degrade_network(self, faults: NetworkFaults) -> None:
         """Treat messages that carry records so."""
         self.cluster.transport.faults = faults

@@ -1,7 +1,8 @@
 """The steps of a scenario as values: what is done, what is waited for, what must hold.
 
 Recorded scenarios (runtime/scenarios/recorded.py) and drills compile to these, and
-runtime/scenarios/runner.py runs them. An action is one class: its arguments and its effect.
+runtime/scenarios/runner.py runs them. An action is one class: its arguments and its effect. Those
+that the HTTP API has, too, are in runtime/actions.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from brokers.storage.faults import DiskFault
 from cluster.api_errors import Errors
 from cluster.errors import KlammError
 from cluster.requests import (
@@ -26,23 +26,16 @@ from cluster.requests import (
     ElectLeadersResponse,
 )
 from cluster.types import ElectionType, TopicPartition
+from runtime.actions import KILLED, Action
 from runtime.cluster import brokers_of
 from runtime.preloading import preload_replicas
 from runtime.transport import NO_FAULTS, NetworkFaults
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import ANY_VERSION, Create, Delete, GetData, SetData
-from zk.znodes import ControllerZNode
+from zk.store import ANY_VERSION, Create, Delete, SetData
 
 if TYPE_CHECKING:
     from runtime.scenarios.runner import ScenarioRunner
 
 STEP_TIMEOUT_MS: Final = 30_000.0
-CONTROLLER: Final = "controller"
-DEAD: Final = "dead"
-PAUSED: Final = "paused"
-BrokerRef = int | str | TopicPartition
-"""Which brokers: an id, CONTROLLER, all that steps ended (DEAD) or froze (PAUSED), or the leader of
-a partition."""
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -51,30 +44,6 @@ class ToolResult(msgspec.Struct, frozen=True):
     stdout: str
     stderr: str
     rc: int
-
-
-class Action(msgspec.Struct, frozen=True):
-    """Something that is done to a cluster."""
-
-    def act(self, run: ScenarioRunner) -> ToolResult | None:
-        """Do it; returns what a tool, or the controller, answered. Raises KlammError if it cannot
-        be done."""
-        raise NotImplementedError
-
-
-class BrokerAction(Action, frozen=True):
-    """Something that is done to one broker, or to several."""
-
-    broker: BrokerRef
-
-    def act(self, run: ScenarioRunner) -> None:
-        """Do it to each of the brokers that are meant."""
-        for broker_id in run.broker_ids(self.broker):
-            self.act_on(run, broker_id)
-
-    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
-        """Do it to one broker."""
-        raise NotImplementedError
 
 
 class BringUp(Action, frozen=True):
@@ -153,114 +122,12 @@ class SetTopicPartitions(Action, frozen=True):
         run.write(SetData(path, json.dumps(node).encode()))
 
 
-class Start(BrokerAction, frozen=True):
-    """Start a broker."""
-
-    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
-        run.cluster.start(broker_id)
-        run.dead.discard(broker_id)
-
-
-class Kill(BrokerAction, frozen=True):
-    """Kill a broker: its session goes when it times out."""
-
-    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
-        run.cluster.kill(broker_id)
-        run.note_end(broker_id)
-
-
-class PowerOff(BrokerAction, frozen=True):
-    """Kill a broker together with its machine: what its logs had not flushed may be lost."""
-
-    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
-        run.cluster.kill(broker_id, loses_unflushed=True)
-        run.note_end(broker_id)
-
-
-class Stop(BrokerAction, frozen=True):
-    """Shut a broker down in a controlled way."""
-
-    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
-        run.driver.stop(broker_id)
-        run.note_end(broker_id)
-
-
-class Pause(BrokerAction, frozen=True):
-    """Freeze a broker and its controller; no heartbeat leaves them."""
-
-    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
-        run.cluster.pause(broker_id)
-        run.paused.add(broker_id)
-
-
-class Resume(BrokerAction, frozen=True):
-    """Let a paused broker go on where it was."""
-
-    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
-        run.cluster.resume(broker_id)
-        run.paused.discard(broker_id)
-
-
-class BounceRegistration(BrokerAction, frozen=True):
-    """Delete a broker's znode and create it again with the same data, in one go."""
-
-    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
-        store, path = run.driver.store, f"/brokers/ids/{broker_id}"
-        data = store.read([GetData(path)])[0].data
-        store.write([[Delete(path)], [Create(path, data, ephemeral=True)]])
-
-
-class FailLogDir(BrokerAction, frozen=True):
-    """Let a log directory of a broker fail."""
-
-    path: str
-
-    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
-        run.cluster.fail_log_dir(broker_id, self.path)
-
-
-class FailDisk(BrokerAction, frozen=True):
-    """Inject a fault into the disk of a broker's log directory; None: all of them."""
-
-    fault: DiskFault
-    log_dir: str | None = None
-
-    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
-        run.cluster.disks.fail(broker_id, self.log_dir, self.fault)
-
-
-class SlowDisk(BrokerAction, frozen=True):
-    """Limit the rate of replica copies to and from a log directory, or all of a broker."""
-
-    bytes_per_s: int
-    log_dir: str | None = None
-
-    def act_on(self, run: ScenarioRunner, broker_id: int) -> None:
-        run.cluster.disks.slow(broker_id, self.log_dir, self.bytes_per_s)
-
-
-class FailJournal(Action, frozen=True):
-    """Inject a fault into the disk of the journal."""
-
-    fault: DiskFault
-
-    def act(self, run: ScenarioRunner) -> None:
-        run.cluster.disks.fail_journal(self.fault)
-
-
-class HealDisks(Action, frozen=True):
-    """End all disk faults."""
-
-    def act(self, run: ScenarioRunner) -> None:
-        run.cluster.disks.heal()
-
-
 class KillAll(Action, frozen=True):
     """Kill the process of the whole cluster."""
 
     def act(self, run: ScenarioRunner) -> None:
-        run.dead.update(run.driver.kill_all())
-        run.paused.clear()
+        for broker_id in run.driver.kill_all():
+            run.note_state(broker_id, KILLED)
 
 
 class UpAgain(Action, frozen=True):
@@ -273,22 +140,13 @@ class UpAgain(Action, frozen=True):
     def act(self, run: ScenarioRunner) -> None:
         if not run.wait_for(Condition("brokers", [])):
             raise KlammError("brokers of the former process are still registered")
-        broker_ids = sorted(run.driver.begin_start_all())
+        run.cluster.begin_start_all()
+        broker_ids = sorted(run.cluster.spec.broker_ids)
         if not run.wait_for(Condition("brokers", broker_ids)):
             raise KlammError("not all brokers registered again")
         for broker_id in filter(run.cluster.spec.is_candidate, broker_ids):
             run.cluster.begin_candidacy(broker_id)
-        run.dead.clear()
-
-
-class Isolate(Action, frozen=True):
-    """Let records travel among these brokers, and among the others, from now on."""
-
-    brokers: tuple[BrokerRef, ...]
-
-    def act(self, run: ScenarioRunner) -> None:
-        isolated = {broker_id for ref in self.brokers for broker_id in run.broker_ids(ref)}
-        run.cluster.transport.isolated = tuple(sorted(isolated))
+        run.states.clear()
 
 
 class DegradeNetwork(Action, frozen=True):
@@ -310,13 +168,6 @@ class HealNetwork(Action, frozen=True):
     def act(self, run: ScenarioRunner) -> None:
         run.cluster.transport.isolated = ()
         run.driver.degrade_network(NO_FAULTS)
-
-
-class MoveController(Action, frozen=True):
-    """Delete /controller."""
-
-    def act(self, run: ScenarioRunner) -> None:
-        KafkaZkClient(run.driver.store).delete(ControllerZNode.path)
 
 
 class ActOnZooKeeper(Action, frozen=True):

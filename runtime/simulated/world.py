@@ -200,6 +200,11 @@ class SimulatedWorld:
             self._connect(ControllerActor(node.controller, self.clock))
         broker.give(StartUp(math.inf, holds_controller))
 
+    def begin_start_all(self) -> None:
+        """Start every broker; their controllers wait for ``begin_candidacy``."""
+        for broker_id in self.spec.broker_ids:
+            self.start(broker_id, holds_controller=True)
+
     def begin_candidacy(self, broker_id: int) -> None:
         """Let a controller that was held be a candidate."""
         self._node(broker_id)

@@ -15,8 +15,9 @@ from cli.status import status_lines
 from cluster.journal import Kind
 from cluster.requests import Address, CreatableTopic, CreateTopicsRequest
 from cluster.types import TopicPartition
+from runtime.actions import RUNNING, Start, Stop
 from runtime.journal import read_journal
-from server.broker_operations import FAILED, FAILED_TO_START, RUNNING
+from server.broker_operations import FAILED, FAILED_TO_START
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from tests.waiting import wait_until
@@ -54,13 +55,13 @@ def test_a_broker_that_loses_its_disk_is_failed_and_says_why(
     assert any("broker 1 failed: " in record.getMessage() for record in caplog.records)
 
     with pytest.raises(LogStorageError) as refused:
-        server.operations.start(1, wait=True)
+        server.operations.perform(Start(1))
     assert refused.value.hint is not None and "disk" not in refused.value.message
     assert broker_1(server)["state"] == FAILED_TO_START
     assert refused.value.hint in broker_1(server)["reason"]
 
     disk.unlink()
-    assert server.operations.start(1, wait=True)["state"] == RUNNING
+    assert server.operations.perform(Start(1))["state"] == RUNNING
     assert (broker_1(server)["state"], broker_1(server)["reason"]) == (RUNNING, None)
 
 
@@ -71,19 +72,19 @@ def test_a_broker_that_fails_in_an_event_is_failed_and_can_be_started(
     wait_until(lambda: broker_1(server)["state"] == FAILED)
     assert broker_1(server)["reason"].startswith("AssertionError: ")
     assert len(server.status()["errors"]) == 1
-    assert server.operations.start(1, wait=True)["state"] == RUNNING
+    assert server.operations.perform(Start(1))["state"] == RUNNING
     assert broker_1(server)["reason"] is None
 
 
 def test_what_fails_at_a_start_is_told_whatever_it_is(server: ClusterServer) -> None:
-    server.operations.stop(1)
+    server.operations.perform(Stop(1))
     bandwidth = server.cluster._bandwidth
     bandwidth.join = None  # type: ignore[assignment, method-assign]
     with pytest.raises(TypeError):
-        server.operations.start(1, wait=True)
+        server.operations.perform(Start(1))
     assert broker_1(server)["state"] == "stopped"
     del bandwidth.join
-    assert server.operations.start(1, wait=True)["state"] == RUNNING
+    assert server.operations.perform(Start(1))["state"] == RUNNING
 
 
 def test_a_broker_whose_znode_was_deleted_registers_again(

@@ -92,7 +92,7 @@ def test_a_paused_controller_whose_session_expired(
 ) -> None:
     cluster.pause(0)
     active = take_over(cluster)
-    cluster.stop(3)
+    cluster.shut_down(3)
     before = settled_dump(cluster, active)
     old = controller_of(cluster, 0)
     old.events.put(BrokerChange())
@@ -115,9 +115,9 @@ def test_a_paused_controller_whose_session_lives(cluster: RealCluster) -> None:
     thread.pause()
     old = controller_of(cluster, 0)
     old.events.put(BrokerChange())
-    cluster.move_controller()
+    KafkaZkClient(cluster.store).delete("/controller")
     active = take_over_from_a_frozen_thread(cluster)
-    cluster.stop(3)
+    cluster.shut_down(3)
     context = controller_of(cluster, active).context
     wait_until(lambda: 3 not in context.live_broker_ids)
     wait_until(lambda: context.offline_partition_count == 0)

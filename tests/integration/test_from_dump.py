@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.actions import MoveController
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from server.dumped_cluster import read_dumped_cluster
@@ -74,7 +75,7 @@ def test_a_recorded_tree_goes_up_and_only_documented_writes_occur(
     with ClusterServer(config) as server:
         after = settled(server)
         assert unexplained(tree_of(tree.znodes), live, after) == []
-        before, moved = server.operations.move_controller().values()
+        before, moved = server.operations.perform(MoveController()).values()
         assert moved["epoch"] == before["epoch"] + 1
         assert before["id"] == cluster.controller_id
         assert unexplained(after, live, settled(server)) == []

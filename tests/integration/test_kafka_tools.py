@@ -106,7 +106,7 @@ class Live(msgspec.Struct):
     def stop(self, *broker_ids: int) -> None:
         """End brokers, and wait until the controller has seen to it."""
         for broker_id in broker_ids:
-            self.cluster.stop(broker_id)
+            self.cluster.shut_down(broker_id)
             wait_until(lambda gone=broker_id: not self.is_live(gone))
         self.settle()
 

@@ -80,7 +80,7 @@ def test_both_tools_describe_alike(cluster: RealCluster) -> None:
         *("--config", "retention.ms=1000", "--config", "cleanup.policy=compact"),
     )
     wait_for_online(cluster, 5)
-    cluster.stop(3)
+    cluster.shut_down(3)
     wait_until(lambda: 3 not in live_brokers(cluster) and cluster.is_idle)
     for flags in ([], ["--under-replicated-partitions"], ["--topics-with-overrides"]):
         args = ["--describe", *flags]

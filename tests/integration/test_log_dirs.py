@@ -10,11 +10,12 @@ from admin.topics.topics import TopicAdmin
 from cluster.errors import UsageError
 from cluster.types import LeaderAndIsr, TopicPartition
 from placement.draws import JavaRandom
+from runtime.actions import RUNNING, FailLogDir, Start
 from runtime.checks.agreement import check_real_cluster
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import MemoryJournal
 from runtime.real.cluster import RealCluster
-from server.broker_operations import FAILED, RUNNING, BrokerOperations
+from server.broker_operations import FAILED, BrokerOperations
 from server.closing import Closing
 from tests.waiting import wait_until
 from zk.kafka_zk_client import KafkaZkClient
@@ -52,19 +53,19 @@ def leaders(cluster: RealCluster) -> list[int]:
 
 def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
     operations = BrokerOperations(cluster, Closing())
-    failed = operations.fail_log_dir(1, "d0")
+    failed = operations.perform(FailLogDir(1, "d0"))
     assert (failed["halted"], failed["state"]) == (False, RUNNING)
     wait_until(lambda: leaders(cluster) == [0, 1])
     wait_until(lambda: cluster.is_idle and check_real_cluster(cluster) == [])
     assert KafkaZkClient(cluster.store).get_children("/log_dir_event_notification") == []
     assert operations.state_of(1) == RUNNING
-    failed = operations.fail_log_dir(1, "d1")
+    failed = operations.perform(FailLogDir(1, "d1"))
     assert (failed["halted"], failed["state"]) == (True, FAILED)
     reason = operations.reason_of(1)
     assert reason == "all log directories have failed: d1: d1 was made to fail"
     wait_until(lambda: leaders(cluster) == [0, 2])
     assert cluster.errors == []
-    operations.start(1, wait=True)
+    operations.perform(Start(1))
     assert (operations.state_of(1), operations.reason_of(1)) == (RUNNING, None)
     wait_until(lambda: all(1 in state.isr for state in states(cluster).values()))
     wait_until(lambda: cluster.is_idle and check_real_cluster(cluster) == [])

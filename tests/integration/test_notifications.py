@@ -93,9 +93,9 @@ def put(cluster: RealCluster, path: str, data: bytes | None) -> None:
 
 @pytest.mark.parametrize("entity", [("topics", "t"), ("brokers", "<default>")])
 def test_unclean_elections_enabled(cluster: RealCluster, entity: tuple[str, str]) -> None:
-    cluster.stop(2)
+    cluster.shut_down(2)
     wait_until(lambda: state(cluster).isr == (1,))
-    cluster.stop(1)
+    cluster.shut_down(1)
     wait_until(lambda: state(cluster).leader == -1)
     cluster.start(2)
     alter(cluster, *entity, "true")
@@ -110,7 +110,7 @@ def test_unclean_elections_enabled(cluster: RealCluster, entity: tuple[str, str]
 @pytest.mark.parametrize("config", [OLD])
 def test_leaders_write_isrs(cluster: RealCluster, journal: MemoryJournal) -> None:
     assert isinstance(cluster.nodes[1].node.broker.alter_isr_manager, ZkIsrManager)
-    cluster.stop(2)
+    cluster.shut_down(2)
     wait_until(lambda: state(cluster).isr == (1,))
     cluster.start(2)
     wait_until(lambda: state(cluster).isr == (1, 2))
@@ -145,7 +145,7 @@ def test_the_controller_serves_on_whatever_it_finds(
     wait_until(lambda: cluster.is_idle)
     create(cluster, "after")
     assert not [row for row in tuple(journal.rows) if row.kind == Kind.EVENT_FAILED]
-    cluster.move_controller()
+    KafkaZkClient(cluster.store).delete("/controller")
     wait_until(lambda: cluster.active_controller is not None and cluster.is_idle)
     create(cluster, "later")
     assert not [row for row in tuple(journal.rows) if row.kind == Kind.EVENT_FAILED]

@@ -22,12 +22,14 @@ from cluster.errors import (
     ZooKeeperUnavailable,
 )
 from cluster.requests import CreatableTopic, CreateTopicsRequest
+from runtime.actions import Kill, MoveController, Start, Stop
 from runtime.journal import read_journal
 from server import admin_channel, broker_operations
 from server.admin_channel import MAY_BE_DONE
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from tests.waiting import wait_until
+from zk.kafka_zk_client import KafkaZkClient
 from zk.store import SessionState
 from zk.znode_client import NodeExists
 
@@ -97,7 +99,7 @@ def test_the_same_seed_goes_on_with_its_draws_after_a_restart(chroot: str, tmp_p
         assert made.error is Errors.NONE
         assert made.topic_id != kept.topic_id
         seeds.append(second.cluster.spec.seed)
-        second.operations.move_controller()
+        second.operations.perform(MoveController())
         assert second.status()["controller"]["malformed"] == {}
         assert second.status()["controller"]["topics"] == 2
     assert seeds == [seeded.spec("run", None, incarnation=n).seed for n in range(2)]
@@ -171,7 +173,7 @@ def test_an_epoch_that_is_no_number_is_shown_and_refused(
     with ClusterServer(config(chroot, data_dir=tmp_path, controllers=1)) as server:
         assert server.status()["zookeeper"]["malformed"] == {}
         zookeeper_client.set(path, b"seven")
-        server.cluster.move_controller()
+        KafkaZkClient(server.cluster.store).delete("/controller")
 
         def shown() -> str:
             return "\n".join(status_lines(server.status()))
@@ -197,8 +199,8 @@ def test_the_end_does_not_wait_for_those_who_wait(chroot: str, tmp_path: Path) -
     with ClusterServer(
         config(chroot, data_dir=tmp_path, controllers=1, session_timeout_ms=30_000)
     ) as server:
-        server.operations.kill(0)
-        starting = in_thread(lambda: server.operations.start(0, wait=True))
+        server.operations.perform(Kill(0))
+        starting = in_thread(lambda: server.operations.perform(Start(0)))
         creating = in_thread(lambda: server.admin.create_topics(TOPIC))
         wait_until(lambda: server.cluster.nodes.starting_broker_ids == [0])
         assert server.operations.state_of(0) == "starting"
@@ -211,23 +213,23 @@ def test_the_end_does_not_wait_for_those_who_wait(chroot: str, tmp_path: Path) -
 
 def test_a_broker_that_is_killed_while_it_waits(chroot: str, tmp_path: Path) -> None:
     with ClusterServer(config(chroot, data_dir=tmp_path, session_timeout_ms=20_000)) as server:
-        server.operations.kill(1)
-        starting = in_thread(lambda: server.operations.start(1, wait=True))
+        server.operations.perform(Kill(1))
+        starting = in_thread(lambda: server.operations.perform(Start(1)))
         wait_until(lambda: server.cluster.nodes.starting_broker_ids == [1])
-        server.operations.kill(1)
+        server.operations.perform(Kill(1))
         with pytest.raises(KlammError, match="was ended before it registered"):
             starting.result(5)
         assert server.operations.state_of(1) == "killed"
         with pytest.raises(UsageError, match="broker 1 does not run"):
-            server.operations.kill(1)
+            server.operations.perform(Kill(1))
 
 
 def test_a_broker_that_cannot_register_is_freed(chroot: str, tmp_path: Path) -> None:
     with ClusterServer(config(chroot, data_dir=tmp_path, session_timeout_ms=20_000)) as server:
-        server.operations.kill(1)
+        server.operations.perform(Kill(1))
         before = names_of_threads()
         with pytest.raises(NodeExists, match="does not match current session"):
-            server.operations.start(1, wait=False)
+            server.operations.perform(Start(1, wait=False))
         wait_until(lambda: names_of_threads() == before)
         assert server.operations.state_of(1) == "killed"
 
@@ -242,7 +244,7 @@ def test_a_creation_whose_controller_dies_is_asked_again(chroot: str, tmp_path: 
         event_thread.pause()
         creating = in_thread(lambda: server.admin.create_topics(TOPIC))
         wait_until(lambda: controller.events.event_queue_size)
-        server.operations.kill(active)
+        server.operations.perform(Kill(active))
         assert creating.result(20).topics[0].error is Errors.NONE
         assert server.cluster.active_controller != active
 
@@ -278,10 +280,10 @@ def test_a_move_that_elects_no_broker_says_why(
     with ClusterServer(config(chroot, data_dir=tmp_path)) as server:
         server.cluster.candidacy.hold = "the journal cannot be written: full"
         with pytest.raises(RequestTimedOut, match=r"no broker was elected within 0\.3 s") as moved:
-            server.operations.move_controller()
+            server.operations.perform(MoveController())
         assert moved.value.hint == why
         with pytest.raises(KlammError, match="there is no controller to move") as again:
-            server.operations.move_controller()
+            server.operations.perform(MoveController())
         assert again.value.hint == why
         lines = status_lines(server.status())
         after = lines[lines.index("Controller:  none") + 1]
@@ -290,8 +292,8 @@ def test_a_move_that_elects_no_broker_says_why(
 
 def test_two_starts_at_once(chroot: str, tmp_path: Path) -> None:
     with ClusterServer(config(chroot, data_dir=tmp_path)) as server:
-        server.operations.stop(1)
-        both = [in_thread(lambda: server.operations.start(1, wait=True)) for _ in range(2)]
+        server.operations.perform(Stop(1))
+        both = [in_thread(lambda: server.operations.perform(Start(1))) for _ in range(2)]
         errors = [future.exception(10) for future in both]
         assert sorted(type(error).__name__ for error in errors) == ["NoneType", "UsageError"]
         assert server.operations.state_of(1) == "running"

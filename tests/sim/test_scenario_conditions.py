@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from cluster.types import TopicPartition
+from runtime import actions
+from runtime.actions import Action
 from runtime.cluster_spec import ClusterSpec
 from runtime.scenarios import steps
 from runtime.scenarios.conditions import CONDITIONS
 from runtime.scenarios.runner import ScenarioRunner
 from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.scenarios.steps import Action, Check, Condition, Moment, Settle, Step
+from runtime.scenarios.steps import Check, Condition, Moment, Settle, Step
 from runtime.simulated.world import SimulatedWorld
 
 T = "/brokers/topics/t"
@@ -58,7 +60,7 @@ def four_brokers() -> tuple[ScenarioRunner, SimulatedDriver]:
     runner = ScenarioRunner(driver)
     tool = ("--zookeeper", "z", "--create", "--topic")
     before: list[Action] = [
-        *(steps.Start(broker_id) for broker_id in range(4)),
+        *(actions.Start(broker_id) for broker_id in range(4)),
         steps.Wait(1_000),
         steps.RunTool("topics", (*tool, "t", "--replica-assignment", "0:1")),
         steps.RunTool("topics", (*tool, "u", "--replica-assignment", "2")),
@@ -73,18 +75,18 @@ def look(conditions: list[Condition]) -> list[tuple[bool, Any]]:
     to broker 3, which hangs."""
     runner, _ = four_brokers()
     move = {TopicPartition("t", 0): (0, 3)}
-    actions: tuple[Action, ...] = (
+    done: tuple[Action, ...] = (
         steps.Produce({TopicPartition("t", 0): 25}),
         steps.Wait(1_000),
-        steps.Kill(2),
+        actions.Kill(2),
         steps.Wait(6_500),
-        steps.Pause(3),
+        actions.Pause(3),
         steps.Reassign(move),
         steps.Wait(1_000),
         steps.RunTool("topics", ("--zookeeper", "z", "--list")),
     )
     checks = [Check(Moment.EXPECT, condition, is_required=False) for condition in conditions]
-    result = runner.run_step(Step("look", actions, tuple(checks)))
+    result = runner.run_step(Step("look", done, tuple(checks)))
     return [(check.is_met, check.seen) for check in result.checks]
 
 
@@ -107,8 +109,8 @@ def test_a_controller_moved_only_if_it_did_since_the_step_began() -> None:
     runner, _ = four_brokers()
     moved = Check(Moment.EXPECT, Condition("controller", "moved"), is_required=False)
     not_moved, did = (
-        runner.run_step(Step("s", actions, (Settle(), moved))).checks[0]
-        for actions in ((), (steps.MoveController(),))
+        runner.run_step(Step("s", done, (Settle(), moved))).checks[0]
+        for done in ((), (actions.MoveController(),))
     )
     assert (not_moved.is_met, not_moved.seen) == (False, "not moved")
     assert (did.is_met, did.seen) == (True, "moved")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 from cluster.requests import AlterReplicaLogDirsRequest, Message
+from runtime.actions import Pause
 from runtime.cluster_spec import ClusterSpec
 from runtime.scenarios.runner import ScenarioRunner
 from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.scenarios.steps import BringUp, Pause, RunTool, Settle, Step, ToolResult
+from runtime.scenarios.steps import BringUp, RunTool, Settle, Step, ToolResult
 from runtime.simulated.world import SimulatedWorld
 
 PLAN = {

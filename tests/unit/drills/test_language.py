@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers.storage.faults import DiskFault, FaultKind
+from brokers.storage.faults import FaultKind
 from cluster.errors import UsageError
 from cluster.quirks import NO_QUIRKS
 from cluster.types import ElectionType, TopicPartition
@@ -15,6 +15,7 @@ from drills.conditions import CONDITIONS
 from drills.language import STEP_WORDS, parse_drill, read_drill
 from drills.library import NAMES, find_drill, named_drill
 from drills.values import Drill
+from runtime import actions
 from runtime.scenarios import conditions as scenario_conditions
 from runtime.scenarios import steps
 from runtime.scenarios.steps import Check, Condition, Moment, Settle, Step
@@ -46,7 +47,7 @@ def test_a_drill_begins_with_its_brokers_and_topics() -> None:
     assert (spec.session_timeout_ms, spec.seed) == (1500, 3)
     assert spec.config == {"auto.leader.rebalance.enable": "false", "num.partitions": "2"}
     start, create, wait = drill.steps
-    assert start.actions == (steps.Start(4), steps.Start(7))
+    assert start.actions == (actions.Start(4), actions.Start(7))
     (tool,) = create.actions
     assert isinstance(tool, steps.RunTool)
     assert tool.args[2:] == (
@@ -57,34 +58,32 @@ def test_a_drill_begins_with_its_brokers_and_topics() -> None:
 
 
 ACTION_CASES = {
-    "kill: 1": (steps.Kill(1),),
-    "kill: controller": (steps.Kill("controller"),),
-    "start: dead": (steps.Start("dead"),),
-    "resume: paused": (steps.Resume("paused"),),
-    "pause: [0, 2]": (steps.Pause(0), steps.Pause(2)),
-    "stop: leader of t-0": (steps.Stop(T0),),
-    "power_off: [0, leader of t-0]": (steps.PowerOff(0), steps.PowerOff(T0)),
-    "isolate: [0, leader of t-0]": (steps.Isolate((0, T0)),),
+    "kill: 1": (actions.Kill(1),),
+    "kill: controller": (actions.Kill("controller"),),
+    "start: dead": (actions.Start("dead"),),
+    "resume: paused": (actions.Resume("paused"),),
+    "pause: [0, 2]": (actions.Pause(0), actions.Pause(2)),
+    "stop: leader of t-0": (actions.Stop(T0),),
+    "power_off: [0, leader of t-0]": (actions.PowerOff(0), actions.PowerOff(T0)),
+    "isolate: [0, leader of t-0]": (actions.Isolate((0, T0)),),
     "degrade_network: {loss: 0.25, reordering: 1}": (steps.DegradeNetwork(0.25, 0.0, 1.0),),
     "heal_network": (steps.HealNetwork(),),
-    "bounce_registration: 2": (steps.BounceRegistration(2),),
-    "fail_log_dir: {broker: 1, dir: d1}": (steps.FailLogDir(1, "d1"),),
-    "fail_disk: {broker: 1, dir: d1, kind: enospc}": (
-        steps.FailDisk(1, DiskFault(FaultKind.ENOSPC), "d1"),
-    ),
+    "bounce_registration: 2": (actions.BounceRegistration(2),),
+    "fail_log_dir: {broker: 1, dir: d1}": (actions.FailLogDir(1, "d1"),),
+    "fail_disk: {broker: 1, dir: d1, kind: enospc}": (actions.FailDisk(FaultKind.ENOSPC, 1, "d1"),),
     "fail_disk: {broker: leader of t-0, kind: fsync, times: 2, after_bytes: 9}": (
-        steps.FailDisk(T0, DiskFault(FaultKind.FSYNC, after_bytes=9, times=2)),
+        actions.FailDisk(FaultKind.FSYNC, T0, after_bytes=9, times=2),
     ),
     "fail_disk: {journal: true, kind: short-write}": (
-        steps.FailJournal(DiskFault(FaultKind.SHORT_WRITE)),
+        actions.FailDisk(FaultKind.SHORT_WRITE, journal=True),
     ),
-    "slow_disk: {broker: 1, bytes_per_s: 1000}": (steps.SlowDisk(1, 1000),),
-    "slow_disk: {broker: 1, dir: d1, bytes_per_s: 5}": (steps.SlowDisk(1, 5, "d1"),),
-    "heal_disks": (steps.HealDisks(),),
+    "slow_disk: {broker: 1, bytes_per_s: 1000}": (actions.SlowDisk(1, 1000),),
+    "slow_disk: {broker: 1, dir: d1, bytes_per_s: 5}": (actions.SlowDisk(1, 5, "d1"),),
+    "heal_disks": (actions.HealDisks(),),
     "kill_all": (steps.KillAll(),),
     "up_again": (steps.UpAgain(),),
-    "move_controller:": (steps.MoveController(),),
-    "move_controller": (steps.MoveController(),),
+    "move_controller:": (actions.MoveController(),),
+    "move_controller": (actions.MoveController(),),
     "preload: {t-0: 1.5GB}": (steps.Preload(T0, 1_500_000_000),),
     "produce: {t-0: 25}": (steps.Produce({T0: 25}),),
     "produce_constantly: {t-0: 2.5}": (steps.ProduceConstantly({T0: 2.5}),),

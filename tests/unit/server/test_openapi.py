@@ -78,5 +78,11 @@ def test_disk_faults_are_described() -> None:
     assert set(fault) == {"kind", "broker", "log_dir", "journal", "bytes_per_s"}
 
 
+def test_words_in_paths_are_those_that_are_known() -> None:
+    operation = operations()["POST", "/zookeeper/{server}/{action}"]
+    action = next(one for one in operation["parameters"] if one["name"] == "action")
+    assert action["schema"]["enum"] == ["kill", "start", "pause", "resume"]
+
+
 def test_every_operation_is_fuzzed() -> None:
     assert len(Requests(DOCUMENT).operations) == len(ROUTES)

@@ -1,0 +1,94 @@
+"""A new fault, by the steps in CONTRIBUTING.md: in drills, over HTTP and on the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pytest
+import typer
+from msgspec import Meta
+from typer.testing import CliRunner
+
+from cli.client import ServerClient
+from cli.options import Answered, asks_server
+from cluster.quirks import NO_QUIRKS
+from drills import language
+from drills.actions import ACTIONS as DRILL_ACTIONS
+from drills.actions import kind_of
+from drills.language import parse_drill
+from drills.run import Outcome, play
+from runtime.actions import ACTIONS, ActionKind, ActionTarget, BrokerAction
+from runtime.scenarios.simulated_driver import SimulatedDriver
+from server import api
+from server.cluster_server import ClusterServer
+from server.config import ServerConfig
+from tests.api_server import ApiServer
+
+DRILL = """
+drill: stumbles
+about: a fault of this test
+cluster: {brokers: 3, topics: {t: [[1, 2]]}}
+steps:
+  - stumble: {broker: leader of t-0, times: 2}
+    until: {isr: {t-0: [1, 2]}}
+"""
+
+
+class Stumble(BrokerAction, frozen=True):
+    """Step 1: freeze a broker for a moment, `times` times."""
+
+    times: Annotated[int, Meta(ge=1)]
+
+    def act_on(self, target: ActionTarget, broker_id: int) -> None:
+        for _ in range(self.times):
+            target.cluster.pause(broker_id)
+            target.cluster.resume(broker_id)
+
+
+ROW = ActionKind(Stumble, "stumble: {broker: 1, times: 2}", "/brokers/{id}/stumble")
+
+
+@asks_server
+def stumble(
+    client: ServerClient, broker_id: Annotated[int, typer.Argument()], times: int = 1
+) -> Answered:
+    """Step 3: send it."""
+    return client.act(Stumble(broker_id, times)), f"broker {broker_id} stumbled {times} times"
+
+
+@pytest.fixture
+def grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table with one row more, for who reads it."""
+    monkeypatch.setitem(ACTIONS, "stumble", ROW)  # type: ignore[arg-type]
+    monkeypatch.setattr(language, "ACTIONS", DRILL_ACTIONS | {"stumble": kind_of("stumble", *ROW)})
+    monkeypatch.setattr(api, "ROUTES", (*api.ROUTES, api.action_route("stumble", ROW)))
+
+
+@pytest.mark.usefixtures("grown")
+def test_a_drill_says_it() -> None:
+    drill = parse_drill(DRILL, "d.yaml")
+    *_, verdict = play(drill, SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0)))
+    assert (verdict.outcome, verdict.failures) == (Outcome.PASSED, ())
+
+
+@pytest.mark.usefixtures("grown")
+def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
+    operation = api.api_document()["paths"]["/brokers/{id}/stumble"]["post"]
+    assert operation["summary"] == "Step 1: freeze a broker for a moment, `times` times."
+    app = typer.Typer()
+    app.command()(stumble)
+    with ClusterServer(ServerConfig(brokers=2, zookeeper=chroot)) as server:
+        served = ApiServer(server)
+        try:
+            where = f"--server=127.0.0.1:{served.port}"
+            said = CliRunner().invoke(app, ["1", "--times", "2", where])
+            assert (said.exit_code, said.stdout) == (0, "broker 1 stumbled 2 times\n")
+            status, answer = served.request("POST", "/brokers/1/stumble", b'{"times": 0}')
+            assert (status, answer["error"]["message"]) == (
+                400,
+                "malformed request: Expected `int` >= 1 - at `$.times`",
+            )
+            status, answer = served.request("POST", "/brokers/7/stumble", b'{"times": 1}')
+            assert (status, answer["error"]["message"]) == (404, "there is no broker 7")
+        finally:
+            served.close()
