@@ -19,6 +19,7 @@ from typing import NamedTuple
 from admin.topics.topics import TopicAdmin
 from bench.machine import machine
 from brokers.broker import Broker
+from brokers.constant_rate.producer import Rate
 from brokers.logs.log_store import MemoryLogStore
 from cluster.api_errors import Errors
 from cluster.data_requests import (
@@ -44,7 +45,6 @@ from runtime.cluster_spec import ClusterSpec
 from runtime.simulated.world import SimulatedWorld
 from runtime.simulated_workload import WorkloadChecker, begin_workload
 from runtime.transport import RoutedTransport
-from runtime.workloads import Rate
 from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import MemoryServer, MemoryStore
 

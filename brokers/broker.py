@@ -15,12 +15,12 @@ from typing import Final
 from brokers.bandwidth.copying import Arrived, Copying, ReplicaCopy, UnlimitedCopying
 from brokers.client_apis import ClientApis
 from brokers.config import BrokerConfig, broker_config
+from brokers.constant_rate.connections import CertainConnections
+from brokers.constant_rate.constant_rates import ConstantRates
 from brokers.control_apis import ControlApis
 from brokers.controlled_shutdown import ControlledShutdown
 from brokers.dynamic_config import DynamicConfigManager
 from brokers.followers.fetchers import ReplicaFetcherManager
-from brokers.followers.growing_followers import GrowingFollowers
-from brokers.laws import Laws
 from brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
 from brokers.leaders.copies import Copies
 from brokers.leaders.zk_isr_manager import IsrManager, ZkIsrManager
@@ -37,7 +37,7 @@ from brokers.producer_id_manager import ProducerIdManager
 from brokers.replica_log_dirs import alter_replica_log_dirs, describe_log_dirs
 from brokers.replica_manager import ReplicaManager
 from cluster.data_requests import FetchRequest, FetchResponse
-from cluster.protocols import Clock, Connections, NoConnections, Transport
+from cluster.protocols import Clock, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import (
     Address,
@@ -69,8 +69,8 @@ class Broker:
 
     ``proposed_cluster_id`` becomes the cluster's id if it has none yet; ``cluster_id`` is what it
     is, None before ``startup``. ``log_store``: its disk, with what its predecessor has left there;
-    ``log_journal`` is told what is cut from it. Without ``connections`` it agrees to no laws.
-    ``copying``: how fast records travel.
+    ``log_journal`` is told what is cut from it. Without ``connections`` it accepts no constant
+    rates. ``copying``: how fast records travel.
 
     Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
     """
@@ -85,7 +85,7 @@ class Broker:
         proposed_cluster_id: str | None = None,
         quirks: Quirks = NO_QUIRKS,
         log_store: LogStore | None = None,
-        connections: Connections | None = None,
+        connections: CertainConnections | None = None,
         log_journal: LogJournal | None = None,
         copying: Copying | None = None,
     ) -> None:
@@ -103,11 +103,13 @@ class Broker:
         disk = log_store or MemoryLogStore()
         self.log_manager = LogManager(LogDirs(config.log_dirs), disk, self._topic_logs)
         self.alter_isr_manager = self._new_isr_manager(clock)
-        growing = GrowingFollowers(info.id, connections or NoConnections())
-        self.fetchers = ReplicaFetcherManager(
-            info.id, config, self._send, self.log_manager.on_error, growing, log_journal
-        )
         self.copies = Copies(info.id, config, copying or UnlimitedCopying())
+        self.rates = ConstantRates(
+            info.id, config, connections, self.copies.copying, clock.monotonic_ms
+        )
+        self.fetchers = ReplicaFetcherManager(
+            info.id, config, self._send, self.log_manager.on_error, self.rates, log_journal
+        )
         self.replica_manager = ReplicaManager(
             info.id,
             config,
@@ -115,16 +117,20 @@ class Broker:
             self.fetchers,
             self.alter_isr_manager,
             self.log_manager,
-            growing,
+            self.rates,
             clock.monotonic_ms,
             self.copies,
             quirks,
         )
         self._moves = self.replica_manager.replica_alter_log_dirs_manager
         self.log_upkeep = LogUpkeep(
-            config, self.log_manager, self.replica_manager.partitions, clock, log_journal
+            config,
+            self.log_manager,
+            self.replica_manager.partitions,
+            clock,
+            self.rates,
+            log_journal,
         )
-        self.laws = Laws(self.replica_manager, growing)
         self._log_journal = log_journal
         self._log_dir_failures = LogDirFailureHandler(
             info.id, config, self.log_manager, self.replica_manager, self._zk, log_journal
@@ -167,7 +173,7 @@ class Broker:
             self.cluster_id = self._zk.create_or_get_cluster_id(self._proposed_cluster_id)
         else:
             self.cluster_id = self._zk.get_cluster_id()
-        self.copies.startup(self.log_manager.dirs.path_of, self.replica_manager.partitions)
+        self.copies.startup(self.log_manager.dirs.path_of, self.rates.reserve_traffic)
         self.dynamic_config_manager.on_own_config = self.copies.on_config
         self.dynamic_config_manager.on_topic_config = self._on_topic_config
         self.dynamic_config_manager.initialize()
@@ -232,12 +238,12 @@ class Broker:
                 self._reply(message, self._control_apis.handle(body, self.broker_epoch))
             case _ if self._client_apis.takes(message):
                 self._client_apis.handle(message, now_ms, self._clock.now_ms())
-            case _ if self.laws.takes(message):
-                self.laws.handle(message, now_ms)
+            case _ if self.rates.handles(message):
+                self.rates.handle(message, now_ms)
             case FetchRequest():
                 self._reply(message, self.replica_manager.leaders.fetch(body, now_ms))
             case DescribeLogDirsRequest():
-                self.laws.settle_all(now_ms)
+                self.rates.materialize_all()
                 self.replica_manager.take_arrived()
                 self._reply(message, describe_log_dirs(self.replica_manager, body))
             case AlterReplicaLogDirsRequest():
@@ -321,7 +327,7 @@ class Broker:
         """From now on followers do not fetch, so that nothing joins an ISR through them, and no
         replica arrives in another directory."""
         self.fetchers.held = True
-        self.laws.end_following(self._clock.monotonic_ms())
+        self.rates.leave_all()
         self._send_what_is_due()
 
     def release_catch_up(self) -> None:
@@ -329,13 +335,10 @@ class Broker:
         self.fetchers.held = False
         self._send_what_is_due()
 
-    def settle(self) -> None:
-        """Bring all that grows by laws up to now: for who looks at everything."""
-        self.laws.settle_all(self._clock.monotonic_ms())
-
     def _on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.log_upkeep.on_topic_config(topic, overrides)
         self.copies.on_topic_config(topic, self.replica_manager.partitions)
+        self.rates.reserve_traffic(topic)
 
     # -- responses
 
@@ -371,8 +374,11 @@ class Broker:
             self._take_isr_results(results)
         for request, client_answer in self._client_apis.take_answers():
             self._reply(request, client_answer)
-        for address, told in self.laws.take_messages(now_ms):
+        for address, told in self.rates.take_messages(now_ms):
             self._transport.send(Message(self.address, address, _STANDING, told))
+        for replica_id, answer in self.replica_manager.leaders.take_standing_answers(now_ms):
+            follower = Address("broker", replica_id)
+            self._transport.send(Message(self.address, follower, _STANDING, answer))
 
     def _send(self, destination: Address, body: Request) -> int:
         self._correlation_id += 1

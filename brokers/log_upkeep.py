@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from brokers.config import BrokerConfig
+from brokers.constant_rate.constant_rates import ConstantRates
 from brokers.log_configs import topic_log_config
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.log_config import NEVER
@@ -22,7 +23,6 @@ from brokers.logs.log_journal import LogJournal, log_damage, log_repair
 from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import Draw
 from brokers.partitions.partition import Partition
-from brokers.partitions.settling import settle
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
 from cluster.protocols import Clock
 from cluster.requests import AlterReplicaLogDirsRequest, LeaderAndIsrRequest, StopReplicaRequest
@@ -50,6 +50,7 @@ class LogUpkeep:
         log_manager: LogManager,
         partitions: Mapping[TopicPartition, Partition],
         clock: Clock,
+        rates: ConstantRates,
         log_journal: LogJournal | None = None,
     ) -> None:
         self._config = config
@@ -60,6 +61,7 @@ class LogUpkeep:
         self._log_manager = log_manager
         self._partitions = partitions
         self._clock = clock
+        self._rates = rates
         self._log_journal = log_journal
         self._flush_due_ms: float | None = None
         self._high_watermarks_due_ms: float | None = None
@@ -136,7 +138,7 @@ class LogUpkeep:
         """Do what is due. A directory that refuses goes offline, which the LogManager tells."""
         now_ms = self._clock.monotonic_ms()
         if _is_due(self._flush_due_ms, now_ms):
-            self._flush_due_ms = self._next_flush_ms(now_ms) if self._flush_dirty(now_ms) else None
+            self._flush_due_ms = self._next_flush_ms(now_ms) if self._flush_dirty() else None
         if _is_due(self._high_watermarks_due_ms, now_ms):
             self._high_watermarks_due_ms = None
             self._log_manager.checkpoint_high_watermarks(self._high_watermarks())
@@ -153,21 +155,17 @@ class LogUpkeep:
         interval_ms = self._config.log_flush_scheduler_interval_ms
         return None if interval_ms == NEVER else now_ms + interval_ms
 
-    def _flush_dirty(self, now_ms: float) -> bool:
+    def _flush_dirty(self) -> bool:
         """Flush what flush.ms wants flushed; False if nothing will be unless messages come."""
-        is_growing = False
-        for partition in self._partitions.values():
-            if partition.growth is not None:
-                settle(partition, now_ms)
-                is_growing = True
-        return self._log_manager.flush_dirty(self._clock.now_ms()) or is_growing
+        more_will_come = self._rates.materialize_all()
+        return self._log_manager.flush_dirty(self._clock.now_ms()) or more_will_come
 
     def _delete_old(self) -> float | None:
         now_ms = self._clock.monotonic_ms()
         deleted = self._log_manager.delete_old(self._clock.now_ms(), self._high_watermarks())
         # Whatever has brought records lets retention look, so here nothing is missed.
-        for partition in self._partitions.values():
-            if partition.growth is None:
+        for tp, partition in self._partitions.items():
+            if tp not in self._rates:
                 partition.fold(now_ms)
         again = [one.again_ms for one in deleted.values() if one.again_ms is not None]
         due_ms = self._monotonic(min(again, default=None))

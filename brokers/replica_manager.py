@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 
 from brokers.bandwidth.copying import Arrived, DirectoryMove
 from brokers.config import BrokerConfig
+from brokers.constant_rate.constant_rates import ConstantRates
 from brokers.damaged_replicas import DamagedReplicas
 from brokers.followers.fetchers import ReplicaFetcherManager
-from brokers.followers.growing_followers import GrowingFollowers
 from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.leaders.copies import Copies
 from brokers.leaders.leader_replicas import LeaderReplicas
@@ -59,7 +59,7 @@ class ReplicaManager:
         fetchers: ReplicaFetcherManager,
         alter_isr_manager: IsrManager,
         log_manager: LogManager,
-        growing: GrowingFollowers,
+        rates: ConstantRates,
         now_ms: Callable[[], float],
         copies: Copies,
         quirks: Quirks = NO_QUIRKS,
@@ -84,13 +84,12 @@ class ReplicaManager:
             self.offline_partitions,
             alter_isr_manager,
             log_manager.on_error,
-            growing.connections,
-            now_ms,
+            rates,
             copies,
             quirks,
         )
         self._fetchers = fetchers
-        self._growing = growing
+        self._rates = rates
         self._now_ms = now_ms
         self._copies = copies
 
@@ -192,7 +191,6 @@ class ReplicaManager:
             if not self._has_log(partition, state, wall_ms):
                 errors[tp] = Errors.KAFKA_STORAGE_ERROR
                 continue
-            self._growing.end(tp, partition, now_ms)
             try:
                 self.leaders.begin(partition, state, now_ms)
             except LogStorageError as error:
@@ -214,7 +212,6 @@ class ReplicaManager:
             # Without a live leader only the log is made: the epoch stays, so that the same state
             # can be applied when it comes again.
             if state.leader in alive:
-                self._growing.end(tp, partition, self._now_ms())
                 self.leaders.end(tp, partition, Errors.NOT_LEADER_OR_FOLLOWER)
                 partition.make_follower(state)
                 if self.is_shutting_down or (broker_id in state.isr and partition.is_untouched):
@@ -283,7 +280,7 @@ class ReplicaManager:
         self.replica_alter_log_dirs_manager.remove(tp)
         partition = self.partitions.get(tp)
         if partition is not None:
-            self._growing.end(tp, partition, self._now_ms())
+            self._rates.end(tp, Errors.NOT_LEADER_OR_FOLLOWER)
             self._end_copy(tp, partition)
         self._fetchers.remove(tp)
         if not state.delete_partition:
@@ -371,7 +368,6 @@ class ReplicaManager:
                 partition = self.partitions.get(tp)
                 if partition is not None:
                     self._fetchers.remove(tp)
-                    self._growing.end(tp, partition, self._now_ms())
                     self._end(tp, partition, Errors.KAFKA_STORAGE_ERROR)
                     self._mark_offline(tp)
         self.replica_alter_log_dirs_manager.on_log_dir_failure()

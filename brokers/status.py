@@ -1,7 +1,6 @@
 """What a broker shows of itself: plain dicts for the command line and the HTTP API.
 
-It counts when asked, so that nothing has to be kept up to date in between; nothing is changed but
-that what grows by laws is brought up to now.
+It counts when asked, so that nothing has to be kept up to date in between.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from cluster.types import TopicPartition
 
 def broker_status(broker: Broker) -> dict[str, Any]:
     """A broker's registration, its counts of replicas, and the size of its metadata cache."""
-    broker.settle()
     manager = broker.replica_manager
     cache = broker.metadata_cache
     broker_id = broker.info.id

@@ -1,25 +1,27 @@
-"""Records that come at a constant rate, as arithmetic: the law of a growing log, and its messages.
+"""Constant-rate workloads as arithmetic: the schedule of a log, and the messages about it.
 
-While a law holds nothing is sent and no timer runs: who looks at a log computes how far it is. Each
-of those who know of a record knows of it a margin later than the one before, by the same clock:
+While a schedule holds, no message is sent and no timer runs: a reader of a log computes where the
+log ends. The participants learn of a record in this order, each a margin m after the one before, by
+the same clock:
 
-    the leader's log     L(t)       the follower's log        L(t - m)
-    what the leader knows the follower has, and so the high watermark   L(t - 2m)
-    the high watermark as followers know it, and what the producer knows to be acknowledged  L(t-3m)
+    the leader's log                                                       L(t)
+    the follower's log                                                     L(t - m)
+    the leader's view of the follower, and the high watermark              L(t - 2m)
+    the followers' high watermark, and what the producer knows is acknowledged   L(t - 3m)
 
-Here L(t) = start + floor((t - since) * rate), and m is LAW_MARGIN_MS. L never falls as t rises, in
-floating point too: subtraction, multiplication and floor all keep order. So at any time nobody
-believes more than is true, as long as all go on by one law.
+Here L(t) = start + floor((t - since) * rate), and m is RATE_MARGIN_MS. L never falls as t rises,
+in floating point too: subtraction, multiplication and floor all keep order. So no participant is
+ever ahead of the ones before it, as long as all follow one schedule.
 
-A law ends in two ways. Somebody is gone, or no message is certain to arrive between two: both are
-told at once that their connection is broken, and each keeps what it has at that moment T, in the
-same order as above. Or somebody ends it and says so: at T the leader's log is L(T), and the news
-is at the followers and the producer by T + m at the latest, for links are quicker than m. Until
-then they count L(T + m - m) = L(T) at most in their logs, and L(T + m - 3m) = L(T - 2m), which is
-the high watermark at T. If a follower ends it, its log is L(T - m), and until the leader hears of
-that by T + m it counts L(T + m - 2m), the same. Nobody is ever ahead of the truth.
+A schedule ends in two ways. Either a participant ends, or the network between two participants may
+lose messages: both are notified at once that their connection is gone, and each keeps what it has
+at that moment T, in the order above. Or a participant revokes it: at T the leader's log is L(T),
+and the notification reaches followers and producer by T + m, because messages take less than m.
+Until then their logs are at most L(T + m - m) = L(T), and what they know is at most
+L(T + m - 3m) = L(T - 2m), the high watermark at T. If a follower revokes it, the follower's log is
+L(T - m), and until the leader is notified by T + m, the leader counts L(T + m - 2m), the same.
 
-Only values here. Kafka has nothing like it; it stands for a Produce request every so often.
+Only values here. Kafka has nothing like it; it replaces a Produce request every few milliseconds.
 """
 
 from __future__ import annotations
@@ -34,12 +36,12 @@ from cluster.api_errors import Errors
 from cluster.records import Stretch
 from cluster.types import TopicPartition
 
-LAW_MARGIN_MS: Final = 50.0
-"""How much later the next one knows. A question and its answer must be quicker than this."""
+RATE_MARGIN_MS: Final = 50.0
+"""Delay between participants. A request and its response must take less."""
 NO_CONNECTION: Final = 0
 
 
-class Law(NamedTuple):
+class RateSchedule(NamedTuple):
     """Record n of a workload is at offset ``start`` + n; there are floor(rate * seconds) of them.
 
     ``since_ms`` is monotonic, ``since_timestamp_ms`` the same moment since the epoch.
@@ -68,17 +70,18 @@ def record_count(records_per_s: float, since_ms: float, at_ms: float) -> int:
     return max(0, floor((at_ms - since_ms) * (records_per_s / 1000)))
 
 
-class Offer(msgspec.Struct, frozen=True, gc=False):
-    """A law that a leader offers to a follower that is at its end, over a connection of theirs."""
+class RateAgreement(msgspec.Struct, frozen=True, gc=False):
+    """A schedule that a leader offers to a follower at the leader's end, over a connection between
+    them. The follower accepts by naming it in its next fetch."""
 
-    law: Law
+    schedule: RateSchedule
     connection: int
 
 
 class ConstantRate(msgspec.Struct, frozen=True, gc=False):
     """What is produced to one partition from now on, with acks -1: the records of a workload from
-    number ``first_record`` on, those that there should have been by now at once. ``number``: of
-    this wish among those of its producer."""
+    number ``first_record`` on; those that are late already at once. ``number`` identifies this
+    request of the producer."""
 
     records_per_s: float
     record_size_bytes: int
@@ -89,40 +92,41 @@ class ConstantRate(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConstantRateRequest(msgspec.Struct, frozen=True):
-    """A producer's rates. ``connection``: on which it hears if the leader is gone."""
+    """A producer's rates. ``connection``: its loss tells the producer that the leader is gone."""
 
     connection: int
     partitions: Mapping[TopicPartition, ConstantRate]
 
 
-class GrowingPartition(msgspec.Struct, frozen=True, gc=False):
-    """What a leader says of a rate that it took, whenever that changes.
+class ConstantRateProgress(msgspec.Struct, frozen=True, gc=False):
+    """A leader's answer to a rate, sent again whenever it changes.
 
-    ``acknowledged``: what the ISR has come to have since the last such answer. ``is_law``: the rest
-    is acknowledged by the law from now on, at this leader epoch. Without a law the rate is given
-    back, for the error's reason or none: nothing more is appended. ``number``: of the wish.
+    ``acknowledged``: what the ISR has since the last such answer. ``is_scheduled``: the rest is
+    acknowledged by the schedule from now on, at this leader epoch. Without a schedule the rate is
+    returned, because of the error or without one: no more records are appended. ``number``: of the
+    ConstantRate.
     """
 
     error: Errors
     number: int
     leader_epoch: int = -1
-    law: Law | None = None
+    schedule: RateSchedule | None = None
     acknowledged: tuple[Stretch, ...] = ()
-    is_law: bool = False
+    is_scheduled: bool = False
 
-    def after(self, earlier: GrowingPartition) -> GrowingPartition:
-        """This answer and what an earlier one acknowledged, in one."""
+    def after(self, earlier: ConstantRateProgress) -> ConstantRateProgress:
+        """Merge this answer and what an earlier one acknowledged."""
         acknowledged = (*earlier.acknowledged, *self.acknowledged)
         return msgspec.structs.replace(self, acknowledged=acknowledged)
 
 
 class ConstantRateResponse(msgspec.Struct, frozen=True):
-    """What is new of the partitions of one producer; may come at any time, and often."""
+    """Changes in the partitions of one producer; sent at any time, and repeatedly."""
 
-    partitions: Mapping[TopicPartition, GrowingPartition]
+    partitions: Mapping[TopicPartition, ConstantRateProgress]
 
 
-class EndOfLaw(msgspec.Struct, frozen=True):
-    """A follower, to its leader: it grows by the law of these leader epochs no more."""
+class RevokeRates(msgspec.Struct, frozen=True):
+    """From a follower to its leader: it left the schedules of these leader epochs."""
 
     partitions: Mapping[TopicPartition, int]

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from cluster.api_errors import Errors
-from cluster.constant_rate import Offer
+from cluster.constant_rate import RateAgreement
 from cluster.records import EpochEndOffset, Produced, Records
 from cluster.types import NO_EPOCH, TopicPartition
 
@@ -27,7 +27,7 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     """Where a follower is: ``fetch_offset`` is its log's end, ``last_fetched_epoch`` the last epoch
     in its log (-1: none), ``current_leader_epoch`` what it heard from the controller.
 
-    ``offer``: the law that its log grows by, if it does.
+    ``agreement``: the rate agreement that it holds, if any.
 
     Or where a consumer goes on; it has no log, and an epoch of -1 is not checked.
     """
@@ -36,7 +36,7 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     current_leader_epoch: int
     last_fetched_epoch: int = NO_EPOCH
     log_start_offset: int = 0
-    offer: Offer | None = None
+    agreement: RateAgreement | None = None
 
 
 class FetchRequest(msgspec.Struct, frozen=True):
@@ -64,8 +64,8 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
     cut its log, instead of records. ``log_end_offset`` goes with OFFSET_OUT_OF_RANGE only, where
     Kafka's follower asks for it by ListOffsets; to a consumer it is the high watermark.
 
-    ``offer``: a law that the log may grow by from here on; one that it grows by already ends with
-    any other answer. ``is_acknowledged``: the high watermark grows by it, too.
+    ``agreement``: the rate agreement that the leader offers; one that the follower holds ends with
+    any other answer. ``is_acknowledged``: the high watermark follows the schedule, too.
     """
 
     error: Errors
@@ -77,7 +77,7 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
     log_start_offset: int = UNKNOWN_OFFSET
     log_end_offset: int = UNKNOWN_OFFSET
     diverging: EpochEndOffset | None = None
-    offer: Offer | None = None
+    agreement: RateAgreement | None = None
     is_acknowledged: bool = False
 
     @classmethod

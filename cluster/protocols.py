@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from cluster.constant_rate import NO_CONNECTION
 from cluster.journal import JournalRow
-from cluster.requests import Address, Message
+from cluster.requests import Message
 from cluster.types import TopicPartition
 
 
@@ -32,26 +31,6 @@ class Transport(Protocol):
     def send(self, message: Message) -> None:
         """Hand a message over; never blocks, never raises because the other side is gone."""
         ...
-
-
-class Connections(Protocol):
-    """Between whom messages are certain to arrive, in order and within LAW_MARGIN_MS / 3."""
-
-    def connect(self, one: Address, other: Address) -> int:
-        """The number of the connection between two, made if there is none; NO_CONNECTION if there
-        can be none.
-
-        When it breaks, both are sent Disconnected at once, and the next one has another number.
-        """
-        ...
-
-
-class NoConnections:
-    """Of a transport that tells nobody that somebody is gone."""
-
-    def connect(self, one: Address, other: Address) -> int:
-        """There is none."""
-        return NO_CONNECTION
 
 
 class Journal(Protocol):

@@ -5,9 +5,9 @@ request schemas that an inter-broker protocol of 2.8 uses: LeaderAndIsr v5, Upda
 StopReplica v3, AlterIsr v0, CreateTopics v7, AlterPartitionReassignments v0,
 ListPartitionReassignments v0, ControlledShutdown v3, ElectLeaders v2, DescribeLogDirs v2,
 AlterReplicaLogDirs v1. What carries records is in cluster/data_requests.py, what clients ask in
-cluster/client_requests.py, what is said of constant rates in cluster/constant_rate.py. States that
-are the same for every broker are shared between requests, so nothing may change them after they
-were sent.
+cluster/client_requests.py, those of constant-rate workloads in cluster/constant_rate.py. States
+that are the same for every broker are shared between requests, so nothing may change them after
+they were sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from cluster.api_errors import Errors
 from cluster.client_requests import ClientRequest, ClientResponse
-from cluster.constant_rate import ConstantRateRequest, ConstantRateResponse, EndOfLaw
+from cluster.constant_rate import ConstantRateRequest, ConstantRateResponse, RevokeRates
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from cluster.integers import Int16, Int32
 from cluster.types import Broker, ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -335,6 +335,6 @@ LogDirRequest = DescribeLogDirsRequest | AlterReplicaLogDirsRequest
 LogDirResponse = DescribeLogDirsResponse | AlterReplicaLogDirsResponse
 AdminRequest = TopicRequest | PartitionRequest | LogDirRequest
 AdminResponse = TopicResponse | PartitionResponse | LogDirResponse
-LawRequest = ConstantRateRequest | EndOfLaw
-Request = ControlRequest | BrokerRequest | AdminRequest | ClientRequest | LawRequest
+RateRequest = ConstantRateRequest | RevokeRates
+Request = ControlRequest | BrokerRequest | AdminRequest | ClientRequest | RateRequest
 Response = ControlResponse | BrokerResponse | AdminResponse | ClientResponse | ConstantRateResponse

@@ -62,7 +62,7 @@ class Bandwidth(Actor):
         self._traffic: dict[tuple[int, TopicPartition], Mapping[Resource, int]] = {}
         self._taken: dict[Resource, int] = {}
         self._paths: dict[int, PathOf] = {}
-        self._tell_traffic: dict[int, Callable[[], None]] = {}
+        self._reserve_all: dict[int, Callable[[], None]] = {}
         self._paused: dict[int, None] = {}
         self._copies: dict[CopyId, _UnderWay] = {}
 
@@ -86,10 +86,10 @@ class Bandwidth(Actor):
         """False if nothing in the cluster limits any copy."""
         return bool(self._capacities or self._copies)
 
-    def join(self, broker_id: int, path_of: PathOf, tell_traffic: Callable[[], None]) -> None:
+    def join(self, broker_id: int, path_of: PathOf, reserve_all: Callable[[], None]) -> None:
         """A broker starts, whose replicas are in these directories."""
         self._paths[broker_id] = path_of
-        self._tell_traffic[broker_id] = tell_traffic
+        self._reserve_all[broker_id] = reserve_all
 
     def place_of(self, partition: TopicPartition, broker_id: int) -> Place:
         """Where a broker has a replica; the directory is "" if it has none."""
@@ -109,8 +109,8 @@ class Bandwidth(Actor):
         if self.is_limited and not was_limited:
             self._traffic.clear()
             self._taken.clear()
-            for tell in self._tell_traffic.values():
-                tell()
+            for reserve_all in self._reserve_all.values():
+                reserve_all()
         self.woken()
 
     def _set_capacity(self, resource: Resource) -> None:
@@ -120,10 +120,10 @@ class Bandwidth(Actor):
             bytes_per_s = max(0, bytes_per_s - self._taken.get(resource, 0))
         self._model.set_capacity(resource, bytes_per_s)
 
-    def set_constant_traffic(
+    def reserve(
         self, partition: TopicPartition, leader: int, traffic: Mapping[Resource, int]
     ) -> None:
-        """Let what comes at a constant rate take so much, before any copy does."""
+        """Reserve bytes a second for producers, ahead of all copies."""
         before = self._traffic.pop((leader, partition), {})
         if traffic:
             self._traffic[leader, partition] = traffic
@@ -242,9 +242,9 @@ class Bandwidth(Actor):
                 found.append(self.end(copy_id))
         found += [self.end(copy_id) for copy_id in self._to(broker_id)]
         self._paths.pop(broker_id, None)
-        self._tell_traffic.pop(broker_id, None)
+        self._reserve_all.pop(broker_id, None)
         for leader, partition in [key for key in self._traffic if key[0] == broker_id]:
-            self.set_constant_traffic(partition, leader, {})
+            self.reserve(partition, leader, {})
         return [arrived for arrived in found if arrived is not None]
 
     def on_links_cut(self) -> None:

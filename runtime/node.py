@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from admin.topics.topics import new_topic_id
 from brokers.bandwidth.copying import Copying
 from brokers.broker import Broker
+from brokers.constant_rate.connections import CertainConnections
 from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_store import LogStore
-from cluster.protocols import Clock, Connections, Journal, Transport
+from cluster.protocols import Clock, Journal, Transport
 from controller.candidacy import Candidacy
 from controller.kafka_controller import KafkaController
 from controller.state_change_log import StateChangeLog
@@ -47,7 +48,7 @@ def build_node(
     state_change_log: StateChangeLog | None = None,
     incarnation: int = 0,
     log_store: LogStore | None = None,
-    connections: Connections | None = None,
+    connections: CertainConnections | None = None,
     log_journal: LogJournal | None = None,
     copying: Copying | None = None,
     candidacy: Candidacy | None = None,

@@ -1,6 +1,6 @@
 """A constant-rate workload in a simulated world: how it begins, and whether it lost a record.
 
-Checks look at a world from outside, and bring what grows up to now first; they change nothing else.
+Checks read a world from outside, materialize its constant rates first, and change nothing else.
 They are those of runtime/checks/replicas.py, over all partitions of the workload.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Mapping
 
 from brokers.broker import Broker
+from brokers.constant_rate.producer import ConstantRateProducer, Rate
 from cluster.requests import Address
 from cluster.types import NO_EPOCH, TopicPartition
 from runtime.checks.replicas import ReplicationChecker, ReplicaView
 from runtime.simulated.world import SimulatedWorld
-from runtime.workloads import ConstantRateProducer, Rate
 
 
 def begin_workload(
@@ -24,7 +24,7 @@ def begin_workload(
         Address("client", client_id),
         rates,
         world.spec.broker_ids,
-        world.transport.certain,
+        world.connections,
         world.clock.monotonic_ms(),
         world.clock.now_ms(),
     )
@@ -53,7 +53,7 @@ class WorkloadChecker:
     def acknowledged(self, tp: TopicPartition) -> int:
         """How many records of a partition the whole ISR has by now."""
         progress = self._producer.partitions[tp]
-        progress.settle(self._world.clock.monotonic_ms())
+        progress.materialize(self._world.clock.monotonic_ms())
         return sum(stretch.end - stretch.start for stretch in progress.acknowledged)
 
     def check(self, of: Collection[TopicPartition] | None = None) -> None:
@@ -63,7 +63,7 @@ class WorkloadChecker:
         partitions = self._producer.partitions
         of = partitions if of is None else of
         for tp in of:
-            partitions[tp].settle(now_ms)
+            partitions[tp].materialize(now_ms)
             self._checker.acknowledged[tp] = list(partitions[tp].acknowledged)
         self._checker.check(replica_views(self._world, of))
 

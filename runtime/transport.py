@@ -14,11 +14,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.constant_rate import LAW_MARGIN_MS
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from cluster.protocols import Clock
 from cluster.requests import Address, Disconnected, Message
-from runtime.certain_connections import CertainConnections
 
 Receiver = Callable[[Message], None]
 Tap = Callable[[Message], None]
@@ -60,14 +58,14 @@ class RoutedTransport:
     """Delivers at once. A message to nobody is lost, as one to a dead process is.
 
     ``isolated``, which may be set at any time: brokers whose messages that carry records reach only
-    each other; ``on_links_cut`` is called when they are others.
+    each other; ``on_change`` is called when they are others, and when faults are.
     """
 
     def __init__(self) -> None:
         self._receivers: dict[Address, Receiver] = {}
         self._taps: list[Tap] = []
         self._connections: dict[Address, dict[Address, None]] = {}
-        self.on_links_cut: Callable[[], None] | None = None
+        self.on_change: Callable[[], None] | None = None
         self._isolated: tuple[int, ...] = ()
 
     def register(
@@ -124,11 +122,11 @@ class RoutedTransport:
     @isolated.setter
     def isolated(self, broker_ids: tuple[int, ...]) -> None:
         self._isolated = broker_ids
-        self._links_changed()
+        self._changed()
 
-    def _links_changed(self) -> None:
-        if self.on_links_cut is not None:
-            self.on_links_cut()
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
 
     def _is_cut(self, one: Address, other: Address) -> bool:
         is_between = (one.id in self._isolated) != (other.id in self._isolated)
@@ -156,12 +154,11 @@ class SimulatedTransport(RoutedTransport):
 
     def __init__(self, clock: Clock, rng: random.Random, max_delay_ms: float = 5.0) -> None:
         super().__init__()
-        self.certain = CertainConnections(self._is_certain, self._tell_at_once)
         self._faults = NO_FAULTS
         self._is_faulty = False
         self._clock = clock
         self._rng = rng
-        self._max_delay_ms = max_delay_ms
+        self.max_delay_ms = max_delay_ms
         self._in_flight: list[tuple[float, int, Message]] = []
         self._sent = 0
         self._last_due_ms: dict[tuple[Address, Address], float] = {}
@@ -176,32 +173,20 @@ class SimulatedTransport(RoutedTransport):
     def faults(self, faults: NetworkFaults) -> None:
         self._faults = faults
         self._is_faulty = faults != NO_FAULTS
-        self.certain.review()
+        self._changed()
 
-    def _links_changed(self) -> None:
-        self.certain.review()
-        super()._links_changed()
-
-    def unregister(self, address: Address) -> None:
-        """Lose messages to ``address`` from now on; who was connected to it is told."""
-        super().unregister(address)
-        self.certain.thaw(address)
-        self.certain.disconnect(address)
-
-    def _is_certain(self, one: Address, other: Address) -> bool:
-        """True if nothing between two that are there is lost, or slower than laws can bear."""
+    def is_lossless(self, one: Address, other: Address) -> bool:
+        """True if both live, and no message between them can be lost."""
         return (
             not self._is_faulty
             and not self._is_cut(one, other)
-            and 3 * self._max_delay_ms < LAW_MARGIN_MS
             and one in self._receivers
             and other in self._receivers
         )
 
-    def _tell_at_once(self, gone: Address, told: Address) -> None:
-        receiver = self._receivers.get(told)
-        if receiver is not None:
-            receiver(Message(gone, told, NO_CORRELATION_ID, Disconnected()))
+    def disconnect_at_once(self, client: Address, other: Address) -> None:
+        """Notify the client now, ahead of what is in flight, that a connection is gone."""
+        super()._disconnect(client, other)
 
     def heal(self) -> None:
         """From now on nothing is lost, and nobody isolated."""
@@ -262,7 +247,7 @@ class SimulatedTransport(RoutedTransport):
         heapq.heapify(self._in_flight)
 
     def _put(self, message: Message, *, in_order: bool) -> None:
-        delay_ms = self._rng.uniform(0.0, self._max_delay_ms)
+        delay_ms = self._rng.uniform(0.0, self.max_delay_ms)
         due_ms = self._clock.monotonic_ms() + (delay_ms if in_order else delay_ms * _LATE)
         if in_order:
             link = (message.source, message.destination)

@@ -62,21 +62,21 @@ class Copying(Protocol):
         """False if nothing in the cluster limits any copy; then none ever begins."""
         ...
 
-    def join(self, broker_id: int, path_of: PathOf, tell_traffic: Callable[[], None]) -> None:
-        """A broker starts, whose replicas are in these directories. ``tell_traffic`` sets the
-        constant traffic of all that it leads: it is asked to when something becomes limited, and
-        before need not say anything."""
+    def join(self, broker_id: int, path_of: PathOf, reserve_all: Callable[[], None]) -> None:
+        """A broker starts, whose replicas are in these directories. ``reserve_all`` makes all of
+        its reservations: it is called when a resource becomes limited, and none is needed
+        before."""
         ...
 
     def set_capacities(self, capacities: Mapping[Resource, int]) -> None:
         """Bytes a second of these resources from now on; UNLIMITED: it does not limit."""
         ...
 
-    def set_constant_traffic(
+    def reserve(
         self, partition: TopicPartition, leader: int, traffic: Mapping[Resource, int]
     ) -> None:
-        """What the records of a partition that come at a constant rate take from now on, bytes a
-        second; copies share what is left. None of any resource: no more come."""
+        """Reserve bytes a second for the producers of a partition, ahead of all copies, instead of
+        an earlier reservation; of no resource: end it."""
         ...
 
     def place_of(self, partition: TopicPartition, broker_id: int) -> Place:
@@ -129,13 +129,13 @@ class UnlimitedCopying:
 
     is_limited = False
 
-    def join(self, broker_id: int, path_of: PathOf, tell_traffic: Callable[[], None]) -> None:
+    def join(self, broker_id: int, path_of: PathOf, reserve_all: Callable[[], None]) -> None:
         """Nobody asks where replicas are."""
 
     def set_capacities(self, capacities: Mapping[Resource, int]) -> None:
         """No capacity limits."""
 
-    def set_constant_traffic(
+    def reserve(
         self, partition: TopicPartition, leader: int, traffic: Mapping[Resource, int]
     ) -> None:
         """There is room for all."""

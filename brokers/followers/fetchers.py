@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Container
 
 from brokers.config import BrokerConfig
+from brokers.constant_rate.constant_rates import ConstantRates
 from brokers.followers.follower import NextFetch, fetch_position, take_fetched
-from brokers.followers.growing_followers import GrowingFollowers
 from brokers.logs.errors import CorruptRecord, InvalidRecord, OnLogError, ReplicaLogError
 from brokers.logs.log_journal import LogJournal, Spoilt, Truncation
 from brokers.logs.spoilt_batch import SpoiltBatch, first_spoilt
@@ -70,13 +70,13 @@ class ReplicaFetcherManager:
         config: BrokerConfig,
         send: Send,
         on_log_error: OnLogError,
-        growing: GrowingFollowers,
+        rates: ConstantRates,
         log_journal: LogJournal | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._send = send
-        self._growing = growing
+        self._rates = rates
         self._fetchers: dict[int, _Fetcher] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._on_log_error = on_log_error
@@ -124,6 +124,7 @@ class ReplicaFetcherManager:
                 continue
             ready = fetcher.ready()
             if ready:
+                self._rates.name_agreements(ready)
                 fetcher.in_flight = ready
                 fetcher.due_ms = now_ms + self._config.replica_socket_timeout_ms
                 fetcher.correlation_id = self._send(
@@ -189,14 +190,15 @@ class ReplicaFetcherManager:
         """Let a follower take an answer. Records that are damaged are asked for again; a follower
         whose disk refuses, or whose log they do not fit, has failed."""
         try:
-            left = self._growing.take(tp, partition, answer, now_ms)
-            if left is None:
+            if self._rates.on_answer(tp, answer, now_ms):
                 return NextFetch.STANDING
-            if left.diverging is None and left.error is Errors.NONE:
-                return take_fetched(partition, left, now_ms)
-            if left.error is Errors.CORRUPT_MESSAGE:
-                self._tell_of_spoilt(tp, partition, left, "the leader cannot read it")
-            return self._take_and_tell_of_cuts(tp, partition, left, now_ms)
+            if answer.diverging is None and answer.error is Errors.NONE:
+                next_fetch = take_fetched(partition, answer, now_ms)
+                has_agreed = self._rates.accept(tp, partition, answer)
+                return NextFetch.AT_ONCE if has_agreed else next_fetch
+            if answer.error is Errors.CORRUPT_MESSAGE:
+                self._tell_of_spoilt(tp, partition, answer, "the leader cannot read it")
+            return self._take_and_tell_of_cuts(tp, partition, answer, now_ms)
         except (CorruptRecord, InvalidRecord) as error:
             self._tell_of_spoilt(tp, partition, answer, str(error))
             return NextFetch.DELAYED
@@ -281,7 +283,7 @@ class ReplicaFetcherManager:
         asks again in a while, as Kafka's does anyway: of a high watermark that it was told and that
         was lost its leader hears nothing."""
         self.remove(tp)
-        if partition.growth is not None or partition.log is None:
+        if tp in self._rates or partition.log is None:
             return
         if partition.high_watermark < partition.log.log_end_offset:
             again_ms = now_ms + self._config.replica_fetch_wait_max_ms

@@ -15,7 +15,6 @@ from enum import Enum
 from brokers.logs.errors import UnexpectedAppendOffset
 from brokers.logs.record_parts import pieces
 from brokers.logs.replica_log import ReplicaLog
-from brokers.partitions.growth import FollowerGrowth
 from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
 from cluster.data_requests import FetchedPartition, FetchPartition
@@ -36,13 +35,12 @@ def fetch_position(partition: Partition) -> FetchPartition:
     """Where the follower's log ends."""
     log = partition.log
     assert log is not None
-    epoch, growth = log.latest_epoch, partition.growth
+    epoch = log.latest_epoch
     return FetchPartition(
         log.log_end_offset,
         partition.leader_epoch,
         NO_EPOCH if epoch is None else epoch,
         log.log_start_offset,
-        growth.offer if isinstance(growth, FollowerGrowth) else None,
     )
 
 
@@ -81,10 +79,7 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
     partition.set_high_watermark(min(fetched.high_watermark, log.log_end_offset), now_ms)
     if fetched.log_start_offset > log.log_start_offset:
         log.increment_log_start_offset(fetched.log_start_offset)
-    if fetched.offer is not None:
-        partition.growth = FollowerGrowth(fetched.offer)
-    is_news = fetched.records is not None or fetched.offer is not None
-    return NextFetch.AT_ONCE if is_news else NextFetch.STANDING
+    return NextFetch.AT_ONCE if fetched.records is not None else NextFetch.STANDING
 
 
 def _parts(log: ReplicaLog, records: Records) -> Iterable[Records]:

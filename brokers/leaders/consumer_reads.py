@@ -1,7 +1,7 @@
 """What a leader tells consumers: records below the high watermark, offsets, where epochs ended.
 
-A fetch that finds too little waits here as plain values; the leader says when there may be more,
-and how long a log that grows by a law takes is computed. No clock is read, nothing is appended.
+A fetch that finds too little waits here as plain values; the leader says when there may be more.
+No clock is read, nothing is appended.
 Mirrors kafka.server.DelayedFetch, readFromLocalLog of kafka.server.ReplicaManager, and
 fetchOffsetForTimestamp and lastOffsetForLeaderEpoch of kafka.cluster.Partition.
 """
@@ -9,13 +9,12 @@ fetchOffsetForTimestamp and lastOffsetForLeaderEpoch of kafka.cluster.Partition.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from brokers.logs.errors import OnLogError, ReplicaLogError
 from brokers.partitions.partition import Partition
-from brokers.partitions.settling import bytes_to_come
 from cluster.api_errors import Errors
 from cluster.client_requests import (
     EARLIEST_TIMESTAMP,
@@ -35,10 +34,12 @@ from cluster.requests import Message
 from cluster.types import TopicPartition
 
 Find = Callable[[TopicPartition, int], Partition | Errors]
+EnoughMs = Callable[[Iterable[TopicPartition], int, float, float], float]
+"""When partitions will have so many bytes more by time alone, between two times; inf: not then."""
 
 
 class _Waiting(msgspec.Struct):
-    """A fetch that waits until ``due_ms`` at most; by laws there is enough at ``enough_ms``."""
+    """A fetch that waits until ``due_ms`` at most; there will be enough at ``enough_ms``."""
 
     message: Message
     request: FetchRequest
@@ -58,8 +59,9 @@ class ConsumerReads:
     """Consumers' requests; ``find`` gives the partition that is led at the epoch they know,
     ``on_log_error`` hears what its log raises."""
 
-    def __init__(self, find: Find, on_log_error: OnLogError) -> None:
+    def __init__(self, find: Find, on_log_error: OnLogError, enough_ms: EnoughMs) -> None:
         self._find = find
+        self._enough_ms = enough_ms
         self._on_log_error = on_log_error
         self._waiting: dict[int, _Waiting] = {}
         self._by_partition: dict[TopicPartition, dict[int, None]] = {}
@@ -83,8 +85,7 @@ class ConsumerReads:
         return None
 
     def on_high_watermark(self, tp: TopicPartition, now_ms: float) -> None:
-        """More of a partition may be read, it is led at another epoch, or its high watermark grows
-        by a law now."""
+        """More of a partition may be read, or more will be by time alone."""
         for number in list(self._by_partition.get(tp, ())):
             self._try(number, now_ms)
 
@@ -133,19 +134,12 @@ class ConsumerReads:
             self._look_ahead(waiting, read, now_ms)
 
     def _look_ahead(self, waiting: _Waiting, read: _Read, now_ms: float) -> None:
-        """See when there will be enough by laws. What is not enough although laws say so by now is
-        held back by a size that the request names: no law will change that."""
+        """See when there will be enough by time alone."""
         request = waiting.request
-        found = (self._find(tp, one.current_leader_epoch) for tp, one in request.partitions.items())
-        partitions = [one for one in found if isinstance(one, Partition) and one.growth is not None]
-
-        def is_enough(at_ms: float) -> bool:
-            to_come = sum(bytes_to_come(partition, at_ms) for partition in partitions)
-            return read.size_bytes + to_come >= request.min_bytes
-
-        waiting.enough_ms = math.inf
-        if is_enough(waiting.due_ms) and not is_enough(now_ms):
-            waiting.enough_ms = _first_ms(is_enough, now_ms, waiting.due_ms)
+        missing_bytes = request.min_bytes - read.size_bytes
+        waiting.enough_ms = self._enough_ms(
+            request.partitions, missing_bytes, now_ms, waiting.due_ms
+        )
         self._due_ms = min(self._due_ms, waiting.due_ms, waiting.enough_ms)
 
     def _answer(self, number: int, partitions: dict[TopicPartition, FetchedPartition]) -> None:
@@ -231,16 +225,6 @@ class ConsumerReads:
 
 def _is_enough(request: FetchRequest, read: _Read) -> bool:
     return read.is_final or read.size_bytes >= request.min_bytes
-
-
-def _first_ms(is_so: Callable[[float], bool], before_ms: float, after_ms: float) -> float:
-    """The first time at which something is so that is not so before, and is after."""
-    while before_ms < (middle_ms := (before_ms + after_ms) / 2) < after_ms:
-        if is_so(middle_ms):
-            after_ms = middle_ms
-        else:
-            before_ms = middle_ms
-    return after_ms
 
 
 def _offset_at(partition: Partition, timestamp_ms: int) -> ListedOffset:

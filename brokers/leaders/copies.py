@@ -10,20 +10,12 @@ BrokerConfigHandler of kafka.server.ConfigHandler.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 
 from brokers.bandwidth.copying import CopyId, Copying, PathOf, ReplicaCopy
 from brokers.bandwidth.model import Flow
-from brokers.bandwidth.replication_quotas import (
-    capacities,
-    constant_traffic,
-    replication_flow,
-    throttles,
-)
+from brokers.bandwidth.replication_quotas import capacities, replication_flow, throttles
 from brokers.config import BrokerConfig
-from brokers.logs.record_parts import end_of
-from brokers.partitions.growth import LeaderGrowth
 from brokers.partitions.partition import Partition
 from cluster.data_requests import FetchedPartition
 from cluster.errors import InvalidConfig
@@ -41,9 +33,9 @@ class Copies:
         self._config = config
         self.copying = copying
 
-    def startup(self, path_of: PathOf, partitions: Mapping[TopicPartition, Partition]) -> None:
+    def startup(self, path_of: PathOf, reserve_traffic: Callable[[], None]) -> None:
         """Take part in the cluster's copies, before the broker's own dynamic config is known."""
-        self.copying.join(self._broker_id, path_of, partial(self._tell_traffic, partitions))
+        self.copying.join(self._broker_id, path_of, reserve_traffic)
         self.on_config({}, {})
 
     def on_config(self, overrides: Mapping[str, str], defaults: Mapping[str, str]) -> None:
@@ -64,20 +56,11 @@ class Copies:
     def begin(
         self, tp: TopicPartition, partition: Partition, replica_id: int, answer: FetchedPartition
     ) -> bool:
-        """Send an answer with records as a copy; False if nothing limits it.
-
-        The last bit that a follower of a growing log needs comes with the offer, at once.
-        """
-        records, log = answer.records, partition.log
-        if records is None or log is None or not self.copying.is_limited:
+        """Send an answer with records as a copy; False if nothing limits it."""
+        if answer.records is None or not self.copying.is_limited:
             return False
-        size_bytes = size_of(records)
-        if isinstance(partition.growth, LeaderGrowth):
-            is_last = end_of(records).end_offset == log.log_end_offset
-            if is_last and size_bytes <= self._config.replica_fetch_max_bytes:
-                return False
         flow = self._flow(ReplicaCopy(tp, self._broker_id, replica_id), partition)
-        return self.copying.begin(flow, size_bytes, answer)
+        return self.copying.begin(flow, size_of(answer.records), answer)
 
     def on_arrived(
         self, replica_id: int, size_bytes: int, partition: Partition, now_ms: float
@@ -88,27 +71,6 @@ class Copies:
         if remote is not None and size_bytes > self._config.replica_fetch_max_bytes:
             remote.record_arrival(partition.log.log_end_offset, now_ms)
 
-    def on_growth(self, tp: TopicPartition, partition: Partition) -> None:
-        """A log grows by a law, by another one or with other followers, or grows so no more."""
-        if not self.copying.is_limited:
-            return
-        growth, log = partition.growth, partition.log
-        if not isinstance(growth, LeaderGrowth) or log is None:
-            self.copying.set_constant_traffic(tp, self._broker_id, {})
-            return
-        place_of, config = self.copying.place_of, log.config
-        followers = [
-            (place_of(tp, one), config.follower_throttled.has(tp.partition, one))
-            for one in growth.followers
-        ]
-        traffic = constant_traffic(
-            round(growth.law.records_per_s * growth.law.record_size_bytes),
-            place_of(tp, self._broker_id),
-            followers,
-            leader_throttled=config.leader_throttled.has(tp.partition, self._broker_id),
-        )
-        self.copying.set_constant_traffic(tp, self._broker_id, traffic)
-
     def on_topic_config(self, topic: str, partitions: Mapping[TopicPartition, Partition]) -> None:
         """Throttle what is on its way, or do not any more, as the topic says now."""
         for copy_id in self.copying.of_owner(self._broker_id):
@@ -116,12 +78,6 @@ class Copies:
             partition = partitions.get(tp)
             if tp.topic == topic and partition is not None and isinstance(copy_id, ReplicaCopy):
                 self.copying.change(self._flow(copy_id, partition))
-        self._tell_traffic({tp: one for tp, one in partitions.items() if tp.topic == topic})
-
-    def _tell_traffic(self, partitions: Mapping[TopicPartition, Partition]) -> None:
-        for tp, partition in partitions.items():
-            if isinstance(partition.growth, LeaderGrowth):
-                self.on_growth(tp, partition)
 
     def _flow(self, copy_id: ReplicaCopy, partition: Partition) -> Flow[CopyId]:
         assert partition.log is not None

@@ -8,15 +8,14 @@ operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Set
-from typing import Final
+from collections.abc import Container, Iterable, Mapping, Set
 
 from brokers.bandwidth.copying import ReplicaCopy
 from brokers.config import BrokerConfig
+from brokers.constant_rate.constant_rates import ConstantRates
 from brokers.leaders.alter_isr_manager import AlterIsrResult
 from brokers.leaders.consumer_reads import ConsumerReads
 from brokers.leaders.copies import Copies
-from brokers.leaders.growing_leaders import GrowingLeaders
 from brokers.leaders.isr_changes import IsrChanges
 from brokers.leaders.news import news_for
 from brokers.leaders.produces import Produces
@@ -25,10 +24,8 @@ from brokers.leaders.zk_isr_manager import IsrManager
 from brokers.logs.errors import OnLogError, ReplicaLogError
 from brokers.logs.replica_log import Appended
 from brokers.metadata_cache import MetadataCache
-from brokers.partitions.growth import LeaderGrowth
 from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
-from cluster.constant_rate import ConstantRateRequest
 from cluster.data_requests import (
     UNKNOWN_OFFSET,
     FetchedPartition,
@@ -36,14 +33,10 @@ from cluster.data_requests import (
     FetchRequest,
     FetchResponse,
 )
-from cluster.protocols import Connections
 from cluster.quirks import Quirks
 from cluster.records import Produced
-from cluster.requests import Address, LeaderAndIsrPartitionState
+from cluster.requests import LeaderAndIsrPartitionState
 from cluster.types import PartitionAndReplica, TopicPartition
-
-_RARELY: Final = 5
-"""How many times later who cannot be connected to is told again of a log that grows by a law."""
 
 
 class LeaderReplicas:
@@ -59,8 +52,7 @@ class LeaderReplicas:
         offline_partitions: Container[TopicPartition],
         alter_isr_manager: IsrManager,
         on_log_error: OnLogError,
-        connections: Connections,
-        now_ms: Callable[[], float],
+        rates: ConstantRates,
         copies: Copies,
         quirks: Quirks,
     ) -> None:
@@ -72,24 +64,15 @@ class LeaderReplicas:
         self.produces = Produces(
             broker_id, partitions, self._not_hosted, self._append, on_log_error
         )
-        self.growing = GrowingLeaders(
-            broker_id,
-            partitions,
-            connections,
-            now_ms,
-            self.produces.check_rate,
-            self._increment_high_watermark,
-            copies.on_growth,
-            config.replica_lag_time_max_ms,
-        )
+        self._rates = rates
+        rates.leaders = self
         self.isr_changes = IsrChanges(
-            broker_id, config, metadata_cache, self.growing.look_up, alter_isr_manager
+            broker_id, config, metadata_cache, self._look_up, alter_isr_manager
         )
-        self.consumers = ConsumerReads(self.find, on_log_error)
+        self.consumers = ConsumerReads(self.find, on_log_error, rates.enough_ms)
         self._fetches = StandingFetches(config.replica_fetch_wait_max_ms)
         self._on_log_error = on_log_error
         self._stalls_after_shrinking = quirks.kafka_13091 and config.is_alter_isr_enabled
-        self._unconnected = StandingFetches(_RARELY * config.replica_fetch_wait_max_ms)
         self._copies = copies
         self._questioned: dict[PartitionAndReplica, None] = {}
 
@@ -103,13 +86,11 @@ class LeaderReplicas:
         """
         tp = state.topic_partition
         self.isr_changes.forget(tp, partition)
-        growth = self.growing.pause(tp, partition)
+        self._rates.on_new_epoch(tp)
         partition.make_leader(state, now_ms)
-        if growth is not None:
-            self.growing.go_on(tp, partition, growth)
         if partition.is_untouched:
             return
-        self._increment_high_watermark(tp, partition, now_ms)
+        self.increment_high_watermark(tp, partition, now_ms)
         for replica_id in partition.isr:
             if replica_id != self._broker_id:
                 self._fetches.add_owing(tp, replica_id, now_ms)
@@ -118,7 +99,7 @@ class LeaderReplicas:
     def end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
         """A partition is not led from here any more, if it was; clients that wait are told."""
         self.isr_changes.forget(tp, partition)
-        self.growing.stop(tp, partition, error)
+        self._rates.end(tp, error)
         self.produces.end(tp, error)
         self.consumers.end(tp, error)
 
@@ -132,48 +113,18 @@ class LeaderReplicas:
         now_ms: float,
         wall_ms: int,
     ) -> Appended:
-        self.growing.stop(tp, partition, Errors.NONE)
+        self._rates.end(tp, Errors.NONE)
         appended = partition.append_as_leader(produced, wall_ms)
-        self._tell_followers(tp, partition, now_ms)
-        self._increment_high_watermark(tp, partition, now_ms)
+        self.notify_followers(tp, partition, now_ms)
+        self.increment_high_watermark(tp, partition, now_ms)
         return appended
 
-    def _tell_followers(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
+    def notify_followers(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
+        """Send followers what was appended, at the end of this event."""
         followers = [r for r in partition.replicas if r != self._broker_id]
         if followers:
             self._fetches.add_news(tp, followers)
             self.isr_changes.watch(tp, now_ms)
-
-    # -- laws
-
-    def take_rates(self, producer: Address, request: ConstantRateRequest, now_ms: float) -> None:
-        """Let logs grow at constant rates, and tell their followers."""
-        for tp in self.growing.take_rates(producer, request):
-            self._tell_followers(tp, self._partitions[tp], now_ms)
-
-    def stop_law(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
-        """Let a log grow no more: its producer is gone."""
-        self.growing.stop(tp, partition, Errors.NETWORK_EXCEPTION)
-        self.isr_changes.watch(tp, now_ms)
-
-    def leave_law(
-        self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
-    ) -> None:
-        """A follower goes by the law no more: from now on it may lag."""
-        if self.growing.leave(tp, partition, replica_id):
-            self.expect_fetch(tp, replica_id, now_ms)
-            self.isr_changes.watch(tp, now_ms)
-
-    def expect_fetch(self, tp: TopicPartition, replica_id: int, now_ms: float) -> None:
-        """A follower will fetch; it is told again if it does not, less often if it is gone."""
-        is_connected = self.growing.is_connected(replica_id)
-        (self._fetches if is_connected else self._unconnected).add_owing(tp, replica_id, now_ms)
-
-    def review_laws(self, now_ms: float) -> None:
-        """See what still holds of the laws that this event had to do with."""
-        for tp, followers in self.growing.review(now_ms):
-            self._fetches.add_news(tp, followers)
-            self.consumers.on_high_watermark(tp, now_ms)
 
     # -- fetches
 
@@ -209,22 +160,22 @@ class LeaderReplicas:
         if not partition.record_fetch(replica_id, asked, now_ms):
             return None
         self._fetches.remove_owing(tp, replica_id)
-        self._unconnected.remove_owing(tp, replica_id)
-        if not self.growing.on_fetch(partition, replica_id, asked):
+        if not self._rates.on_fetch(tp, partition, replica_id, asked):
             return FetchedPartition(Errors.NONE, partition.leader_epoch, UNKNOWN_OFFSET)
         self.isr_changes.maybe_expand(tp, partition, replica_id)
-        if partition.goes_by_law(replica_id) and replica_id not in partition.maximal_isr:
-            # It reaches the high watermark without another fetch.
-            self.expect_fetch(tp, replica_id, now_ms)
-        self._increment_high_watermark(tp, partition, now_ms)
+        self.increment_high_watermark(tp, partition, now_ms)
         return self._news(tp, partition, replica_id, now_ms)
 
     def find(self, tp: TopicPartition, current_leader_epoch: int) -> Partition | Errors:
         """A partition that is led from here at the epoch that somebody knows, or why it is not."""
-        partition = self.growing.look_up(tp)
+        partition = self._look_up(tp)
         if partition is None:
             return self._not_hosted(tp)
         return partition.check_fetch(self._broker_id, current_leader_epoch) or partition
+
+    def _look_up(self, tp: TopicPartition) -> Partition | None:
+        self._rates.look_up(tp)
+        return self._partitions.get(tp)
 
     def _not_hosted(self, partition: TopicPartition) -> Errors:
         if partition in self._offline_partitions:
@@ -237,15 +188,20 @@ class LeaderReplicas:
         self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
     ) -> FetchedPartition | None:
         answer = news_for(partition, replica_id, self._config.replica_fetch_max_bytes)
-        if answer is not None and self._copies.begin(tp, partition, replica_id, answer):
+        offered = self._rates.offer(tp, partition, replica_id, answer)
+        if offered is not None:
+            answer = offered
+        elif answer is not None and self._copies.begin(tp, partition, replica_id, answer):
             return None
-        if isinstance(partition.growth, LeaderGrowth):
-            answer = self.growing.offer(partition, replica_id, answer)
-            if replica_id not in partition.growth.followers:
-                self.expect_fetch(tp, replica_id, now_ms)
-        elif answer is not None and (answer.records is not None or answer.fetch_offset < 0):
-            self._fetches.add_owing(tp, replica_id, now_ms)
+        if self._rates.may_lag(tp, partition, replica_id) or (
+            answer is not None and (answer.records is not None or answer.fetch_offset < 0)
+        ):
+            self.expect_fetch(tp, replica_id, now_ms)
         return answer
+
+    def expect_fetch(self, tp: TopicPartition, replica_id: int, now_ms: float) -> None:
+        """A follower will fetch; it is notified again if it does not."""
+        self._fetches.add_owing(tp, replica_id, now_ms)
 
     def on_arrived(self, copy_id: ReplicaCopy, size_bytes: int, now_ms: float) -> None:
         """What was sent as a copy has gone: the follower is to say that it has it."""
@@ -277,6 +233,10 @@ class LeaderReplicas:
                 told.append((replica_id, FetchResponse(answers, is_standing=True)))
         return told
 
+    def _is_behind(self, tp: TopicPartition, partition: Partition, replica_id: int) -> bool:
+        """True if a follower lags, or falls behind by time alone."""
+        return self._rates.may_lag(tp, partition, replica_id) or partition.lags(replica_id)
+
     def _remind(
         self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
     ) -> None:
@@ -303,7 +263,7 @@ class LeaderReplicas:
         return FetchedPartition(Errors.NONE, partition.leader_epoch, UNKNOWN_OFFSET)
 
     def _led(self, tp: TopicPartition) -> Partition | None:
-        partition = self.growing.look_up(tp)
+        partition = self._look_up(tp)
         return partition if partition and partition.is_leader(self._broker_id) else None
 
     def on_brokers_alive(self, returned: Set[int], now_ms: float) -> None:
@@ -315,23 +275,20 @@ class LeaderReplicas:
             for replica_id in partition.replicas:
                 if replica_id == self._broker_id or replica_id not in returned:
                     continue
-                if partition.expects(replica_id):
+                if self._is_behind(tp, partition, replica_id):
                     self._fetches.add_owing(tp, replica_id, now_ms)
                 elif partition.remote(replica_id) is not None:
                     self._fetches.add_news(tp, (replica_id,))
 
     # -- the high watermark and the ISR
 
-    def _increment_high_watermark(
+    def increment_high_watermark(
         self, tp: TopicPartition, partition: Partition, now_ms: float
     ) -> None:
+        """Move the high watermark if the ISR has more, and notify followers and clients."""
         lag_time_max_ms = self._config.replica_lag_time_max_ms
         if partition.maybe_increment_high_watermark(self._broker_id, now_ms, lag_time_max_ms):
-            by_law: tuple[int, ...] = ()
-            if isinstance(partition.growth, LeaderGrowth) and partition.growth.is_acknowledged:
-                by_law = partition.growth.followers
-            followers = [remote.replica_id for remote in partition.remotes]
-            self._fetches.add_news(tp, [r for r in followers if r not in by_law])
+            self._fetches.add_news(tp, self._rates.to_notify(tp, partition))
             self.produces.complete(tp, partition)
             self.consumers.on_high_watermark(tp, now_ms)
 
@@ -339,7 +296,14 @@ class LeaderReplicas:
         """Take in what became of a proposed ISR: a smaller one may let the high watermark go on."""
         tp = result.topic_partition
         if self.isr_changes.on_result(result) and not self._stalls_after_shrinking:
-            self._increment_high_watermark(tp, self._partitions[tp], now_ms)
+            self.increment_high_watermark(tp, self._partitions[tp], now_ms)
+
+    def on_schedule_acknowledged(
+        self, tp: TopicPartition, followers: Iterable[int], now_ms: float
+    ) -> None:
+        """The high watermark advances by time alone from now on, or does so no more."""
+        self._fetches.add_news(tp, followers)
+        self.consumers.on_high_watermark(tp, now_ms)
 
     # -- timers
 
@@ -347,7 +311,6 @@ class LeaderReplicas:
         """When ``on_timer`` is to be called next, in monotonic milliseconds."""
         due = (
             self._fetches.next_due_ms(self._metadata_cache.alive_brokers),
-            self._unconnected.next_due_ms(self._metadata_cache.alive_brokers),
             self.isr_changes.next_due_ms(),
             self.produces.next_due_ms(),
             self.consumers.next_due_ms(),
@@ -356,18 +319,14 @@ class LeaderReplicas:
 
     def on_timer(self, now_ms: float) -> None:
         """Send again what was not acknowledged, check ISRs, answer who has waited too long."""
-        for tp, replica_id in (
-            *self._fetches.take_due(now_ms),
-            *self._unconnected.take_due(now_ms),
-        ):
+        for tp, replica_id in self._fetches.take_due(now_ms):
             partition = self._led(tp)
             if partition is None:
                 continue
-            if partition.goes_by_law(replica_id):
+            if partition.keeps_up(replica_id):
                 self.isr_changes.maybe_expand(tp, partition, replica_id)
-            if not partition.expects(replica_id):
-                continue
-            self._remind(tp, partition, replica_id, now_ms)
+            elif self._is_behind(tp, partition, replica_id):
+                self._remind(tp, partition, replica_id, now_ms)
         self.isr_changes.on_timer(now_ms)
         self.produces.on_timer(now_ms)
         self.consumers.on_timer(now_ms)

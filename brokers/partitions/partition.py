@@ -14,7 +14,6 @@ import msgspec
 from brokers.logs.interval_log import IntervalLog
 from brokers.logs.record_batch import first_epoch
 from brokers.logs.replica_log import Appended, ReplicaLog
-from brokers.partitions.growth import FollowerGrowth, LeaderGrowth
 from brokers.partitions.remote_replica import NEVER_MS, RemoteReplica, RemoteReplicas, fold, unfold
 from cluster.api_errors import Errors
 from cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition, FetchPartition
@@ -45,9 +44,6 @@ class Partition(msgspec.Struct, gc=False):
     Of a leader alone: ``epoch_start_offset``, its log's end when it became one, at
     ``leader_since_ms``; ``known``, the followers that have fetched at this epoch. A follower in
     the ISR of which nothing is known costs nothing while there is nothing to send it.
-
-    ``growth``: the law by which the log grows; then its records, and what is known of followers,
-    are those of when it was settled last (brokers/partitions/growth.py).
     """
 
     state: LeaderAndIsrPartitionState | None = None
@@ -58,7 +54,6 @@ class Partition(msgspec.Struct, gc=False):
     epoch_start_offset: int = UNKNOWN_OFFSET
     leader_since_ms: float = NEVER_MS
     known: RemoteReplicas | bytes = ()
-    growth: LeaderGrowth | FollowerGrowth | None = None
 
     @property
     def remotes(self) -> RemoteReplicas:
@@ -165,7 +160,6 @@ class Partition(msgspec.Struct, gc=False):
         self.state = state
         self.pending = None
         self.known = ()
-        self.growth = None
         return self.log
 
     # -- followers' fetches
@@ -322,22 +316,17 @@ class Partition(msgspec.Struct, gc=False):
         )
 
     def lags(self, replica_id: int) -> bool:
-        """True if there are records that a follower is not known to have, and that no law brings
-        to it."""
+        """True if there are records that a follower is not known to have."""
         assert self.log is not None
-        if self.goes_by_law(replica_id):
-            return False
         remote = self.remote(replica_id)
-        return self.log.log_end_offset > (0 if remote is None else remote.log_end_offset)
+        if remote is None:
+            return self.log.log_end_offset > 0
+        return not remote.keeps_up and self.log.log_end_offset > remote.log_end_offset
 
-    def goes_by_law(self, replica_id: int) -> bool:
-        """True if a follower of this leader grows by its law."""
-        return isinstance(self.growth, LeaderGrowth) and replica_id in self.growth.followers
-
-    def expects(self, replica_id: int) -> bool:
-        """True if a follower lags, or may do so at any time without anybody noticing."""
-        may_lag = isinstance(self.growth, LeaderGrowth) and not self.goes_by_law(replica_id)
-        return may_lag or self.lags(replica_id)
+    def keeps_up(self, replica_id: int) -> bool:
+        """True if a follower stays at the log's end without fetching."""
+        remote = self.remote(replica_id)
+        return remote is not None and remote.keeps_up
 
     def caught_up_ms(self, replica_id: int) -> float:
         """When a follower last had everything, as far as this leader knows."""

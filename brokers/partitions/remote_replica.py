@@ -21,7 +21,8 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
     ``log_end_offset``, ``last_fetched_epoch``: where it was when it last fetched. ``caught_up_ms``:
     the latest time at which it had everything that the leader had then. ``owes_fetch``: it was sent
     records, and its next fetch will say that it has them. ``told_high_watermark``,
-    ``told_log_start_offset``: what it was told last.
+    ``told_log_start_offset``: what it was told last. ``keeps_up``: it stays at the leader's end
+    without fetching (brokers/constant_rate/).
     """
 
     replica_id: int
@@ -33,6 +34,7 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
     owes_fetch: bool = False
     told_high_watermark: int = 0
     told_log_start_offset: int = 0
+    keeps_up: bool = False
 
     def record_fetch(self, asked: FetchPartition, leader_end_offset: int, now_ms: float) -> None:
         """Note a fetch. A follower that asks for what the leader's end was at its fetch before was

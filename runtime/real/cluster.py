@@ -83,7 +83,7 @@ class RealCluster:
         self.journal = JournalGuard(journal, logs, self.clock, post, self.candidacy, notify)
         self.clients = HubClients(self._hub, self.transport, self.clock)
         self._bandwidth = Bandwidth(self.clock, self.transport, self._hub.give)
-        self.transport.on_links_cut = lambda: self._call(self._bandwidth.on_links_cut)
+        self.transport.on_change = lambda: self._call(self._bandwidth.on_links_cut)
         self._random = random.Random(spec.seed)
         self._pool = SessionPool(connect_string, spec, lambda: self.newest_zxid)
         self._incarnations, self._is_closed = 0, False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from brokers.constant_rate.producer import Rate
 from cluster.errors import UsageError
 from cluster.journal import JournalRow
 from cluster.types import TopicPartition
@@ -19,7 +20,6 @@ from runtime.scenarios.clients import (
 from runtime.simulated.world import SimulatedWorld
 from runtime.simulated_workload import WorkloadChecker, begin_workload
 from runtime.transport import NetworkFaults
-from runtime.workloads import Rate
 from statemachines.context import ControllerContext
 from zk.store import Store
 

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
+from brokers.constant_rate.connections import CertainConnections
 from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_store import MemoryLogStore
 from brokers.logs.replica_log import ReplicaLog
@@ -88,7 +89,12 @@ class SimulatedWorld:
         self.scheduler = Scheduler(self._failed)
         self._agenda = Agenda(self.scheduler, self.clock)
         self.bandwidth = Bandwidth(self.clock, self.transport, self.scheduler.give)
-        self.transport.on_links_cut = self.bandwidth.on_links_cut
+        self.connections = CertainConnections(
+            self.transport.is_lossless,
+            self.transport.disconnect_at_once,
+            self.transport.max_delay_ms,
+        )
+        self.transport.on_change = self._on_network_change
         self._connect(self.bandwidth)
         self.nodes: dict[int, SimulatedNode] = {}
         self._candidacy = Candidacy(self.clock)
@@ -159,6 +165,10 @@ class SimulatedWorld:
     def _on_halted(self, broker_id: int, _: str) -> None:
         self._halted.append(broker_id)
 
+    def _on_network_change(self) -> None:
+        self.connections.review()
+        self.bandwidth.on_links_cut()
+
     def _failed(self, actor: Actor, error: BaseException) -> None:
         self.errors.append(f"{actor.address}: {type(error).__name__}: {error}")
 
@@ -185,7 +195,7 @@ class SimulatedWorld:
             state_change_log=self._open_log and self._open_log(broker_id, self.clock),
             incarnation=self._incarnations,
             log_store=self.log_stores[broker_id],
-            connections=self.transport.certain,
+            connections=self.connections,
             log_journal=self.log_stores.journal,
             copying=self.bandwidth,
             candidacy=self._candidacy,
@@ -281,13 +291,13 @@ class SimulatedWorld:
     def pause(self, broker_id: int) -> None:
         """Freeze a node as a long garbage collection does: no heartbeat leaves it either."""
         self.server.disconnect(self._node(broker_id).store.session_id, notify=False)
-        self.transport.certain.freeze(Address("broker", broker_id))
-        self._node(broker_id).node.broker.laws.end_all(self.clock.monotonic_ms())
+        self.connections.pause(Address("broker", broker_id))
+        self._node(broker_id).node.broker.rates.on_pause()
         self._set_paused(broker_id, True)
 
     def resume(self, broker_id: int) -> None:
         """Let a paused node go on where it was; it learns then that its session is gone."""
-        self.transport.certain.thaw(Address("broker", broker_id))
+        self.connections.resume(Address("broker", broker_id))
         self._set_paused(broker_id, False)
         self.server.reconnect(self._node(broker_id).store.session_id)
 
@@ -306,6 +316,7 @@ class SimulatedWorld:
     def remove_client(self, address: Address) -> None:
         """Let a client end as it is."""
         self.transport.unregister(address)
+        self.connections.remove(address)
         self.scheduler.remove(address)
 
     def _node(self, broker_id: int) -> SimulatedNode:
@@ -327,6 +338,7 @@ class SimulatedWorld:
             address = Address(role, broker_id)
             self.transport.unregister(address)
             self.scheduler.remove(address)
+        self.connections.remove(Address("broker", broker_id))
 
     def _set_paused(self, broker_id: int, paused: bool) -> None:
         self.bandwidth.set_paused(broker_id, paused)
@@ -356,17 +368,10 @@ class SimulatedWorld:
         digest.update(self.journal.to_bytes())
         return digest.hexdigest()
 
-    def settle(self) -> None:
-        """Let the logs of all brokers that run hold what has grown so far by laws."""
-        for running in self.nodes.values():
-            self._settle(running)
-
-    def _break_off(self, running: SimulatedNode) -> None:
+    @staticmethod
+    def _break_off(running: SimulatedNode) -> None:
         running.node.broker.replica_manager.break_connections()
-        self._settle(running)
-
-    def _settle(self, running: SimulatedNode) -> None:
-        running.node.broker.laws.settle_all(self.clock.monotonic_ms())
+        running.node.broker.rates.materialize_all()
 
     def replicas_of(
         self, broker_id: int, of: Container[TopicPartition] | None = None
@@ -375,10 +380,10 @@ class SimulatedWorld:
         them in memory if it does not run. ``of``: only of these partitions."""
         running = self.nodes.get(broker_id)
         if running is not None:
-            laws, now_ms = running.node.broker.laws, self.clock.monotonic_ms()
+            rates = running.node.broker.rates
             for tp, partition in running.node.broker.replica_manager.partitions.items():
                 if partition.log is not None and (of is None or tp in of):
-                    laws.settle(tp, partition, now_ms)
+                    rates.materialize(tp)
                     yield tp, partition.log, partition.high_watermark
             return
         store = self.log_stores[broker_id]

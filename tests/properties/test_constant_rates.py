@@ -1,4 +1,4 @@
-"""Nobody is ahead of the truth by a law: any ends, pauses, cuts, networks, elections."""
+"""No replica is ahead of its leader by a schedule: any ends, pauses, cuts, networks, elections."""
 
 from __future__ import annotations
 

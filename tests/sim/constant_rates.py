@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cluster.constant_rate import LAW_MARGIN_MS, record_count
+from brokers.constant_rate.producer import Rate
+from cluster.constant_rate import RATE_MARGIN_MS, record_count
 from cluster.data_requests import ProduceRequest
 from cluster.records import CountedBatch
 from cluster.requests import Address, Message
 from cluster.types import LeaderAndIsr, TopicPartition
 from runtime.simulated.world import SimulatedWorld
 from runtime.simulated_workload import WorkloadChecker, begin_workload, replica_views
-from runtime.workloads import Rate
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 IDS = (0, 1, 2)
@@ -51,11 +51,11 @@ class GrowingCluster:
 
     def unacknowledged(self, tp: TopicPartition = T[0]) -> int:
         """How many records there should be that are not decided yet."""
-        self.producer.settle(self.now_ms)
+        self.producer.materialize(self.now_ms)
         return self.producer.produced(tp, self.now_ms) - self.producer.partitions[tp].decided
 
     def heal(self) -> None:
-        """Start every broker and mend the network, until all go by laws again."""
+        """Start every broker and mend the network, until all follow schedules again."""
         world = self.world
         world.transport.heal()
         for broker_id in IDS:
@@ -71,7 +71,7 @@ class GrowingCluster:
 
     def _is_partition_whole(self, tp: TopicPartition) -> bool:
         records_per_ms = self.producer.partitions[tp].rate.records_per_s / 1000
-        on_their_way = 3 * LAW_MARGIN_MS * records_per_ms + 1
+        on_their_way = 3 * RATE_MARGIN_MS * records_per_ms + 1
         ends = self.log_ends(tp).values()
         return (
             sorted(self.state(tp).isr) == list(IDS)

@@ -1,4 +1,4 @@
-"""Consumers that wait for records which come by a law: answered when there are enough of them."""
+"""Consumers that wait for records of constant rates: answered when there are enough of them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from brokers.clients.config import ConsumerConfig
 from brokers.clients.consumer import Consumer
-from cluster.constant_rate import LAW_MARGIN_MS
+from brokers.constant_rate.producer import Rate
+from cluster.constant_rate import RATE_MARGIN_MS
 from cluster.data_requests import FetchResponse
 from cluster.records import size_of
 from cluster.requests import Address, Message
 from cluster.types import TopicPartition
 from runtime.simulated.world import SimulatedWorld
 from runtime.simulated_workload import begin_workload
-from runtime.workloads import Rate
 from tests.sim.constant_rates import IDS, GrowingCluster, T
 from tests.sim.worlds import create_topic, three_brokers
 
@@ -54,7 +54,7 @@ class Reading:
 
 
 @pytest.mark.parametrize("min_records", [1, 10])
-def test_a_fetch_that_waits_is_answered_when_the_law_has_made_enough(min_records: int) -> None:
+def test_a_fetch_that_waits_is_answered_when_the_rate_has_made_enough(min_records: int) -> None:
     cluster = GrowingCluster(2.0)
     cluster.world.run_for(5_000)
     reading = Reading(cluster.world, T[:1], min_records)
@@ -62,15 +62,15 @@ def test_a_fetch_that_waits_is_answered_when_the_law_has_made_enough(min_records
     assert {count for _, count in reading.answered} == {min_records}
     assert len(reading.answered) in (120 // min_records, 120 // min_records - 1)
     assert reading.gaps_ms() == pytest.approx([min_records * 500.0] * len(reading.gaps_ms()))
-    law = cluster.producer.partitions[T[0]].law
-    assert law is not None
+    schedule = cluster.producer.partitions[T[0]].schedule
+    assert schedule is not None
     # It reads below the high watermark, which is two margins behind the leader's log.
-    phase_ms = (reading.answered[0][0] - 2 * LAW_MARGIN_MS - law.since_ms) % 500.0
+    phase_ms = (reading.answered[0][0] - 2 * RATE_MARGIN_MS - schedule.since_ms) % 500.0
     assert min(phase_ms, 500.0 - phase_ms) < 0.01
     cluster.check()
 
 
-def test_laws_that_begin_while_a_fetch_waits_fill_it_together() -> None:
+def test_rates_that_begin_while_a_fetch_waits_fill_it_together() -> None:
     world = three_brokers()
     create_topic(world, "u", {0: (0,), 1: (0,)})
     world.run_for(1_000)
@@ -96,5 +96,5 @@ def test_while_a_follower_that_counts_is_gone_nobody_is_answered_too_early() -> 
     assert len(reading.answered) <= before + 1, "the high watermark stands still"
     assert world.run_until(lambda: cluster.state().isr == (0, 2), timeout_ms=60_000)
     world.run_for(5_000)
-    assert reading.gaps_ms()[-8:] == pytest.approx([500.0] * 8), "and goes on by the law"
+    assert reading.gaps_ms()[-8:] == pytest.approx([500.0] * 8), "and continues at the rate"
     cluster.check()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from brokers.bandwidth.copying import ReplicaCopy
+from brokers.constant_rate.producer import Rate
 from cluster.data_requests import FetchResponse, ProduceRequest
 from cluster.records import CountedBatch, size_of
 from cluster.requests import Address, DescribeLogDirsRequest, DescribeLogDirsResponse, Message
@@ -15,7 +16,6 @@ from cluster.types import TopicPartition
 from runtime.preloading import preload_replicas
 from runtime.simulated.world import SimulatedWorld
 from runtime.simulated_workload import begin_workload
-from runtime.workloads import Rate
 from tests.sim.reassignments import brokers_up, reassign, stored, with_topic
 from tests.sim.test_config_changes import alter
 

@@ -1,13 +1,14 @@
 """A producer of constant rates to many partitions, which remembers what was acknowledged.
 
-It asks for leaders by metadata and hands each of them its rates; from then on there is nothing to
+It asks for leaders by metadata and sends each of them its rates; from then on there is nothing to
 send. Messages come in as values and go out as values; no clock is read. How records are
 acknowledged without a message is said in cluster/constant_rate.py.
 
-What nobody took is a backlog: the next leader takes it with the rate, at once. Records that were
-not acknowledged for delivery.timeout.ms are given up; whether they are in the log is not known. A
-record whose leader was lost before it was acknowledged is sent again, and may then be there twice,
-as with Kafka's producer without idempotence. Stands for org.apache.kafka.clients.producer.
+What no leader accepted is a backlog: the next leader appends it with the rate, at once. Records
+that were not acknowledged for delivery.timeout.ms are given up; whether they are in the log is not
+known. A record whose leader was lost before it was acknowledged is sent again, and may then be
+there twice, as with Kafka's producer without idempotence. Stands for
+org.apache.kafka.clients.producer.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from brokers.constant_rate.connections import CertainConnections
 from cluster.api_errors import Errors
 from cluster.client_requests import MetadataRequest, MetadataResponse
 from cluster.constant_rate import (
-    LAW_MARGIN_MS,
+    RATE_MARGIN_MS,
     ConstantRate,
+    ConstantRateProgress,
     ConstantRateRequest,
     ConstantRateResponse,
-    GrowingPartition,
-    Law,
+    RateSchedule,
     record_count,
 )
-from cluster.protocols import Connections
 from cluster.records import Stretch
 from cluster.requests import Address, Disconnected, Message
 from cluster.types import NO_LEADER, TopicPartition
@@ -49,9 +50,9 @@ class Rate(NamedTuple):
 class Progress(msgspec.Struct, gc=False):
     """What became of one partition's records.
 
-    ``decided``: how many were acknowledged or given up, of these ``given_up``. ``leader``: who was
-    handed the rate, by wish ``number``; ``law`` and ``leader_epoch``: by which it acknowledges,
-    from ``offset`` on.
+    ``decided``: how many were acknowledged or given up, of these ``given_up``. ``leader``: the
+    broker that was sent the rate, by ConstantRate ``number``; it acknowledges by ``schedule`` at
+    ``leader_epoch``, from ``offset`` on.
     """
 
     rate: Rate
@@ -59,7 +60,7 @@ class Progress(msgspec.Struct, gc=False):
     given_up: int = 0
     leader: int = NO_LEADER
     number: int = 0
-    law: Law | None = None
+    schedule: RateSchedule | None = None
     leader_epoch: int = -1
     offset: int = 0
     acknowledged: tuple[Stretch, ...] = ()
@@ -79,15 +80,15 @@ class Progress(msgspec.Struct, gc=False):
         else:
             self.acknowledged = (*before, Stretch(leader_epoch, start, end))
 
-    def settle(self, now_ms: float) -> None:
-        """Note what the law has acknowledged by now."""
-        if self.law is not None:
-            end = self.law.end_at(now_ms - 3 * LAW_MARGIN_MS)
+    def materialize(self, now_ms: float) -> None:
+        """Note what the schedule has acknowledged by now."""
+        if self.schedule is not None:
+            end = self.schedule.end_at(now_ms - 3 * RATE_MARGIN_MS)
             self.acknowledge(Stretch(self.leader_epoch, self.offset, end))
 
     def lose_leader(self) -> None:
         """Nothing more is acknowledged until there is another one."""
-        self.leader, self.law, self.offset = NO_LEADER, None, 0
+        self.leader, self.schedule, self.offset = NO_LEADER, None, 0
 
 
 class ConstantRateProducer:
@@ -98,7 +99,7 @@ class ConstantRateProducer:
         address: Address,
         rates: Mapping[TopicPartition, Rate],
         bootstrap: Iterable[int],
-        connections: Connections,
+        connections: CertainConnections,
         since_ms: float,
         since_timestamp_ms: int,
     ) -> None:
@@ -115,10 +116,10 @@ class ConstantRateProducer:
 
     # -- what came of it
 
-    def settle(self, now_ms: float) -> None:
-        """Bring what is known to be acknowledged up to now."""
+    def materialize(self, now_ms: float) -> None:
+        """Note what schedules have acknowledged by now."""
         for progress in self.partitions.values():
-            progress.settle(now_ms)
+            progress.materialize(now_ms)
 
     def produced(self, tp: TopicPartition, now_ms: float) -> int:
         """How many records there should be by now."""
@@ -146,7 +147,7 @@ class ConstantRateProducer:
         return self._due_ms
 
     def on_timer(self, now_ms: float) -> None:
-        """Ask a broker that is there who leads now; the brokers in turn.
+        """Ask a live broker for the leaders; the brokers in turn.
 
         One topic is enough to see that nothing has changed; after an answer that helped all are
         asked for.
@@ -212,23 +213,23 @@ class ConstantRateProducer:
         )
 
     def _on_progress(
-        self, tp: TopicPartition, leader: int, answer: GrowingPartition, now_ms: float
+        self, tp: TopicPartition, leader: int, answer: ConstantRateProgress, now_ms: float
     ) -> None:
         progress = self.partitions[tp]
         if progress.leader != leader or progress.number != answer.number:
             return
-        progress.settle(now_ms)
+        progress.materialize(now_ms)
         for stretch in answer.acknowledged:
             progress.acknowledge(stretch)
-        if answer.error is not Errors.NONE or answer.law is None:
+        if answer.error is not Errors.NONE or answer.schedule is None:
             self._lose(tp, now_ms)
             return
-        progress.law = answer.law if answer.is_law else None
+        progress.schedule = answer.schedule if answer.is_scheduled else None
         progress.leader_epoch = answer.leader_epoch
 
     def _lose(self, tp: TopicPartition, now_ms: float) -> None:
         progress = self.partitions[tp]
-        progress.settle(now_ms)
+        progress.materialize(now_ms)
         progress.lose_leader()
         self._without_leader[tp] = None
         if self._due_ms is None:

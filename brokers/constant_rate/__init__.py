@@ -1,0 +1,1 @@
+"""Constant-rate workloads of simulated clusters: producer, rate agreements, analytic appends."""

@@ -1,0 +1,514 @@
+"""The constant-rate workloads of one broker: the one place where other parts of a broker meet them.
+
+A leader accepts a producer's rate, offers its schedule to followers at its end, and notifies
+followers and producer whether records are acknowledged by the schedule, too. Before any part of the
+broker reads a replica, ``look_up`` or ``materialize`` appends what has come; at the end of the
+event ``take_messages`` reviews the replicas that were looked up. A broker without certain
+connections accepts no rate: then all of this does nothing. No message is sent and no clock is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from brokers.bandwidth.copying import Copying
+from brokers.bandwidth.replication_quotas import constant_traffic
+from brokers.config import BrokerConfig
+from brokers.constant_rate.connections import CertainConnections
+from brokers.constant_rate.replica_rates import FollowerRate, LeaderRate
+from brokers.logs.interval_log import IntervalLog
+from brokers.logs.record_parts import end_of
+from brokers.partitions.partition import Partition
+from brokers.partitions.remote_replica import NEVER_MS
+from cluster.api_errors import Errors
+from cluster.constant_rate import (
+    NO_CONNECTION,
+    ConstantRate,
+    ConstantRateProgress,
+    ConstantRateRequest,
+    ConstantRateResponse,
+    RateAgreement,
+    RateSchedule,
+    RevokeRates,
+)
+from cluster.data_requests import (
+    MAX_BYTES,
+    UNKNOWN_OFFSET,
+    FetchedPartition,
+    FetchPartition,
+    FetchResponse,
+)
+from cluster.records import EpochEndOffset, IntervalRecords, Records, Stretch, size_of
+from cluster.requests import Address, Disconnected, Message
+from cluster.types import NO_EPOCH, TopicPartition
+
+if TYPE_CHECKING:
+    from brokers.leaders.leader_replicas import LeaderReplicas
+
+RateMessage = ConstantRateResponse | FetchResponse | RevokeRates
+
+
+class ConstantRates:
+    """The replicas of one broker that follow schedules. ``leaders`` is set by LeaderReplicas."""
+
+    leaders: LeaderReplicas
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        connections: CertainConnections | None,
+        copying: Copying,
+        now_ms: Callable[[], float],
+    ) -> None:
+        self._broker_id = broker_id
+        self._address = Address("broker", broker_id)
+        self._config = config
+        self._connections = connections
+        self._copying = copying
+        self._now_ms = now_ms
+        self._leading: dict[TopicPartition, LeaderRate] = {}
+        self._following: dict[TopicPartition, FollowerRate] = {}
+        self._looked_up: dict[TopicPartition, None] = {}
+        self._progress: dict[Address, dict[TopicPartition, ConstantRateProgress]] = {}
+        self._to_fetch_again: dict[int, dict[TopicPartition, FetchedPartition]] = {}
+        self._revoked: dict[int, dict[TopicPartition, int]] = {}
+
+    def _connection_to(self, other: Address) -> int:
+        if self._connections is None:
+            return NO_CONNECTION
+        return self._connections.connect(self._address, other)
+
+    # -- reading replicas
+
+    def __contains__(self, tp: object) -> bool:
+        return tp in self._leading or tp in self._following
+
+    def look_up(self, tp: TopicPartition) -> None:
+        """Append what has come by now; the agreements are reviewed at the end of the event."""
+        if tp in self._leading or tp in self._following:
+            self.materialize(tp)
+            self._looked_up[tp] = None
+
+    def materialize(self, tp: TopicPartition) -> None:
+        """Append what has come for a replica by now."""
+        now_ms, rate = self._now_ms(), self._leading.get(tp)
+        if rate is None:
+            if tp in self._following:
+                self._following[tp].materialize(now_ms)
+        elif rate.materialized_ms != now_ms:
+            rate.materialized_ms = now_ms
+            rate.materialize(now_ms)
+            self.leaders.increment_high_watermark(tp, rate.partition, now_ms)
+
+    def materialize_all(self) -> bool:
+        """The same for all replicas; True if there are any that follow schedules."""
+        for tp in (*self._leading, *self._following):
+            self.materialize(tp)
+        return bool(self._leading or self._following)
+
+    def enough_ms(
+        self, tps: Iterable[TopicPartition], missing_bytes: int, now_ms: float, until_ms: float
+    ) -> float:
+        """When schedules will have brought so many bytes below the high watermarks; inf if not
+        by then, or if the size of the request and not the time holds them back."""
+        rates = [self._leading[tp] for tp in tps if tp in self._leading]
+
+        def is_enough(at_ms: float) -> bool:
+            return sum(rate.bytes_to_come(at_ms) for rate in rates) >= missing_bytes
+
+        if not rates or not is_enough(until_ms) or is_enough(now_ms):
+            return math.inf
+        while now_ms < (middle_ms := (now_ms + until_ms) / 2) < until_ms:
+            if is_enough(middle_ms):
+                until_ms = middle_ms
+            else:
+                now_ms = middle_ms
+        return until_ms
+
+    # -- messages
+
+    @staticmethod
+    def handles(message: Message) -> bool:
+        """True for the messages of producers and followers with rates."""
+        return isinstance(message.body, ConstantRateRequest | RevokeRates | Disconnected)
+
+    def handle(self, message: Message, now_ms: float) -> None:
+        """Handle one of these messages; ``now_ms`` is monotonic."""
+        match message.body:
+            case ConstantRateRequest() as request:
+                self._accept_rates(message.source, request, now_ms)
+            case RevokeRates(partitions):
+                for tp, leader_epoch in partitions.items():
+                    rate = self._leading.get(tp)
+                    if rate is not None and rate.partition.leader_epoch == leader_epoch:
+                        self._remove_follower(tp, rate, message.source.id, now_ms)
+            case Disconnected():
+                self._on_disconnected(message.source, now_ms)
+
+    def _on_disconnected(self, gone: Address, now_ms: float) -> None:
+        """What was agreed on with the other side ends as it is now."""
+        is_broker = gone.role == "broker"
+        for tp, rate in list(self._following.items()):
+            if is_broker and rate.partition.is_leader(gone.id):
+                self._following.pop(tp).materialize(now_ms)
+        for tp, leader_rate in list(self._leading.items()):
+            if leader_rate.producer == gone:
+                self._stop(tp, Errors.NETWORK_EXCEPTION)
+                self.leaders.isr_changes.watch(tp, now_ms)
+            elif is_broker:
+                self._remove_follower(tp, leader_rate, gone.id, now_ms)
+
+    def on_pause(self) -> None:
+        """The broker is about to stop, cut off from all others: its logs stay as they are now."""
+        now_ms = self._now_ms()
+        for tp in list(self._leading):
+            self._stop(tp, Errors.NETWORK_EXCEPTION)
+            self.leaders.isr_changes.watch(tp, now_ms)
+        for rate in self._following.values():
+            rate.materialize(now_ms)
+        self._following.clear()
+
+    def take_messages(self, now_ms: float) -> list[tuple[Address, RateMessage]]:
+        """Review the replicas of this event; returns unsolicited messages to followers, producers
+        and leaders, and forgets them."""
+        if not (self._looked_up or self._to_fetch_again or self._progress or self._revoked):
+            return []
+        self._review(now_ms)
+        to_fetch_again, self._to_fetch_again = self._to_fetch_again, {}
+        for replica_id, answers in to_fetch_again.items():
+            for tp in answers:
+                self.leaders.expect_fetch(tp, replica_id, now_ms)
+        progress, self._progress = self._progress, {}
+        revoked, self._revoked = self._revoked, {}
+        return [
+            *(
+                (Address("broker", replica_id), FetchResponse(answers, is_standing=True))
+                for replica_id, answers in to_fetch_again.items()
+            ),
+            *((producer, ConstantRateResponse(of)) for producer, of in progress.items()),
+            *((Address("broker", leader), RevokeRates(of)) for leader, of in revoked.items()),
+        ]
+
+    # -- as a leader: producers
+
+    def _accept_rates(self, producer: Address, request: ConstantRateRequest, now_ms: float) -> None:
+        """Append by these rates from now on, or refuse them. A producer that is gone by now gets
+        no answer."""
+        if self._connection_to(producer) != request.connection:
+            return
+        for tp, rate in request.partitions.items():
+            partition = self.leaders.find(tp, NO_EPOCH)
+            error = self.leaders.produces.check_rate(tp)
+            if error or isinstance(partition, Errors) or not isinstance(partition.log, IntervalLog):
+                error = error or Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
+                self._tell(producer, tp, ConstantRateProgress(error, rate.number))
+                continue
+            self._stop(tp, Errors.NONE)
+            self._begin(tp, partition, partition.log, producer, rate)
+            self.look_up(tp)
+            self.leaders.notify_followers(tp, partition, now_ms)
+
+    def _begin(
+        self,
+        tp: TopicPartition,
+        partition: Partition,
+        log: IntervalLog,
+        producer: Address,
+        rate: ConstantRate,
+    ) -> None:
+        schedule = RateSchedule(
+            log.log_end_offset - rate.first_record,
+            rate.records_per_s,
+            rate.record_size_bytes,
+            rate.since_ms,
+            rate.since_timestamp_ms,
+        )
+        self._leading[tp] = LeaderRate(
+            partition, schedule, producer, rate.number, log.log_end_offset
+        )
+        self._reserve_traffic(tp)
+
+    def _stop(self, tp: TopicPartition, error: Errors) -> None:
+        """Return a producer's rate; the followers fetch what they do not have yet."""
+        rate = self._leading.get(tp)
+        if rate is None:
+            return
+        self._revoke_followers(tp, rate)
+        answer = ConstantRateProgress(
+            error, rate.number, rate.partition.leader_epoch, None, _take_acknowledged(rate)
+        )
+        self._tell(rate.producer, tp, answer)
+        del self._leading[tp]
+        self._reserve_traffic(tp)
+
+    def _tell_progress(self, tp: TopicPartition, rate: LeaderRate) -> None:
+        answer = ConstantRateProgress(
+            Errors.NONE,
+            rate.number,
+            rate.partition.leader_epoch,
+            rate.schedule,
+            _take_acknowledged(rate),
+            rate.is_acknowledged,
+        )
+        self._tell(rate.producer, tp, answer)
+
+    def _tell(self, producer: Address, tp: TopicPartition, answer: ConstantRateProgress) -> None:
+        partitions = self._progress.setdefault(producer, {})
+        before = partitions.get(tp)
+        if before is not None and before.number == answer.number:
+            answer = answer.after(before)
+        partitions[tp] = answer
+
+    # -- as a leader: followers
+
+    def offer(
+        self,
+        tp: TopicPartition,
+        partition: Partition,
+        replica_id: int,
+        answer: FetchedPartition | None,
+    ) -> FetchedPartition | None:
+        """What a follower is sent instead of ``answer``, with an agreement; None without a rate,
+        and while the follower is behind.
+
+        The last records that the follower needs come with the agreement, unless they are so many
+        that bandwidth limits them.
+        """
+        rate, log, remote = self._leading.get(tp), partition.log, partition.remote(replica_id)
+        if rate is None or log is None or remote is None:
+            return None
+        if answer is None and remote.owes_fetch and not remote.keeps_up:
+            return None
+        offset, records = remote.log_end_offset, None
+        if not remote.keeps_up:
+            records = None if answer is None else answer.records
+            if records is not None:
+                is_limited = self._copying.is_limited
+                if is_limited and size_of(records) > self._config.replica_fetch_max_bytes:
+                    return None
+                offset = end_of(records).end_offset
+            if offset != log.log_end_offset:
+                return None
+        connection = self._connection_to(Address("broker", replica_id))
+        if connection == NO_CONNECTION:
+            return None
+        remote.owes_fetch = not remote.keeps_up
+        remote.told_high_watermark = partition.high_watermark
+        return FetchedPartition(
+            Errors.NONE,
+            partition.leader_epoch,
+            remote.log_end_offset,
+            remote.last_fetched_epoch,
+            records,
+            partition.high_watermark,
+            log.log_start_offset,
+            agreement=RateAgreement(rate.schedule, connection),
+            is_acknowledged=rate.is_acknowledged,
+        )
+
+    def on_fetch(
+        self, tp: TopicPartition, partition: Partition, replica_id: int, asked: FetchPartition
+    ) -> bool:
+        """Note whether a follower that has just fetched holds an agreement; False if it holds one
+        that is over, and has to be notified."""
+        rate, agreement = self._leading.get(tp), asked.agreement
+        holds = (
+            rate is not None
+            and agreement is not None
+            and agreement.schedule == rate.schedule
+            and agreement.connection == self._connection_to(Address("broker", replica_id))
+        )
+        remote = partition.remote(replica_id)
+        if rate is not None and remote is not None and remote.keeps_up != holds:
+            remote.keeps_up = holds
+            self._reserve_traffic(tp)
+        if rate is not None and holds and replica_id not in partition.maximal_isr:
+            # It reaches the high watermark without another fetch.
+            self.leaders.expect_fetch(tp, replica_id, self._now_ms())
+        return holds or agreement is None
+
+    def may_lag(self, tp: TopicPartition, partition: Partition, replica_id: int) -> bool:
+        """True if a follower falls behind by time alone: records come, and it does not keep up."""
+        return tp in self._leading and not partition.keeps_up(replica_id)
+
+    def to_notify(self, tp: TopicPartition, partition: Partition) -> list[int]:
+        """The followers that learn of a new high watermark by a message only."""
+        rate = self._leading.get(tp)
+        knows = rate is not None and rate.is_acknowledged
+        return [one.replica_id for one in partition.remotes if not (knows and one.keeps_up)]
+
+    def _remove_follower(
+        self, tp: TopicPartition, rate: LeaderRate, replica_id: int, now_ms: float
+    ) -> None:
+        """A follower left the schedule: from now on it may lag."""
+        remote = rate.partition.remote(replica_id)
+        if remote is not None and remote.keeps_up:
+            self.look_up(tp)
+            remote.keeps_up = False
+            self._reserve_traffic(tp)
+            self.leaders.expect_fetch(tp, replica_id, now_ms)
+            self.leaders.isr_changes.watch(tp, now_ms)
+
+    def _revoke_followers(self, tp: TopicPartition, rate: LeaderRate) -> None:
+        """Make all followers fetch: those that were offered the schedule leave it."""
+        self.materialize(tp)
+        fetch_again = FetchedPartition(Errors.NONE, rate.partition.leader_epoch, UNKNOWN_OFFSET)
+        for remote in rate.partition.remotes:
+            self._to_fetch_again.setdefault(remote.replica_id, {})[tp] = fetch_again
+            remote.owes_fetch = remote.keeps_up = False
+
+    def _review(self, now_ms: float) -> None:
+        """See whether the records of the replicas that were looked up are acknowledged by the
+        schedule; notify followers and producer if that changed."""
+        looked_up, self._looked_up = self._looked_up, {}
+        lag_time_max_ms = self._config.replica_lag_time_max_ms
+        for tp in looked_up:
+            rate = self._leading.get(tp)
+            if rate is None:
+                continue
+            if error := self.leaders.produces.check_rate(tp):
+                self._stop(tp, error)
+                continue
+            partition = rate.partition
+            counted = partition.counted(self._broker_id, now_ms, lag_time_max_ms)
+            is_acknowledged = counted is not None and all(remote.keeps_up for remote in counted)
+            if is_acknowledged != rate.is_acknowledged:
+                rate.is_acknowledged = is_acknowledged
+                self.leaders.on_schedule_acknowledged(tp, rate.followers, now_ms)
+            elif is_acknowledged or partition.high_watermark <= rate.told_offset:
+                continue
+            self._tell_progress(tp, rate)
+
+    # -- as a leader: bandwidth
+
+    def reserve_traffic(self, topic: str | None = None) -> None:
+        """Reserve bandwidth for all rates, of a topic or of all."""
+        for tp in self._leading:
+            if topic is None or tp.topic == topic:
+                self._reserve_traffic(tp)
+
+    def _reserve_traffic(self, tp: TopicPartition) -> None:
+        """Reserve bandwidth for a rate to the leader and to the followers that keep up."""
+        if not self._copying.is_limited:
+            return
+        rate = self._leading.get(tp)
+        if rate is None or rate.partition.log is None:
+            self._copying.reserve(tp, self._broker_id, {})
+            return
+        place_of, config = self._copying.place_of, rate.partition.log.config
+        followers = [
+            (place_of(tp, one), config.follower_throttled.has(tp.partition, one))
+            for one in rate.followers
+        ]
+        traffic = constant_traffic(
+            round(rate.schedule.records_per_s * rate.schedule.record_size_bytes),
+            place_of(tp, self._broker_id),
+            followers,
+            leader_throttled=config.leader_throttled.has(tp.partition, self._broker_id),
+        )
+        self._copying.reserve(tp, self._broker_id, traffic)
+
+    # -- as a follower
+
+    def name_agreements(self, asked: dict[TopicPartition, FetchPartition]) -> None:
+        """Let a fetch name the agreements that followers hold."""
+        if not self._following:
+            return
+        for tp, position in asked.items():
+            if (rate := self._following.get(tp)) is not None:
+                asked[tp] = msgspec.structs.replace(position, agreement=rate.agreement)
+
+    def on_answer(self, tp: TopicPartition, answer: FetchedPartition, now_ms: float) -> bool:
+        """Take what a leader's answer says of the agreement; True if it says nothing else.
+
+        An answer that does not name the agreement ends it.
+        """
+        rate = self._following.get(tp)
+        if rate is None:
+            return False
+        rate.materialize(now_ms)
+        if answer.agreement == rate.agreement:
+            rate.is_acknowledged = answer.is_acknowledged
+            rate.advance_high_watermark(answer.high_watermark, now_ms)
+            return True
+        if answer.fetch_offset == UNKNOWN_OFFSET and answer.error is Errors.NONE:
+            del self._following[tp]
+        else:
+            self._leave(tp, rate)
+        return False
+
+    def accept(self, tp: TopicPartition, partition: Partition, answer: FetchedPartition) -> bool:
+        """Accept the agreement that came with an answer; False if there is none, if its connection
+        is gone, or if the answer did not bring the log to the leader's end."""
+        agreement, log, state = answer.agreement, partition.log, partition.state
+        if agreement is None or log is None or state is None:
+            return False
+        if agreement.connection != self._connection_to(Address("broker", state.leader)):
+            return False
+        epoch, offset = _end_after(answer.records, answer)
+        is_empty = log.log_start_offset == log.log_end_offset
+        if offset != log.log_end_offset or (epoch != log.latest_epoch and not is_empty):
+            return False
+        self._following[tp] = FollowerRate(partition, agreement)
+        return True
+
+    def leave_all(self) -> None:
+        """Leave the schedules of all leaders."""
+        for tp, rate in list(self._following.items()):
+            self._leave(tp, rate)
+
+    def _leave(self, tp: TopicPartition, rate: FollowerRate) -> None:
+        rate.materialize(self._now_ms())
+        del self._following[tp]
+        assert rate.partition.state is not None
+        leader = rate.partition.state.leader
+        self._revoked.setdefault(leader, {})[tp] = rate.partition.leader_epoch
+
+    # -- as either
+
+    def on_new_epoch(self, tp: TopicPartition) -> None:
+        """This broker leads the partition at another epoch from now on. If it led before, the rate
+        continues, and the followers have to agree again."""
+        rate = self._leading.get(tp)
+        if rate is None:
+            self.end(tp, Errors.NONE)
+            return
+        self._revoke_followers(tp, rate)
+        rate.is_acknowledged = False
+        self._tell_progress(tp, rate)
+        rate.materialized_ms = NEVER_MS
+        self._reserve_traffic(tp)
+        self._looked_up[tp] = None
+
+    def end(self, tp: TopicPartition, error: Errors) -> None:
+        """The replica's log follows no schedule any more; a leader's producer is told the error."""
+        self._stop(tp, error)
+        if (rate := self._following.get(tp)) is not None:
+            self._leave(tp, rate)
+
+
+def _end_after(records: Records | None, answer: FetchedPartition) -> EpochEndOffset:
+    """Where a log ends after an answer was appended."""
+    if records is None:
+        return EpochEndOffset(answer.last_fetched_epoch, answer.fetch_offset)
+    return end_of(records)
+
+
+def _take_acknowledged(rate: LeaderRate) -> tuple[Stretch, ...]:
+    """What has come below the high watermark since the producer was told last."""
+    partition, stretches = rate.partition, []
+    log = partition.log
+    assert log is not None
+    offset = max(rate.told_offset, log.log_start_offset)
+    while offset < partition.high_watermark:
+        records = log.read(offset, MAX_BYTES, partition.high_watermark)
+        assert isinstance(records, IntervalRecords)
+        stretches += [Stretch(i.leader_epoch, i.start, i.end) for i in records.intervals]
+        offset = stretches[-1].end
+    rate.told_offset = offset
+    return tuple(stretches)

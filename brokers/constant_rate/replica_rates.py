@@ -1,0 +1,104 @@
+"""One replica whose log follows a schedule: analytic appends, as a leader and as a follower.
+
+``materialize`` turns the records that have come by now into appends; readers of the replica call it
+first. No message is sent and no clock is read. Why no participant is ahead of another is proved in
+cluster/constant_rate.py.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from brokers.logs.interval_log import IntervalLog
+from brokers.partitions.partition import Partition
+from brokers.partitions.remote_replica import NEVER_MS
+from cluster.constant_rate import RATE_MARGIN_MS, RateAgreement, RateSchedule
+from cluster.records import Interval
+from cluster.requests import Address
+
+
+class LeaderRate(msgspec.Struct, gc=False):
+    """A leader that accepted a producer's rate. Its followers with an agreement keep up
+    (RemoteReplica.keeps_up).
+
+    ``is_acknowledged``: all replicas that the high watermark waits for keep up, and followers and
+    producer were notified. ``told_offset``: the producer knows what was acknowledged below it.
+    ``number``: of the producer's ConstantRate. ``materialized_ms``: up to when the log is filled.
+    """
+
+    partition: Partition
+    schedule: RateSchedule
+    producer: Address
+    number: int
+    told_offset: int
+    is_acknowledged: bool = False
+    materialized_ms: float = NEVER_MS
+
+    @property
+    def followers(self) -> tuple[int, ...]:
+        """The followers that keep up by the schedule."""
+        return tuple(one.replica_id for one in self.partition.remotes if one.keeps_up)
+
+    def materialize(self, now_ms: float) -> None:
+        """Append what has come by now, and note what followers have. The caller moves the high
+        watermark, because others have to be notified of that."""
+        partition = self.partition
+        _append(partition, self.schedule, now_ms)
+        known = self.schedule.end_at(now_ms - 2 * RATE_MARGIN_MS)
+        for remote in partition.remotes:
+            if remote.keeps_up:
+                if known > remote.log_end_offset:
+                    remote.log_end_offset = known
+                remote.last_fetched_epoch = partition.leader_epoch
+                remote.caught_up_ms = now_ms
+
+    def bytes_to_come(self, at_ms: float) -> int:
+        """Bytes that come below the high watermark by a later time if nothing changes until then;
+        the log is materialized up to now."""
+        if not self.is_acknowledged:
+            return 0
+        known_ms = at_ms - 2 * RATE_MARGIN_MS if self.followers else at_ms
+        records = self.schedule.end_at(known_ms) - self.partition.high_watermark
+        return max(0, records) * self.schedule.record_size_bytes
+
+
+class FollowerRate(msgspec.Struct, gc=False):
+    """A follower with an agreement. ``is_acknowledged``: its high watermark follows the schedule,
+    too."""
+
+    partition: Partition
+    agreement: RateAgreement
+    is_acknowledged: bool = False
+
+    def materialize(self, now_ms: float) -> None:
+        """Append what has come by now, and move the high watermark."""
+        partition, schedule = self.partition, self.agreement.schedule
+        _append(partition, schedule, now_ms - RATE_MARGIN_MS)
+        if self.is_acknowledged:
+            self.advance_high_watermark(schedule.end_at(now_ms - 3 * RATE_MARGIN_MS), now_ms)
+
+    def advance_high_watermark(self, offset: int, now_ms: float) -> None:
+        """Move the high watermark forward, to the log's end at most."""
+        partition = self.partition
+        assert partition.log is not None
+        known = min(offset, partition.log.log_end_offset)
+        if known > partition.high_watermark:
+            partition.set_high_watermark(known, now_ms)
+
+
+def _append(partition: Partition, schedule: RateSchedule, at_ms: float) -> None:
+    """Append what the schedule has at a time and the log does not, at most a segment at once.
+
+    No batch is too large: it stands for many small ones.
+    """
+    log = partition.log
+    assert isinstance(log, IntervalLog), "only in-memory logs follow schedules"
+    end = schedule.end_at(at_ms)
+    if end <= log.log_end_offset:
+        return
+    at_once = max(1, log.config.segment_bytes // schedule.record_size_bytes)
+    while (start := log.log_end_offset) < end:
+        until = min(end, start + at_once)
+        size_bytes = (until - start) * schedule.record_size_bytes
+        timestamp_ms = schedule.timestamp_at(at_ms)
+        log.grow(Interval(partition.leader_epoch, start, until, size_bytes, timestamp_ms))
