@@ -1,6 +1,6 @@
 """`klamm explain`: why a partition is as it is, or what an event did, from the journal.
 
-Parses and prints; runtime/explanations/ finds the answer.
+Parses and prints; cli/explanations/ finds the answer.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Annotated, Final
 import typer
 
 from cli.explain_text import as_json, explained_lines
+from cli.explanations.explain import Chosen, Explained, explain_event, explain_partition
 from cli.journal import DamageWarnings, FileSource, JournalSource, journal_source
 from cli.options import AsJson, DataDirectory, Server, print_json
 from cluster.errors import UsageError
 from cluster.journal import JournalRow
 from cluster.plain_text import harmless_line
 from cluster.types import TopicPartition
-from runtime.explanations.explain import Chosen, Explained, explain_event, explain_partition
 
 EXAMPLES = """
 \b

@@ -1,4 +1,4 @@
-"""What `klamm explain` prints: an answer of runtime/explanations/ as lines and as JSON."""
+"""What `klamm explain` prints: an answer of cli/explanations/ as lines and as JSON."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
+from cli.explanations.explain import Explained
+from cli.explanations.linked_events import Cause, Change, Step
+from cli.explanations.rows import Standing, is_unclean
 from cli.journal_text import time_text, what_text
 from cluster.journal import JournalRow
-from runtime.explanations.explain import Explained
-from runtime.explanations.linked_events import Cause, Change, Step
-from runtime.explanations.rows import Standing, is_unclean
 from statemachines.explanations import Rule
 
 STEPS_SHOWN: Final = 40

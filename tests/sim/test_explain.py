@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from cli.explanations.explain import Explained, explain_event, explain_partition
+from cli.explanations.linked_events import Change
+from cli.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, standing
 from cluster.errors import UnknownTopicOrPartition, UsageError
 from cluster.journal import JournalRow, Kind
 from cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from cluster.types import TopicPartition
-from runtime.explanations.explain import Explained, explain_event, explain_partition
-from runtime.explanations.linked_events import Change
-from runtime.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, standing
 from runtime.simulated.world import SimulatedWorld
 from statemachines.election import OfflineElection, ReassignElection
 from statemachines.explanations import ELECTION_RULES, KIND_RULES, PARTITION_RULES, PHASE_RULES

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from cli.explanations.explain import explain_event, explain_partition
+from cli.explanations.rows import NOT_IN_THE_JOURNAL, event_meaning, event_name
 from cluster.journal import Kind
 from cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from cluster.types import TopicPartition
 from controller.events import ControllerEvent
-from runtime.explanations.explain import explain_event, explain_partition
-from runtime.explanations.rows import NOT_IN_THE_JOURNAL, event_meaning, event_name
 from runtime.simulated.world import SimulatedWorld
 from tests.sim.reassignments import (
     alter,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cli.explain_text import as_json, explained_lines
+from cli.explanations.explain import Explained, explain_partition
 from cluster.types import TopicPartition
-from runtime.explanations.explain import Explained, explain_partition
 from runtime.simulated.world import SimulatedWorld
 from tests.sim.deletions import delete_topics
 from tests.sim.reassignments import alter, brokers_up, hold, reassign, with_topic

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from brokers.status import broker_status
+from cli.explanations.explain import explain_partition
 from cli.status import work_lines
 from cluster.api_errors import Errors
 from cluster.journal import Kind
@@ -15,7 +16,6 @@ from cluster.requests import LeaderAndIsrRequest, LeaderAndIsrResponse
 from cluster.types import TopicPartition
 from controller.status import controller_status
 from runtime.checks.agreement import check_simulated_world
-from runtime.explanations.explain import explain_partition
 from runtime.simulated.world import SimulatedWorld
 from statemachines.replica_state import ReplicaState
 from tests.sim.log_dirs import (

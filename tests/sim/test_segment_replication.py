@@ -14,12 +14,12 @@ from admin.configs.changes import ConfigChanges
 from admin.configs.config_resource import ConfigResource
 from brokers.logs.records import Record, encode_batch
 from cli.explain_text import explained_lines
+from cli.explanations.explain import explain_partition
 from cluster.api_errors import Errors
 from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from cluster.journal import JournalRow, Kind
 from cluster.records import CountedBatch
 from cluster.requests import Address, Message
-from runtime.explanations.explain import explain_partition
 from tests.sim.replication import IDS, T0, Cluster, replica_views
 from zk.kafka_zk_client import KafkaZkClient
 

@@ -12,9 +12,9 @@ from brokers.clients.config import ConsumerConfig
 from brokers.clients.consumer import Consumer
 from brokers.logs.record_batch import HEADER_SIZE_BYTES
 from cli.explain_text import explained_lines
+from cli.explanations.explain import explain_partition
 from cluster.journal import JournalRow, Kind
 from cluster.requests import Address
-from runtime.explanations.explain import explain_partition
 from tests.sim.replication import IDS, T0, Cluster
 
 BATCH_RECORDS = 10

@@ -11,10 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cluster.errors import UsageError
-from cluster.journal import JournalRow, Kind
-from cluster.types import TopicPartition
-from runtime.explanations.rows import (
+from cli.explanations.rows import (
     ZNodeWrite,
     event_meaning,
     event_name,
@@ -23,6 +20,9 @@ from runtime.explanations.rows import (
     trigger_of,
     znodes_of,
 )
+from cluster.errors import UsageError
+from cluster.journal import JournalRow, Kind
+from cluster.types import TopicPartition
 from statemachines.explanations import Rule
 from statemachines.reassignment import Phase
 from statemachines.replica_state import ReplicaState
