@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from brokers.bandwidth.copying import Arrived, Copying, ReplicaCopy, UnlimitedCopying
+from brokers.bandwidth.copying import Arrived, Copying, ReplicaCopy
 from brokers.client_apis import ClientApis
 from brokers.config import BrokerConfig, broker_config
 from brokers.constant_rate.connections import CertainConnections
@@ -103,7 +103,7 @@ class Broker:
         disk = log_store or MemoryLogStore()
         self.log_manager = LogManager(LogDirs(config.log_dirs), disk, self._topic_logs)
         self.alter_isr_manager = self._new_isr_manager(clock)
-        self.copies = Copies(info.id, config, copying or UnlimitedCopying())
+        self.copies = Copies(info.id, config, copying or Copying(clock, transport.send))
         self.rates = ConstantRates(
             info.id, config, connections, self.copies.copying, clock.monotonic_ms
         )

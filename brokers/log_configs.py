@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from brokers.bandwidth.throttled_replicas import ThrottledReplicas
-from brokers.logs.log_config import LogConfig
+from brokers.logs.log_config import LogConfig, ThrottledReplicas
 from brokers.logs.record_batch import COMPRESSIONS
 from cluster.configs import (
     BROKER_CONFIGS,

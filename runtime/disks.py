@@ -11,13 +11,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from brokers.bandwidth.copying import Copying
 from brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind
 from brokers.storage.disk import LOCAL_DISK
 from brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
 from brokers.storage.memory_disk import MemoryDisk
 from cluster.errors import NotFound
 from cluster.protocols import Clock, Journal
-from runtime.bandwidth import Bandwidth
 from runtime.cluster_spec import ClusterSpec
 from runtime.journal import FileJournal, MemoryJournal
 from runtime.log_stores import LogStores
@@ -51,14 +51,14 @@ class ClusterDisks:
         self,
         spec: ClusterSpec,
         stores: LogStores,
-        bandwidth: Bandwidth,
+        copying: Copying,
         journal: Journal,
         tell: Callable[[int, FailLogDir], None],
         call: Callable[[Callable[[], None]], None] = _at_once,
     ) -> None:
         self._log_dirs = spec.broker_config.log_dirs
         self.stores = stores
-        self._bandwidth = bandwidth
+        self._copying = copying
         self._journal = journal
         self._tell = tell
         self._call = call
@@ -124,4 +124,4 @@ class ClusterDisks:
 
     def _set_rate(self, broker_id: int, path: str, bytes_per_s: int) -> None:
         resource = Resource(ResourceKind.DISK, broker_id, path)
-        self._call(lambda: self._bandwidth.set_capacities({resource: bytes_per_s}))
+        self._call(lambda: self._copying.set_capacities({resource: bytes_per_s}))

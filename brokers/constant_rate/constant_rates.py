@@ -36,13 +36,12 @@ from cluster.constant_rate import (
     RevokeRates,
 )
 from cluster.data_requests import (
-    MAX_BYTES,
     UNKNOWN_OFFSET,
     FetchedPartition,
     FetchPartition,
     FetchResponse,
 )
-from cluster.records import EpochEndOffset, IntervalRecords, Records, Stretch, size_of
+from cluster.records import size_of
 from cluster.requests import Address, Disconnected, Message
 from cluster.types import NO_EPOCH, TopicPartition
 
@@ -240,7 +239,7 @@ class ConstantRates:
             return
         self._revoke_followers(tp, rate)
         answer = ConstantRateProgress(
-            error, rate.number, rate.partition.leader_epoch, None, _take_acknowledged(rate)
+            error, rate.number, rate.partition.leader_epoch, None, rate.take_acknowledged()
         )
         self._tell(rate.producer, tp, answer)
         del self._leading[tp]
@@ -252,7 +251,7 @@ class ConstantRates:
             rate.number,
             rate.partition.leader_epoch,
             rate.schedule,
-            _take_acknowledged(rate),
+            rate.take_acknowledged(),
             rate.is_acknowledged,
         )
         self._tell(rate.producer, tp, answer)
@@ -450,7 +449,9 @@ class ConstantRates:
             return False
         if agreement.connection != self._connection_to(Address("broker", state.leader)):
             return False
-        epoch, offset = _end_after(answer.records, answer)
+        epoch, offset = answer.last_fetched_epoch, answer.fetch_offset
+        if answer.records is not None:
+            epoch, offset = end_of(answer.records)
         is_empty = log.log_start_offset == log.log_end_offset
         if offset != log.log_end_offset or (epoch != log.latest_epoch and not is_empty):
             return False
@@ -490,25 +491,3 @@ class ConstantRates:
         self._stop(tp, error)
         if (rate := self._following.get(tp)) is not None:
             self._leave(tp, rate)
-
-
-def _end_after(records: Records | None, answer: FetchedPartition) -> EpochEndOffset:
-    """Where a log ends after an answer was appended."""
-    if records is None:
-        return EpochEndOffset(answer.last_fetched_epoch, answer.fetch_offset)
-    return end_of(records)
-
-
-def _take_acknowledged(rate: LeaderRate) -> tuple[Stretch, ...]:
-    """What has come below the high watermark since the producer was told last."""
-    partition, stretches = rate.partition, []
-    log = partition.log
-    assert log is not None
-    offset = max(rate.told_offset, log.log_start_offset)
-    while offset < partition.high_watermark:
-        records = log.read(offset, MAX_BYTES, partition.high_watermark)
-        assert isinstance(records, IntervalRecords)
-        stretches += [Stretch(i.leader_epoch, i.start, i.end) for i in records.intervals]
-        offset = stretches[-1].end
-    rate.told_offset = offset
-    return tuple(stretches)

@@ -13,7 +13,8 @@ from brokers.logs.interval_log import IntervalLog
 from brokers.partitions.partition import Partition
 from brokers.partitions.remote_replica import NEVER_MS
 from cluster.constant_rate import RATE_MARGIN_MS, RateAgreement, RateSchedule
-from cluster.records import Interval
+from cluster.data_requests import MAX_BYTES
+from cluster.records import Interval, IntervalRecords, Stretch
 from cluster.requests import Address
 
 
@@ -60,6 +61,20 @@ class LeaderRate(msgspec.Struct, gc=False):
         known_ms = at_ms - 2 * RATE_MARGIN_MS if self.followers else at_ms
         records = self.schedule.end_at(known_ms) - self.partition.high_watermark
         return max(0, records) * self.schedule.record_size_bytes
+
+    def take_acknowledged(self) -> tuple[Stretch, ...]:
+        """What has come below the high watermark since the producer was told last."""
+        partition, stretches = self.partition, []
+        log = partition.log
+        assert log is not None
+        offset = max(self.told_offset, log.log_start_offset)
+        while offset < partition.high_watermark:
+            records = log.read(offset, MAX_BYTES, partition.high_watermark)
+            assert isinstance(records, IntervalRecords)
+            stretches += [Stretch(i.leader_epoch, i.start, i.end) for i in records.intervals]
+            offset = stretches[-1].end
+        self.told_offset = offset
+        return tuple(stretches)
 
 
 class FollowerRate(msgspec.Struct, gc=False):

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-from brokers.bandwidth.throttled_replicas import NONE_THROTTLED, ThrottledReplicas
 from cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 
 NO_LIMIT: Final = -1
@@ -19,6 +18,27 @@ NEVER: Final = 2**63 - 1
 
 def _default(name: str) -> Any:
     return TOPIC_CONFIGS[name].default_value
+
+
+class ThrottledReplicas(msgspec.Struct, frozen=True, gc=False):
+    """Replicas of one topic that leader.replication.throttled.replicas, or that of followers,
+    lists: (partition, broker), or with ``is_all`` every one (kafka.server.ConfigHandler)."""
+
+    listed: frozenset[tuple[int, int]] = frozenset()
+    is_all: bool = False
+
+    @classmethod
+    def of(cls, words: list[str]) -> ThrottledReplicas:
+        """What a topic's config lists: "*" alone, or words as 0:1, partition and broker."""
+        pairs = (word.split(":") for word in words if word not in ("", "*"))
+        return cls(frozenset((int(first), int(last)) for first, last in pairs), words == ["*"])
+
+    def has(self, partition: int, broker_id: int) -> bool:
+        """True if the replica of this partition on this broker is among them."""
+        return self.is_all or (partition, broker_id) in self.listed
+
+
+NONE_THROTTLED: Final = ThrottledReplicas()
 
 
 class LogConfig(msgspec.Struct, frozen=True, gc=False):

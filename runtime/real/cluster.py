@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
+from brokers.bandwidth.copying import Copying
 from brokers.logs.log_journal import LogJournal
 from brokers.status import broker_status
 from brokers.storage.faults import FaultyDisk
@@ -82,17 +83,19 @@ class RealCluster:
         notify, post = self.nodes.on_candidacy_changed, self._hub.post
         self.journal = JournalGuard(journal, logs, self.clock, post, self.candidacy, notify)
         self.clients = HubClients(self._hub, self.transport, self.clock)
-        self._bandwidth = Bandwidth(self.clock, self.transport, self._hub.give)
-        self.transport.on_change = lambda: self._call(self._bandwidth.on_links_cut)
+        self._copying = Copying(
+            self.clock, self.transport.send, self._hub.give, self.transport.reaches
+        )
+        self.transport.on_change = lambda: self._call(self._copying.on_links_cut)
         self._random = random.Random(spec.seed)
         self._pool = SessionPool(connect_string, spec, lambda: self.newest_zxid)
         self._incarnations, self._is_closed = 0, False
         self.log_journal = LogJournal(self.journal, self.clock, spec.run_id)
         stores = LogStores(spec.segments, self.log_journal, disk or local_disk())
-        self.disks = ClusterDisks(spec, stores, self._bandwidth, journal, self._tell, self._call)
+        self.disks = ClusterDisks(spec, stores, self._copying, journal, self._tell, self._call)
         self.own_session = OwnSession(connect_string, spec)
         self._hub.start()
-        self._hub.add(self._bandwidth)
+        self._hub.add(Bandwidth(self._copying))
         self._hub.add(self.journal)
 
     @property
@@ -184,7 +187,7 @@ class RealCluster:
                 incarnation=self._incarnations,
                 log_store=self.disks.stores[broker_id],
                 log_journal=self.log_journal,
-                copying=self._bandwidth,
+                copying=self._copying,
                 candidacy=self.candidacy,
             )
             unless_built.pop_all()
@@ -311,7 +314,7 @@ class RealCluster:
 
     def _set_paused(self, broker_id: int, paused: bool) -> None:
         self._hub.set_paused(Address("broker", broker_id), paused)
-        self._call(lambda: self._bandwidth.set_paused(broker_id, paused))
+        self._call(lambda: self._copying.set_paused(broker_id, paused))
 
     def add_broker(self, broker_id: int, rack: str | None = None) -> None:
         """Add a broker to the cluster without starting it. Raises UsageError if it exists."""

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
+from brokers.bandwidth.copying import Copying
 from brokers.constant_rate.connections import CertainConnections
 from brokers.logs.log_journal import LogJournal
 from brokers.logs.log_store import MemoryLogStore
@@ -88,23 +89,24 @@ class SimulatedWorld:
         self.transport = SimulatedTransport(self.clock, random.Random(spec.seed + 1))
         self.scheduler = Scheduler(self._failed)
         self._agenda = Agenda(self.scheduler, self.clock)
-        self.bandwidth = Bandwidth(self.clock, self.transport, self.scheduler.give)
+        give, transport = self.scheduler.give, self.transport
+        self.copying = Copying(self.clock, transport.send, give, transport.reaches)
         self.connections = CertainConnections(
             self.transport.is_lossless,
             self.transport.disconnect_at_once,
             self.transport.max_delay_ms,
         )
         self.transport.on_change = self._on_network_change
-        self._connect(self.bandwidth)
+        self._connect(Bandwidth(self.copying))
         self.nodes: dict[int, SimulatedNode] = {}
         self._candidacy = Candidacy(self.clock)
-        give, changed = self.scheduler.give, self._on_candidacy_changed
+        changed = self._on_candidacy_changed
         self._guard = JournalGuard(self.journal, None, self.clock, give, self._candidacy, changed)
         self._connect(self._guard)
         log_journal = LogJournal(self._guard, self.clock, spec.run_id)
         disk = simulated_disk(self.clock, spec.seed, is_in_memory=has_memory_disk)
         self.log_stores = stores = LogStores(spec.segments, log_journal, disk)
-        self.disks = ClusterDisks(spec, stores, self.bandwidth, self.journal, self._tell)
+        self.disks = ClusterDisks(spec, stores, self.copying, self.journal, self._tell)
         self.errors: list[str] = []
         self.on_crash = self.kill
         self._open_log = open_log
@@ -167,7 +169,7 @@ class SimulatedWorld:
 
     def _on_network_change(self) -> None:
         self.connections.review()
-        self.bandwidth.on_links_cut()
+        self.copying.on_links_cut()
 
     def _failed(self, actor: Actor, error: BaseException) -> None:
         self.errors.append(f"{actor.address}: {type(error).__name__}: {error}")
@@ -197,7 +199,7 @@ class SimulatedWorld:
             log_store=self.log_stores[broker_id],
             connections=self.connections,
             log_journal=self.log_stores.journal,
-            copying=self.bandwidth,
+            copying=self.copying,
             candidacy=self._candidacy,
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
@@ -341,7 +343,7 @@ class SimulatedWorld:
         self.connections.remove(Address("broker", broker_id))
 
     def _set_paused(self, broker_id: int, paused: bool) -> None:
-        self.bandwidth.set_paused(broker_id, paused)
+        self.copying.set_paused(broker_id, paused)
         for role in ("broker", "controller"):
             actor = self.scheduler.actors.get(Address(role, broker_id))
             if actor is not None:
@@ -363,7 +365,7 @@ class SimulatedWorld:
         digest.update(repr(self.clock.monotonic_ms()).encode())
         digest.update(self.server.fingerprint().encode())
         digest.update(repr(self.transport.in_flight).encode())
-        digest.update(repr(self.bandwidth.under_way()).encode())
+        digest.update(repr(self.copying.under_way()).encode())
         digest.update(repr(self._logs()).encode())
         digest.update(self.journal.to_bytes())
         return digest.hexdigest()

@@ -78,12 +78,12 @@ def test_a_broker_that_fails_in_an_event_is_failed_and_can_be_started(
 
 def test_what_fails_at_a_start_is_told_whatever_it_is(server: ClusterServer) -> None:
     server.operations.perform(Stop(1))
-    bandwidth = server.cluster._bandwidth
-    bandwidth.join = None  # type: ignore[assignment, method-assign]
+    copying = server.cluster._copying
+    copying.join = None  # type: ignore[assignment, method-assign]
     with pytest.raises(TypeError):
         server.operations.perform(Start(1))
     assert broker_1(server)["state"] == "stopped"
-    del bandwidth.join
+    del copying.join
     assert server.operations.perform(Start(1))["state"] == RUNNING
 
 

@@ -259,7 +259,7 @@ def test_a_drill_changes_and_describes_configs_of_brokers_that_run() -> None:
     world = SimulatedWorld(drill.spec(NO_QUIRKS, 0))
     *parts, verdict = play(drill, SimulatedDriver(world))
     assert isinstance(verdict, Verdict) and verdict.outcome is Outcome.PASSED, verdict
-    assert world.bandwidth.is_limited
+    assert world.copying.is_limited
     described = parts[-1]
     assert isinstance(described, StepResult) and described.tool is not None
     assert "klamm.network.out.bytes.per.second=1000000" in described.tool.stdout

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from brokers.bandwidth.copying import UnlimitedCopying
+from brokers.bandwidth.copying import Copying
 from brokers.config import broker_config
 from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.logs.checkpoints import MetaProperties
@@ -25,6 +25,7 @@ from cluster.records import Produced
 from cluster.types import TopicPartition
 from tests.conformance.replica_logs import NOW_MS, IntervalLogFactory, LogFactory, epochs_of
 from tests.conformance.segment_logs import SegmentLogFactory
+from tests.unit.brokers.network import ManualClock
 
 T0 = TopicPartition("t", 0)
 DIRS = ("d0", "d1", "d2")
@@ -56,7 +57,7 @@ class Mover:
         self.partition = Partition(log=log, high_watermark=min(mark, log.log_end_offset))
         self.partitions = {T0: self.partition}
         self.moves = ReplicaAlterLogDirsManager(
-            1, CHUNK, self.partitions, self.manager, self._quirks, UnlimitedCopying()
+            1, CHUNK, self.partitions, self.manager, self._quirks, Copying(ManualClock(), [].append)
         )
         self.moves.resume(T0, self.partition, NOW_MS)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from brokers.bandwidth.copying import UnlimitedCopying
+from brokers.bandwidth.copying import Copying
 from brokers.config import broker_config
 from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.logs.checkpoints import MetaProperties
@@ -26,6 +26,7 @@ from cluster.quirks import NO_QUIRKS
 from cluster.records import CountedBatch
 from cluster.types import TopicPartition
 from tests.unit.brokers.log_dir_moves import DIRS, KINDS, NOW_MS, SMALL, T0, Mover, content
+from tests.unit.brokers.network import ManualClock
 
 
 @pytest.fixture(params=KINDS)
@@ -238,7 +239,7 @@ class Queue:
             broker_config({"log.dirs": ",".join(DIRS)}), num_replica_alter_log_dirs_threads=threads
         )
         self.moves = ReplicaAlterLogDirsManager(
-            1, config, hosted, self.log_manager, NO_QUIRKS, UnlimitedCopying()
+            1, config, hosted, self.log_manager, NO_QUIRKS, Copying(ManualClock(), [].append)
         )
         for tp in partitions:
             self.log_manager.dirs.prefer(tp, "d0")

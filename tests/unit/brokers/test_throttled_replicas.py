@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.bandwidth.throttled_replicas import NONE_THROTTLED, ThrottledReplicas
 from brokers.log_configs import topic_log_config
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG
+from brokers.logs.log_config import DEFAULT_LOG_CONFIG, NONE_THROTTLED, ThrottledReplicas
 from cluster.configs import (
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_REPLICAS,
