@@ -13,14 +13,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from brokers.bandwidth.copying import Arrived, Copying, ReplicaCopy
-from brokers.client_apis import ClientApis
 from brokers.config import BrokerConfig, broker_config
 from brokers.constant_rate.connections import CertainConnections
 from brokers.constant_rate.constant_rates import ConstantRates
-from brokers.control_apis import ControlApis
 from brokers.controlled_shutdown import ControlledShutdown
 from brokers.dynamic_config import DynamicConfigManager
 from brokers.followers.fetchers import ReplicaFetcherManager
+from brokers.kafka_apis import ClientApis, ControlApis
 from brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
 from brokers.leaders.copies import Copies
 from brokers.leaders.zk_isr_manager import IsrManager, ZkIsrManager

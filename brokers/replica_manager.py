@@ -3,6 +3,10 @@
 No message is sent and no clock is read here: requests come in as values, answers go out as values,
 fetches and proposals are queued with their managers. What leaders do with records is in
 brokers/leaders/leader_replicas.py. Mirrors kafka.server.ReplicaManager.
+
+Replicas whose logs are damaged are offline as if their log directory had failed. To be notified of
+them again, the broker leaves the notification of a failed directory. Kafka 2.8.2 has nothing like
+it.
 """
 
 from __future__ import annotations
@@ -13,13 +17,12 @@ from collections.abc import Callable, Iterable
 from brokers.bandwidth.copying import Arrived, DirectoryMove
 from brokers.config import BrokerConfig
 from brokers.constant_rate.constant_rates import ConstantRates
-from brokers.damaged_replicas import DamagedReplicas
 from brokers.followers.fetchers import ReplicaFetcherManager
 from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from brokers.leaders.copies import Copies
 from brokers.leaders.leader_replicas import LeaderReplicas
 from brokers.leaders.zk_isr_manager import IsrManager
-from brokers.logs.errors import LogStorageError
+from brokers.logs.errors import DamagedLog, LogStorageError
 from brokers.logs.log_manager import LogDirFailure, LogManager
 from brokers.metadata_cache import MetadataCache
 from brokers.partitions.partition import Partition
@@ -36,7 +39,13 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from cluster.types import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
+from cluster.types import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    NO_EPOCH,
+    NO_LEADER,
+    TopicPartition,
+)
 
 _States = list[tuple[Partition, LeaderAndIsrPartitionState]]
 
@@ -372,3 +381,52 @@ class ReplicaManager:
                     self._mark_offline(tp)
         self.replica_alter_log_dirs_manager.on_log_dir_failure()
         return failures
+
+
+class DamagedReplicas:
+    """What becomes of damaged replicas.
+
+    ``wants_state``: the controller is to send their states. ``to_be_deleted``: their topics are.
+    """
+
+    def __init__(self, log_manager: LogManager) -> None:
+        self.wants_state = False
+        self.to_be_deleted: set[TopicPartition] = set()
+        self._log_manager = log_manager
+
+    def is_restored(self, broker_id: int, state: LeaderAndIsrPartitionState, wall_ms: int) -> bool:
+        """Restore a damaged replica once another one has the lost records and it has left the ISR:
+        in the ISR it could become the leader before it has fetched the rest."""
+        if state.topic_partition not in self._log_manager.damaged:
+            return False
+        if state.leader in (NO_LEADER, broker_id) or broker_id in state.isr:
+            return False
+        try:
+            self._log_manager.restore(state.topic_partition, wall_ms)
+        except (DamagedLog, LogStorageError):
+            return False
+        return True
+
+    def error_of(self, partition: TopicPartition) -> Errors:
+        """The answer for an offline replica: one that can be deleted need not be waited for."""
+        if partition in self.to_be_deleted:
+            return Errors.NONE
+        return Errors.KAFKA_STORAGE_ERROR
+
+    def on_metadata(self, request: UpdateMetadataRequest) -> None:
+        """Have the controller ask for damaged replicas whose topics are to be deleted.
+
+        The deletion would wait for them until this broker starts again.
+        """
+        damaged = self._log_manager.damaged
+        if not damaged:
+            return
+        for state in request.partition_states:
+            partition = state.topic_partition
+            if partition not in damaged:
+                continue
+            if state.leader != LEADER_DURING_DELETE:
+                self.to_be_deleted.discard(partition)
+            elif partition not in self.to_be_deleted:
+                self.to_be_deleted.add(partition)
+                self.wants_state = True

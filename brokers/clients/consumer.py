@@ -13,16 +13,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 from brokers.clients.config import ConsumerConfig
 from brokers.clients.network_client import Ended, NetworkClient
-from brokers.clients.position import (
-    NOWHERE,
-    AwaitReset,
-    AwaitValidation,
-    Fetching,
-    PartitionState,
-    Position,
-)
 from brokers.clients.ranges import add_stretch, readable_part
 from brokers.clients.retriable import INVALID_METADATA
 from brokers.logs.log_journal import LogJournal, Spoilt
@@ -51,6 +45,47 @@ from cluster.data_requests import (
 from cluster.records import Records, Stretch
 from cluster.requests import Address, Message, Request
 from cluster.types import NO_EPOCH, TopicPartition
+
+
+class Position(NamedTuple):
+    """The ``offset`` of the next record, and the leader epoch of the one before it (-1: unknown).
+
+    ``validated_epoch``: the leader epoch at which the log is known to hold what is before it.
+    """
+
+    offset: int
+    epoch: int = NO_EPOCH
+    validated_epoch: int = NO_EPOCH
+
+    def must_be_validated(self, leader_epoch: int) -> bool:
+        """True if there is a newer leader, which may have cut its log below the position."""
+        return self.epoch != NO_EPOCH and leader_epoch > self.validated_epoch
+
+
+NOWHERE: Final = Position(-1)
+
+
+class AwaitReset(msgspec.Struct, frozen=True):
+    """The position is to be asked for: where is this time (-1: the end, -2: the start)?"""
+
+    timestamp_ms: int
+    position: Position = NOWHERE
+
+
+class AwaitValidation(msgspec.Struct, frozen=True):
+    """The leader is another: does its log hold what is before the position?"""
+
+    position: Position
+
+
+class Fetching(msgspec.Struct, frozen=True):
+    """What follows the position may be fetched."""
+
+    position: Position
+
+
+PartitionState = AwaitReset | AwaitValidation | Fetching
+
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,10 @@
 
 Requests come in as values, answers go out as values; what followers are told later is kept until
 the broker takes it. What producers are told is in produces.py, what consumers are told in
-consumer_reads.py. Mirrors the leader's side of kafka.server.ReplicaManager: fetchMessages, delayed
-operations.
+consumer_reads.py. Kafka's followers fetch all the time; klamm's fetch once, and the leader answers
+that fetch again whenever it has more, and once more if the follower does not fetch what follows in
+replica.fetch.wait.max.ms. Mirrors the leader's side of kafka.server.ReplicaManager: fetchMessages,
+readFromLocalLog and kafka.server.DelayedFetch, and stands for fetch sessions (KIP-227).
 """
 
 from __future__ import annotations
@@ -17,12 +19,11 @@ from brokers.leaders.alter_isr_manager import AlterIsrResult
 from brokers.leaders.consumer_reads import ConsumerReads
 from brokers.leaders.copies import Copies
 from brokers.leaders.isr_changes import IsrChanges
-from brokers.leaders.news import news_for
 from brokers.leaders.produces import Produces
-from brokers.leaders.standing_fetches import StandingFetches
 from brokers.leaders.zk_isr_manager import IsrManager
 from brokers.logs.errors import OnLogError, ReplicaLogError
-from brokers.logs.replica_log import Appended
+from brokers.logs.interval_log import IntervalLog
+from brokers.logs.replica_log import Appended, ReplicaLog
 from brokers.metadata_cache import MetadataCache
 from brokers.partitions.partition import Partition
 from cluster.api_errors import Errors
@@ -34,7 +35,7 @@ from cluster.data_requests import (
     FetchResponse,
 )
 from cluster.quirks import Quirks
-from cluster.records import Produced
+from cluster.records import Produced, Records
 from cluster.requests import LeaderAndIsrPartitionState
 from cluster.types import PartitionAndReplica, TopicPartition
 
@@ -330,3 +331,97 @@ class LeaderReplicas:
         self.isr_changes.on_timer(now_ms)
         self.produces.on_timer(now_ms)
         self.consumers.on_timer(now_ms)
+
+
+def news_for(partition: Partition, replica_id: int, max_bytes: int) -> FetchedPartition | None:
+    """What a follower that may fetch does not know yet: records, the high watermark, the log's
+    start; None if it knows everything or has not acknowledged what it was sent.
+
+    One that has not fetched at this epoch is asked to.
+    """
+    log, epoch = partition.log, partition.leader_epoch
+    assert log is not None
+    remote = partition.remote(replica_id)
+    if remote is None:
+        return FetchedPartition(Errors.NONE, epoch, UNKNOWN_OFFSET)
+    offset, start = remote.log_end_offset, log.log_start_offset
+    high_watermark = partition.high_watermark
+    has_records = offset < log.log_end_offset
+    if remote.owes_fetch or not (
+        has_records
+        or remote.told_high_watermark < high_watermark
+        or remote.told_log_start_offset < start
+    ):
+        return None
+    records = None
+    if has_records:
+        records = _read(log, offset, max_bytes, is_in_isr=replica_id in partition.isr)
+    remote.owes_fetch = has_records
+    remote.told_high_watermark = high_watermark
+    remote.told_log_start_offset = start
+    return FetchedPartition(
+        Errors.NONE,
+        epoch,
+        offset,
+        remote.last_fetched_epoch,
+        records,
+        high_watermark,
+        start,
+    )
+
+
+def _read(log: ReplicaLog, offset: int, max_bytes: int, *, is_in_isr: bool) -> Records:
+    """What a follower is sent: one outside the ISR, from a log that only counts, all at once,
+    which stands for the many fetches of ``max_bytes`` that others need."""
+    if isinstance(log, IntervalLog) and not is_in_isr:
+        return log.read_all(offset)
+    return log.read(offset, max_bytes)
+
+
+class StandingFetches:
+    """Times in monotonic milliseconds; ``repeat_after_ms`` later what was sent is sent again."""
+
+    def __init__(self, repeat_after_ms: float) -> None:
+        self._repeat_after_ms = repeat_after_ms
+        self._news: dict[int, dict[TopicPartition, None]] = {}
+        self._owing: dict[PartitionAndReplica, float] = {}
+
+    def add_news(self, partition: TopicPartition, replica_ids: Iterable[int]) -> None:
+        """There may be something to tell these followers."""
+        for replica_id in replica_ids:
+            news = self._news.get(replica_id)
+            if news is None:
+                news = self._news[replica_id] = {}
+            news[partition] = None
+
+    def take_news(self) -> dict[int, dict[TopicPartition, None]]:
+        """The partitions of which followers are to be told, by follower; from now on none."""
+        news, self._news = self._news, {}
+        return news
+
+    def add_owing(self, partition: TopicPartition, replica_id: int, now_ms: float) -> None:
+        """A follower was sent something, or is expected to fetch by itself."""
+        key = PartitionAndReplica(partition, replica_id)
+        # All waits are alike: in the order of their beginning they end.
+        self._owing.pop(key, None)
+        self._owing[key] = now_ms + self._repeat_after_ms
+
+    def remove_owing(self, partition: TopicPartition, replica_id: int) -> None:
+        """A follower has fetched."""
+        if self._owing:
+            self._owing.pop(PartitionAndReplica(partition, replica_id), None)
+
+    def next_due_ms(self, alive: Container[int]) -> float | None:
+        """When a live follower is to be told again."""
+        return next((due for key, due in self._owing.items() if key.replica in alive), None)
+
+    def take_due(self, now_ms: float) -> list[PartitionAndReplica]:
+        """Who has not fetched in time."""
+        due = []
+        for key, due_ms in self._owing.items():
+            if due_ms > now_ms:
+                break
+            due.append(key)
+        for key in due:
+            del self._owing[key]
+        return due

@@ -1,18 +1,20 @@
-"""Entries of equal size in ascending order: what the offset index and the time index share.
+"""The indexes of a segment, entries of equal size in ascending order: ``.index``, ``.timeindex``.
 
 The entries are held in memory from their first use on, and each is written to the file at once.
 The file of an active segment has its largest size from the beginning, zeros after the last entry,
-and is cut to its entries when the segment is rolled or closed. Mirrors kafka.log.AbstractIndex,
-which maps the file instead; what is in the file at any time is the same.
+and is cut to its entries when the segment is rolled or closed. Mirrors kafka.log.{AbstractIndex,
+OffsetIndex, TimeIndex}, which map the file instead; what is in the file at any time is the same.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, NamedTuple
 
 from brokers.storage.disk import Disk, read_whole
+from cluster.records import NO_TIMESTAMP
 
 
 class IndexFile:
@@ -105,3 +107,82 @@ class IndexFile:
         if data:
             self._disk.write_at(self.path, len(self.entries), data)
             self.entries.extend(data)
+
+
+class TimeIndexEntry(NamedTuple):
+    """The largest timestamp up to the end of a batch, and the last offset of that batch."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class TimeIndex(IndexFile):
+    """Which offset has which time, 12 bytes an entry: the largest timestamp up to this offset is
+    this one, and a record with a larger one comes after it. Both fields ascend."""
+
+    __slots__ = ()
+
+    entry: ClassVar[struct.Struct] = struct.Struct(">qi")
+    offset_field: ClassVar[int] = 1
+
+    @property
+    def last(self) -> TimeIndexEntry:
+        """The last entry; no time and the segment's first offset if there is none."""
+        return self._at(self.count - 1)
+
+    def maybe_append(self, entries: Iterable[TimeIndexEntry]) -> None:
+        """Note the largest timestamps so far, those that are larger than the last entry's."""
+        pack, base_offset = self.entry.pack, self.base_offset
+        latest_ms, data = self.last.timestamp_ms, b""
+        for timestamp_ms, offset in entries:
+            if timestamp_ms > latest_ms:
+                latest_ms = timestamp_ms
+                data += pack(timestamp_ms, offset - base_offset)
+        self._append(data)
+
+    def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
+        """The last entry at or before this time; no time and the first offset if there is none."""
+        return self._at(self._count_below(0, timestamp_ms + 1) - 1)
+
+    def _at(self, number: int) -> TimeIndexEntry:
+        if number < 0:
+            return TimeIndexEntry(NO_TIMESTAMP, self.base_offset)
+        timestamp_ms, relative = self[number]
+        return TimeIndexEntry(timestamp_ms, self.base_offset + relative)
+
+
+class OffsetPosition(NamedTuple):
+    """An offset and the byte of the segment's file at which its batch begins."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(IndexFile):
+    """Which offset is where in the segment's file, 8 bytes an entry: the batch at this byte ends
+    with this offset. There is one for every index.interval.bytes or so. Both fields ascend."""
+
+    __slots__ = ()
+
+    entry: ClassVar[struct.Struct] = struct.Struct(">ii")
+    offset_field: ClassVar[int] = 0
+
+    @property
+    def last(self) -> OffsetPosition:
+        """The last entry; the segment's beginning if there is none."""
+        return self._at(self.count - 1)
+
+    def append(self, entries: Iterable[OffsetPosition]) -> None:
+        """Note batches by the offset with which they end and the byte at which they begin."""
+        pack, base_offset = self.entry.pack, self.base_offset
+        self._append(b"".join(pack(offset - base_offset, at) for offset, at in entries))
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry at or before ``offset``; the segment's beginning if there is none."""
+        return self._at(self._count_below(0, offset - self.base_offset + 1) - 1)
+
+    def _at(self, number: int) -> OffsetPosition:
+        if number < 0:
+            return OffsetPosition(self.base_offset, 0)
+        relative, position = self[number]
+        return OffsetPosition(self.base_offset + relative, position)

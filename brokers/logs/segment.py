@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from brokers.logs.batch_file import OFFSET_DELTA_MAX, BatchFile, Found
 from brokers.logs.errors import CorruptRecord, DamagedLog
+from brokers.logs.index_file import OffsetIndex, OffsetPosition, TimeIndex, TimeIndexEntry
 from brokers.logs.log_config import LogConfig
-from brokers.logs.offset_index import OffsetIndex, OffsetPosition
 from brokers.logs.record_batch import BatchHeader
 from brokers.logs.segment_files import (
     DELETED_SUFFIX,
@@ -25,7 +25,6 @@ from brokers.logs.segment_files import (
     TIME_INDEX_SUFFIX,
     file_name,
 )
-from brokers.logs.time_index import TimeIndex, TimeIndexEntry
 from brokers.storage.disk import Disk
 from cluster.records import NO_TIMESTAMP, TimestampOffset
 

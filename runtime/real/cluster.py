@@ -40,13 +40,10 @@ from runtime.node_actors import (
     check_log_dir,
 )
 from runtime.real.broker_hub import BrokerHub
-from runtime.real.event_thread import EventThread
 from runtime.real.hub_clients import HubClients
-from runtime.real.lifeline import MortalJournal, MortalTransport
-from runtime.real.own_session import OwnSession
-from runtime.real.running_node import RunningNode
+from runtime.real.running_node import EventThread, MortalJournal, MortalTransport, RunningNode
 from runtime.real.running_nodes import RunningNodes
-from runtime.real.session_pool import SessionPool
+from runtime.real.sessions import OwnSession, SessionPool
 from runtime.transport import RoutedTransport
 from zk.kazoo_store import KazooStore
 from zk.store import ANY_VERSION, Delete, SessionState

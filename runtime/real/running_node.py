@@ -1,17 +1,111 @@
 """A node that was started in a real-world cluster: its parts, and what is done to all of them.
 
-When a node is started or ended is runtime/real/cluster.py's business.
+When a node is started or ended is runtime/real/cluster.py's business. The event thread of a node
+that is killed may be in the middle of an event: what it sends and journals from then on is lost.
+EventThread mirrors kafka.controller.ControllerEventManager.ControllerEventThread.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cluster.journal import JournalRow
+from cluster.protocols import Clock, Journal, Transport
+from cluster.requests import Message
+from controller.kafka_controller import KafkaController
 from runtime.node import Node
-from runtime.real.event_thread import EventThread
-from runtime.real.lifeline import MortalJournal, MortalTransport
 from zk.kazoo_session import KazooSession
 from zk.store import Listener
+
+
+class EventThread:
+    """Processes a controller's events until ``stop`` or ``kill``."""
+
+    def __init__(self, controller: KafkaController, clock: Clock) -> None:
+        self._controller = controller
+        self._clock = clock
+        self._awake = threading.Event()
+        self._may_run = threading.Event()
+        self._may_run.set()
+        self._ended = False
+        name = f"controller-{controller.config.broker_id}-event-thread"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        controller.events.on_put = self._awake.set
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Stop before the next event, as a long garbage collection does."""
+        self._may_run.clear()
+
+    def resume(self) -> None:
+        """Go on."""
+        self._may_run.set()
+
+    def stop(self) -> None:
+        """Let the controller resign, then end."""
+        self._controller.shutdown()
+        self.resume()
+        self._thread.join()
+
+    def end(self) -> None:
+        """End after the event that is running, without resigning; does not wait for that."""
+        self._ended = True
+        self.resume()
+        self._awake.set()
+
+    def kill(self) -> None:
+        """End after the event that is running, whose ZooKeeper operations fail from now on."""
+        self.end()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        controller = self._controller
+        while not (self._ended or controller.is_shut_down):
+            self._may_run.wait()
+            self._awake.clear()
+            if self._ended or controller.step():
+                continue
+            due_ms = controller.next_due_ms()
+            wait_s = (
+                None if due_ms is None else max(0.0, due_ms - self._clock.monotonic_ms()) / 1000
+            )
+            self._awake.wait(wait_s)
+
+
+class MortalTransport:
+    """A Transport of one node: what it sends after ``is_dead`` was set is lost."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.is_dead = False
+
+    def send(self, message: Message) -> None:
+        """Hand a message over, while the node lives."""
+        if not self.is_dead:
+            self._transport.send(message)
+
+
+class MortalJournal:
+    """A Journal of one node: rows after ``is_dead`` was set are dropped."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.is_dead = False
+
+    def append(self, rows: Iterable[JournalRow]) -> None:
+        """Add rows, while the node lives."""
+        if not self.is_dead:
+            self._journal.append(rows)
+
+    def flush(self) -> None:
+        """Hand what was added to the operating system."""
+        self._journal.flush()
 
 
 @dataclass(kw_only=True)

@@ -44,8 +44,7 @@ from runtime.node_actors import (
     StartUp,
     check_log_dir,
 )
-from runtime.simulated.agenda import Agenda
-from runtime.simulated.run_loop import Chooser, RunLoop
+from runtime.simulated.run_loop import Agenda, Chooser, RunLoop
 from runtime.transport import SimulatedTransport
 from zk.memory_store import Crashed, MemoryServer, MemoryStore
 from zk.store import Delete

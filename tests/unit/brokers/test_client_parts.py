@@ -12,9 +12,8 @@ import pytest
 
 from brokers.clients.batches import Batch, Counted, PartitionBatches
 from brokers.clients.config import ClientConfig, ProducerConfig
-from brokers.clients.idempotence import EPOCH_MAX, Idempotence
 from brokers.clients.network_client import NetworkClient
-from brokers.clients.producer import Producer
+from brokers.clients.producer import EPOCH_MAX, Idempotence, Producer
 from cluster.api_errors import Errors
 from cluster.client_requests import (
     InitProducerIdRequest,

@@ -1,0 +1,142 @@
+"""The requests that a broker answers: the controller's, and those of clients, at once or later.
+
+A request of the controller for an older registration of the broker is refused. Nothing is decided
+here. Mirrors kafka.server.KafkaApis: the dispatch, and the checks of broker epochs.
+"""
+
+from __future__ import annotations
+
+from brokers.leaders.leader_replicas import LeaderReplicas
+from brokers.log_configs import TopicLogConfigs
+from brokers.metadata_cache import MetadataCache
+from brokers.producer_id_manager import ProducerIdManager
+from brokers.replica_manager import ReplicaManager
+from brokers.topic_metadata import answer_metadata
+from cluster.api_errors import Errors
+from cluster.client_requests import (
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetsForLeaderEpochRequest,
+)
+from cluster.data_requests import CONSUMER_REPLICA_ID, FetchRequest, ProduceRequest
+from cluster.protocols import Clock
+from cluster.requests import (
+    ControlRequest,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    Message,
+    Response,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from cluster.types import NO_BROKER_EPOCH
+
+
+class ControlApis:
+    """The controller's side of a broker."""
+
+    def __init__(self, manager: ReplicaManager, topic_logs: TopicLogConfigs, clock: Clock) -> None:
+        self._manager = manager
+        self._topic_logs = topic_logs
+        self._clock = clock
+
+    def handle(self, request: ControlRequest, broker_epoch: int) -> Response:
+        """Do what the controller says. ``broker_epoch``: of the broker's last registration."""
+        # The controller may know a new registration before the broker does: greater is not stale.
+        is_stale = NO_BROKER_EPOCH != request.broker_epoch < broker_epoch
+        match request:
+            case LeaderAndIsrRequest():
+                return _refuse(request) if is_stale else self._on_leader_and_isr(request)
+            case StopReplicaRequest() if is_stale:
+                return StopReplicaResponse(Errors.STALE_BROKER_EPOCH, {})
+            case StopReplicaRequest():
+                return self._manager.stop_replicas(request, self._clock.now_ms())
+            case UpdateMetadataRequest() if is_stale:
+                return UpdateMetadataResponse(Errors.STALE_BROKER_EPOCH)
+            case UpdateMetadataRequest():
+                return self._on_update_metadata(request)
+
+    def _on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        with self._topic_logs.read_ahead(self._manager.topics_without_logs(request)):
+            return self._manager.become_leader_or_follower(request, now_ms, wall_ms)
+
+    def _on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        cache = self._manager.metadata_cache
+        alive = cache.alive_brokers
+        response = self._manager.maybe_update_metadata_cache(request)
+        now_alive = cache.alive_brokers.keys()
+        if now_alive != alive.keys():
+            leaders = self._manager.leaders
+            leaders.isr_changes.propose_waiting()
+            if returned := now_alive - alive.keys():
+                leaders.on_brokers_alive(returned, self._clock.monotonic_ms())
+        return response
+
+
+def _refuse(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    named = (state.topic_partition for state in request.partition_states)
+    stale = Errors.STALE_BROKER_EPOCH
+    return LeaderAndIsrResponse(stale, dict.fromkeys(named, stale))
+
+
+class ClientApis:
+    """The clients' side of a broker."""
+
+    def __init__(
+        self, cache: MetadataCache, leaders: LeaderReplicas, producer_ids: ProducerIdManager
+    ) -> None:
+        self._cache = cache
+        self._leaders = leaders
+        self._producer_ids = producer_ids
+        self._answers: list[tuple[Message, Response]] = []
+
+    @staticmethod
+    def takes(message: Message) -> bool:
+        """True for what clients ask: not for a follower's fetch."""
+        match message.body:
+            case FetchRequest(replica_id=replica_id):
+                return replica_id == CONSUMER_REPLICA_ID
+            case (
+                ProduceRequest()
+                | MetadataRequest()
+                | ListOffsetsRequest()
+                | OffsetsForLeaderEpochRequest()
+                | InitProducerIdRequest()
+            ):
+                return True
+        return False
+
+    def handle(self, message: Message, now_ms: float, wall_ms: int) -> None:
+        """Take a request; ``now_ms`` is monotonic, ``wall_ms`` since the epoch."""
+        answer: Response | None
+        consumers = self._leaders.consumers
+        match message.body:
+            case ProduceRequest() as body:
+                answer = self._leaders.produces.produce(message, body, now_ms, wall_ms)
+            case FetchRequest() as body:
+                answer = consumers.fetch(message, body, now_ms)
+            case MetadataRequest() as body:
+                answer = answer_metadata(self._cache, body)
+            case ListOffsetsRequest() as body:
+                answer = consumers.list_offsets(body)
+            case OffsetsForLeaderEpochRequest() as body:
+                answer = consumers.offsets_for_leader_epoch(body)
+            case InitProducerIdRequest():
+                answer = self._producer_ids.init_producer_id()
+            case body:
+                raise AssertionError(f"{type(body).__name__} is no client's request")
+        if answer is not None:
+            self._answers.append((message, answer))
+
+    def take_answers(self) -> list[tuple[Message, Response]]:
+        """Requests that can be answered by now, and how; from now on none."""
+        answers, self._answers = self._answers, []
+        return [
+            *answers,
+            *self._leaders.produces.take_answers(),
+            *self._leaders.consumers.take_answers(),
+        ]

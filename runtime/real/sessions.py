@@ -1,0 +1,111 @@
+"""The ZooKeeper sessions of a real cluster: its brokers', and its own, which has no ephemeral znode.
+
+A broker has a session of its own, or in a large cluster a shared one; a controller candidate always
+has its own, because its death must remove both ephemerals. Commands, checks and the ZooKeeper
+monitor use the cluster's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from runtime.cluster_spec import ClusterSpec
+from zk.kazoo_session import KazooSession
+from zk.kazoo_store import KazooStore
+from zk.kazoo_waves import Wait, within
+from zk.store import SessionEvent, SessionState, StoreEvent
+
+UNPOOLED_AT_MOST = 40
+BROKERS_PER_SESSION = 25
+
+
+class SessionPool:
+    """Opens sessions on demand; those that are shared live until ``close``.
+
+    ``newest_zxid`` gives the newest zxid that the cluster has seen: no session begins on a server
+    that is behind it.
+    """
+
+    def __init__(
+        self, connect_string: str, spec: ClusterSpec, newest_zxid: Callable[[], int]
+    ) -> None:
+        self._connect_string = connect_string
+        self._spec = spec
+        self._newest_zxid = newest_zxid
+        self._shared: dict[int, KazooSession] = {}
+
+    def session_of(self, broker_id: int) -> tuple[KazooSession, bool]:
+        """A session for this broker, and whether it is shared.
+
+        Raises ZooKeeperUnavailable.
+        """
+        spec = self._spec
+        if len(spec.broker_ids) <= UNPOOLED_AT_MOST or spec.is_candidate(broker_id):
+            return self._open(), False
+        number = broker_id // BROKERS_PER_SESSION
+        if number not in self._shared:
+            self._shared[number] = self._open()
+        return self._shared[number], True
+
+    def close(self) -> None:
+        """Close the shared sessions."""
+        with contextlib.ExitStack() as stack:
+            for session in self._shared.values():
+                stack.callback(session.close)
+        self._shared.clear()
+
+    def _open(self) -> KazooSession:
+        return KazooSession(
+            self._connect_string,
+            self._spec.session_timeout_ms,
+            security=self._spec.zookeeper_security,
+            zxid_seen=self._newest_zxid(),
+        )
+
+
+# Long, because nothing waits for its expiry: a busy machine must not lose the session.
+_TIMEOUT_MIN_MS: Final = 30_000
+STORE_TIMEOUT_S: Final = 15.0
+"""How long a command waits for ZooKeeper."""
+
+
+class OwnSession:
+    """``state``: the session's last reported state."""
+
+    def __init__(self, connect_string: str, spec: ClusterSpec) -> None:
+        # A server that hangs counts as lost as soon as the brokers' sessions lose it.
+        self._session = KazooSession(
+            connect_string,
+            max(spec.session_timeout_ms, _TIMEOUT_MIN_MS),
+            security=spec.zookeeper_security,
+            silence_limit_ms=spec.session_timeout_ms,
+        )
+        self.state = SessionState.CONNECTED
+        self._session.add_listener(self._on_event)
+
+    def _on_event(self, event: StoreEvent) -> None:
+        if isinstance(event, SessionEvent):
+            self.state = event.state
+
+    @property
+    def last_zxid(self) -> int:
+        """The zxid of ZooKeeper's last answer."""
+        return self._session.last_zxid
+
+    @property
+    def refusals(self) -> int:
+        """Number of consecutive times that ZooKeeper refused the session."""
+        return self._session.refusals
+
+    def store(self, wait: Wait | None = None) -> KazooStore:
+        """Return the session as a store whose calls ``wait``; a new session if it expired."""
+        store = KazooStore(self._session, wait or within(STORE_TIMEOUT_S))
+        if self.state is SessionState.EXPIRED:
+            store.reopen()
+        return store
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()
