@@ -122,17 +122,10 @@ class Broker:
             quirks,
         )
         self._moves = self.replica_manager.replica_alter_log_dirs_manager
-        self.log_upkeep = LogUpkeep(
-            config,
-            self.log_manager,
-            self.replica_manager.partitions,
-            clock,
-            self.rates,
-            log_journal,
-        )
+        self.log_upkeep = LogUpkeep(config, self.replica_manager, clock, self.rates, log_journal)
         self._log_journal = log_journal
         self._log_dir_failures = LogDirFailureHandler(
-            info.id, config, self.log_manager, self.replica_manager, self._zk, log_journal
+            info.id, config, self.replica_manager, self._zk, log_journal
         )
         self._store = store
         self._control_apis = ControlApis(self.replica_manager, self._topic_logs, clock)

@@ -11,7 +11,7 @@ import contextlib
 from brokers.config import BrokerConfig
 from brokers.logs.errors import LogStorageError
 from brokers.logs.log_journal import LogJournal, log_repair
-from brokers.logs.log_manager import LogDirFailure, LogManager
+from brokers.logs.log_manager import LogDirFailure
 from brokers.replica_manager import ReplicaManager
 from cluster.errors import SessionExpired
 from zk.kafka_zk_client import KafkaZkClient
@@ -25,7 +25,6 @@ class LogDirFailureHandler:
         self,
         broker_id: int,
         config: BrokerConfig,
-        log_manager: LogManager,
         replica_manager: ReplicaManager,
         zk: KafkaZkClient,
         log_journal: LogJournal | None,
@@ -33,7 +32,7 @@ class LogDirFailureHandler:
         self.halt_reason: str | None = None
         self._broker_id = broker_id
         self._config = config
-        self._log_manager = log_manager
+        self._log_manager = replica_manager.log_manager
         self._replica_manager = replica_manager
         self._zk = zk
         self._log_journal = log_journal

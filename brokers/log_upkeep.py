@@ -20,9 +20,8 @@ from brokers.log_configs import topic_log_config
 from brokers.logs.checkpoints import MetaProperties
 from brokers.logs.log_config import NEVER
 from brokers.logs.log_journal import LogJournal, log_damage, log_repair
-from brokers.logs.log_manager import LogManager
 from brokers.logs.log_store import Draw
-from brokers.partitions.partition import Partition
+from brokers.replica_manager import ReplicaManager
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
 from cluster.protocols import Clock
 from cluster.requests import AlterReplicaLogDirsRequest, LeaderAndIsrRequest, StopReplicaRequest
@@ -42,13 +41,12 @@ _CHANGES_LOGS: Final = (
 
 
 class LogUpkeep:
-    """Of the logs of ``partitions``, which ``log_manager`` has, from the start to the end."""
+    """Of the logs of one broker, from the start to the end."""
 
     def __init__(
         self,
         config: BrokerConfig,
-        log_manager: LogManager,
-        partitions: Mapping[TopicPartition, Partition],
+        replicas: ReplicaManager,
         clock: Clock,
         rates: ConstantRates,
         log_journal: LogJournal | None = None,
@@ -58,8 +56,8 @@ class LogUpkeep:
             config.log_flush_offset_checkpoint_interval_ms,
             config.log_flush_start_offset_checkpoint_interval_ms,
         )
-        self._log_manager = log_manager
-        self._partitions = partitions
+        self._log_manager = replicas.log_manager
+        self._partitions = replicas.partitions
         self._clock = clock
         self._rates = rates
         self._log_journal = log_journal

@@ -1,4 +1,4 @@
-"""The ZooKeeper sessions of a real cluster: its brokers', and its own, which has no ephemeral znode.
+"""The ZooKeeper sessions of a real cluster: its brokers', and its own without ephemeral znodes.
 
 A broker has a session of its own, or in a large cluster a shared one; a controller candidate always
 has its own, because its death must remove both ephemerals. Commands, checks and the ZooKeeper
