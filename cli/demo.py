@@ -98,7 +98,7 @@ def spark_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins |
 
     begun_s = time.monotonic()
     yield StepBegins(SPARK_TITLE)
-    with spark_session() as session, told_in_one_line(page.parent):
+    with spark_session(is_small=True) as session, told_in_one_line(page.parent):
         start_s = time.monotonic() - begun_s
         yield compare_with_spark(session, end, start_s)
         yield StepBegins(REPLAY_TITLE)

@@ -71,6 +71,7 @@ def ingest(
         return
     from replay.event_table import some_damaged
     from replay.ingest import ingest as make
+    from replay.opening import are_small
     from replay.progress import Progress
     from replay.sources import SourceOptions
     from replay.sources.registry import find_files
@@ -85,7 +86,7 @@ def ingest(
         ending_signals_raise(),
         new_table_folder(out, overwrite=overwrite) as folder,
         told_in_one_line(folder),
-        spark_session(cores or CORES, memory_mb) as spark,
+        spark_session(cores or CORES, memory_mb, is_small=are_small(found)) as spark,
     ):
         progress.note("Spark has started")
         manifest = make(spark, found, folder, options, progress)
@@ -105,12 +106,16 @@ def _follow(
     """Ctrl-C ends what is followed, not the command: the table is made whole."""
     from replay.event_table import some_damaged
     from replay.follow import follow, open_followed
+    from replay.opening import are_small
     from replay.progress import Progress
     from replay.spark import spark_session
 
     found = open_followed(path, out)
     progress = Progress()
-    with stopped_by_signals() as stop, spark_session(cores or CORES, memory_mb) as spark:
+    with (
+        stopped_by_signals() as stop,
+        spark_session(cores or CORES, memory_mb, is_small=are_small([found])) as spark,
+    ):
         progress.note("Spark has started")
         manifest = follow(
             spark,

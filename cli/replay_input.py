@@ -86,7 +86,10 @@ def open_tables(
     with ExitStack() as stack:
         stack.enter_context(ending_signals_raise())
         cores = options.cores or CORES
-        spark = stack.enter_context(spark_session(cores, options.memory_mb, options.master))
+        is_small = all(given.is_small for given in inputs)
+        spark = stack.enter_context(
+            spark_session(cores, options.memory_mb, options.master, is_small=is_small)
+        )
         progress.note("Spark has started")
         # Inside the session, as what Spark raises can only be told while Java is there.
         stack.enter_context(told_in_one_line(folder))

@@ -24,6 +24,9 @@ from replay.spark_cluster import is_local, is_loopback
 
 _PREFIX: Final = "klamm-replay-"
 _NAMED: Final = 3
+SMALL_BYTES: Final = 32 << 20
+SMALL_ROWS: Final = 100_000
+"""Up to this much, Spark is told that there is little to do: spark_session's ``is_small``."""
 
 
 class Input(NamedTuple):
@@ -33,6 +36,18 @@ class Input(NamedTuple):
     name: str
     table: Path | None
     found: Sequence[SourceFiles]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether there is so little that Spark had better not compile for it."""
+        if self.table is None:
+            return are_small(self.found)
+        return read_manifest(self.table).rows <= SMALL_ROWS
+
+
+def are_small(found: Sequence[SourceFiles]) -> bool:
+    """Whether logs are so short that Spark had better not compile for them."""
+    return sum(files.size for files in found) <= SMALL_BYTES
 
 
 def look_at(paths: Sequence[Path]) -> Input:

@@ -136,8 +136,8 @@ def shared_spark() -> Iterator[SparkSession]:
     # Importing it takes longer than most tests run.
     from replay.spark import spark_session
 
-    with spark_session() as session:
-        # The tables of tests are small.
+    with spark_session(is_small=True) as session:
+        # Rows that belong together have to meet.
         session.conf.set("spark.sql.shuffle.partitions", 2)
         yield session
 
@@ -152,7 +152,9 @@ def spark(shared_spark: SparkSession) -> Iterator[SparkSession]:
 @pytest.fixture
 def commands_share_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that a test runs in this process take the session that is there."""
-    monkeypatch.setattr("replay.spark.spark_session", lambda *_: contextlib.nullcontext(spark))
+    monkeypatch.setattr(
+        "replay.spark.spark_session", lambda *_, **__: contextlib.nullcontext(spark)
+    )
 
 
 @pytest.fixture

@@ -45,6 +45,11 @@ class SourceFiles(NamedTuple):
     paths: list[Path]
     summaries: list[FileSummary]
 
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(summary.size for summary in self.summaries)
+
 
 def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
     """What there is to ingest under some paths, each a file, or a directory searched to its ground.
