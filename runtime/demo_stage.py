@@ -44,7 +44,7 @@ class DemoOptions:
     klamm_version: str
     brokers: int = 6
     seed: int = 0
-    session_timeout_ms: int = 2_000
+    session_timeout_ms: int = 5_000
 
 
 class Stage:
