@@ -31,7 +31,7 @@ from controller.partition_state_machine import PartitionStateMachine
 from controller.pending_requests import PendingRequests
 from controller.recorder import Recorder
 from controller.replica_state_machine import ReplicaStateMachine
-from controller.request_sender import RequestSender
+from controller.request_sender import RequestSender, RequestTap
 from controller.state_change_log import StateChangeLog
 from controller.status import controller_status
 from controller.topic_deletion_manager import TopicDeletionManager
@@ -69,6 +69,7 @@ class KafkaController:
         on_registered: Callable[[int], None] | None = None,
         dynamic_config: DynamicConfigView | None = None,
         candidacy: Candidacy | None = None,
+        request_taps: Iterable[RequestTap] = (),
     ) -> None:
         self.config = config
         self.broker_info = broker_info
@@ -94,7 +95,7 @@ class KafkaController:
             self.events.schedule,
             config.controller_socket_timeout_ms,
         )
-        self.sender = RequestSender(config, self.channels, self.recorder, self.log)
+        self.sender = RequestSender(config, self.channels, self.recorder, self.log, request_taps)
         self.batch = ControllerBrokerRequestBatch(self.context, config.broker_id)
         self.partition_state_machine = PartitionStateMachine(self)
         self.replica_state_machine = ReplicaStateMachine(self)

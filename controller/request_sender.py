@@ -6,6 +6,8 @@ AbstractControllerBrokerRequestBatch in kafka/controller/ControllerChannelManage
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from cluster.journal import Kind
 from cluster.quirks import Quirks
 from cluster.requests import (
@@ -21,9 +23,12 @@ from controller.recorder import Recorder
 from controller.state_change_log import Source, StateChangeLog, scala_set
 from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 
+RequestTap = Callable[[int, ControlRequest], None]
+"""Called with a broker and a request for it when it is queued, whether the broker lives or not."""
+
 
 class RequestSender:
-    """Sends batches and logs them as Kafka does."""
+    """Sends batches and logs them as Kafka does. ``taps`` are called with each request."""
 
     def __init__(
         self,
@@ -31,11 +36,13 @@ class RequestSender:
         channels: ChannelManager,
         recorder: Recorder,
         log: StateChangeLog,
+        taps: Iterable[RequestTap] = (),
     ) -> None:
         self._config = config
         self._channels = channels
         self._recorder = recorder
         self._log = log
+        self._taps = taps
 
     def send(self, batch: ControllerBrokerRequestBatch) -> None:
         """Drain a batch into the channels, in its order."""
@@ -46,6 +53,8 @@ class RequestSender:
         if self._log.is_on:
             self._log_requests(requests, brokers, known)
         for broker_id, request in requests:
+            for tap in self._taps:
+                tap(broker_id, request)
             if not self._channels.send_request(broker_id, request, self._recorder.event_id):
                 name = request_name(request)
                 self._log.warn(

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from brokers.broker import Broker
 from cluster.protocols import Clock
+from controller.request_sender import RequestTap
 from runtime.cluster_spec import ClusterSpec
 from runtime.disks import ClusterDisks
 from runtime.transport import RoutedTransport
@@ -33,6 +34,11 @@ class Cluster(Protocol):
     @property
     def transport(self) -> RoutedTransport:
         """Messages of brokers, controllers and clients; ``isolated`` cuts brokers off."""
+        ...
+
+    @property
+    def request_taps(self) -> list[RequestTap]:
+        """Called with each request that a controller queues for a broker."""
         ...
 
     @property

@@ -6,6 +6,7 @@ ephemerals. Here they are made and wired; what runs them is runtime/node_actors.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from admin.topics.topics import new_topic_id
@@ -17,6 +18,7 @@ from brokers.logs.log_store import LogStore
 from cluster.protocols import Clock, Journal, Transport
 from controller.candidacy import Candidacy
 from controller.kafka_controller import KafkaController
+from controller.request_sender import RequestTap
 from controller.state_change_log import StateChangeLog
 from placement.draws import JavaRandom
 from runtime.cluster_spec import ClusterSpec
@@ -52,12 +54,13 @@ def build_node(
     log_journal: LogJournal | None = None,
     copying: Copying | None = None,
     candidacy: Candidacy | None = None,
+    request_taps: Iterable[RequestTap] = (),
 ) -> Node:
     """Make a node's broker and, if it is a candidate, its controller.
 
     The two stores are views of one session. ``incarnation`` counts the starts of this broker, so
     that it does not draw the same numbers again. ``log_journal`` is told what is cut from logs.
-    ``candidacy`` is shared by all nodes of a cluster.
+    ``candidacy`` and ``request_taps`` are shared by all nodes of a cluster.
     """
     info = spec.broker_info(broker_id)
     broker = Broker(
@@ -90,6 +93,7 @@ def build_node(
         broker.on_registered,
         broker.dynamic_config_manager.config,
         candidacy,
+        request_taps,
     )
     broker.dynamic_config_manager.on_unclean_election_enabled = (
         controller.enable_unclean_leader_election

@@ -23,6 +23,7 @@ from cluster.errors import KlammError, UsageError
 from cluster.protocols import Journal
 from cluster.requests import Address
 from controller.candidacy import Candidacy
+from controller.request_sender import RequestTap
 from runtime.bandwidth import Bandwidth
 from runtime.clock import WallClock
 from runtime.cluster_spec import ClusterSpec
@@ -74,6 +75,7 @@ class RealCluster:
         self.clock = WallClock()
         self.transport = RoutedTransport()
         self.nodes = RunningNodes()
+        self.request_taps: list[RequestTap] = []
         self._logs = logs
         self._hub = BrokerHub(self.clock)
         self.candidacy = Candidacy(self.clock, on_failure)
@@ -186,6 +188,7 @@ class RealCluster:
                 log_journal=self.log_journal,
                 copying=self._copying,
                 candidacy=self.candidacy,
+                request_taps=self.request_taps,
             )
             unless_built.pop_all()
         return RunningNode(

@@ -15,7 +15,7 @@ import msgspec
 
 from cluster.errors import UsageError
 from cluster.quirks import Quirks
-from cluster.requests import Message
+from cluster.requests import ControlRequest
 from runtime import actions
 from runtime.actions import Action
 from runtime.cluster_spec import ClusterSpec, rack_map
@@ -255,21 +255,21 @@ class Recorder:
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
         self._view = ClusterView(driver)
-        self._sent: list[Message] = []
+        self._queued: list[tuple[int, ControlRequest]] = []
         self._rows_seen = 0
         self._topic_ids: dict[str, str] = {}
-        driver.cluster.transport.add_tap(self._sent.append)
+        driver.cluster.request_taps.append(lambda *queued: self._queued.append(queued))
 
     def record(self, result: StepResult) -> StepRecord:
         """What was seen since the last record."""
         rows = self._driver.rows[self._rows_seen :]
         self._rows_seen += len(rows)
-        sent, self._sent[:] = self._sent.copy(), []
+        queued, self._queued = self._queued, []
         *until, _registered = (check.is_met for check in result.checks)
         return StepRecord(
             tree=self._tree(),
             transitions=[t for row in rows if (t := transition_of(row)) is not None],
-            requests=[r for message in sent for r in requests_of(message)],
+            requests=[row for to, request in queued for row in requests_of(to, request)],
             until_met=until,
             tool=result.tool,
         )

@@ -1,6 +1,6 @@
 """What a cluster did, in the shape in which real brokers were recorded: transitions and requests.
 
-Journal rows and messages in, plain lists and dictionaries out. Nothing is judged here.
+Journal rows and requests in, plain lists and dictionaries out. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -9,12 +9,7 @@ import re
 from typing import Any
 
 from cluster.journal import JournalRow, Kind
-from cluster.requests import (
-    LeaderAndIsrRequest,
-    Message,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
+from cluster.requests import ControlRequest, StopReplicaRequest, UpdateMetadataRequest
 
 Json = dict[str, Any]
 _TRANSITIONS = {
@@ -56,9 +51,8 @@ def _assignment(text: str) -> Json:
     return {"replicas": replicas, "adding": adding, "removing": removing}
 
 
-def requests_of(message: Message) -> list[Json]:
+def requests_of(to: int, body: ControlRequest) -> list[Json]:
     """A control request as recorded rows: one a partition, or one for an UpdateMetadata."""
-    body, to = message.body, message.destination.id
     if isinstance(body, UpdateMetadataRequest):
         return [{"api": "UpdateMetadata", "to": [to], "partitions": len(body.partition_states)}]
     if isinstance(body, StopReplicaRequest):
@@ -72,22 +66,20 @@ def requests_of(message: Message) -> list[Json]:
             }
             for state in body.partition_states
         ]
-    if isinstance(body, LeaderAndIsrRequest):
-        return [
-            {
-                "api": "LeaderAndIsr",
-                "to": to,
-                "tp": str(state.topic_partition),
-                "leader": state.leader,
-                "leader_epoch": state.leader_epoch,
-                "isr": list(state.isr),
-                "zk_version": state.zk_version,
-                "replicas": list(state.replicas),
-                "adding": list(state.adding_replicas),
-                "removing": list(state.removing_replicas),
-                "is_new": state.is_new,
-                "controller_epoch": state.controller_epoch,
-            }
-            for state in body.partition_states
-        ]
-    return []
+    return [
+        {
+            "api": "LeaderAndIsr",
+            "to": to,
+            "tp": str(state.topic_partition),
+            "leader": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+            "zk_version": state.zk_version,
+            "replicas": list(state.replicas),
+            "adding": list(state.adding_replicas),
+            "removing": list(state.removing_replicas),
+            "is_new": state.is_new,
+            "controller_epoch": state.controller_epoch,
+        }
+        for state in body.partition_states
+    ]

@@ -24,6 +24,7 @@ from cluster.protocols import Clock
 from cluster.requests import Address
 from cluster.types import TopicPartition
 from controller.candidacy import Candidacy
+from controller.request_sender import RequestTap
 from controller.state_change_log import StateChangeLog
 from runtime.actors import Actor, Scheduler
 from runtime.bandwidth import Bandwidth
@@ -98,6 +99,7 @@ class SimulatedWorld:
         self.transport.on_change = self._on_network_change
         self._connect(Bandwidth(self.copying))
         self.nodes: dict[int, SimulatedNode] = {}
+        self.request_taps: list[RequestTap] = []
         self._candidacy = Candidacy(self.clock)
         changed = self._on_candidacy_changed
         self._guard = JournalGuard(self.journal, None, self.clock, give, self._candidacy, changed)
@@ -200,6 +202,7 @@ class SimulatedWorld:
             log_journal=self.log_stores.journal,
             copying=self.copying,
             candidacy=self._candidacy,
+            request_taps=self.request_taps,
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
         broker = BrokerActor(
