@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import typer
-
-from cli.client import find_server
-from cli.options import AsJson, DataDirectory, Server, print_json, table_lines
+from cli.client import ServerClient
+from cli.options import Answered, asks_server, table_lines
 from cluster.plain_text import harmless_line
 
 SHOWN: Final = 5
@@ -20,18 +18,11 @@ Examples:
 """
 
 
-def status(
-    server: Server = None,
-    data_dir: DataDirectory = None,
-    json: AsJson = False,
-) -> None:
+@asks_server
+def status(client: ServerClient) -> Answered:
     """Show controller, brokers, what is under way or waits, and what cannot be read."""
-    values = find_server(server, data_dir).get("/status")
-    if json:
-        print_json(values)
-        return
-    for line in status_lines(values):
-        typer.echo(harmless_line(line))
+    values = client.get("/status")
+    return values, "\n".join(map(harmless_line, status_lines(values)))
 
 
 def status_lines(values: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.partition_limits import DEFAULT_LIMITS
 from docs.markdown import table
-from server import client_bodies, client_sessions, endpoint, handlers, http_protocol, request_bodies
+from server import api, client_bodies, client_sessions, endpoint, http_protocol, request_bodies
 
 
 def bound_table() -> str:
@@ -60,6 +60,6 @@ def bound_table() -> str:
             "400",
         ),
         ("undecided records of all producers", f"{clients.MAX_UNDECIDED_BYTES // mib} MiB", "503"),
-        ("rows of the journal in one answer", f"{handlers.MAX_ROWS:,}", "400"),
+        ("rows of the journal in one answer", f"{api.MAX_ROWS:,}", "400"),
     )
     return table(("resource", "bound", "above it"), rows)

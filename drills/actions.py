@@ -14,8 +14,7 @@ import yaml
 from msgspec import inspect
 
 from cluster.types import ElectionType
-from drills.reading import is_null
-from drills.shapes import DrillReader
+from drills.reading import DrillReader, is_null
 from runtime import actions
 from runtime.actions import Action, BrokerAction
 from runtime.scenarios import steps

@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from cluster.journal import JournalRow, Kind
-from drills.shapes import NONE, DrillReader
+from drills.reading import NONE, DrillReader
 from runtime.scenarios.conditions import MOVED
 from statemachines.partition_state import PartitionState
 

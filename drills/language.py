@@ -18,8 +18,7 @@ from cluster.configs import check_broker_configs
 from cluster.errors import UsageError
 from drills.actions import ACTIONS, ANSWERED
 from drills.conditions import CONDITIONS
-from drills.reading import Entry, is_null, read_text
-from drills.shapes import DrillReader
+from drills.reading import DrillReader, Entry, is_null, read_text
 from drills.values import Drill, DrillCluster
 from runtime import actions
 from runtime.actions import Action

@@ -1,7 +1,7 @@
 """Reads the YAML of a drill: nodes in, plain values out, every error with FILE:LINE:COLUMN.
 
 Scalars are taken as written, by JSON's rules: YAML's dates, octal numbers and yes/no are words
-here. It knows no word of the drill language.
+here. Brokers are those of the drill's cluster.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
 
 from cluster.errors import UsageError
-from cluster.types import TopicPartition
+from cluster.types import NO_LEADER, TopicPartition
+from runtime.actions import CONTROLLER, DEAD, PAUSED, BrokerRef
 
 HINT: Final = "docs/drills.md shows the language, klamm drill show NAME a whole drill"
 MAX_BYTES: Final = 1_000_000
@@ -37,6 +38,9 @@ _UNIT_BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**1
 _MAX_SIZE_BYTES: Final = 10**15
 _UNIT_MS: Final = {"ms": 1.0, "s": 1_000.0, "min": 60_000.0}
 _PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
+NONE: Final = "none"
+BROKER_WORDS: Final = "controller, dead, paused, or leader of t-0"
+_LEADER_OF: Final = re.compile(r"leader of (\S+)")
 _WORDS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
@@ -61,11 +65,12 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path}: not UTF-8 text: {error.reason}", hint=HINT) from error
 
 
-class Reader:
-    """The nodes of one file, which is called ``name`` in errors."""
+class DrillReader:
+    """The nodes of one file, which is called ``name`` in errors; ``broker_ids``: of its cluster."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.broker_ids: tuple[int, ...] = ()
 
     def compose(self, text: str) -> yaml.Node:
         """The file's one document. Raises UsageError."""
@@ -252,6 +257,71 @@ class Reader:
         if value is None or isinstance(value, str):
             return None if value is None else value.encode()
         return json.dumps(value).encode()
+
+    # -- brokers and partitions
+
+    def broker(self, node: yaml.Node) -> int:
+        """The id of one of the cluster's brokers."""
+        broker_id = self.integer(node, "a broker")
+        if broker_id not in self.broker_ids:
+            ids = ", ".join(map(str, self.broker_ids))
+            raise self.error(node, f"there is no broker {broker_id}", f"brokers: {ids}")
+        return broker_id
+
+    def broker_ref(self, node: yaml.Node) -> BrokerRef:
+        """A broker's id, ``controller``, ``dead``, ``paused``, or ``leader of t-0``."""
+        text = self.text(node, "a broker")
+        if text in (CONTROLLER, DEAD, PAUSED):
+            return text
+        match = _LEADER_OF.fullmatch(text)
+        if match is not None:
+            return self.partition(yaml.ScalarNode("", match[1], node.start_mark), "what is led")
+        if not text.isdecimal():
+            raise self.error(node, f"'{text}' is no broker", f"use an id, {BROKER_WORDS}")
+        return self.broker(node)
+
+    def brokers(self, node: yaml.Node) -> list[int]:
+        """A list of the cluster's brokers, none of them twice; it may be empty."""
+        return self._distinct(node, self.broker)
+
+    def replicas(self, node: yaml.Node) -> list[int]:
+        """A list of broker ids, whether the cluster has them or not."""
+        found = self._distinct(node, lambda item: self.integer(item, "a replica"))
+        if not found:
+            raise self.error(node, "a partition needs a replica")
+        return found
+
+    def leader(self, node: yaml.Node) -> int:
+        """A broker, or none: NO_LEADER."""
+        if self.text(node, "a leader") in (NONE, str(NO_LEADER)):
+            return NO_LEADER
+        return self.broker(node)
+
+    def by_partition(
+        self, node: yaml.Node, read: Callable[[yaml.Node], Any]
+    ) -> dict[TopicPartition, Any]:
+        """A value for each of some partitions."""
+        return {
+            self.partition(entry.key, "a key"): read(entry.value)
+            for entry in self.entries(node, "partitions with their values").values()
+        }
+
+    def by_partition_text(self, node: yaml.Node, read: Callable[[yaml.Node], Any]) -> Any:
+        """A value for each of some partitions, by their names."""
+        return {str(tp): value for tp, value in self.by_partition(node, read).items()}
+
+    def partitions(self, node: yaml.Node) -> list[TopicPartition]:
+        """Partitions; it may be an empty list."""
+        return [self.partition(item, "an item") for item in self.one_or_more(node)]
+
+    def _distinct(self, node: yaml.Node, read: Callable[[yaml.Node], int]) -> list[int]:
+        found: list[int] = []
+        for item in self.items(node, "brokers"):
+            broker_id = read(item)
+            if broker_id in found:
+                raise self.error(item, f"broker {broker_id} is given twice")
+            found.append(broker_id)
+        return found
 
 
 def is_null(node: yaml.Node) -> bool:

@@ -1,35 +1,68 @@
-"""Routes of the HTTP API of a running cluster.
+"""Routes of the HTTP API of a running cluster, and their handlers.
 
-The calls of KafkaAdmin are in admin_calls.py, actions in runtime/actions.py, other handlers in
-handlers.py. How a request is read, run and answered is in endpoint.py and answers.py.
+A handler gets the server, the request and its decoded body or query. It runs on a thread or is a
+coroutine, and only delegates. Its docstring becomes the text in docs/http-api.md. The calls of
+KafkaAdmin are in admin_calls.py, actions in runtime/actions.py. How a request is read, run and
+answered is in endpoint.py and answers.py.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 from starlette.applications import Starlette
 from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
+from admin.topics.text import TopicDescription
 from cluster.errors import KlammError
+from cluster.integers import Count
 from runtime.actions import ACTIONS, ActionKind, FailDisk, HealDisks, SlowDisk
-from server import handlers
+from server import client_bodies as bodies
 from server.admin_calls import CALLS, AdminCall
 from server.answers import CountedAnswers, on_error, on_http_error
-from server.bodies import DiskFaults, body_of
-from server.client_bodies import CloseProducer, NewConsumer, NewProducer, Poll, SendRecords
+from server.bodies import DiskFaults, RequestBody, body_of
 from server.cluster_server import ClusterServer
 from server.endpoint import Endpoints
-from server.handlers import AddBroker, JournalQuery
+from server.journal_tail import last_rows, rows_after
+from server.metrics import CONTENT_TYPE, metrics_text
 from server.openapi import ApiRoute, openapi_document
 from server.security import Gatekeeper
 from zk.ensemble import SINGLE_SERVER
+
+MAX_ROWS: Final = 10_000
+MAX_PLACE: Final = 1 << 42
+"""Largest position in the journal, beyond the file size of any file system."""
+
+
+class AddBroker(RequestBody, frozen=True):
+    """Body of POST /brokers. ``id`` None: the next one."""
+
+    id: Count | None = None
+    rack: str | None = None
+
+
+class JournalQuery(RequestBody, frozen=True):
+    """Query of GET /journal."""
+
+    after: Annotated[int, Meta(ge=0, le=MAX_PLACE)] | None = None
+    last: Annotated[int, Meta(ge=0, le=MAX_ROWS)] = 20
+
+
+class JournalPage(msgspec.Struct, frozen=True):
+    """Answer of GET /journal: rows as they are in the file, and where to continue. ``damaged``
+    lists lines between them that are not rows: file, line, and reason."""
+
+    rows: list[msgspec.Raw]
+    next: int
+    damaged: tuple[str, ...] = ()
 
 
 class IdConvertor(IntegerConvertor):
@@ -69,26 +102,146 @@ def action_route(word: str, kind: ActionKind) -> ApiRoute:
     return ApiRoute("POST", str(kind.path).replace("{id}", "{id:id}"), handler, body_of(kind))
 
 
+# The cluster
+
+
+def status(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """What `klamm status` shows."""
+    return server.status()
+
+
+def openapi(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """This API as an OpenAPI document."""
+    document: dict[str, Any] = request.app.state.openapi
+    return document
+
+
+def metrics(server: ClusterServer, request: Request, _: None) -> Response:
+    """The controller's metrics under Kafka's names, as Prometheus reads them."""
+    return Response(
+        metrics_text(server.cluster, server.answer_counts), headers={"Content-Type": CONTENT_TYPE}
+    )
+
+
+def journal(server: ClusterServer, request: Request, wanted: JournalQuery) -> JournalPage:
+    """Rows of the journal: the last ones (`?last=20`), or those after a position (`?after=`, the
+    `next` of an earlier answer)."""
+    path = server.data_dir.journal
+    if wanted.after is None:
+        part = last_rows(path, wanted.last)
+    else:
+        part = rows_after(path, wanted.after)
+    return JournalPage([msgspec.Raw(line) for line in part.lines], part.next, part.damaged)
+
+
+# Brokers
+
+
+def list_brokers(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """All brokers, and the live ones by a broker's metadata cache."""
+    live = [broker.id for broker in server.admin.live_brokers()]
+    return {"brokers": server.status()["brokers"], "live": live}
+
+
+def describe_broker(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """One broker."""
+    return server.operations.describe(request.path_params["id"])
+
+
+def broker_metadata(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """One broker's metadata cache: the brokers and partitions that the controller sent."""
+    return server.operations.metadata_of(request.path_params["id"])
+
+
+def add_broker(server: ClusterServer, request: Request, wanted: AddBroker) -> dict[str, Any]:
+    """Add a broker and start it."""
+    return server.operations.add(wanted.id, wanted.rack)
+
+
+def zookeeper_servers(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """The embedded ZooKeeper servers: leader, follower, down, paused or without a quorum."""
+    return server.zookeeper_servers.describe()
+
+
+def act_on_zookeeper(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
+    """`kill`, `start`, `pause` or `resume` an embedded ZooKeeper server: its id, `leader` or
+    `follower`. A killed server stays down until it is started."""
+    action = request.path_params["action"]
+    if action not in SINGLE_SERVER:
+        raise HTTPException(404)
+    return server.zookeeper_servers.act(request.path_params["server"], action)
+
+
+# Topics
+
+
+def describe_topic(server: ClusterServer, request: Request, _: None) -> TopicDescription:
+    """Describe one topic."""
+    return server.admin.describe_topics([request.path_params["topic"]])[0]
+
+
+# Producers and consumers
+
+
+def open_producer(
+    server: ClusterServer, request: Request, wanted: bodies.NewProducer
+) -> bodies.ClientOpened:
+    """Open a producer for a topic; `id` in the answer is the producer's."""
+    return server.client_sessions.open_producer(wanted)
+
+
+async def send_records(
+    server: ClusterServer, request: Request, wanted: bodies.SendRecords
+) -> bodies.ProducerStatus:
+    """Send the given or generated records; the answer counts all records of the producer so far."""
+    return await server.client_sessions.send(request.path_params["id"], wanted)
+
+
+async def close_producer(
+    server: ClusterServer, request: Request, wanted: bodies.CloseProducer
+) -> bodies.ProducerStatus:
+    """Wait until all records are decided, then close the producer; it stays open if `undecided` is
+    not 0, unless `gives_up` is set."""
+    return await server.client_sessions.close_producer(request.path_params["id"], wanted)
+
+
+def open_consumer(
+    server: ClusterServer, request: Request, wanted: bodies.NewConsumer
+) -> bodies.ClientOpened:
+    """Open a consumer of a topic; `id` in the answer is the consumer's."""
+    return server.client_sessions.open_consumer(wanted)
+
+
+async def poll(server: ClusterServer, request: Request, wanted: bodies.Poll) -> bodies.Polled:
+    """Fetch the next records."""
+    return await server.client_sessions.poll(request.path_params["id"], wanted)
+
+
+async def close_consumer(server: ClusterServer, request: Request, _: None) -> bodies.Polled:
+    """Close the consumer."""
+    return await server.client_sessions.close_consumer(request.path_params["id"])
+
+
 ROUTES: Final = (
-    ApiRoute("GET", "/status", handlers.status, only_looks=True),
-    ApiRoute("GET", "/openapi.json", handlers.openapi, only_looks=True),
-    ApiRoute("GET", "/metrics", handlers.metrics, only_looks=True),
-    ApiRoute("GET", "/journal", handlers.journal, None, JournalQuery, only_looks=True),
-    ApiRoute("GET", "/brokers", handlers.list_brokers),
-    ApiRoute("POST", "/brokers", handlers.add_broker, AddBroker),
-    ApiRoute("GET", "/brokers/{id:id}", handlers.describe_broker),
-    ApiRoute("GET", "/brokers/{id:id}/metadata", handlers.broker_metadata),
+    ApiRoute("GET", "/status", status, only_looks=True),
+    ApiRoute("GET", "/openapi.json", openapi, only_looks=True),
+    ApiRoute("GET", "/metrics", metrics, only_looks=True),
+    ApiRoute("GET", "/journal", journal, None, JournalQuery, only_looks=True),
+    ApiRoute("GET", "/brokers", list_brokers),
+    ApiRoute("POST", "/brokers", add_broker, AddBroker),
+    ApiRoute("GET", "/brokers/{id:id}", describe_broker),
+    ApiRoute("GET", "/brokers/{id:id}/metadata", broker_metadata),
     *(action_route(word, kind) for word, kind in ACTIONS.items() if kind.path is not None),
-    ApiRoute("GET", "/zookeeper", handlers.zookeeper_servers),
-    ApiRoute("POST", "/zookeeper/{server:str}/{action:str}", handlers.act_on_zookeeper),
+    ApiRoute("GET", "/zookeeper", zookeeper_servers),
+    ApiRoute("POST", "/zookeeper/{server:str}/{action:str}", act_on_zookeeper),
     *map(_admin_route, CALLS),
-    ApiRoute("GET", "/topics/{topic:str}", handlers.describe_topic),
-    ApiRoute("POST", "/producers", handlers.open_producer, NewProducer),
-    ApiRoute("POST", "/producers/{id:id}/records", handlers.send_records, SendRecords),
-    ApiRoute("POST", "/producers/{id:id}/close", handlers.close_producer, CloseProducer),
-    ApiRoute("POST", "/consumers", handlers.open_consumer, NewConsumer),
-    ApiRoute("POST", "/consumers/{id:id}/poll", handlers.poll, Poll),
-    ApiRoute("POST", "/consumers/{id:id}/close", handlers.close_consumer),
+    ApiRoute("GET", "/topics/{topic:str}", describe_topic),
+    ApiRoute("POST", "/producers", open_producer, bodies.NewProducer),
+    ApiRoute("POST", "/producers/{id:id}/records", send_records, bodies.SendRecords),
+    ApiRoute("POST", "/producers/{id:id}/close", close_producer, bodies.CloseProducer),
+    ApiRoute("POST", "/consumers", open_consumer, bodies.NewConsumer),
+    ApiRoute("POST", "/consumers/{id:id}/poll", poll, bodies.Poll),
+    ApiRoute("POST", "/consumers/{id:id}/close", close_consumer),
 )
 """A table of contents. Fixed paths stand before those with a name in them."""
 

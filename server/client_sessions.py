@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
 from aiokafka.partitioner import murmur2
@@ -20,9 +20,13 @@ from starlette.concurrency import run_in_threadpool
 from admin.topics.text import TopicDescription
 from brokers.clients.batches import Counted, Payload, size_bytes
 from brokers.clients.config import ConsumerConfig, OffsetReset, ProducerConfig
-from brokers.clients.consumer import Consumer
+from brokers.clients.consumer import Consumer, Read
+from brokers.clients.metadata import Metadata
 from brokers.clients.producer import Producer
-from brokers.logs.records import Record
+from brokers.clients.ranges import Unacknowledged
+from brokers.logs.record_batch import walk
+from brokers.logs.records import Record, decode_batch
+from cluster.api_errors import Errors
 from cluster.errors import (
     EnvironmentProblem,
     NotFound,
@@ -36,7 +40,6 @@ from runtime.client_actor import Client
 from runtime.real.cluster import RealCluster
 from server import client_bodies as bodies
 from server.admin_channel import new_client_address
-from server.client_answers import polled, producer_status
 from server.closing import Closing
 
 IDLE_S: Final = 300.0
@@ -45,6 +48,7 @@ MAX_CLIENTS: Final = 1_000
 MAX_WAIT_MS: Final = 30_000
 MAX_GENERATED_BYTES: Final = 1 << 30
 MAX_UNDECIDED_BYTES: Final = 512 << 20
+MAX_FAILURES = 100
 _BATCH_OVERHEAD_BYTES: Final = 256
 _CALL_S: Final = 10.0
 
@@ -349,3 +353,105 @@ def _next_partition(session: Session[Producer]) -> TopicPartition:
 def _partition_of(session: Session[Producer], key: bytes) -> TopicPartition:
     """Where Kafka's default partitioner puts a key."""
     return session.partitions[(murmur2(key) & 0x7FFFFFFF) % len(session.partitions)]
+
+
+def producer_status(producer: Producer) -> bodies.ProducerStatus:
+    """Where a producer is."""
+    offsets = [
+        bodies.Offsets(tp.partition, *one.stretch)
+        for tp in sorted(producer.acknowledged)
+        for one in sorted(producer.acknowledged[tp], key=lambda one: one.stretch)
+    ]
+    failed = [*_not_acknowledged(producer.failed.items(), is_in_doubt=False)]
+    in_doubt = [*_not_acknowledged(producer.indefinite.items(), is_in_doubt=True)]
+    return bodies.ProducerStatus(
+        sent=producer.sent_count,
+        acknowledged=sum(one.end - one.start for one in offsets),
+        failed=sum(one.record_count for one in failed),
+        in_doubt=sum(one.record_count for one in in_doubt),
+        undecided=producer.undecided_count,
+        offsets=offsets,
+        not_acknowledged=[*failed, *in_doubt][:MAX_FAILURES],
+        waiting_for=waiting_for(producer.network.metadata, producer.undecided.items()),
+    )
+
+
+def _not_acknowledged(
+    kept: Iterable[tuple[TopicPartition, list[Unacknowledged]]], *, is_in_doubt: bool
+) -> Iterator[bodies.NotAcknowledged]:
+    for tp, lost in kept:
+        for one in lost:
+            yield bodies.NotAcknowledged(
+                tp.partition, one.record_count, one.error.name, one.text, is_in_doubt
+            )
+
+
+def waiting_for(
+    metadata: Metadata, partitions: Iterable[tuple[TopicPartition, Errors]]
+) -> list[str]:
+    """What keeps partitions from going on: no leader, or what the leader answered last."""
+    words = []
+    for tp, error in partitions:
+        leader = metadata.leader_of(tp)
+        if leader.leader < 0:
+            alive = ", ".join(map(str, metadata.alive)) or "none known"
+            words.append(f"{tp} has no leader (brokers alive: {alive})")
+        elif error is not Errors.NONE:
+            words.append(f"{tp}, led by {leader.leader}: last error {error.name}")
+    return words
+
+
+def polled(consumer: Consumer) -> bodies.Polled:
+    """What a consumer has read since it was last asked."""
+    reads = consumer.take_records()
+    positions = {tp: consumer.position(tp) for tp in consumer.partitions}
+    return bodies.Polled(
+        counted=[one for read in reads for one in _counted(read)],
+        records=[one for read in reads for one in _records(read)],
+        errors=list(consumer.errors.values()),
+        truncations=[
+            f"{tp}: the log was cut at offset {at}, records up to {position.offset} had been read"
+            for tp, position, at in consumer.truncations
+        ],
+        waiting_for=waiting_for(
+            consumer.network.metadata,
+            [
+                (tp, consumer.last_errors.get(tp, Errors.NONE))
+                for tp in consumer.partitions
+                if tp not in consumer.errors
+            ],
+        ),
+        positions={tp.partition: at for tp, at in positions.items() if at is not None},
+        high_watermarks={tp.partition: at for tp, at in consumer.high_watermarks.items()},
+    )
+
+
+def _counted(read: Read) -> Iterator[bodies.ReadRecords]:
+    if isinstance(read.records, bytes):
+        return
+    for one in read.records.intervals:
+        yield bodies.ReadRecords(
+            read.topic_partition.partition, one.leader_epoch, one.start, one.end, one.size_bytes
+        )
+
+
+def _records(read: Read) -> Iterator[bodies.ReadRecord]:
+    if not isinstance(read.records, bytes):
+        return
+    for at, header in walk(read.records):
+        if header.is_control:
+            continue
+        for offset, record in decode_batch(read.records[at : at + header.size_bytes], header):
+            if offset >= read.offset:
+                yield bodies.ReadRecord(
+                    read.topic_partition.partition,
+                    header.leader_epoch,
+                    offset,
+                    record.timestamp_ms,
+                    _text(record.key),
+                    _text(record.value),
+                )
+
+
+def _text(word: bytes | None) -> str | None:
+    return None if word is None else word.decode(errors="replace")

@@ -41,7 +41,6 @@ from server.dump_loading import Say, load_dump
 from server.status import cluster_status
 from server.zookeeper_guard import ZooKeeperGuard
 from server.zookeeper_monitor import ZooKeeperMonitor
-from server.zookeeper_servers import ZooKeeperServers
 from zk.dump_load import check_no_load_is_open
 from zk.ensemble import EmbeddedEnsemble
 from zk.kafka_zk_client import KafkaZkClient
@@ -80,7 +79,7 @@ class ClusterServer:
         self.closing = Closing()
         self.answer_counts = AnswerCounts()
         self.is_embedded = config.zookeeper is None
-        self._zookeeper_servers: ZooKeeperServers | None = None
+        self._zookeeper_servers: ZooKeeperGuard | None = None
         self.url: str | None = None
         self.failure: KlammError | None = None
         self._say = say
@@ -184,13 +183,12 @@ class ClusterServer:
         self._stack.callback(ensemble.close)
         ensemble.start()
         self._say(f"ZooKeeper started: {ensemble.connect_string}")
-        guard = ZooKeeperGuard(ensemble, self.fail)
-        self._stack.callback(guard.close)
-        self._zookeeper_servers = ZooKeeperServers(ensemble, guard)
+        self._zookeeper_servers = ZooKeeperGuard(ensemble, self.fail)
+        self._stack.callback(self._zookeeper_servers.close)
         return ensemble.connect_string
 
     @property
-    def zookeeper_servers(self) -> ZooKeeperServers:
+    def zookeeper_servers(self) -> ZooKeeperGuard:
         """Return the embedded ZooKeeper. Raises UsageError if ZooKeeper is external."""
         if self._zookeeper_servers is None:
             raise UsageError(

@@ -1,7 +1,8 @@
-"""Keeps the embedded ZooKeeper alive: restarts servers that have ended or hang.
+"""The embedded ZooKeeper servers: kept alive, and what operators do to them.
 
-It skips servers that were killed or paused on purpose (klamm zk kill, pause). It knows no cluster:
-sessions reconnect by themselves. Mirrors nothing of Kafka, where an init system does this.
+Servers that have ended or hang are restarted, but not those that were killed or paused on purpose
+(klamm zk kill, pause). It knows no cluster: sessions reconnect by themselves. Mirrors nothing of
+Kafka, where an init system does this.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from cluster.errors import KlammError, ZooKeeperUnavailable
-from zk.ensemble import NO_ANSWER, EmbeddedEnsemble, ServerState
+from zk.ensemble import NO_ANSWER, SINGLE_SERVER, EmbeddedEnsemble, ServerState
 
 ATTEMPTS: Final = 3
 STEADY_S: Final = 30.0
@@ -68,6 +69,23 @@ class ZooKeeperGuard:
             if (server_id := self._starting) is not None:
                 self._ensemble.servers[server_id].kill()
             self._thread.join(_LOOK_INTERVAL_S)
+
+    def last_known(self) -> list[dict[str, Any]]:
+        """Return the servers and their states from the last check."""
+        return [_described(server) for server in self.states]
+
+    def describe(self) -> dict[str, Any]:
+        """Query the servers and return their states."""
+        return {"servers": [_described(server) for server in self._ensemble.states()]}
+
+    def act(self, wanted: str, action: str) -> dict[str, Any]:
+        """Act on a server: its id, ``leader`` or ``follower``. Raises UsageError,
+        WrongState, ZooKeeperUnavailable."""
+        ensemble = self._ensemble
+        server_id = ensemble.find(wanted)
+        before = ensemble.state(server_id)
+        SINGLE_SERVER[action](ensemble, server_id)
+        return {"id": server_id, "before": before, "state": ensemble.state(server_id)}
 
     def _watch(self) -> None:
         while not self._closed.wait(_LOOK_INTERVAL_S):
@@ -133,3 +151,7 @@ class ZooKeeperGuard:
             f"ZooKeeper at {where} has ended and does not come back: {reason}",
             hint=f"its log is {log}; klamm up on the same data directory goes on from its data",
         )
+
+
+def _described(server: ServerState) -> dict[str, Any]:
+    return {"id": server.id, "address": server.address, "state": server.state}

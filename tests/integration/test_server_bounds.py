@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from cluster.partition_limits import PartitionLimits
-from server import handlers
-from server.api import create_app
+from server.api import MAX_PLACE, create_app
 from server.cluster_server import ClusterServer
 from server.config import ServerConfig
 from server.request_bodies import MAX_BODY_BYTES, MAX_BODY_VALUES
@@ -96,7 +95,7 @@ def test_a_place_in_the_journal_is_refused(api: ApiServer, query: str) -> None:
 
 
 def test_a_place_after_the_end_of_the_journal_is_none(api: ApiServer) -> None:
-    assert api.request("GET", f"/journal?after={handlers.MAX_PLACE}")[1]["rows"] == []
+    assert api.request("GET", f"/journal?after={MAX_PLACE}")[1]["rows"] == []
 
 
 def test_a_cluster_takes_so_many_partitions(api: ApiServer) -> None:
@@ -175,7 +174,7 @@ def test_a_page_of_another_site_loads_nothing(
 def test_a_bug_is_logged_once_counted_and_not_shown(
     server: ClusterServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(handlers, "last_rows", None)
+    monkeypatch.setattr("server.api.last_rows", None)
     client = AsgiClient(create_app(server))
     for _ in range(3):
         answer = client.get("/journal?last=1")

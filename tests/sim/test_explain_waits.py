@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.explain_text import as_json, explained_lines
+from cli.explain import as_json, explained_lines
 from cli.explanations.explain import Explained, explain_partition
 from cluster.types import TopicPartition
 from runtime.simulated.world import SimulatedWorld

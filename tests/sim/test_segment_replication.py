@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from admin.configs.changes import ConfigChanges
 from admin.configs.config_resource import ConfigResource
 from brokers.logs.records import Record, encode_batch
-from cli.explain_text import explained_lines
+from cli.explain import explained_lines
 from cli.explanations.explain import explain_partition
 from cluster.api_errors import Errors
 from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse

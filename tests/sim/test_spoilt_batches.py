@@ -11,7 +11,7 @@ import pytest
 from brokers.clients.config import ConsumerConfig
 from brokers.clients.consumer import Consumer
 from brokers.logs.record_batch import HEADER_SIZE_BYTES
-from cli.explain_text import explained_lines
+from cli.explain import explained_lines
 from cli.explanations.explain import explain_partition
 from cluster.journal import JournalRow, Kind
 from cluster.requests import Address
