@@ -8,17 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from cli.client import ServerClient
+from cli.command_loading import command_group
 from cli.options import Answered, asks_server
 from cluster.api_errors import Errors
 from runtime.actions import FailLogDir, Kill, Pause, PowerOff, Resume, Start, Stop
 
 SHOWN_PARTITIONS = 10
 
-app = typer.Typer(
+app = command_group(
     help="Kill, start, stop, pause, resume and add brokers of a running cluster.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
     epilog="""
 \b
 Examples:
@@ -31,11 +29,6 @@ Examples:
 )
 
 BrokerId = Annotated[int, typer.Argument(metavar="N", help="The broker's id.", min=0)]
-
-
-@app.callback()
-def broker() -> None:
-    """Kill, start, stop, pause, resume and add brokers of a running cluster."""
 
 
 @app.command()

@@ -69,3 +69,17 @@ def group_class(places: Mapping[str, Place]) -> type[TyperGroup]:
             self.commands = cast("MutableMapping[str, Any]", _Commands(places))
 
     return Group
+
+
+def command_group(help: str, epilog: str | None = None) -> typer.Typer:
+    """Return the Typer of a command that has commands."""
+    app = typer.Typer(
+        help=help,
+        epilog=epilog,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
+    # Without a callback, a group of one command would be that command.
+    app.callback()(lambda: None)
+    return app

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import typer
-
 from cli.client import ServerClient
+from cli.command_loading import command_group
 from cli.options import Answered, asks_server
 from runtime.actions import MoveController
 
-app = typer.Typer(
+app = command_group(
     help="Act on the controller of a running cluster.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
 )
-
-
-@app.callback()
-def controller() -> None:
-    """Act on the controller of a running cluster."""
 
 
 @app.command()

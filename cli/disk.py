@@ -8,16 +8,14 @@ import typer
 
 from brokers.storage.faults import FaultKind
 from cli.client import ServerClient
+from cli.command_loading import command_group
 from cli.options import Answered, asks_server
 from cli.status import fault_text
 from cluster.errors import UsageError
 from runtime.actions import Action, FailDisk, HealDisks, SlowDisk
 
-app = typer.Typer(
+app = command_group(
     help="Inject disk faults into a running cluster.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
     epilog="""
 \b
 Examples:
@@ -32,11 +30,6 @@ Examples:
 LogDir = Annotated[
     str | None, typer.Option(metavar="DIR", help="One of the broker's log.dirs. [default: all]")
 ]
-
-
-@app.callback()
-def disk() -> None:
-    """Inject disk faults into a running cluster."""
 
 
 @app.command(

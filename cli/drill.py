@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from cli.command_loading import command_group
 from cli.connect import security_of
 from cli.options import AsJson, print_json
 from cli.running import ending_signals_raise, own_log, work_folder
@@ -50,12 +51,9 @@ Examples:
   klamm drill check mine.yaml
 """
 
-app = typer.Typer(
+app = command_group(
     help="Scripted failures: run them in a simulated world or for real.",
     epilog=_EXAMPLES,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
 )
 
 

@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from cli.client import ServerClient, find_server, server_variable
+from cli.command_loading import command_group
 from cli.journal_text import EventNames, row_text
 from cli.options import DataDirectory, Server
 from cluster.errors import KlammError
@@ -21,11 +22,8 @@ from server.journal_tail import JournalPart, last_rows, rows_after
 FOLLOW_INTERVAL_S = 0.3
 WARNINGS_SHOWN = 10
 
-app = typer.Typer(
+app = command_group(
     help="Show what happened in a cluster.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
     epilog="""
 \b
 Examples:
@@ -85,11 +83,6 @@ class ServerSource:
     def _page(self, path: str) -> JournalPart:
         page = msgspec.json.decode(self._client.request("GET", path), type=_Page)
         return JournalPart([bytes(row) for row in page.rows], page.next, page.damaged)
-
-
-@app.callback()
-def journal() -> None:
-    """Show what happened in a cluster."""
 
 
 @app.command()

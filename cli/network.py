@@ -7,14 +7,12 @@ from typing import Annotated
 import typer
 
 from cli.client import ServerClient
+from cli.command_loading import command_group
 from cli.options import Answered, asks_server
 from runtime.actions import Isolate
 
-app = typer.Typer(
+app = command_group(
     help="Cut brokers of a running cluster off from each other.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
     epilog="""
 \b
 Examples:
@@ -23,11 +21,6 @@ Examples:
   klamm network heal
 """,
 )
-
-
-@app.callback()
-def network() -> None:
-    """Cut brokers of a running cluster off from each other."""
 
 
 @app.command()

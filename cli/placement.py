@@ -20,6 +20,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from cli.command_loading import command_group
 from cli.terminal import HarmlessConsole
 from cluster.errors import AdminError, KlammError, UsageError
 from placement.assign import (
@@ -44,11 +45,8 @@ Examples:
   klamm placement assign --brokers 0-2 --racks 0:a,1:b,2:c --partitions 6 --rf 2 --seed 7 --json
 """
 
-app = typer.Typer(
+app = command_group(
     help="Where Kafka would put the replicas of a topic.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
 )
 
 
@@ -72,11 +70,6 @@ class Placement:
     assignment: Assignment
     shares: tuple[BrokerShare, ...]
     takeovers: tuple[Takeover, ...]
-
-
-@app.callback()
-def placement() -> None:
-    """Where Kafka would put the replicas of a topic."""
 
 
 @app.command(epilog=_EXAMPLES)

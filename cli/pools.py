@@ -17,6 +17,7 @@ import typer
 from admin.pool_cluster import ReadCluster, read_cluster
 from admin.pools import read_pools
 from admin.reassignments.reassignment_json import format_reassignment, parse_execute_arguments
+from cli.command_loading import command_group
 from cli.connect import open_store
 from cli.options import AsJson, print_json, table_lines
 from cluster.errors import UnknownTopicOrPartition, UsageError
@@ -57,11 +58,8 @@ Examples:
   klamm pools plan --pools pools.yaml --dump before.json --topic T1 --replication-factor 3
 """
 
-app = typer.Typer(
+app = command_group(
     help="Resource isolation pools: which brokers hold which topics.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
 )
 
 PoolsFile = Annotated[Path, typer.Option("--pools", metavar="FILE", help="The pools, in YAML.")]
@@ -73,11 +71,6 @@ Dump = Annotated[
     Path | None, typer.Option(metavar="FILE", help="What klamm zk dump printed of the cluster.")
 ]
 DisableRackAware = Annotated[bool, typer.Option(help="Take no notice of racks.")]
-
-
-@app.callback()
-def pools() -> None:
-    """Resource isolation pools: which brokers hold which topics."""
 
 
 @app.command(epilog=_EXAMPLES)

@@ -19,6 +19,7 @@ import typer
 
 from admin.guard import MARKER_PATH, RunInfo, check_may_run_in, marker
 from cli.client import ServerClient
+from cli.command_loading import command_group
 from cli.connect import open_session, security_of
 from cli.errors import print_error
 from cli.interrupted import INTERRUPTED
@@ -71,7 +72,7 @@ Which = Annotated[
     str, typer.Argument(metavar="SERVER", help="Id, leader or follower (see klamm zk servers).")
 ]
 
-app = typer.Typer(
+app = command_group(
     help="Inspect or fill a ZooKeeper, or inject failures into klamm's embedded one.",
     epilog="""
 \b
@@ -81,15 +82,7 @@ Examples:
   klamm zk servers
   klamm zk kill leader
 """,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
 )
-
-
-@app.callback()
-def zk() -> None:
-    """Inspect or fill a ZooKeeper, or inject failures into klamm's embedded one."""
 
 
 @app.command("dump", epilog=_EXAMPLES)
