@@ -38,12 +38,11 @@ def code_lines(text: str) -> int:
 
 def _left_out(tree: ast.Module) -> Iterator[range]:
     for node in ast.walk(tree):
-        is_text = (
+        if isinstance(node, ast.Import | ast.ImportFrom) or (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)
             and isinstance(node.value.value, str)
-        )
-        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+        ):
             yield range(node.lineno, (node.end_lineno or 0) + 1)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -82,7 +83,7 @@ def _in(*kinds: str) -> str:
     return f"kind IN ({', '.join(str(code_of(kind, KINDS)) for kind in kinds)})"
 
 
-def _legal(before: Any, states: type) -> str:
+def _legal(before: Any, states: type[StrEnum]) -> str:
     first = min(STATE_CODES[state.value] for state in states)
     place = f"(from_state - {first}) * {len(states)} + to_state - {first}"
     return f"(({legal_bits(before, first)}::BIGINT >> ({place})::BIGINT) & 1) = 1"

@@ -15,6 +15,7 @@ from cli.main import main
 from tests.cli.test_reassign_against_kafka import without_frames
 from tests.cli.test_topics_against_kafka import znodes
 from tests.unit.admin.election_world import Answers
+from tests.unit.admin.vectors import memory_server, services
 
 pytestmark = [
     pytest.mark.kafka,
@@ -121,7 +122,7 @@ def test_preferred_elections(
 def test_checks_of_leader_election(line: str, files: Path) -> None:
     args = words(line, files)
     expected = run_tool(ELECTION, args)
-    result = run_election_command(args, Answers({}).open_cluster)
+    result = run_election_command(args, services(memory_server(), Answers({})))
     assert result.stdout == expected.stdout
     assert result.stderr == without_frames(expected.stderr)
     assert result.exit_code == expected.returncode

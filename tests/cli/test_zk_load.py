@@ -44,8 +44,8 @@ def dump(chroot: str, zookeeper_client: KazooClient, tmp_path: Path) -> Path:
     client.create(f"{root}/a/text", "zwei €".encode())
     client.set(f"{root}/a/text", "drei €".encode())
     client.create(f"{root}/brokers/ids/1", b"{}", ephemeral=True)
-    path = tmp_path / "dump.json"
-    with path.open("wb") as file:
+    target = tmp_path / "dump.json"
+    with target.open("wb") as file:
         done = subprocess.run(
             [*KLAMM, "zk", "dump", "--zookeeper", f"{chroot}/source"],
             cwd=ROOT,
@@ -55,7 +55,7 @@ def dump(chroot: str, zookeeper_client: KazooClient, tmp_path: Path) -> Path:
         )
     assert done.returncode == 0
     client.delete(f"{root}/brokers/ids/1")
-    return path
+    return target
 
 
 def test_a_copy_is_the_same_and_says_what_it_lacks(

@@ -281,7 +281,7 @@ def test_after_expiry_no_session_begins_by_itself(
     thief.close()
     wait_until(client._connection.connection_stopped.is_set, what="the end of the connection")
     assert events[-1] == SessionEvent(SessionState.EXPIRED)
-    assert session.run([], repeat=True) is None
+    session.run([], repeat=True)
     assert KazooStore(session).read([Exists("/")])[0].code is ResultCode.SESSIONEXPIRED
 
 

@@ -16,7 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.unit.brokers.log_dir_moves import DIRS, NOW_MS, T0, Mover, content
+from tests.conformance.replica_logs import NOW_MS
+from tests.unit.brokers.log_dir_moves import DIRS, T0, Mover, content
 
 
 class Moves(RuleBasedStateMachine):
@@ -116,7 +117,8 @@ class Moves(RuleBasedStateMachine):
 
 
 def _of(kind: str, examples: int) -> Any:
-    case = type(f"MovesOf{kind.title()}", (Moves,), {"kind": kind}).TestCase
+    machine: Any = type(f"MovesOf{kind.title()}", (Moves,), {"kind": kind})
+    case = machine.TestCase
     case.settings = settings(
         max_examples=examples, stateful_step_count=20, deadline=None, derandomize=True
     )

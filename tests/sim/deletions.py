@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from runtime.checks.agreement import check_simulated_world
 from runtime.simulated.world import SimulatedWorld
@@ -59,8 +60,8 @@ def assert_gone(world: SimulatedWorld, *topics: str) -> None:
         assert topic not in context.all_topics
         assert not context.partitions_for_topic(topic)
         assert topic not in context.topic_ids
-        for states in (context.partition_states, *context.replica_states.values()):
-            assert not [tp for tp in states if tp.topic == topic]
+        known = {*context.partition_states, *chain(*context.replica_states.values())}
+        assert not [tp for tp in known if tp.topic == topic]
         for running in world.nodes.values():
             assert not running.node.broker.metadata_cache.num_partitions(topic)
     assert not context.topics_to_be_deleted

@@ -74,8 +74,8 @@ def test_every_word_has_its_published_code(raw_events: Callable[..., DataFrame])
     assert [row.kind for row in coded] == list(range(1, len(KINDS) + 1))
     assert [row.source for row in coded] == [n % len(SOURCES) + 1 for n in range(len(KINDS))]
     words = [*STATE_CODES, "no state", None]
-    rows = [{"from_state": word, "to_state": word, "seq": n} for n, word in enumerate(words)]
-    coded = encode(raw_events(*rows)).events.orderBy("seq").collect()
+    of_states = [{"from_state": word, "to_state": word, "seq": n} for n, word in enumerate(words)]
+    coded = encode(raw_events(*of_states)).events.orderBy("seq").collect()
     assert [row.from_state for row in coded] == [*STATE_CODES.values(), -1, 0]
     assert [row.to_state for row in coded] == [row.from_state for row in coded]
 

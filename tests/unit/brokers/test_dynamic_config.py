@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from brokers.dynamic_config import CHANGE_EXPIRATION_MS, Config, DynamicConfigManager
@@ -9,7 +11,7 @@ from cluster.quirks import NO_QUIRKS, Quirks
 from tests.unit.brokers.network import ManualClock
 from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import MemoryServer, MemoryStore
-from zk.store import ReadOp, Transaction
+from zk.store import ReadOp, ReadResult, Transaction
 
 UNCLEAN = "unclean.leader.election.enable"
 CHANGES = "/config/changes"
@@ -268,7 +270,12 @@ def test_few_waves_however_many_notices(follower: Follower) -> None:
     reads: list[int] = []
     store = follower.manager._zk.store
     read = store.read
-    store.read = lambda ops: (reads.append(len(ops)), read(ops))[1]  # type: ignore[method-assign]
+
+    def counted(ops: Sequence[ReadOp]) -> list[ReadResult]:
+        reads.append(len(ops))
+        return read(ops)
+
+    store.read = counted
     follower.manager.process_notifications()
     assert len(follower.told) == 50
     assert reads == [1, 50, 50]

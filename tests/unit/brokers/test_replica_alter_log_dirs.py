@@ -25,7 +25,8 @@ from cluster.errors import InvalidConfig
 from cluster.quirks import NO_QUIRKS
 from cluster.records import CountedBatch
 from cluster.types import TopicPartition
-from tests.unit.brokers.log_dir_moves import DIRS, KINDS, NOW_MS, SMALL, T0, Mover, content
+from tests.conformance.replica_logs import NOW_MS
+from tests.unit.brokers.log_dir_moves import DIRS, KINDS, SMALL, T0, Mover, content
 from tests.unit.brokers.network import ManualClock
 
 

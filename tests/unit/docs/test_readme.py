@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -37,7 +38,7 @@ def test_klamm_takes_the_command(words: list[str]) -> None:
     if words[0] in KAFKA_TOOLS:
         assert KAFKA_TOOLS[words[0]](words[1:])
         return
-    command = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
     context = command.make_context("klamm", list(words), resilient_parsing=True)
     while hasattr(command, "commands"):
         name, command, words = command.resolve_command(context, words)

@@ -146,7 +146,7 @@ def test_a_partition_named_twice_is_refused() -> None:
 
 def test_an_unknown_call_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="unregister_broker"):
-        http_admin(Admin(None).request).unregister_broker(1)
+        http_admin(Admin(None).request).unregister_broker(1)  # type: ignore[attr-defined]
 
 
 # A new call, by the steps in CONTRIBUTING.md.
