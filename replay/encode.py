@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -24,8 +25,8 @@ from replay.event_schema import (
     SOURCES,
     STATE_CODES,
 )
-from replay.xxhash64 import xxhash64
 
+_SPARK_SEED: Final = 42
 PUBLISHED: Final[dict[str, Sequence[str]]] = {
     "source": SOURCES,
     "kind": KINDS,
@@ -68,6 +69,14 @@ def _named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         encoder.code(batch)
     yield from encoder.names().to_batches()
+
+
+def xxhash64(text: str) -> int:
+    """What F.xxhash64 says of a column with this string alone: Spark's seed, and a signed number.
+
+    Mirrors org.apache.spark.sql.catalyst.expressions.XXH64.
+    """
+    return int.from_bytes(xxhash.xxh64_digest(text.encode(), _SPARK_SEED), signed=True)
 
 
 class Encoder:

@@ -7,6 +7,7 @@ published: a list may grow at its end, never change. Nothing is read or computed
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -114,30 +115,13 @@ ELECTIONS: Final = tuple(
     )
 )
 STATE_CODES: Final[dict[str, int]] = {
-    PartitionState.NON_EXISTENT.value: 1,
-    PartitionState.NEW.value: 2,
-    PartitionState.ONLINE.value: 3,
-    PartitionState.OFFLINE.value: 4,
-    ReplicaState.NON_EXISTENT.value: 11,
-    ReplicaState.NEW.value: 12,
-    ReplicaState.ONLINE.value: 13,
-    ReplicaState.OFFLINE.value: 14,
-    ReplicaState.DELETION_STARTED.value: 15,
-    ReplicaState.DELETION_SUCCESSFUL.value: 16,
-    ReplicaState.DELETION_INELIGIBLE.value: 17,
-    Phase.U1.value: 21,
-    Phase.U2.value: 22,
-    Phase.U3.value: 23,
-    Phase.A1.value: 24,
-    Phase.A2.value: 25,
-    Phase.B1.value: 26,
-    Phase.B2.value: 27,
-    Phase.B3.value: 28,
-    Phase.B4.value: 29,
-    Phase.B5.value: 30,
-    Phase.B6.value: 31,
-    Phase.B7.value: 32,
-    Phase.B8.value: 33,
+    str(state.value): code
+    for first, states in (
+        (1, (PartitionState.NON_EXISTENT, *PartitionState)),
+        (11, (ReplicaState.NON_EXISTENT, *ReplicaState)),
+        (21, Phase),
+    )
+    for code, state in enumerate(dict.fromkeys(states), first)
 }
 """The code of a state, or of the phase that a reassignment came to; 0 stands for none, -1 for a
 word that is neither."""
@@ -154,126 +138,95 @@ def code_of(word: object, published: Sequence[object]) -> int:
     return published.index(word) + 1
 
 
-_KEY: Final = (("partition", IntegerType(), False), ("replica", IntegerType(), False))
-_PLACE: Final = (
-    ("line", LongType(), False),
-    ("place", LongType(), False),
-    ("t_ms", LongType(), False),
-    ("seq", LongType(), False),
-    ("controller", IntegerType(), False),
-    ("epoch", IntegerType(), False),
+_TYPES: Final[dict[str, DataType]] = {
+    "boolean": BooleanType(),
+    "code": ByteType(),
+    "hash": LongType(),
+    "int": IntegerType(),
+    "ints": ArrayType(IntegerType(), containsNull=False),
+    "long": LongType(),
+    "string": StringType(),
+}
+_COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
+    ("source", "code", "which kind of log"),
+    ("run", "hash", "one run of klamm, one folder of Kafka's logs, or one chroot"),
+    ("file", "hash", "where the row stands"),
+    (
+        "line",
+        "long",
+        "its line, from 1; in a transaction log the byte where its transaction begins",
+    ),
+    ("place", "long", "its place in the order of its run"),
+    ("t_ms", "long", "wall clock, milliseconds since 1970 in UTC"),
+    ("seq", "long", "counts the rows of a controller's epoch in a journal, from 1"),
+    ("controller", "int", "broker id of the controller, -1 if none is told"),
+    ("epoch", "int", "the controller's epoch, 0 if none is told"),
+    ("kind", "code", "what happened"),
+    ("topic", "hash?", "about which topic, if about one"),
+    ("partition", "int", "about which partition, or -1"),
+    ("replica", "int", "about which replica or broker, or -1"),
+    ("from_state", "code?", "the state that was left"),
+    ("to_state", "code?", "the state that was entered, or a reassignment's phase"),
+    (
+        "since_ms",
+        "long?",
+        "when from_state was entered; in a transaction log when the leadership before was",
+    ),
+    (
+        "key_seq",
+        "long?",
+        "counts the rows of a partition or replica in a controller epoch, in a journal",
+    ),
+    ("leader", "int?", "the leader, -1 for none, -2 for one of a topic being deleted"),
+    ("prev_leader", "int?", "the leader before, where it is known and there was a change"),
+    ("leader_epoch", "int?", "the leader's epoch"),
+    ("isr", "ints?", "the in-sync replicas"),
+    ("prev_isr", "ints?", "those before"),
+    ("election", "code?", "the rule by which the leader was elected"),
+    ("reassignment", "hash?", "the name of a reassignment"),
+    ("zk_version", "int?", "version of the partition's state znode"),
+    ("zxid", "long?", "ZooKeeper's transaction"),
+    ("event_id", "long", "which event of the controller did it"),
+    ("cause_id", "long", "which event of the controller put that one into the queue"),
+    ("outcome", "hash?", "why it failed, or an error"),
+    ("detail", "string?", "more, in words that depend on the kind"),
+    (
+        "has_predecessors",
+        "boolean",
+        "true when since_ms, from_state and prev_* are as complete as they can be",
+    ),
 )
-_LEADERSHIP: Final = (
-    ("since_ms", LongType(), True),
-    ("key_seq", LongType(), True),
-    ("leader", IntegerType(), True),
-    ("prev_leader", IntegerType(), True),
-    ("leader_epoch", IntegerType(), True),
-    ("isr", ArrayType(IntegerType(), containsNull=False), True),
-    ("prev_isr", ArrayType(IntegerType(), containsNull=False), True),
-)
-_REST: Final = (
-    ("zk_version", IntegerType(), True),
-    ("zxid", LongType(), True),
-    ("event_id", LongType(), False),
-    ("cause_id", LongType(), False),
-)
-_Column = tuple[str, DataType, bool]
+"""Name, type and meaning. ``?``: may be null. Words are stored as ``code``, their place in a
+published list (0 for null), or as ``hash``, their xxhash64."""
 
 
-def _schema(*columns: _Column) -> StructType:
-    return StructType([StructField(name, kind, nullable) for name, kind, nullable in columns])
+def _field(name: str, kind: str) -> StructField:
+    return StructField(name, _TYPES[kind.removesuffix("?")], nullable=kind.endswith("?"))
 
 
-RAW_SCHEMA: Final = _schema(
-    ("source", StringType(), False),
-    ("run", StringType(), False),
-    ("file", StringType(), False),
-    *_PLACE,
-    ("kind", StringType(), False),
-    ("topic", StringType(), True),
-    *_KEY,
-    ("from_state", StringType(), True),
-    ("to_state", StringType(), True),
-    *_LEADERSHIP,
-    ("election", StringType(), True),
-    ("reassignment", StringType(), True),
-    *_REST,
-    ("outcome", StringType(), True),
-    ("detail", StringType(), True),
-    ("has_predecessors", BooleanType(), False),
+RAW_SCHEMA: Final = StructType(
+    [_field(name, re.sub("code|hash", "string", kind)) for name, kind, _ in _COLUMNS]
 )
 """What a source yields. ``line`` counts from 1; in a transaction log it is the byte offset.
 
 ``partition``, ``replica`` -1: not about one. What the source does not know is null;
 ``has_predecessors`` false: since_ms, from_state and prev_* are still to be found.
 """
-
-CODED_SCHEMA: Final = _schema(
-    ("source", ByteType(), False),
-    ("run", LongType(), False),
-    ("file", LongType(), False),
-    *_PLACE,
-    ("kind", ByteType(), False),
-    ("topic", LongType(), True),
-    *_KEY,
-    ("from_state", ByteType(), False),
-    ("to_state", ByteType(), False),
-    *_LEADERSHIP,
-    ("election", ByteType(), False),
-    ("reassignment", LongType(), True),
-    *_REST,
-    ("outcome", LongType(), True),
-    ("detail", StringType(), True),
-    ("has_predecessors", BooleanType(), False),
+CODED_SCHEMA: Final = StructType(
+    [_field(name, kind.replace("code?", "code")) for name, kind, _ in _COLUMNS]
 )
 """What is stored. Words of fixed lists are places in them, from 1, 0 for none; run, file, topic,
 reassignment and outcome are xxhash64 of the word, told again by the table of names."""
-
-COLUMN_TEXTS: Final[dict[str, str]] = {
-    "source": "which kind of log",
-    "run": "one run of klamm, one folder of Kafka's logs, or one chroot",
-    "file": "where the row stands",
-    "line": "its line, from 1; in a transaction log the byte where its transaction begins",
-    "place": "its place in the order of its run",
-    "t_ms": "wall clock, milliseconds since 1970 in UTC",
-    "seq": "counts the rows of a controller's epoch in a journal, from 1",
-    "controller": "broker id of the controller, -1 if none is told",
-    "epoch": "the controller's epoch, 0 if none is told",
-    "kind": "what happened",
-    "topic": "about which topic, if about one",
-    "partition": "about which partition, or -1",
-    "replica": "about which replica or broker, or -1",
-    "from_state": "the state that was left",
-    "to_state": "the state that was entered, or a reassignment's phase",
-    "since_ms": "when from_state was entered; in a transaction log when the leadership before was",
-    "key_seq": "counts the rows of a partition or replica in a controller epoch, in a journal",
-    "leader": "the leader, -1 for none, -2 for one of a topic being deleted",
-    "prev_leader": "the leader before, where it is known and there was a change",
-    "leader_epoch": "the leader's epoch",
-    "isr": "the in-sync replicas",
-    "prev_isr": "those before",
-    "election": "the rule by which the leader was elected",
-    "reassignment": "the name of a reassignment",
-    "zk_version": "version of the partition's state znode",
-    "zxid": "ZooKeeper's transaction",
-    "event_id": "which event of the controller did it",
-    "cause_id": "which event of the controller put that one into the queue",
-    "outcome": "why it failed, or an error",
-    "detail": "more, in words that depend on the kind",
-    "has_predecessors": "true when since_ms, from_state and prev_* are as complete as they can be",
-}
+COLUMN_TEXTS: Final[dict[str, str]] = {name: text for name, _, text in _COLUMNS}
 """What the columns of CODED_SCHEMA say."""
-NAMED: Final = ("run", "file", "topic", "reassignment", "outcome")
-NAMES_SCHEMA: Final = _schema(
-    ("domain", StringType(), False), ("code", LongType(), False), ("name", StringType(), False)
+NAMED: Final = tuple(name for name, kind, _ in _COLUMNS if kind.startswith("hash"))
+NAMES_SCHEMA: Final = StructType(
+    [_field("domain", "string"), _field("code", "long"), _field("name", "string")]
 )
-DAMAGED_SCHEMA: Final = _schema(
-    ("source", StringType(), False),
-    ("file", StringType(), False),
-    ("line", LongType(), False),
-    ("problem", StringType(), False),
-    ("text", StringType(), False),
+DAMAGED_SCHEMA: Final = StructType(
+    [_field(name, "string") for name in ("source", "file")]
+    + [_field("line", "long")]
+    + [_field(name, "string") for name in ("problem", "text")]
 )
 """Lines that could not be read: what is wrong in a word or two, and their beginning."""
 LOST_TRANSACTIONS: Final = "lost transactions"

@@ -98,6 +98,7 @@ def write_packages(archive: Path) -> Path:
     """A zip of the packages that Python workers import, for Spark's ``--py-files``."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for package in PACKAGES:
-            for source in sorted((_ROOT / package).rglob("*.py")):
-                file.write(source, source.relative_to(_ROOT).as_posix())
+            for source in sorted((_ROOT / package).rglob("*.*")):
+                if source.suffix != ".pyc":
+                    file.write(source, source.relative_to(_ROOT).as_posix())
     return archive

@@ -1,21 +1,24 @@
-"""Values over time as inline SVG: one step line with its axes, or a row of steps each.
+"""Where the lines, cells and bars of a plot stand; templates/plots.html draws them as SVG.
 
-Each plot has a title and a description for those who do not see it. Draws; decides nothing.
+A step line with its axes, rows of steps, a heat map of counts, and bars of what took a while.
+Decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from report.markup import Markup, element, joined
-from report.scales import Mark, Scale, number_marks, thinned, time_marks, time_text
-from report.values import StepPlot, StepRows
+from report.scales import Scale, duration_text, number_marks, thinned, time_text
+from report.values import Gantt, HeatMap, StepPlot, StepRows
 
-WIDTH: Final = 960.0
+Plot = StepPlot | StepRows | HeatMap | Gantt
+WIDTH: Final = 960
 MOST_POINTS: Final = 2000
 """Of a step line; of more, each interval's highest and lowest are drawn."""
 MOST_ROWS: Final = 40
+MOST_BARS: Final = 60
+MOST_COLUMNS: Final = 240
 _HEIGHT: Final = 240.0
 _LEFT: Final = 56.0
 _RIGHT: Final = 24.0
@@ -26,102 +29,148 @@ _ROW_HEIGHT: Final = 34.0
 _ROW_GAP: Final = 6.0
 _VALUE: Final = 56.0
 _POINTS_OF_A_ROW: Final = 400
-_CHARACTERS: Final = 22
+_CELL_HEIGHT: Final = 20.0
+_CELL_GAP: Final = 2.0
+_LEGEND: Final = 30.0
+_BAR_ROW: Final = 24.0
+_LABEL_CHARACTER: Final = 6.6
+_LABEL_GAP: Final = 8.0
+_WIDEST_LABEL: Final = 400.0
+_FAINTEST: Final = 0.12
 
 
-def step_plot(plot: StepPlot, number: int) -> Markup:
-    """One value over time. ``number`` makes the ids of a page's plots different."""
+def drawn(plot: Plot) -> dict[str, Any]:
+    """What the template's macro named after the plot's class takes."""
+    match plot:
+        case StepPlot():
+            values = _step_plot(plot)
+        case StepRows():
+            values = _step_rows(plot)
+        case HeatMap():
+            values = _heat_map(plot)
+        case Gantt():
+            values = _gantt(plot)
+    return {"kind": type(plot).__name__, "title": plot.title, "width": WIDTH, **values}
+
+
+def _step_plot(plot: StepPlot) -> dict[str, Any]:
+    """One value over time."""
     points = thinned(plot.steps.points, MOST_POINTS)
     begin_ms = points[0][0] if points else plot.end_ms
     marks = number_marks(max((value for _, value in points), default=0))
+    foot = _HEIGHT - _BOTTOM
     x = Scale(begin_ms, plot.end_ms, _LEFT, WIDTH - _RIGHT)
-    y = Scale(0, marks[-1].value, _HEIGHT - _BOTTOM, _TOP)
-    lines = [
-        joined(
-            element("line", class_="grid", x1=x.begin, x2=x.end, y1=at, y2=at),
-            element("text", mark.text, x=x.begin - 8, y=at + 4, text_anchor="end"),
-        )
-        for mark in marks
-        for at in (y.at(mark.value),)
-    ]
+    y = Scale(0, marks[-1].value, foot, _TOP)
     peak = max(points, key=lambda point: point[1], default=(plot.end_ms, 0))
     told = (
         f"{plot.steps.name} from {time_text(begin_ms)} to {time_text(plot.end_ms)} UTC, at most "
         f"{peak[1]:,} at {time_text(peak[0])}"
     )
-    body = joined(*lines, time_axis(x, _HEIGHT - _BOTTOM), steps(points, plot.end_ms, x, y))
-    return picture(plot.title, told, number, _HEIGHT, body)
+    placed = {"height": _HEIGHT, "foot": foot, "x": x, "y": y, "marks": marks}
+    return {"told": told, "path": _path(points, plot.end_ms, x, y), **placed}
 
 
-def step_rows(plot: StepRows, number: int) -> Markup:
+def _step_rows(plot: StepRows) -> dict[str, Any]:
     """A row each, all on one scale, with the last value at its end."""
     rows = plot.rows[:MOST_ROWS]
     high = max((value for row in rows for _, value in row.points), default=0)
     x = Scale(plot.begin_ms, plot.end_ms, _NAMES, WIDTH - _VALUE)
-    height = len(rows) * (_ROW_HEIGHT + _ROW_GAP) + _BOTTOM
-    drawn = []
-    for place, row in enumerate(rows):
-        foot = (place + 1) * (_ROW_HEIGHT + _ROW_GAP) - _ROW_GAP / 2
+    placed = []
+    for place, row in enumerate(rows, 1):
+        foot = place * (_ROW_HEIGHT + _ROW_GAP) - _ROW_GAP / 2
         y = Scale(0, max(high, 1), foot, foot - _ROW_HEIGHT)
         last = row.points[-1][1] if row.points else 0
-        points = thinned(row.points, _POINTS_OF_A_ROW)
-        drawn.append(
-            element(
-                "g",
-                element("title", f"{row.name}: {last:,} at the end"),
-                name_of_row(row.name, _NAMES, foot - _ROW_HEIGHT / 2),
-                element("line", class_="axis", x1=x.begin, x2=x.end, y1=foot, y2=foot),
-                steps(points, plot.end_ms, x, y),
-                element("text", f"{last:,}", class_="name", x=x.end + 8, y=foot - 4),
-            )
-        )
-    told = (
+        path = _path(thinned(row.points, _POINTS_OF_A_ROW), plot.end_ms, x, y)
+        middle = foot - _ROW_HEIGHT / 2
+        told = {"name": row.name, "last": f"{last:,}", "path": path}
+        placed.append({**told, "foot": foot, "middle": middle})
+    told_text = (
         f"{len(rows)} rows from {time_text(plot.begin_ms)} to {time_text(plot.end_ms)} UTC, "
         f"all from 0 to {high:,}"
     )
-    body = joined(*drawn, time_axis(x, height - _BOTTOM))
-    return picture(plot.title, told, number, height, body)
+    foot = len(rows) * (_ROW_HEIGHT + _ROW_GAP)
+    return {"told": told_text, "height": foot + _BOTTOM, "foot": foot, "x": x, "rows": placed}
 
 
-def steps(points: Sequence[tuple[int, float]], end_ms: int, x: Scale, y: Scale) -> Markup:
+def _path(
+    points: Sequence[tuple[int, float]], end_ms: int, x: Scale, y: Scale
+) -> dict[str, str] | None:
     """The line of a value that stays until it changes, and the area below it."""
     if not points:
-        return Markup()
+        return None
     begin = f"M{_number(x.at(points[0][0]))} {_number(y.at(points[0][1]))}"
     moves = "".join(f"H{_number(x.at(t))}V{_number(y.at(value))}" for t, value in points[1:])
     line = f"{begin}{moves}H{_number(x.at(end_ms))}"
-    area = f"{line}V{_number(y.begin)}H{_number(x.at(points[0][0]))}Z"
-    return joined(element("path", class_="area", d=area), element("path", class_="step", d=line))
+    return {"line": line, "area": f"{line}V{_number(y.begin)}H{_number(x.at(points[0][0]))}Z"}
 
 
-def time_axis(x: Scale, foot: float, marks: Iterable[Mark] | None = None) -> Markup:
-    """Round times below a plot; the first has its date."""
-    parts = [element("line", class_="axis", x1=x.begin, x2=x.end, y1=foot, y2=foot)]
-    for mark in marks or time_marks(int(x.low), int(x.high)):
-        at = x.at(mark.value)
-        parts.append(element("line", class_="axis", x1=at, x2=at, y1=foot, y2=foot + 5))
-        parts.append(element("text", mark.text, x=at, y=foot + 19, text_anchor="middle"))
-    return joined(*parts)
-
-
-def picture(title: str, told: str, number: int, height: float, body: Markup) -> Markup:
-    """An SVG element with a title and a description that screen readers speak."""
-    ids = f"plot-{number}-title plot-{number}-told"
-    return element(
-        "svg",
-        element("title", title, id=ids.split()[0]),
-        element("desc", told, id=ids.split()[1]),
-        body,
-        viewBox=f"0 0 {WIDTH:.0f} {height:.0f}",
-        role="img",
-        aria_labelledby=ids,
+def _heat_map(plot: HeatMap) -> dict[str, Any]:
+    """A row each, a cell an interval, the darker the more; a legend tells the scale."""
+    rows = plot.rows[:MOST_ROWS]
+    columns = min(plot.columns, MOST_COLUMNS)
+    shown = {at: n for at, n in plot.counts.items() if at[0] < len(rows) and at[1] < columns and n}
+    high = max(shown.values(), default=0)
+    x = Scale(plot.begin_ms, plot.begin_ms + columns * plot.width_ms, _NAMES, WIDTH - _RIGHT)
+    width = (x.end - x.begin) / max(columns, 1)
+    foot = len(rows) * _CELL_HEIGHT
+    cells = [
+        {
+            "x": x.begin + column * width,
+            "y": row * _CELL_HEIGHT + _CELL_GAP / 2,
+            "opacity": _opacity(count, high),
+            "told": f"{rows[row]}, from {time_text(plot.begin_ms + column * plot.width_ms)}: "
+            f"{count:,} {plot.unit}",
+        }
+        for (row, column), count in sorted(shown.items())
+    ]
+    told = (
+        f"{plot.unit} of {len(rows)} rows, {duration_text(plot.width_ms)} a cell, at most "
+        f"{high:,} in one"
     )
+    counts = sorted({max(1, round(high * share)) for share in (0.1, 0.5, 1)}) if high else []
+    return {
+        "told": told,
+        "height": foot + _BOTTOM + _LEGEND,
+        "foot": foot,
+        "x": x,
+        "rows": rows,
+        "cells": cells,
+        "cell_width": max(width - min(_CELL_GAP, width / 4), 0.5),
+        "cell_height": _CELL_HEIGHT,
+        "legend": [(f"{count:,} {plot.unit}", _opacity(count, high)) for count in counts],
+    }
 
 
-def name_of_row(name: str, end: float, middle: float) -> Markup:
-    """A row's name before its plot, cut where it is too long; the title has all of it."""
-    short = name if len(name) <= _CHARACTERS else f"{name[: _CHARACTERS - 1]}…"
-    return element("text", short, class_="name", x=end - 10, y=middle + 4, text_anchor="end")
+def _gantt(plot: Gantt) -> dict[str, Any]:
+    """A bar each from begin to end; dashed and open where it has not ended."""
+    bars = plot.bars[:MOST_BARS]
+    begin_ms = min((bar.begin_ms for bar in bars), default=plot.end_ms)
+    end_ms = max([plot.end_ms, *(bar.end_ms for bar in bars if bar.end_ms is not None)])
+    ends = [end_ms if bar.end_ms is None else bar.end_ms for bar in bars]
+    took = [duration_text(end - bar.begin_ms) for bar, end in zip(bars, ends, strict=True)]
+    labels = [f"{took}, {bar.outcome}" for took, bar in zip(took, bars, strict=True)]
+    # Of a bar that ends at the plot's end, too, the label stays inside the picture.
+    label = _LABEL_GAP + _LABEL_CHARACTER * max(map(len, labels), default=0)
+    x = Scale(begin_ms, end_ms, _NAMES, WIDTH - min(label, _WIDEST_LABEL))
+    placed = [
+        {
+            "name": bar.name,
+            "told": f"{bar.name}: {bar.outcome}, {took[n]} from {time_text(bar.begin_ms)}",
+            "kind": f"{bar.tone}{' open' if bar.end_ms is None else ''}",
+            "label": labels[n],
+            "middle": (n + 0.5) * _BAR_ROW,
+            "begin": x.at(bar.begin_ms),
+            "end": x.at(ends[n]),
+        }
+        for n, bar in enumerate(bars)
+    ]
+    told = f"{len(bars)} bars from {time_text(begin_ms)} to {time_text(end_ms)} UTC"
+    foot = len(bars) * _BAR_ROW
+    return {"told": told, "height": foot + _BOTTOM, "foot": foot, "x": x, "bars": placed}
+
+
+def _opacity(count: int, high: int) -> float:
+    return _FAINTEST + (1 - _FAINTEST) * count / max(high, 1)
 
 
 def _number(value: float) -> str:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from replay.encode import xxhash64
 from replay.event_schema import (
     CODED_SCHEMA,
     DAMAGED_SCHEMA,
@@ -41,7 +42,6 @@ from replay.event_table import (
 from replay.generate.journal_writer import FILE_NAME, GARBAGE, Places
 from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, REPEATED, Array, Block
 from replay.generate.tiling import Layout, run_name, topic_name
-from replay.xxhash64 import xxhash64
 
 ROWS_A_FILE: Final = 1_000_000
 _ROWS_AT_ONCE: Final = 100_000

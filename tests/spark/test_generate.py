@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from bench import replay_duckdb
 from cluster.journal import Kind
 from cluster.types import ReplicaAssignment
+from replay.encode import xxhash64
 from replay.event_table import EventTable, open_table
 from replay.generate.generate import Truth, generate
 from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
@@ -27,7 +28,6 @@ from replay.questions.histories import histories
 from replay.questions.timeline import differences, offline_timeline
 from replay.run import Answers, answer
 from replay.sources import SourceOptions
-from replay.xxhash64 import xxhash64
 
 pytestmark = pytest.mark.spark
 

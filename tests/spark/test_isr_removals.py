@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cluster.journal import JournalRow, Kind
 from cluster.types import NO_LEADER
-from replay.encode import encode
+from replay.encode import encode, xxhash64
 from replay.event_schema import KINDS, LEADERSHIP_WRITTEN, code_of
 from replay.event_table import open_table
 from replay.generate.generate import generate
@@ -24,7 +24,6 @@ from replay.predecessors import add_predecessors
 from replay.questions.controllers import epochs, late_writes
 from replay.sources import SourceOptions, split, zookeeper
 from replay.sources.kafka_logs import STATE_CHANGES
-from replay.xxhash64 import xxhash64
 from tests.spark.fold import Line, fold
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
