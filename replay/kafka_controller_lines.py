@@ -1,137 +1,53 @@
-"""What the messages of Kafka's controller.log say one after the other, by Kafka 2.0 to 3.8.
+"""What the messages of Kafka's controller.log say, by Kafka 2.0 to 3.8.
 
-Elections, failovers, resignations and the assignments that reassignments write: what these mean
-depends on what came before. Lines name no epoch: that is carried from the line of the election.
-What a message says by itself is read in kafka_controller_messages.py. Mirrors the texts of
-kafka/controller/KafkaController.scala.
+Brokers, topics, deletions, steps of reassignments, ISRs stored for leaders, and the states that a
+failover or a controlled shutdown dumps are read message by message. What elections, failovers,
+resignations and the assignments that reassignments write mean depends on what came before: lines
+name no epoch, it is carried from the line of the election. Mirrors the texts of
+kafka/controller/KafkaController.scala, TopicDeletionManager.scala and the two state machines.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from importlib.resources import files
 from typing import Final
 
 from cluster.journal import Kind
 from cluster.types import ReplicaAssignment, TopicPartition
-from replay.kafka_controller_messages import Facts, Trace, facts_of
+from replay.event_schema import LEADERSHIP_SEEN, REPLICA_SNAPSHOT
 from replay.kafka_lines import (
     ASSIGNMENT,
+    LEADER_AND_ISR,
+    LEADER_ISR_AND_EPOCH,
     NOTHING,
     PARTITION,
     Fact,
     Said,
-    assignment,
+    reason,
 )
+from replay.kafka_messages import Facts, Message, Trace, each, facts_of, one, wanted
 from statemachines.reassignment import Phase, reassignment_id
 
-KNOWN: Final = (
-    "A controller has been elected but just resigned",
-    "Adding replica ",
-    "All shutting down brokers: ",
-    "Broker ",
-    "Checking need to trigger auto leader balancing",
-    "Controller failed to elect leader for partition ",
-    "Controller failed to remove replica ",
-    "Controller has already moved when trying to trigger controller movement",
-    "Controller moved to another broker when ",
-    "Creating FeatureZNode at path: ",
-    "Current list of topics in the cluster: ",
-    "Currently active brokers in the cluster: ",
-    "Currently shutting brokers in the cluster: ",
-    "Dead Replicas ",
-    "Delete topic callback invoked ",
-    "Delete topics listener fired for topics ",
-    "Deleting isr change notifications",
-    "Deleting log dir event notifications",
-    "Deletion failed for replicas ",
-    "Deletion for replicas ",
-    "Deletion successfully completed for replicas ",
-    "Error completing preferred replica leader election ",
-    "Error completing replica leader election ",
-    "Error when processing Alter",
-    "Error while deleting topic ",
-    "Error while incrementing controller epoch",
-    "Error while moving some ",
-    "Failed reassignment through zk with the following errors: ",
-    "FeatureZNode at path: ",
-    "Fetching topic deletions in progress",
-    "Handling deletion for topics ",
-    "Handling log directory failure for brokers ",
-    "Handling reassignment of partition ",
-    "Ignoring Alter",
-    "Ignoring partition change during topic deletion",
-    "Ignoring registration of ",
-    "Ignoring request to delete non-existing topics ",
-    "Incrementing controller epoch in ZooKeeper",
-    "Initialized broker epochs cache: ",
-    "Initialized controller epoch to ",
-    "Initializing controller context",
-    "Initializing manager with initial deletions: ",
-    "Initializing partition state",
-    "Initializing replica state",
-    "Initializing topic deletion manager",
-    "Leader imbalance ratio for broker ",
-    "Leader not yet assigned for partition ",
-    "List of topics ",
-    "Live brokers: ",
-    "New partition creation callback for ",
-    "New replicas ",
-    "Newly added brokers: ",
-    "No more partitions need to be reassigned. ",
-    "Partition ",
-    "Partitions being reassigned: ",
-    "Partitions that completed preferred replica election: ",
-    "Partitions undergoing preferred replica election: ",
-    "Processing of feature updates: ",
-    "Reading controller epoch from ZooKeeper",
-    "Reassignment of partition ",
-    "Received controlled shutdown request from an old broker epoch ",
-    "Register BrokerModifications handler for ",
-    "Registering handlers",
-    "Rejecting AlterPartition request ",
-    "Removed ",
-    "Removing ",
-    "Resigning",
-    "Restoring the partition replica assignment for topic ",
-    "Resuming preferred replica election for partitions: ",
-    "Retrying deletion of topics ",
-    "Sending MetadataRequest to Brokers: ",
-    "Sending update metadata request",
-    "Skipping adding partitions ",
-    "Skipping preferred replica election for partitions ",
-    "Skipping replica leader election ",
-    "Some replicas ",
-    "Starting the controller scheduler",
-    "Starting topic deletion for topics ",
-    "Stopped partition state machine",
-    "Stopped replica state machine",
-    "Target replicas ",
-    "Topics not in preferred replica for broker ",
-    "Triggering offline replica state changes",
-    "Triggering online partition state changes",
-    "Triggering online replica state changes",
-    "Unregister BrokerModifications handler for ",
-    "Updated assigned replicas for partition ",
-    "Updated broker epochs cache: ",
-    "Updated broker metadata: ",
-    "Updating FeatureZNode at path: ",
-    "Updating ISRs for partitions: ",
-    "Updating leader epoch for partition ",
-    "Waiting for any successful result for election type ",
-    "Waiting for new replicas ",
-    "starting the token expiry check scheduler",
+LOGGER_PREFIX: Final = "kafka.controller."
+BAD_VERSION: Final = "INVALID_UPDATE_VERSION"
+KNOWN: Final = tuple(
+    line.replace("…", " ")
+    for line in (files("replay") / "controller_log_messages.txt").read_text().splitlines()
 )
-"""Behind the name of the one that speaks."""
+"""How messages begin that say nothing that is asked for, behind the name of the one that speaks."""
 KNOWN_OF_NOBODY: Final = (
     "Leader not yet assigned for partition ",
     "Haven't been able to send ",
     "Retrying leader election with strategy ",
 )
 """Without such a name."""
-
-
-LOGGER_PREFIX: Final = "kafka.controller."
-
+_UNHEARD: Final = (
+    "ControllerEventThread controllerId=",
+    "RequestSendThread controllerId=",
+    "Channel manager on controller ",
+)
 _speaker = re.compile(
     r"\[(Controller id=|PartitionStateMachine controllerId=|ReplicaStateMachine controllerId=|"
     r"Topic Deletion Manager |ControllerEventThread controllerId=|RequestSendThread controllerId=|"
@@ -144,16 +60,17 @@ _elected = re.compile(
 _epoch_only = re.compile(r"Epoch incremented to (\d+)").fullmatch
 _ready = re.compile(r"Ready to serve as the new controller with epoch (\d+)").fullmatch
 _updating = re.compile(
-    rf"Updating assignment of partition {PARTITION} from {ASSIGNMENT} to {ASSIGNMENT}"
+    rf"Updating assignment of partition {PARTITION} from ReplicaAssignment\(.*?\) to {ASSIGNMENT}"
 ).fullmatch
 _updated = re.compile(
     rf"Successfully updated assignment of partition {PARTITION} to {ASSIGNMENT}"
 ).fullmatch
-_UNHEARD: Final = (
-    "ControllerEventThread controllerId=",
-    "RequestSendThread controllerId=",
-    "Channel manager on controller ",
-)
+_topics = re.compile(
+    r"New topics: \[\w+\((.*?)\)\], deleted topics: \[.*?\], "
+    r"new partition replica assignment \[(.*)\]"
+).fullmatch
+_added = re.compile(r"New partitions to be added (.*)").fullmatch
+_assigned = re.compile(rf"{PARTITION} -> \w+\(").finditer
 
 
 class ControllerLines:
@@ -203,17 +120,17 @@ class ControllerLines:
             # A broker that was not the controller says it too, when it is stopped.
             return [Fact(Kind.CONTROLLER_RESIGNED.value)] if self.epoch else []
         if found := _updating(text):
-            tp = TopicPartition(found[1], int(found[2]))
-            self._announced[tp] = assignment(found[6], found[7], found[8])
+            tp = TopicPartition(found["topic"], int(found["partition"]))
+            self._announced[tp] = wanted(found.groupdict())
             return []
         if found := _updated(text):
             return [self._assignment_written(found)]
-        return facts_of(text, trace)
+        return facts_of(_MESSAGES, text, trace)
 
     def _assignment_written(self, found: re.Match[str]) -> Fact:
         """U1 or B6, which have the same text: told apart by what came before."""
-        tp = TopicPartition(found[1], int(found[2]))
-        written = assignment(found[3], found[4], found[5])
+        tp = TopicPartition(found["topic"], int(found["partition"]))
+        written = wanted(found.groupdict())
         named = reassignment_id(tp, written)
         phase = self._phase(tp, written, named)
         if phase is Phase.B6:
@@ -234,3 +151,125 @@ class ControllerLines:
         if self._names_updates or self._started.get(tp) == named:
             return Phase.B6
         return Phase.U1 if tp in self._started else None
+
+
+def _topics_created(text: str, trace: Trace) -> Facts | None:
+    found = _topics(text)
+    if found is None:
+        return None
+    counts = Counter(at["topic"] for at in _assigned(found[2]))
+    topics = [topic for topic in found[1].split(", ") if topic]
+    kind = Kind.TOPIC_CREATED.value
+    return [Fact(kind, topic, detail=f"{counts[topic]} partitions") for topic in topics]
+
+
+def _partitions_added(text: str, trace: Trace) -> Facts | None:
+    found = _added(text)
+    if found is None:
+        return None
+    counts = Counter(at["topic"] for at in _assigned(found[1]))
+    kind = Kind.PARTITIONS_ADDED.value
+    return [Fact(kind, topic, detail=f"{count} partitions") for topic, count in counts.items()]
+
+
+def _first_line(trace: Trace) -> str | None:
+    return trace[0] if trace else None
+
+
+def _broker(kind: Kind, callback: str) -> Message:
+    return each(kind, rf"{callback} for (?P<all>\d[\d,]*)", r"(?P<replica>\d+)")
+
+
+_MESSAGES: Final[tuple[Message, ...]] = (
+    one(
+        Kind.ISR_CHANGED,
+        rf"ISR for partition {PARTITION} updated to \[(?P<isr>[\d,]*)\] and zkVersion updated "
+        r"to \[(?P<zk_version>-?\d+)\]",
+        rf"ISR for partition {PARTITION} updated to {LEADER_AND_ISR}\.?",
+    ),
+    one(
+        Kind.LEADER_EPOCH_BUMPED,
+        rf"Updated leader epoch for partition {PARTITION} to (?P<leader_epoch>\d+)"
+        r"(?:, zkVersion=(?P<zk_version>-?\d+))?",
+    ),
+    one(
+        Kind.REASSIGNMENT_PHASE,
+        rf"Leader -?\d+ for partition {PARTITION} being reassigned, "
+        r"(?P<detail>is .*? list of replicas (?P<targets>[\d,]+).*)",
+        to_state=Phase.B3.value,
+    ),
+    each(
+        Kind.REASSIGNMENT_PHASE,
+        "Removing partitions (?P<all>.*) from the list of reassigned partitions in .*",
+        rf"{PARTITION} -> \w+\((?P<targets>[\d, ]*)\)",
+        to_state=Phase.B7.value,
+    ),
+    _broker(Kind.BROKER_ONLINE, "New broker startup callback"),
+    _broker(Kind.BROKER_OFFLINE, "Broker failure callback"),
+    _broker(Kind.BROKER_MODIFIED, "Broker info update callback"),
+    Message(("New topics: ",), _topics_created),
+    Message(("New partitions to be added ",), _partitions_added),
+    one(Kind.TOPIC_DELETION_STARTED, r"Deletion of topic (?P<topic>[\w.-]+) \(re\)started"),
+    one(Kind.TOPIC_DELETED, r"Deletion of topic (?P<topic>[\w.-]+) successfully completed"),
+    each(
+        Kind.TOPIC_DELETION_HALTED,
+        r"Halted deletion of topics (?P<all>[\w.,-]+) due to (?P<outcome>.*)",
+        "(?P<topic>[^,]+)",
+    ),
+    one(
+        Kind.ALTER_ISR_REFUSED,
+        rf"Failed to update ISR for partition {PARTITION}, bad ZK version",
+        rf"Failed to update ISR to {LEADER_AND_ISR} for partition {PARTITION}, "
+        r"bad ZK version\.",
+        outcome=BAD_VERSION,
+    ),
+    one(
+        Kind.ALTER_ISR_REFUSED,
+        rf"Failed to update ISR for partition {PARTITION}",
+        outcome=reason,
+    ),
+    one(
+        Kind.REASSIGNMENT_FAILED,
+        rf"Error completing reassignment of partition {PARTITION}(?:: (?P<outcome>.*))?",
+        rf"Failed completing reassignment of partition {PARTITION} because (?P<outcome>.*)",
+        rf"Skipping reassignment of {PARTITION} since (?P<outcome>.*)",
+        outcome=reason,
+    ),
+    one(
+        Kind.CONTROLLER_MOVED,
+        r"Controller moved to another broker when processing (?P<detail>.*)\.",
+        outcome=reason,
+    ),
+    one(Kind.EVENT_FAILED, "Error processing event (?P<detail>.*)", outcome=_first_line),
+    one(
+        Kind.EVENT_FAILED,
+        "Error while electing or becoming controller on broker .*",
+        detail="failover",
+        outcome=_first_line,
+    ),
+    each(
+        Kind.PARTITION_SNAPSHOT,
+        r"Started partition state machine with initial state -> \w+\((?P<all>.*)\)",
+        rf"{PARTITION} -> (?P<to_state>\w+)",
+    ),
+    each(
+        REPLICA_SNAPSHOT,
+        r"Started replica state machine with initial state -> \w+\((?P<all>.*)\)",
+        r"\[Topic=(?P<topic>[\w.-]+),Partition=(?P<partition>\d+),Replica=(?P<replica>\d+)\]"
+        r" -> (?P<to_state>\w+)",
+    ),
+    each(
+        LEADERSHIP_SEEN,
+        "(?P<all>All leaders = .*)",
+        rf"\(?{PARTITION}(?: -> |,){LEADER_ISR_AND_EPOCH}",
+    ),
+    one(
+        Kind.EVENT,
+        "(?P<detail>Starting replica leader election .*)",
+        "(?P<detail>Starting preferred replica leader election .*)",
+        "(?P<detail>Shutting down broker .*)",
+        "(?P<detail>Processing automatic preferred replica leader election.*)",
+        "(?P<detail>Unclean leader election has been enabled .*)",
+        "(?P<detail>Forcing the controller to resign.*)",
+    ),
+)

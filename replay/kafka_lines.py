@@ -21,20 +21,22 @@ CUT_LINE: Final = "cut line"
 NOT_A_LOG_LINE: Final = "not a log line"
 UNKNOWN_LINE: Final = "unknown line"
 MAX_TRACE_LINES: Final = 200
-PARTITION: Final = r"([\w.-]+)-(\d+)"
+PARTITION: Final = r"(?P<topic>[\w.-]+)-(?P<partition>\d+)"
 LEADER_AND_ISR: Final = (
-    r"LeaderAndIsr\(leader=(-?\d+), leaderEpoch=(\d+), isr(?:WithBrokerEpoch)?=\w+\((.*?)\), "
-    r"(?:leaderRecoveryState=\w+, )?(?:zkVersion|partitionEpoch)=(-?\d+)\)"
+    r"LeaderAndIsr\(leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), "
+    r"isr(?:WithBrokerEpoch)?=\w+\((?P<isr>.*?)\), (?:leaderRecoveryState=\w+, )?"
+    r"(?:zkVersion|partitionEpoch)=(?P<zk_version>-?\d+)\)"
 )
-"""Groups: leader, leader epoch, ISR for ``ids``, version."""
 LEADER_ISR_AND_EPOCH: Final = (
-    r"\(Leader:(-?\d+),ISR:([\d,]*),(?:LeaderRecoveryState:\w+,)?LeaderEpoch:(\d+)"
-    r"(?:,ZkVersion:(-?\d+))?,ControllerEpoch:\d+\)"
+    r"\(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),(?:LeaderRecoveryState:\w+,)?"
+    r"LeaderEpoch:(?P<leader_epoch>\d+)(?:,ZkVersion:(?P<zk_version>-?\d+))?,ControllerEpoch:\d+\)"
 )
-"""Groups: leader, ISR, leader epoch, version, which 2.4 and older do not print."""
+"""Kafka 2.4 and older print no version."""
 ASSIGNMENT: Final = (
-    r"ReplicaAssignment\(replicas=([\d,]*), addingReplicas=([\d,]*), removingReplicas=([\d,]*)\)"
+    r"ReplicaAssignment\(replicas=(?P<replicas>[\d,]*), addingReplicas=(?P<adding>[\d,]*), "
+    r"removingReplicas=(?P<removing>[\d,]*)\)"
 )
+"""Groups of patterns are named after the fields of ``Fact``, those of an assignment after it."""
 
 BEGIN: Final = r"\[(\d{4}-\d\d-\d\d \d\d:\d\d):(\d\d),(\d{3})\] ([A-Z]+) "
 """How a record begins. Groups: minute, second, millisecond, level."""

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from cluster.journal import Kind
-from cluster.types import ReplicaAssignment, TopicPartition
 from replay.event_schema import ELECTIONS, STATE_CODES
 from replay.kafka_lines import (
     ASSIGNMENT,
@@ -24,22 +23,20 @@ from replay.kafka_lines import (
     PARTITION,
     Fact,
     Said,
-    assignment,
-    ids,
     reason,
 )
-from statemachines.reassignment import reassignment_id
+from replay.kafka_messages import Facts, Message, Pattern, Trace, facts_of, one, wanted
 
 LOGGER: Final = "state.change.logger"
-_REPLICA_TRANSITION: Final = Kind.REPLICA_TRANSITION.value
-_PARTITION_TRANSITION: Final = Kind.PARTITION_TRANSITION.value
-_STATES: Final = frozenset(STATE_CODES)
-_NEW_REPLICAS: Final = rf"(?:replica assignment {ASSIGNMENT}|assigned replica list ([\d,]+))"
-_speaker = re.compile(r"\[(?:Broker|Controller) id=(\d+)(?: epoch=(\d+))?\] ").match
+_FROM_TO: Final = r"from (?P<from_state>\w+) to (?P<to_state>\w+)"
 _CHANGED_REPLICA: Final = (
-    rf"Changed state of replica (\d+) for partition {PARTITION} from (\w+) to (\w+)"
+    rf"Changed state of replica (?P<replica>\d+) for partition {PARTITION} {_FROM_TO}"
 )
-_replica = re.compile(_CHANGED_REPLICA).fullmatch
+_NEW_REPLICAS: Final = (
+    rf"(?:replica assignment {ASSIGNMENT}|assigned replica list (?P<targets>[\d,]+))"
+)
+"""Kafka 2.3 and older name the target replicas alone."""
+_speaker = re.compile(r"\[(?:Broker|Controller) id=(\d+)(?: epoch=(\d+))?\] ").match
 find_common = re.compile(
     rf"^{BEGIN}\[Controller id=(\d+) epoch=(\d+)\] {_CHANGED_REPLICA} "
     r"\(state\.change\.logger\)\n(?=\[|\Z)",
@@ -47,35 +44,15 @@ find_common = re.compile(
 ).finditer
 """Whole records of the commonest kind, in text that ends with a whole one. Groups: those of BEGIN,
 and those for ``common_state_change``."""
-_partition = re.compile(
-    rf"Changed partition {PARTITION} (?:state )?from (\w+) to (\w+)"
-    rf"(?: with state {LEADER_AND_ISR}| with assigned replicas ([\d,]*))?"
-).fullmatch
-_removed = re.compile(
-    rf"Partition {PARTITION} state changed to {LEADER_ISR_AND_EPOCH} after removing replica (\d+) "
-    r"from the ISR as part of transition to \w+"
-).fullmatch
-_failed_partition = re.compile(
-    rf"Controller \d+ epoch (\d+) failed to change state for partition {PARTITION} "
-    r"from (\w+) to (\w+)"
-).fullmatch
-_failed_replica = re.compile(
-    rf"Controller \d+ epoch (\d+) initiated state change of replica (\d+) for partition "
-    rf"{PARTITION} from (\w+) to (\w+) failed"
-).fullmatch
-_sent = re.compile(
+_SENT: Final = Pattern(
     rf"Sent LeaderAndIsr request {LEADER_ISR_AND_EPOCH} with new {_NEW_REPLICAS} to leader -?\d+ "
     rf"for partition being reassigned {PARTITION}"
-).fullmatch
-_not_sent = re.compile(
-    rf"Failed to send LeaderAndIsr request with new {_NEW_REPLICAS} to leader for partition being "
-    rf"reassigned {PARTITION}"
-).fullmatch
+)
 _strategy = re.compile(r" under strategy (\S+?)\.?$").search
 _KNOWN: Final = ("Sending ", "Received response ", "Received error ", "Mark replicas ")
 
 
-def state_change(message: str, trace: Sequence[str]) -> Said | None:
+def state_change(message: str, trace: Trace) -> Said | None:
     """What a message says; None if it is none of Kafka's. ``trace`` is the throwable's lines."""
     speaker = _speaker(message)
     if speaker is None:
@@ -84,134 +61,85 @@ def state_change(message: str, trace: Sequence[str]) -> Said | None:
         return NOTHING
     controller, epoch = speaker.groups(default="0")
     text = message[speaker.end() :]
-    fact = _fact(text, trace)
-    if fact is None:
+    facts = facts_of(_MESSAGES, text, trace)
+    if facts is None:
         return NOTHING if text.startswith(_KNOWN) else None
-    return Said(int(controller), int(epoch), (fact,))
+    return Said(int(controller), int(epoch), facts)
 
 
 def common_state_change(groups: Sequence[str]) -> Said | None:
     """What a record says that ``find_common`` found; None for states that are none of Kafka's."""
-    controller, epoch, *change = groups
-    fact = _replica_fact(change)
-    return None if fact is None else Said(int(controller), int(epoch), (fact,))
-
-
-def _fact(text: str, trace: Sequence[str]) -> Fact | None:
-    if text.startswith("Changed state of"):
-        return _replica_transition(text)
-    if text.startswith("Changed"):
-        return _partition_transition(text)
-    if text.startswith("Partition"):
-        return _isr_removed(text)
-    if text.startswith("Controller"):
-        return _failure(text, trace)
-    if text.startswith("Sent"):
-        return _epoch_bumped(text)
-    if found := _not_sent(text):
-        *replicas, topic, partition = found.groups()
-        tp = TopicPartition(topic, int(partition))
-        return Fact(
-            Kind.REASSIGNMENT_FAILED.value,
-            *tp,
-            reassignment=reassignment_id(tp, _assignment(*replicas)),
-            outcome="the LeaderAndIsr request was not sent to the leader",
-        )
-    return None
-
-
-def _replica_transition(text: str) -> Fact | None:
-    found = _replica(text)
-    return None if found is None else _replica_fact(found.groups())
-
-
-def _replica_fact(groups: Sequence[str]) -> Fact | None:
-    replica, topic, partition, before, after = groups
-    if before not in _STATES or after not in _STATES:
+    controller, epoch, replica, topic, partition, before, after = groups
+    if before not in STATE_CODES or after not in STATE_CODES:
         return None
-    return Fact(_REPLICA_TRANSITION, topic, int(partition), int(replica), before, after)
+    fact = Fact(_REPLICA_TRANSITION, topic, int(partition), int(replica), before, after)
+    return Said(int(controller), int(epoch), [fact])
 
 
-def _partition_transition(text: str) -> Fact | None:
-    found = _partition(text)
+def _with_replicas(text: str, trace: Trace) -> Facts | None:
+    facts = _NEW_PARTITION.read(text, trace)
+    for fact in facts or ():
+        fact.detail = f"replicas={fact.detail}"
+    return facts
+
+
+def _epoch_bumped(text: str, trace: Trace) -> Facts | None:
+    found = _SENT.match(text)
     if found is None:
         return None
-    topic, partition, before, after, leader, epoch, isr, version, replicas = found.groups()
-    if before not in _STATES or after not in _STATES:
-        return None
-    fact = Fact(_PARTITION_TRANSITION, topic, int(partition), -1, before, after)
-    if leader is not None:
-        fact.leader, fact.leader_epoch = int(leader), int(epoch)
-        fact.isr, fact.zk_version = ids(isr), int(version)
-    elif replicas is not None:
-        fact.detail = f"replicas={replicas}"
-    return fact
+    detail = str(wanted(found.groupdict()))
+    fact = _SENT.fact(Kind.LEADER_EPOCH_BUMPED.value, found, detail=detail)
+    return None if fact is None else [fact]
 
 
-def _isr_removed(text: str) -> Fact | None:
-    found = _removed(text)
-    if found is None:
-        return None
-    topic, partition, leader, isr, epoch, version, replica = found.groups()
-    return Fact(
-        Kind.ISR_REMOVED.value,
-        topic,
-        int(partition),
-        int(replica),
-        leader=int(leader),
-        leader_epoch=int(epoch),
-        isr=ids(isr),
-        zk_version=None if version is None else int(version),
-    )
+def _election(trace: Trace) -> str | None:
+    found = _strategy(reason(trace) or "")
+    return found[1] if found and found[1] in ELECTIONS else None
 
 
-def _failure(text: str, trace: Sequence[str]) -> Fact | None:
-    kind, replica = Kind.PARTITION_FAILED, "-1"
-    if found := _failed_partition(text):
-        _, topic, partition, before, after = found.groups()
-    elif found := _failed_replica(text):
-        kind = Kind.REPLICA_FAILED
-        _, replica, topic, partition, before, after = found.groups()
-    else:
-        return None
-    if before not in _STATES or after not in _STATES:
-        return None
-    why = reason(trace)
-    strategy = _strategy(why) if why else None
-    return Fact(
-        kind.value,
-        topic,
-        int(partition),
-        int(replica),
-        before,
-        after,
-        election=strategy[1] if strategy and strategy[1] in ELECTIONS else None,
-        outcome=why,
-        detail="\n".join(trace) if len(trace) > 1 else None,
-    )
+def _whole(trace: Trace) -> str | None:
+    return "\n".join(trace) if len(trace) > 1 else None
 
 
-def _epoch_bumped(text: str) -> Fact | None:
-    found = _sent(text)
-    if found is None:
-        return None
-    leader, isr, epoch, version, *replicas, topic, partition = found.groups()
-    tp = TopicPartition(topic, int(partition))
-    wanted = _assignment(*replicas)
-    return Fact(
-        Kind.LEADER_EPOCH_BUMPED.value,
-        *tp,
-        leader=int(leader),
-        leader_epoch=int(epoch),
-        isr=ids(isr),
-        reassignment=reassignment_id(tp, wanted),
-        zk_version=None if version is None else int(version),
-        detail=str(wanted),
-    )
-
-
-def _assignment(
-    replicas: str | None, adding: str | None, removing: str | None, targets: str | None
-) -> ReplicaAssignment:
-    """Kafka 2.3 and older name the target replicas alone."""
-    return assignment(replicas or targets or "", adding or "", removing or "")
+_REPLICA_TRANSITION: Final = Kind.REPLICA_TRANSITION.value
+_CHANGED_PARTITION: Final = rf"Changed partition {PARTITION} (?:state )?{_FROM_TO}"
+_NEW_PARTITION: Final = one(
+    Kind.PARTITION_TRANSITION,
+    rf"{_CHANGED_PARTITION} with assigned replicas (?P<detail>[\d,]*)",
+)
+_MESSAGES: Final[tuple[Message, ...]] = (
+    one(Kind.REPLICA_TRANSITION, _CHANGED_REPLICA),
+    one(
+        Kind.PARTITION_TRANSITION,
+        rf"{_CHANGED_PARTITION}(?: with state {LEADER_AND_ISR})?",
+    ),
+    Message(("Changed partition ",), _with_replicas),
+    one(
+        Kind.ISR_REMOVED,
+        rf"Partition {PARTITION} state changed to {LEADER_ISR_AND_EPOCH} after removing "
+        r"replica (?P<replica>\d+) from the ISR as part of transition to \w+",
+    ),
+    one(
+        Kind.PARTITION_FAILED,
+        rf"Controller \d+ epoch \d+ failed to change state for partition {PARTITION} "
+        rf"{_FROM_TO}",
+        outcome=reason,
+        election=_election,
+        detail=_whole,
+    ),
+    one(
+        Kind.REPLICA_FAILED,
+        r"Controller \d+ epoch \d+ initiated state change of replica (?P<replica>\d+) for "
+        rf"partition {PARTITION} {_FROM_TO} failed",
+        outcome=reason,
+        election=_election,
+        detail=_whole,
+    ),
+    Message(("Sent LeaderAndIsr request ",), _epoch_bumped),
+    one(
+        Kind.REASSIGNMENT_FAILED,
+        rf"Failed to send LeaderAndIsr request with new {_NEW_REPLICAS} to leader for "
+        rf"partition being reassigned {PARTITION}",
+        outcome="the LeaderAndIsr request was not sent to the leader",
+    ),
+)
