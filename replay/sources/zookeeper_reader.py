@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -36,7 +37,7 @@ from replay.sources.zookeeper_changes import (
 from replay.sources.zookeeper_files import find_files
 from replay.sources.zookeeper_paths import BROKER, CONTROLLER, EPOCH, TOPIC, ZNode, znode_of
 from zk.snapshot_file import SnapshotEntry, read_entries
-from zk.txn_log import Txn, TxnDamage, TxnType, read_stretches, read_txn_log
+from zk.txn_log import Txn, TxnDamage, TxnOp, TxnType, read_stretches, read_txn_log
 from zk.znodes import MalformedZNode, UnparsableJson
 
 SNAPSHOT_DETAIL: Final = "snapshot"
@@ -116,58 +117,36 @@ _MOST_STRETCHES: Final = 10_000
 _DIGEST_BYTES: Final = 8
 
 _FILE: Final = (pa.field("file", pa.string(), False), pa.field("offset", pa.int64(), False))
-_TXN: Final = (
-    pa.field("zxid", pa.int64()),
-    pa.field("session", pa.int64()),
-    pa.field("t_ms", pa.int64()),
+_TYPES: Final = {
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "ints": pa.list_(pa.field("element", pa.int32(), False)),
+    "long": pa.int64(),
+    "string": pa.string(),
+    "strings": pa.list_(pa.string()),
+}
+
+
+def _schema(columns: str) -> pa.Schema:
+    """A file and an offset in it, and columns, which may be null: each a name and a type."""
+    fields = (column.split() for column in columns.split(","))
+    return pa.schema([*_FILE, *(pa.field(name, _TYPES[kind]) for name, kind in fields)])
+
+
+_OPERATIONS: Final = _schema(
+    "zxid long, session long, t_ms long, cxid int, is_multi boolean, is_rejected boolean, "
+    "op_index int, type string, path string, data binary, version int, is_ephemeral boolean, "
+    "number int, paths strings, problem string, text string"
 )
-_PROBLEM: Final = (pa.field("problem", pa.string()), pa.field("text", pa.string()))
-_OPERATIONS: Final = pa.schema(
-    [
-        *_FILE,
-        *_TXN,
-        pa.field("cxid", pa.int32()),
-        pa.field("is_multi", pa.bool_()),
-        pa.field("is_rejected", pa.bool_()),
-        pa.field("op_index", pa.int32()),
-        pa.field("type", pa.string()),
-        pa.field("path", pa.string()),
-        pa.field("data", pa.binary()),
-        pa.field("version", pa.int32()),
-        pa.field("is_ephemeral", pa.bool_()),
-        pa.field("number", pa.int32()),
-        pa.field("paths", pa.list_(pa.string())),
-        *_PROBLEM,
-    ]
+_CHANGES: Final = _schema(
+    "zxid long, session long, t_ms long, kind string, op_index int, chroot string, topic string, "
+    "partition int, broker int, leader int, leader_epoch int, isr ints, epoch int, "
+    "zk_version int, fence int, reassignment string, outcome string, detail string, "
+    "problem string, text string"
 )
-_CHANGES: Final = pa.schema(
-    [
-        *_FILE,
-        *_TXN,
-        pa.field("kind", pa.string()),
-        pa.field("op_index", pa.int32()),
-        pa.field("chroot", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("broker", pa.int32()),
-        pa.field("leader", pa.int32()),
-        pa.field("leader_epoch", pa.int32()),
-        pa.field("isr", pa.list_(pa.field("element", pa.int32(), False))),
-        pa.field("epoch", pa.int32()),
-        pa.field("zk_version", pa.int32()),
-        pa.field("fence", pa.int32()),
-        pa.field("reassignment", pa.string()),
-        pa.field("outcome", pa.string()),
-        pa.field("detail", pa.string()),
-        *_PROBLEM,
-    ]
-)
-_STRETCHES: Final = pa.schema(
-    [*_FILE, pa.field("first_zxid", pa.int64()), pa.field("last_zxid", pa.int64())]
-)
-_DIGESTS: Final = pa.schema(
-    [*_FILE, pa.field("zxid", pa.int64(), False), pa.field("digest", pa.int64(), False)]
-)
+_STRETCHES: Final = _schema("first_zxid long, last_zxid long")
+_DIGESTS: Final = _schema("zxid long, digest long")
 _Row = tuple[Any, ...]
 
 
@@ -253,47 +232,26 @@ def _batch(rows: list[_Row], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def _txn_rows(columns: int, rows_of: Callable[[Txn], Iterable[_Row]], path: Path) -> Iterator[_Row]:
+    """What ``rows_of`` a transaction says behind its place, session and time; damages too."""
+    file = str(path)
+    for txn in read_txn_log(path):
+        if isinstance(txn, TxnDamage):
+            yield _damage_row(file, txn, columns)
+            continue
+        head = (file, txn.offset, txn.zxid, txn.session_id, txn.t_ms)
+        for row in rows_of(txn):
+            yield (*head, *row, None, None)
+
+
 def _damage_row(file: str, damage: TxnDamage, columns: int) -> _Row:
     nothing = (None,) * (columns - 4)
     return (file, damage.offset, *nothing, damage.problem, damage.text)
 
 
-def _operation_rows(path: Path) -> Iterator[_Row]:
-    file, columns = str(path), len(_OPERATIONS)
-    for txn in read_txn_log(path):
-        if isinstance(txn, TxnDamage):
-            yield _damage_row(file, txn, columns)
-            continue
-        head = (file, txn.offset, txn.zxid, txn.session_id, txn.t_ms, txn.cxid, txn.is_multi)
-        is_rejected = txn.is_rejected
-        for index, op in enumerate(txn.ops):
-            yield (
-                *head,
-                is_rejected,
-                index,
-                op.type.name,
-                op.path,
-                op.data,
-                op.version,
-                op.is_ephemeral,
-                op.number,
-                op.paths,
-                None,
-                None,
-            )
-
-
-def _change_rows(path: Path) -> Iterator[_Row]:
-    file, columns = str(path), len(_CHANGES)
-    for txn in read_txn_log(path):
-        if isinstance(txn, TxnDamage):
-            yield _damage_row(file, txn, columns)
-            continue
-        changes = changes_of(txn)
-        if changes:
-            head = (file, txn.offset, txn.zxid, txn.session_id, txn.t_ms)
-            for change in changes:
-                yield (*head, *change, None, None)
+def _operations_of(txn: Txn) -> Iterator[_Row]:
+    head = (txn.cxid, txn.is_multi, txn.is_rejected)
+    return ((*head, index, op.type.name, *op[1:]) for index, op in enumerate(txn.ops))
 
 
 def _snapshot_rows(path: Path, before: int) -> Iterator[_Row]:
@@ -339,9 +297,12 @@ def _digest(txn: Txn) -> int:
 
 
 _KINDS: Final[dict[str, _Kind]] = {
-    OPERATIONS: _Kind(_OPERATIONS, _operation_rows, False),
-    CHANGES: _Kind(_CHANGES, _change_rows, True),
+    OPERATIONS: _Kind(
+        _OPERATIONS, partial(_txn_rows, len(_OPERATIONS), _operations_of), has_snapshots=False
+    ),
+    CHANGES: _Kind(_CHANGES, partial(_txn_rows, len(_CHANGES), changes_of), has_snapshots=True),
     STRETCHES: _Kind(_STRETCHES, _stretch_rows, False),
     DIGESTS: _Kind(_DIGESTS, _digest_rows, False),
 }
 assert _CHANGES.names[5:-2] == list(Change._fields)
+assert _OPERATIONS.names[9:-2] == list(TxnOp._fields)
