@@ -282,11 +282,11 @@ def _is_narrow(filters: Filters) -> bool:
 
 def _states(opened: Opened, answers: Answers) -> dict[str, Any]:
     """The first partitions by name and number, with their states, and how many there are."""
-    from replay.result_folder import table_in_words
+    from replay.encode import ANSWER_STATES
 
     partitions = answers.tables["partitions"]
     with opened.progress.step(opened.spark, "put states into words"):
-        words = table_in_words(opened.tables[0], partitions)
+        words = opened.tables[0].in_words(partitions, ANSWER_STATES)
         first = words.orderBy("source", "run", "topic", "partition").limit(_STATES_TOLD)
         rows = [row.asDict() for row in first.collect()]
     return {"partitions": partitions.count(), "first": rows}

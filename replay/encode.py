@@ -33,6 +33,14 @@ PUBLISHED: Final[dict[str, Sequence[str]]] = {
     "election": ELECTIONS,
 }
 """The columns whose codes are places in a list, counted from 1."""
+DOMAINS: Final[dict[str, str]] = {
+    **{name: name for name in NAMED},
+    **dict.fromkeys(("after_file", "before_file", "copy_file"), "file"),
+}
+"""The columns that hold hashes, in events and in answers, and in which domain their names are."""
+STATES: Final = ("from_state", "to_state")
+ANSWER_STATES: Final = (*STATES, "state", "last_phase")
+"""The columns of answers that hold codes of states."""
 CODED_ARROW: Final[pa.Schema] = to_arrow_schema(CODED_SCHEMA)
 """CODED_SCHEMA as Python workers hand it to Spark."""
 NAMES_ARROW: Final[pa.Schema] = to_arrow_schema(NAMES_SCHEMA)

@@ -6,6 +6,7 @@ directory without one is not a table. Opens and describes; computes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,11 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cluster.errors import UsageError
-from replay.encode import PUBLISHED, state_word, word_of
+from replay.encode import DOMAINS, PUBLISHED, STATES, state_word, word_of
 from replay.event_schema import (
     CODED_SCHEMA,
     DAMAGED_SCHEMA,
-    NAMED,
     NAMES_SCHEMA,
     SCHEMA_VERSION,
 )
@@ -119,17 +119,17 @@ class EventTable:
     damaged: DataFrame
     manifest: Manifest
 
-    def in_words(self, rows: DataFrame) -> DataFrame:
-        """Rows with words instead of codes in all columns that have the events' names.
+    def in_words(self, rows: DataFrame, states: Sequence[str] = STATES) -> DataFrame:
+        """Rows with words instead of codes; ``states`` are the columns with codes of states.
 
         A join with the names for each hashed column: meant for results, not for all events.
         """
-        for name in NAMED:
+        for name in DOMAINS:
             if name in rows.columns:
                 rows = _with_names(rows, self.names, name)
         words = {
             **{name: word_of(name, listed) for name, listed in PUBLISHED.items()},
-            **{name: state_word(name) for name in ("from_state", "to_state")},
+            **{name: state_word(name) for name in states},
         }
         return rows.select(
             *(words[name].alias(name) if name in words else F.col(name) for name in rows.columns)
@@ -182,7 +182,7 @@ def some_damaged(spark: SparkSession, folder: Path, at_most: int) -> list[Damage
 
 
 def _with_names(rows: DataFrame, names: DataFrame, column: str) -> DataFrame:
-    words = names.where(F.col("domain") == column).select(
+    words = names.where(F.col("domain") == DOMAINS[column]).select(
         F.col("code").alias(column), F.col("name").alias("_word")
     )
     columns = [F.col("_word").alias(n) if n == column else F.col(n) for n in rows.columns]

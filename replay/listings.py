@@ -13,16 +13,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from replay.encode import PUBLISHED
-from replay.event_schema import NAMED, STATE_CODES
+from replay.encode import ANSWER_STATES, DOMAINS, PUBLISHED
+from replay.event_schema import STATE_CODES
 
-_DOMAINS: Final = {
-    **{name: name for name in NAMED},
-    "after_file": "file",
-    "before_file": "file",
-    "copy_file": "file",
-}
-_STATES: Final = ("state", "from_state", "to_state", "last_phase")
 _STATE_WORDS: Final = {code: word for word, code in STATE_CODES.items()}
 
 Rows = tuple[dict[str, Any], ...]
@@ -34,11 +27,11 @@ def in_words(found: Mapping[str, Sequence[Row]], names: DataFrame) -> dict[str, 
     A hash without a name, which a whole table has not, stays a number in words.
     """
     codes = {
-        (_DOMAINS[column], row[column])
+        (DOMAINS[column], row[column])
         for rows in found.values()
         for row in rows
         for column in row.__fields__
-        if column in _DOMAINS and row[column] is not None
+        if column in DOMAINS and row[column] is not None
     }
     told = _names(codes, names)
     return {name: tuple(_in_words(row, told) for row in rows) for name, rows in found.items()}
@@ -58,9 +51,9 @@ def _in_words(row: Row, told: Mapping[tuple[str, int], str]) -> dict[str, Any]:
     for column, value in words.items():
         if value is None:
             continue
-        if column in _DOMAINS:
-            words[column] = told.get((_DOMAINS[column], value), str(value))
-        elif column in _STATES:
+        if column in DOMAINS:
+            words[column] = told.get((DOMAINS[column], value), str(value))
+        elif column in ANSWER_STATES:
             words[column] = _STATE_WORDS.get(value)
         elif column in PUBLISHED:
             words[column] = str(PUBLISHED[column][value - 1]) if value > 0 else None

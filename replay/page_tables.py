@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from replay.encode import DOMAINS
 from replay.listings import Listing
 from replay.run import Answers
 from report.scales import duration_text, time_text
@@ -69,7 +70,7 @@ def _within(folder: str, listing: Listing) -> Listing:
     start = folder.rstrip("/") + "/"
     rows = tuple(
         {
-            name: value.removeprefix(start) if value and name in _FILES else value
+            name: value.removeprefix(start) if value and DOMAINS.get(name) == "file" else value
             for name, value in row.items()
         }
         for row in listing.rows
@@ -77,7 +78,6 @@ def _within(folder: str, listing: Listing) -> Listing:
     return replace(listing, rows=rows)
 
 
-_FILES: Final = ("file", "after_file", "before_file", "copy_file")
 _SHORT_MS: Final = 1_000
 _LEAST_SHOWN: Final = 10
 

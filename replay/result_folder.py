@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from replay.encode import state_word
+from replay.encode import ANSWER_STATES
 from replay.event_table import DAMAGED, EventTable
 from replay.listings import Listing
 from replay.run import Answers
@@ -27,8 +25,6 @@ _KIND: Final = FolderKind(
     if_there="--overwrite replaces a replay's answers",
     if_other="holds no answers of a replay",
 )
-_FILES: Final[tuple[str, ...]] = ("after_file", "before_file", "copy_file")
-_STATES: Final[tuple[str, ...]] = ("state", "last_phase")
 
 
 def check_out(out: Path, *, overwrite: bool) -> None:
@@ -73,19 +69,5 @@ def write_tables(folder: Path, table: EventTable, answers: Answers) -> None:
     read."""
     table.damaged.write.option("compression", "zstd").parquet(str(folder / DAMAGED))
     for name, frame in answers.tables.items():
-        words = table_in_words(table, frame)
+        words = table.in_words(frame, ANSWER_STATES)
         words.write.option("compression", "zstd").parquet(str(folder / name))
-
-
-def table_in_words(table: EventTable, frame: DataFrame) -> DataFrame:
-    """A whole answer with words in all columns, those that are not named as an event's too."""
-    words = table.in_words(frame)
-    for name in _FILES:
-        if name in words.columns:
-            files = table.names.where("domain = 'file'").select(
-                F.col("code").alias(name), F.col("name").alias("_word")
-            )
-            told = [F.col("_word").alias(n) if n == name else F.col(n) for n in words.columns]
-            words = words.join(files, name, "left").select(*told)
-    states = {name: state_word(name) for name in _STATES if name in words.columns}
-    return words.withColumns(states) if states else words

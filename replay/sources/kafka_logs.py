@@ -48,6 +48,8 @@ _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _LEVELS: Final = ("TRACE", "DEBUG")
 """Those that are looked for, the most detailed first; a log with neither is one at INFO."""
 _Read = Callable[[str, Sequence[str]], Said | None]
+_Row = tuple[int, int, int, int, int, Fact]
+"""Line, seq, time, controller, epoch, and what is said."""
 _Told = tuple[int, int, str, str, str, str, Said | None]
 """Line, offset, minute, second, millisecond, level, and what is said: None if that is unknown."""
 
@@ -81,27 +83,6 @@ def _find_none(text: str) -> Iterator[re.Match[str]]:
     return iter(())
 
 
-class _Rows:
-    """Rows that no batch was made of yet, column by column."""
-
-    def __init__(self) -> None:
-        self.lines: list[int] = []
-        self.seqs: list[int] = []
-        self.times: list[int] = []
-        self.controllers: list[int] = []
-        self.epochs: list[int] = []
-        self.facts: list[Fact] = []
-
-    def add(self, line: int, seq: int, t_ms: int, controller: int, epoch: int, fact: Fact) -> None:
-        """One more."""
-        self.lines.append(line)
-        self.seqs.append(seq)
-        self.times.append(t_ms)
-        self.controllers.append(controller)
-        self.epochs.append(epoch)
-        self.facts.append(fact)
-
-
 class _PartReader:
     """One part of a file: its events, and what of it cannot be read, in batches."""
 
@@ -126,7 +107,7 @@ class _PartReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Batches by READ_SCHEMA."""
-        rows = _Rows()
+        rows: list[_Row] = []
         begun_ms: int | None = None
         first_line = self._part.lines_before + (2 if self._part.begin else 1)
         for line, offset, minute, second, ms, level, said in self._told(first_line):
@@ -142,14 +123,14 @@ class _PartReader:
                 continue
             controller, epoch, facts = said
             for n, fact in enumerate(facts, self._before + offset):
-                rows.add(line, n, t_ms, controller, epoch, fact)
-                if len(rows.facts) >= _BATCH_ROWS:
+                rows.append((line, n, t_ms, controller, epoch, fact))
+                if len(rows) >= _BATCH_ROWS:
                     yield self._batch(rows)
-                    rows = _Rows()
+                    rows = []
         self._clock.close()
         if begun_ms is not None:
-            rows.add(first_line, *self._log_level(begun_ms))
-        if rows.facts:
+            rows.append((first_line, *self._log_level(begun_ms)))
+        if rows:
             yield self._batch(rows)
         self._damaged += [Damaged(*doubt) for doubt in self._clock.doubts]
         while self._damaged:
@@ -248,22 +229,22 @@ class _PartReader:
         self._characters += len(text) + 1
         return text.replace("\r\n", "\n") if "\r" in text else text
 
-    def _batch(self, rows: _Rows) -> pa.RecordBatch:
-        placed = zip(rows.epochs, rows.seqs, strict=True)
-        told = zip(*map(msgspec.structs.astuple, rows.facts), strict=True)
+    def _batch(self, rows: Sequence[_Row]) -> pa.RecordBatch:
+        lines, seqs, times, controllers, epochs, facts = zip(*rows, strict=True)
+        told = zip(*map(msgspec.structs.astuple, facts), strict=True)
         columns = {
             "source": self._source,
             "run": self._run,
             "file": self._part.file,
-            "line": rows.lines,
-            "place": [epoch << EPOCH_SHIFT | seq for epoch, seq in placed],
-            "t_ms": rows.times,
-            "seq": rows.seqs,
-            "controller": rows.controllers,
-            "epoch": rows.epochs,
+            "line": list(lines),
+            "place": [epoch << EPOCH_SHIFT | seq for epoch, seq in zip(epochs, seqs, strict=True)],
+            "t_ms": list(times),
+            "seq": list(seqs),
+            "controller": list(controllers),
+            "epoch": list(epochs),
             **dict(zip(Fact.__struct_fields__, map(list, told), strict=True)),
         }
-        return event_batch(len(rows.facts), columns)
+        return event_batch(len(rows), columns)
 
 
 def _source(name: str, logger: str) -> Source:
