@@ -17,24 +17,16 @@ from pyspark.sql import functions as F
 
 from cluster.journal import Kind
 from cluster.types import NO_LEADER
-from replay.event_schema import CODED_SCHEMA, KINDS, LEADERSHIP_WRITTEN, code_of
+from replay.event_schema import CODED_SCHEMA, LEADERSHIP_WRITTEN
+from replay.questions.columns import (
+    FAILURES,
+    STATE_KINDS,
+    TRANSITIONS,
+    is_kind,
+    is_leadership,
+)
 
 _REPLICA_STATES: Final = (Kind.REPLICA_TRANSITION, Kind.REPLICA_FAILED)
-_ENTRIES: Final = (Kind.PARTITION_SNAPSHOT, Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION)
-_LEFT: Final = (
-    Kind.PARTITION_TRANSITION,
-    Kind.PARTITION_FAILED,
-    Kind.REPLICA_TRANSITION,
-    Kind.REPLICA_FAILED,
-)
-_LEADERSHIPS: Final = (
-    Kind.PARTITION_SNAPSHOT,
-    Kind.PARTITION_TRANSITION,
-    Kind.ISR_REMOVED,
-    Kind.ISR_CHANGED,
-    Kind.LEADER_EPOCH_BUMPED,
-    LEADERSHIP_WRITTEN,
-)
 
 
 def add_predecessors(events: DataFrame) -> DataFrame:
@@ -48,7 +40,7 @@ def add_predecessors(events: DataFrame) -> DataFrame:
         "run",
         F.coalesce("topic", "place"),
         "partition",
-        F.when(_is(_REPLICA_STATES), F.col("replica")).otherwise(-1),
+        F.when(is_kind(*_REPLICA_STATES), F.col("replica")).otherwise(-1),
     )
     ordered = Window.partitionBy(*key).orderBy("place")
     before = ordered.rowsBetween(Window.unboundedPreceding, -1)
@@ -56,27 +48,26 @@ def add_predecessors(events: DataFrame) -> DataFrame:
     def last(condition: Column, *columns: str) -> Column:
         return F.last(F.when(condition, F.struct(*columns)), ignorenulls=True).over(before)
 
-    is_leadership = (
-        _is(_LEADERSHIPS) & F.col("leader").isNotNull() & F.col("zk_version").isNotNull()
-    )
+    is_stored = is_leadership() & F.col("zk_version").isNotNull()
+    tells_epoch = is_leadership() & F.col("leader_epoch").isNotNull()
     beside = events.withColumns(
         {
-            "_state": last(_is(_ENTRIES), "to_state", "t_ms", "epoch"),
-            "_leadership": last(is_leadership, "leader", "isr", "zk_version", "t_ms"),
-            "_led": last(_tells_leader_epoch(), "leader", "leader_epoch"),
+            "_state": last(is_kind(*STATE_KINDS), "to_state", "t_ms", "epoch"),
+            "_leadership": last(is_stored, "leader", "isr", "zk_version", "t_ms"),
+            "_led": last(tells_epoch, "leader", "leader_epoch"),
         }
     )
-    leaves = _is(_LEFT) & (F.col("_state.epoch") == F.col("epoch"))
+    leaves = is_kind(*TRANSITIONS, *FAILURES) & (F.col("_state.epoch") == F.col("epoch"))
     from_state = F.when(leaves & (F.col("from_state") == 0), F.col("_state.to_state")).otherwise(
         F.col("from_state")
     )
-    follows = is_leadership & (F.col("zk_version") == F.col("_leadership.zk_version") + 1)
+    follows = is_stored & (F.col("zk_version") == F.col("_leadership.zk_version") + 1)
     since_ms = F.coalesce(
         "since_ms",
         F.when(leaves & (from_state == F.col("_state.to_state")), F.col("_state.t_ms")),
-        F.when(_is((LEADERSHIP_WRITTEN,)) & follows, F.col("_leadership.t_ms")),
+        F.when(is_kind(LEADERSHIP_WRITTEN) & follows, F.col("_leadership.t_ms")),
     )
-    removes = _is((Kind.ISR_REMOVED,))
+    removes = is_kind(Kind.ISR_REMOVED)
     prev_leader, prev_isr = _before_removal()
     found = {
         "from_state": from_state,
@@ -109,11 +100,3 @@ def _before_removal() -> tuple[Column, Column]:
     stays = F.array_contains("isr", F.col("replica"))
     isr = F.when(stays, F.col("isr")).otherwise(F.array_append("isr", F.col("replica")))
     return F.when(is_written, leader), F.when(is_written, isr)
-
-
-def _tells_leader_epoch() -> Column:
-    return _is(_LEADERSHIPS) & F.col("leader").isNotNull() & F.col("leader_epoch").isNotNull()
-
-
-def _is(kinds: tuple[str, ...]) -> Column:
-    return F.col("kind").isin(*(code_of(kind, KINDS) for kind in kinds))
