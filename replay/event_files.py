@@ -53,14 +53,12 @@ class Written(NamedTuple):
 
 def write_files(spark: SparkSession, found: Tasks | DataFrame, folders: Folders) -> Written:
     """Code and store the rows of a source by READ_SCHEMA; those of tasks where they are read."""
-    for folder in (folders.events, folders.names, folders.damaged):
-        folder.mkdir(parents=True, exist_ok=True)
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
         name = _FILE.format(folders.label, context.partitionId())
-        yield pa.RecordBatch.from_pylist([_write_parts(batches, folders, name)._asdict()])
+        yield pa.RecordBatch.from_pylist([write_parts(batches, folders, name)._asdict()])
 
     if isinstance(found, Tasks):
         counts = found.run(spark, write, _COUNTS).collect()
@@ -69,7 +67,10 @@ def write_files(spark: SparkSession, found: Tasks | DataFrame, folders: Folders)
     return Written(sum(at.rows for at in counts), sum(at.damaged for at in counts))
 
 
-def _write_parts(batches: Iterable[pa.RecordBatch], folders: Folders, name: str) -> Written:
+def write_parts(batches: Iterable[pa.RecordBatch], folders: Folders, name: str) -> Written:
+    """Code and store rows by READ_SCHEMA in files of one name, each made when it has rows."""
+    for folder in (folders.events, folders.names, folders.damaged):
+        folder.mkdir(parents=True, exist_ok=True)
     encoder = Encoder()
     with (
         _File(folders.events / name, _EVENTS_ARROW) as events,

@@ -6,8 +6,7 @@ file a format.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,13 +15,14 @@ import msgspec
 
 from cluster.errors import EnvironmentProblem, UsageError
 from replay.generate.history import History
-from replay.generate.journal_writer import JournalWriter, Places, Writer
-from replay.generate.kafka_log_writer import CONTROLLER_LOG, STATE_CHANGE_LOG, KafkaLogWriter
+from replay.generate.journal_writer import Places, Write, write_journal
+from replay.generate.kafka_log_writer import CONTROLLER_LOG, STATE_CHANGE_LOG, write_kafka_logs
 from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
 from replay.generate.planting import Anomaly
-from replay.generate.table_writer import TableWriter
-from replay.generate.tiling import Layout, run_name
-from replay.generate.zookeeper_writer import ZooKeeperWriter
+from replay.generate.rows import Block
+from replay.generate.table_writer import write_table
+from replay.generate.tiling import run_name
+from replay.generate.zookeeper_writer import write_zookeeper
 from replay.whole_folder import FolderKind, whole_folder
 
 TRUTH: Final = "planted.json"
@@ -32,12 +32,12 @@ _KIND: Final = FolderKind(
     if_there="name a directory that is not",
     if_other="holds no generated history",
 )
-_WRITERS: Final[Mapping[Format, Callable[[Layout, Places], Writer]]] = {
-    Format.JOURNAL: JournalWriter,
-    Format.STATE_CHANGE_LOG: partial(KafkaLogWriter, name=STATE_CHANGE_LOG),
-    Format.CONTROLLER_LOG: partial(KafkaLogWriter, name=CONTROLLER_LOG),
-    Format.ZOOKEEPER: ZooKeeperWriter,
-    Format.PARQUET: TableWriter,
+_WRITERS: Final[Mapping[Format, Write]] = {
+    Format.JOURNAL: write_journal,
+    Format.STATE_CHANGE_LOG: partial(write_kafka_logs, name=STATE_CHANGE_LOG),
+    Format.CONTROLLER_LOG: partial(write_kafka_logs, name=CONTROLLER_LOG),
+    Format.ZOOKEEPER: write_zookeeper,
+    Format.PARQUET: write_table,
 }
 
 
@@ -98,11 +98,14 @@ def _fill(
 ) -> Truth:
     history = History(options)
     places = Places(folder, history.planting.found)
-    with closing(_WRITERS[written_as](history.layout, places)) as writer:
+
+    def blocks() -> Iterator[Block]:
         for block in history.blocks():
-            writer.write(block)
+            yield block
             if on_rows is not None:
                 on_rows(history.rows)
+
+    _WRITERS[written_as](history.layout, places, blocks())
     found = history.planting.found
     return Truth(
         run=run_name(options.seed),

@@ -1,15 +1,15 @@
 """Rows of a history in words, one at a time, and the writer of klamm's own journal of them.
 
-The bytes are those that a controller's journal would have (runtime/journal.py). ``Writer`` is what
-the writer of each format does; the others stand in files beside this one.
+The bytes are those that a controller's journal would have (runtime/journal.py). Writers of other
+formats stand in files beside this one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,10 +26,10 @@ GARBAGE: Final = b'{"v":1,"run_id":"\n'
 CLUSTER_ID: Final = "generated"
 _ROWS_AT_ONCE: Final = 50_000
 """Numbers of Python take ten times the room of an array's."""
-_KIND_WORDS: Final = np.array(["", *map(str, KINDS)], object)
-_ELECTION_WORDS: Final = np.array([None, *ELECTIONS], object)
-_STATE_WORDS: Final = np.full(max(STATE_CODES.values()) + 1, None, object)
-_STATE_WORDS[list(STATE_CODES.values())] = list(STATE_CODES)
+KIND_WORDS: Final = np.array(["", *map(str, KINDS)], object)
+ELECTION_WORDS: Final = np.array([None, *ELECTIONS], object)
+STATE_WORDS: Final = np.full(max(STATE_CODES.values()) + 1, None, object)
+STATE_WORDS[list(STATE_CODES.values())] = list(STATE_CODES)
 
 
 class InWords(NamedTuple):
@@ -62,12 +62,12 @@ def _rows(layout: Layout, columns: dict[str, Array], texts: Array) -> Iterator[J
         "run_id": repeat(run_name(layout.options.seed)),
         "cluster_id": repeat(CLUSTER_ID),
         "zxid": repeat(None),
-        "kind": _KIND_WORDS[columns["kind"]],
+        "kind": KIND_WORDS[columns["kind"]],
         "topic": (None if number < 0 else topic_name(number) for number in topics),
         "partition": np.where(p >= 0, layout.number[p], -1).tolist(),
-        "from_": _STATE_WORDS[columns["from_state"]],
-        "to": _STATE_WORDS[columns["to_state"]],
-        "election": _ELECTION_WORDS[columns["election"]],
+        "from_": STATE_WORDS[columns["from_state"]],
+        "to": STATE_WORDS[columns["to_state"]],
+        "election": ELECTION_WORDS[columns["election"]],
         "reassignment_id": texts[columns["reassignment"]],
         "outcome": texts[columns["outcome"]],
         "detail": texts[columns["detail"]],
@@ -100,41 +100,17 @@ class Places:
         self._found[mark].places.append((str(file.relative_to(self.folder)), line))
 
 
-class Writer(Protocol):
-    """Writes a history in one format. Raises OSError when the disk refuses."""
-
-    def write(self, block: Block) -> None:
-        """The next rows."""
-        ...
-
-    def close(self) -> None:
-        """There are no more rows. Idempotent."""
-        ...
+Write = Callable[[Layout, Places, Iterable[Block]], None]
+"""Writes a history in one format. Raises OSError when the disk refuses."""
 
 
-class JournalWriter:
-    """Writes FOLDER/journal.jsonl."""
-
-    def __init__(self, layout: Layout, places: Places) -> None:
-        self._layout = layout
-        self._places = places
-        self._path = places.folder / FILE_NAME
-        self._file = self._path.open("xb")
-        self._encoder = msgspec.json.Encoder()
-        self._line = 0
-
-    def write(self, block: Block) -> None:
-        """The next rows."""
-        lines: list[bytes] = []
-        for fate, mark, _, _, row in in_words(self._layout, block):
-            if fate == LOST:
-                continue
-            self._line += 1
+def write_journal(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
+    """Write FOLDER/journal.jsonl."""
+    path = places.folder / FILE_NAME
+    encoder = msgspec.json.Encoder()
+    written = (words for block in blocks for words in in_words(layout, block) if words.fate != LOST)
+    with path.open("xb") as file:
+        for line, (fate, mark, _, _, row) in enumerate(written, 1):
             if mark >= 0:
-                self._places.tell(mark, self._path, self._line)
-            lines.append(GARBAGE if fate == DAMAGED else self._encoder.encode(row) + b"\n")
-        self._file.writelines(lines)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+                places.tell(mark, path, line)
+            file.write(GARBAGE if fate == DAMAGED else encoder.encode(row) + b"\n")

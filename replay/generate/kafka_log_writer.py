@@ -7,7 +7,8 @@ for are left out. Lines are written by controller/state_change_log.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
@@ -36,8 +37,15 @@ CONTROLLER_LOG: Final = "controller.log"
 _EXCEPTION: Final = "kafka.common.StateChangeFailedException"
 
 
-class KafkaLogWriter:
-    """Writes FOLDER/broker-N/NAME, ``name`` being that of one of Kafka's two logs."""
+def write_kafka_logs(layout: Layout, places: Places, blocks: Iterable[Block], *, name: str) -> None:
+    """Write FOLDER/broker-N/NAME, ``name`` being that of one of Kafka's two logs."""
+    with closing(_Writer(layout, places, name)) as writer:
+        for block in blocks:
+            writer.write(block)
+
+
+class _Writer:
+    """One log a broker, opened when it has something to say."""
 
     def __init__(self, layout: Layout, places: Places, name: str) -> None:
         self._layout = layout

@@ -1,236 +1,136 @@
-"""A history as an event table, coded by this process and not by Spark: for tables of many rows.
+"""A history as an event table, written by this process without Spark: for tables of many rows.
 
-What `klamm replay ingest` would make of the same history's journal, but for the names of files.
-Parts are written as they come; only the names are kept. Mirrors replay/encode.py.
+What `klamm replay ingest` would make of the same history's journal, but for the names of files: its
+rows are coded and stored as those of an ingest are. Parts are written as they come.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from replay.encode import xxhash64
-from replay.event_schema import (
-    CODED_SCHEMA,
-    DAMAGED_SCHEMA,
-    EPOCH_SHIFT,
-    JOURNAL,
-    KINDS,
-    NAMES_SCHEMA,
-    SCHEMA_VERSION,
-    SOURCES,
-    code_of,
+from replay.event_files import Folders, write_parts
+from replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SCHEMA_VERSION, SOURCES, code_of
+from replay.event_table import DAMAGED as DAMAGED_FOLDER
+from replay.event_table import EVENTS, MANIFEST, NAMES, Manifest, RunCoverage, SourceSummary
+from replay.generate.journal_writer import (
+    ELECTION_WORDS,
+    FILE_NAME,
+    GARBAGE,
+    KIND_WORDS,
+    STATE_WORDS,
+    Places,
 )
-from replay.event_table import (
-    DAMAGED as DAMAGED_FOLDER,
-)
-from replay.event_table import (
-    EVENTS,
-    MANIFEST,
-    NAMES,
-    Manifest,
-    RunCoverage,
-    SourceSummary,
-)
-from replay.generate.journal_writer import FILE_NAME, GARBAGE, Places
 from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, REPEATED, Array, Block
 from replay.generate.tiling import Layout, run_name, topic_name
+from replay.sources import Damaged, damaged_batch, event_batch
 
-ROWS_A_FILE: Final = 1_000_000
-_ROWS_AT_ONCE: Final = 100_000
-_SCHEMA: Final = pa.schema(
-    [field for field in to_arrow_schema(CODED_SCHEMA) if field.name != "source"]
-)
+_FILE: Final = "part-00000.zstd.parquet"
 _PROBLEM: Final = "not json"
-_AS_THEY_ARE: Final = (
-    "t_ms",
-    "seq",
-    "controller",
-    "epoch",
-    "kind",
-    "replica",
-    "from_state",
-    "to_state",
-    "election",
-    "event_id",
-    "cause_id",
-)
+_WORDS: Final = {
+    "kind": pa.array(KIND_WORDS, pa.string()),
+    "from_state": pa.array(STATE_WORDS, pa.string()),
+    "to_state": pa.array(STATE_WORDS, pa.string()),
+    "election": pa.array(ELECTION_WORDS, pa.string()),
+}
+_TEXTS: Final = ("reassignment", "outcome", "detail")
+_AS_THEY_ARE: Final = ("t_ms", "seq", "controller", "epoch", "replica", "event_id", "cause_id")
 _OR_NULL: Final = ("leader", "prev_leader", "leader_epoch", "zk_version")
 _OR_ZERO: Final = ("since_ms", "key_seq")
 
 
-class TableWriter:
-    """Writes FOLDER/events, names, damaged and, when it is closed, manifest.json."""
+@dataclass(slots=True)
+class _Tally:
+    """What was written so far, for the manifest."""
 
-    def __init__(self, layout: Layout, places: Places) -> None:
-        self._folder = places.folder
-        self._places = places
-        self._events = self._folder / EVENTS / f"source={code_of(JOURNAL, SOURCES)}"
-        self._events.mkdir(parents=True)
-        self._names: dict[tuple[str, str], int] = {}
-        self._run = self._code("run", run_name(layout.options.seed))
-        self._file = self._code("file", FILE_NAME)
-        topics = [self._code("topic", topic_name(n)) for n in range(int(layout.topic[-1]) + 1)]
-        self._topics = np.array(topics, np.int64)
-        self._layout = layout
-        self._line = 0
-        self._parts = 0
-        self._part: pq.ParquetWriter | None = None
-        self._pending: list[pa.Table] = []
-        """Rows for which a row group would be too small."""
-        self._part_rows = 0
-        self._damaged: list[int] = []
-        self._counts: Counter[str] = Counter()
-        self._kinds: Counter[int] = Counter()
-        self._times: list[int] = []
-        self._epochs: list[int] = []
+    counts: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[int] = field(default_factory=Counter)
+    times: list[int] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)
 
-    def write(self, block: Block) -> None:
-        """The next rows."""
-        fate = block.columns["fate"]
-        self._counts["missing"] += int((fate == LOST).sum())
-        is_there = fate != LOST
-        lines = np.cumsum(is_there) + self._line
-        self._line = int(lines[-1])
-        for at in np.nonzero((block.columns["mark"] >= 0) & is_there)[0]:
-            mark, line = int(block.columns["mark"][at]), int(lines[at])
-            self._places.tell(mark, self._folder / FILE_NAME, line)
-        self._damaged += lines[fate == DAMAGED].tolist()
-        kept = is_there & (fate != DAMAGED)
-        if not kept.any():
-            return
-        columns = {name: array[kept] for name, array in block.columns.items()}
-        self._count(columns)
-        self._pending.append(self._table(columns, lines[kept], block.texts))
-        if sum(table.num_rows for table in self._pending) >= _ROWS_AT_ONCE:
-            self._write_part(pa.concat_tables(self._pending))
-            self._pending.clear()
-
-    def close(self) -> None:
-        """Write what is left, the manifest last."""
-        if self._pending or self._part is not None:
-            if self._pending:
-                self._write_part(pa.concat_tables(self._pending))
-                self._pending.clear()
-            if self._part is not None:
-                self._part.close()
-                self._part = None
-            self._write_rest()
-
-    def _code(self, domain: str, name: str) -> int:
-        key = (domain, name)
-        code = self._names.get(key)
-        if code is None:
-            code = self._names[key] = xxhash64(name)
-        return code
-
-    def _table(self, columns: dict[str, Array], lines: Array, texts: list[str]) -> pa.Table:
-        p = columns["p"]
-        topic = np.where(p >= 0, self._layout.topic[p], columns["topic"])
-        place = (columns["epoch"].astype(np.int64) << EPOCH_SHIFT) | columns["seq"]
-        arrays: dict[str, Any] = {
-            "run": self._run,
-            "file": self._file,
-            "line": lines,
-            "place": place,
-            "topic": pa.array(self._topics[topic], mask=topic < 0),
-            "partition": np.where(p >= 0, self._layout.number[p], -1),
-            "has_predecessors": True,
-            "isr": _lists(columns["isr"], columns["leader"]),
-            "prev_isr": _lists(columns["prev_isr"], columns["prev_leader"]),
-            "reassignment": self._hashed("reassignment", columns["reassignment"], texts),
-            "outcome": self._hashed("outcome", columns["outcome"], texts),
-            "detail": _words(columns["detail"], texts),
-            **{name: columns[name] for name in _AS_THEY_ARE},
-            **{name: pa.array(columns[name], mask=columns[name] == NULL) for name in _OR_NULL},
-            **{name: pa.array(columns[name], mask=columns[name] == 0) for name in _OR_ZERO},
-        }
-        count = len(p)
-        return pa.table(
-            [_column(arrays.get(field.name), count, field.type) for field in _SCHEMA],
-            schema=_SCHEMA,
-        )
-
-    def _hashed(self, domain: str, places: Array, texts: list[str]) -> pa.Array:
-        used = {int(n): self._code(domain, texts[n]) for n in np.unique(places) if n >= 0}
-        codes = [used.get(n) for n in places.tolist()] if used else None
-        return pa.nulls(len(places), pa.int64()) if codes is None else pa.array(codes, pa.int64())
-
-    def _write_part(self, table: pa.Table) -> None:
-        if self._part is None or self._part_rows >= ROWS_A_FILE:
-            if self._part is not None:
-                self._part.close()
-            path = self._events / f"part-{self._parts:05d}.zstd.parquet"
-            self._part = pq.ParquetWriter(path, _SCHEMA, compression="zstd")
-            self._parts += 1
-            self._part_rows = 0
-        self._part.write_table(table)
-        self._part_rows += table.num_rows
-
-    def _count(self, columns: dict[str, Array]) -> None:
-        self._counts["rows"] += len(columns["kind"])
-        self._counts["repeated"] += int((columns["fate"] == REPEATED).sum())
+    def add(self, columns: dict[str, Array]) -> None:
+        """Count some rows."""
+        self.counts["rows"] += len(columns["kind"])
+        self.counts["repeated"] += int((columns["fate"] == REPEATED).sum())
         kinds, counts = np.unique(columns["kind"], return_counts=True)
-        self._kinds.update(dict(zip(kinds.tolist(), counts.tolist(), strict=True)))
-        for name, found in (("t_ms", self._times), ("epoch", self._epochs)):
+        self.kinds.update(dict(zip(kinds.tolist(), counts.tolist(), strict=True)))
+        for name, found in (("t_ms", self.times), ("epoch", self.epochs)):
             found += [int(columns[name].min()), int(columns[name].max())]
 
-    def _write_rest(self) -> None:
-        names = [
-            {"domain": domain, "code": code, "name": name}
-            for (domain, name), code in self._names.items()
-        ]
-        damaged = [
-            {
-                "source": JOURNAL,
-                "file": FILE_NAME,
-                "line": line,
-                "problem": _PROBLEM,
-                "text": GARBAGE.decode().strip(),
-            }
-            for line in self._damaged
-        ]
-        _write_rows(self._folder / NAMES, names, to_arrow_schema(NAMES_SCHEMA))
-        _write_rows(self._folder / DAMAGED_FOLDER, damaged, to_arrow_schema(DAMAGED_SCHEMA))
-        manifest = Manifest(SCHEMA_VERSION, [self._summary()])
-        text = msgspec.json.format(msgspec.json.encode(manifest))
-        (self._folder / MANIFEST).write_bytes(text)
 
-    def _summary(self) -> SourceSummary:
-        run = RunCoverage(
-            run=run_name(self._layout.options.seed),
-            rows=self._counts["rows"],
-            first_epoch=min(self._epochs),
-            last_epoch=max(self._epochs),
-            first_ms=min(self._times),
-            last_ms=max(self._times),
-            missing=self._counts["missing"],
-            repeated=self._counts["repeated"],
-        )
-        return SourceSummary(
-            source=JOURNAL,
-            files=[],
-            rows=self._counts["rows"],
-            kinds={str(KINDS[kind - 1]): self._kinds[kind] for kind in sorted(self._kinds)},
-            damaged={_PROBLEM: len(self._damaged)} if self._damaged else {},
-            runs=[run],
-            read_s=0.0,
-        )
+def write_table(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
+    """Write FOLDER/events, names, damaged and, at the end, manifest.json."""
+    folder = places.folder
+    tally = _Tally()
+    events = folder / EVENTS / f"source={code_of(JOURNAL, SOURCES)}"
+    folders = Folders(JOURNAL, events, folder / NAMES, folder / DAMAGED_FOLDER)
+    write_parts(_batches(layout, places, blocks, tally), folders, _FILE)
+    manifest = Manifest(SCHEMA_VERSION, [_summary(run_name(layout.options.seed), tally)])
+    (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
 
 
-def _column(values: Any, count: int, kind: pa.DataType) -> pa.Array:
-    if isinstance(values, pa.Array):
-        return values.cast(kind)
-    if isinstance(values, np.ndarray):
-        return pa.array(values).cast(kind)
-    return pa.repeat(pa.scalar(values, kind), count)
+def _batches(
+    layout: Layout, places: Places, blocks: Iterable[Block], tally: _Tally
+) -> Iterator[pa.RecordBatch]:
+    """Rows and damaged lines by READ_SCHEMA."""
+    topics = pa.array([topic_name(n) for n in range(int(layout.topic[-1]) + 1)])
+    last_line = 0
+    for block in blocks:
+        fate = block.columns["fate"]
+        tally.counts["missing"] += int((fate == LOST).sum())
+        is_there = fate != LOST
+        lines = np.cumsum(is_there) + last_line
+        last_line = int(lines[-1])
+        for at in np.nonzero((block.columns["mark"] >= 0) & is_there)[0]:
+            mark, line = int(block.columns["mark"][at]), int(lines[at])
+            places.tell(mark, places.folder / FILE_NAME, line)
+        text = GARBAGE.decode().strip()
+        damaged = [Damaged(line, _PROBLEM, text) for line in lines[fate == DAMAGED].tolist()]
+        tally.counts["damaged"] += len(damaged)
+        if damaged:
+            yield damaged_batch(JOURNAL, FILE_NAME, damaged)
+        kept = is_there & (fate != DAMAGED)
+        if kept.any():
+            columns = {name: array[kept] for name, array in block.columns.items()}
+            tally.add(columns)
+            yield _events(layout, columns, lines[kept], block.texts, topics)
+
+
+def _events(
+    layout: Layout, columns: dict[str, Array], lines: Array, texts: list[str], topics: pa.Array
+) -> pa.RecordBatch:
+    p, words = columns["p"], pa.array(texts, pa.string())
+    topic = np.where(p >= 0, layout.topic[p], columns["topic"])
+    place = (columns["epoch"].astype(np.int64) << EPOCH_SHIFT) | columns["seq"]
+    values: dict[str, Any] = {
+        "source": JOURNAL,
+        "run": run_name(layout.options.seed),
+        "file": FILE_NAME,
+        "line": pa.array(lines),
+        "place": pa.array(place),
+        "topic": _taken(topics, topic),
+        "partition": pa.array(np.where(p >= 0, layout.number[p], -1)),
+        "has_predecessors": True,
+        "isr": _lists(columns["isr"], columns["leader"]),
+        "prev_isr": _lists(columns["prev_isr"], columns["prev_leader"]),
+        **{name: _taken(listed, columns[name]) for name, listed in _WORDS.items()},
+        **{name: _taken(words, columns[name]) for name in _TEXTS},
+        **{name: pa.array(columns[name]) for name in _AS_THEY_ARE},
+        **{name: pa.array(columns[name], mask=columns[name] == NULL) for name in _OR_NULL},
+        **{name: pa.array(columns[name], mask=columns[name] == 0) for name in _OR_ZERO},
+    }
+    return event_batch(len(p), values)
+
+
+def _taken(words: pa.Array, places: Array) -> pa.Array:
+    """Words at some places; null for a place below 0."""
+    return words.take(pa.array(places, mask=places < 0))
 
 
 def _lists(brokers: Array, leader: Array) -> pa.Array:
@@ -243,12 +143,24 @@ def _lists(brokers: Array, leader: Array) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~is_there))
 
 
-def _words(places: Array, texts: list[str]) -> pa.Array:
-    words = pa.array(texts, pa.string())
-    indices = pa.array(places, mask=places < 0)
-    return pa.DictionaryArray.from_arrays(indices, words).cast(pa.string())
-
-
-def _write_rows(folder: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
-    folder.mkdir()
-    pq.write_table(pa.Table.from_pylist(rows, schema), folder / "part-00000.zstd.parquet")
+def _summary(run: str, tally: _Tally) -> SourceSummary:
+    counts = tally.counts
+    covered = RunCoverage(
+        run=run,
+        rows=counts["rows"],
+        first_epoch=min(tally.epochs),
+        last_epoch=max(tally.epochs),
+        first_ms=min(tally.times),
+        last_ms=max(tally.times),
+        missing=counts["missing"],
+        repeated=counts["repeated"],
+    )
+    return SourceSummary(
+        source=JOURNAL,
+        files=[],
+        rows=counts["rows"],
+        kinds={str(KINDS[kind - 1]): tally.kinds[kind] for kind in sorted(tally.kinds)},
+        damaged={_PROBLEM: counts["damaged"]} if counts["damaged"] else {},
+        runs=[covered],
+        read_s=0.0,
+    )

@@ -6,6 +6,8 @@ Every znode that is set or deleted was created before, every controller's write 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import closing
 from typing import Final
 
 import numpy as np
@@ -52,8 +54,15 @@ _PERSISTENT: Final = (
 _Ops = list[TxnOp]
 
 
-class ZooKeeperWriter:
-    """Writes FOLDER/version-2/log.ZXID, a hundred thousand transactions each."""
+def write_zookeeper(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
+    """Write FOLDER/version-2/log.ZXID, a hundred thousand transactions each."""
+    with closing(_Writer(layout, places)) as writer:
+        for block in blocks:
+            writer.write(block)
+
+
+class _Writer:
+    """A ZooKeeper as brokers and controllers have left it so far, and its open log."""
 
     def __init__(self, layout: Layout, places: Places) -> None:
         self._layout = layout
