@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cluster.errors import UsageError
@@ -189,13 +189,14 @@ def compare(a: Side, b: Side, most: int = MOST_SHOWN) -> Differences:
     try:
         total = found.count()
         first = found.join(names, found.topic == names.code, "left")
-        shown = first.orderBy("name", "partition", "replica", "field").limit(most).collect()
+        ordered = first.orderBy("name", "partition", "replica", "field").limit(most)
+        shown = ordered.select("name", "partition", "replica", "field", "a", "b").collect()
         parting = _first_parting(a, b, names, is_whole=is_whole)
         return Differences(
             partitions.count(),
             replicas,
             total,
-            list(map(_difference, shown)),
+            [Difference(*row) for row in shown],
             parting,
             not_compared,
         )
@@ -279,9 +280,10 @@ def _first_parting(a: Side, b: Side, names: DataFrame, *, is_whole: bool) -> Par
         .withColumnRenamed("name", "topic_name")
         .drop("code")
         .join(files, first.file == files.code, "left")
+        .select("side", "name", "line", "t_ms", "topic_name", "partition", *LEADERSHIP)
         .collect()
     )
-    return _parting(rows[0]) if rows else None
+    return Parting(*rows[0]) if rows else None
 
 
 def _alone(ours: DataFrame, theirs: DataFrame, key: Sequence[str], side: str) -> DataFrame:
@@ -289,22 +291,3 @@ def _alone(ours: DataFrame, theirs: DataFrame, key: Sequence[str], side: str) ->
     equal = reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key))
     written = ours.where(~F.col("is_snapshot"))
     return written.join(other, equal, "left_anti").withColumn("side", F.lit(side))
-
-
-def _difference(row: Row) -> Difference:
-    return Difference(row["name"], row.partition, row.replica, row.field, row.a, row.b)
-
-
-def _parting(row: Row) -> Parting:
-    return Parting(
-        row.side,
-        row["name"],
-        row.line,
-        row.t_ms,
-        row.topic_name,
-        row.partition,
-        row.leader,
-        row.leader_epoch,
-        row.isr,
-        row.zk_version,
-    )

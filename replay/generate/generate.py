@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.errors import EnvironmentProblem, UsageError
+from cluster.errors import EnvironmentProblem
 from replay.generate.history import History
 from replay.generate.journal_writer import Places, Write, write_journal
 from replay.generate.kafka_log_writer import CONTROLLER_LOG, STATE_CHANGE_LOG, write_kafka_logs
@@ -80,14 +80,6 @@ def generate(
     except OSError as error:
         raise EnvironmentProblem(f"{folder} cannot be written: {error.strerror}") from error
     return truth
-
-
-def read_truth(folder: Path) -> Truth:
-    """What was planted in a directory that ``generate`` made. Raises UsageError."""
-    try:
-        return msgspec.json.decode((folder / TRUTH).read_bytes(), type=Truth)
-    except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(f"{folder} was not generated: {error}") from error
 
 
 def _fill(

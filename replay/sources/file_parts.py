@@ -7,6 +7,7 @@ a part. Reads bytes; what the lines mean is a source's business.
 from __future__ import annotations
 
 import filecmp
+import gzip
 import hashlib
 import itertools
 import zlib
@@ -234,24 +235,14 @@ def _gathered(blocks: Callable[[str], Iterator[bytes]], file: str) -> Iterator[b
 
 def _gzip_blocks(name: str) -> Iterator[bytes]:
     """What is in a gzip file of one or more members; zeros may follow one."""
-    member = None
-    with open(name, "rb") as file:
-        data = file.read(_INPUT_BYTES)
-        while data:
-            member = member or zlib.decompressobj(zlib.MAX_WBITS | 16)
-            try:
-                yield member.decompress(data, BLOCK_BYTES)
-            except zlib.error as error:
-                raise _Damage("damaged") from error
-            data = member.unconsumed_tail
-            if member.eof:
-                data = member.unused_data.lstrip(b"\0")
-                member = None
-            if not data:
-                data = file.read(_INPUT_BYTES)
-                data = data if member else data.lstrip(b"\0")
-    if member is not None:
-        raise _Damage("truncated")
+    with gzip.open(name) as file:
+        try:
+            while block := file.read1(_INPUT_BYTES):
+                yield block
+        except EOFError as error:
+            raise _Damage("truncated") from error
+        except (zlib.error, gzip.BadGzipFile) as error:
+            raise _Damage("damaged") from error
 
 
 def _zstd_blocks(name: str) -> Iterator[bytes]:

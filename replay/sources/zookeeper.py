@@ -15,11 +15,10 @@ import msgspec
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
 
 from cluster.errors import UsageError
 from replay.event_schema import BEGINS_LATE, LOST_TRANSACTIONS, ZOOKEEPER_LOG
-from replay.sources import READ_SCHEMA, Source, SourceOptions
+from replay.sources import Source, SourceOptions
 from replay.sources.zookeeper_events import events_of
 from replay.sources.zookeeper_files import (
     FileStretch,
@@ -35,6 +34,7 @@ from replay.sources.zookeeper_files import (
 from replay.sources.zookeeper_reader import CHANGES, DIGESTS, FORMAT, STRETCHES, ZooKeeperLogs
 from zk.snapshot_file import snapshot_zxid
 
+_UNREAD: Final = ("file", "offset", "problem", "text")
 _SAME: Final = ("zxid", "op_index", "kind", "chroot", "topic", "partition", "broker")
 
 
@@ -44,7 +44,7 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 
 def read(spark: SparkSession, paths: Sequence[Path], options: SourceOptions) -> DataFrame:
-    """Events and damages by READ_SCHEMA, of files of one ensemble.
+    """Events and damages by READ_SCHEMA, of files of one ensemble; of a damage only what it has.
 
     Which transactions there are is found at once, and so is a disagreement of two files: a
     UsageError. What is read is kept on disk, as it is asked several things. Of the snapshots one
@@ -62,11 +62,11 @@ def read(spark: SparkSession, paths: Sequence[Path], options: SourceOptions) -> 
         changes = _once(changes)
     changes = changes.persist(StorageLevel.DISK_ONLY)
     gaps = find_gaps(stretches, None if start is None else snapshot_zxid(start))
-    return (
-        _with_problems(events_of(changes, options.run))
-        .unionByName(_as_read(changes.where(F.col("problem").isNotNull())))
-        .unionByName(_gap_rows(spark, gaps))
+    unread = changes.where(F.col("problem").isNotNull()).select(*_UNREAD)
+    damaged = unread.unionByName(_gap_rows(spark, gaps)).select(
+        F.lit(ZOOKEEPER_LOG).alias("source"), "file", F.col("offset").alias("line"), *_UNREAD[2:]
     )
+    return events_of(changes, options.run).unionByName(damaged, allowMissingColumns=True)
 
 
 SOURCE: Final = Source(ZOOKEEPER_LOG, False, recognizes, read, unites_copies=True)
@@ -115,37 +115,9 @@ def _once(changes: DataFrame) -> DataFrame:
     return changes.withColumn("_number", number).where("_number = 1").drop("_number")
 
 
-def _with_problems(events: DataFrame) -> DataFrame:
-    nothing = F.lit(None).cast("string")
-    return events.withColumns({"problem": nothing, "text": nothing})
-
-
-def _as_read(damages: DataFrame) -> DataFrame:
-    """Damages by READ_SCHEMA."""
-    values = {
-        "source": F.lit(ZOOKEEPER_LOG),
-        "file": F.col("file"),
-        "line": F.col("offset"),
-        "problem": F.col("problem"),
-        "text": F.col("text"),
-    }
-    defaults = {"partition": -1, "replica": -1, "has_predecessors": False}
-    columns = []
-    for field in READ_SCHEMA:
-        empty = None if field.nullable else defaults.get(field.name, _zero(field.dataType))
-        column = values.get(field.name, F.lit(empty))
-        columns.append(column.cast(field.dataType).alias(field.name))
-    return damages.select(*columns)
-
-
-def _zero(kind: object) -> str | int:
-    return "" if isinstance(kind, StringType) else 0
-
-
 def _gap_rows(spark: SparkSession, gaps: Sequence[Gap]) -> DataFrame:
     rows = [
         (gap.file, gap.offset, LOST_TRANSACTIONS if gap.is_between else BEGINS_LATE, gap.text)
         for gap in gaps
     ]
-    schema = "file string, offset long, problem string, text string"
-    return _as_read(spark.createDataFrame(rows, schema))
+    return spark.createDataFrame(rows, "file string, offset long, problem string, text string")

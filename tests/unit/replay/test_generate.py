@@ -13,7 +13,7 @@ import pytest
 
 from cluster.errors import UsageError
 from cluster.journal import JournalRow, Kind
-from replay.generate.generate import TRUTH, Truth, generate, read_truth
+from replay.generate.generate import TRUTH, Truth, generate
 from replay.generate.journal_writer import FILE_NAME
 from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted, parse_planted
 from statemachines.partition_state import PREVIOUS_NAMES as PARTITION_RULES
@@ -173,7 +173,7 @@ def test_as_many_are_planted_as_were_asked_for(small: tuple[Path, Truth]) -> Non
     assert truth.counts == {str(kind): count for kind, count in SMALL.planted.items()}
     assert Counter(anomaly["kind"] for anomaly in truth.anomalies) == truth.counts
     assert all(anomaly["places"] for anomaly in truth.anomalies)
-    assert read_truth(folder) == truth
+    assert msgspec.json.decode((folder / TRUTH).read_bytes(), type=Truth) == truth
 
 
 def test_a_plain_count_finds_what_was_planted_and_nothing_else(small: tuple[Path, Truth]) -> None:
