@@ -69,7 +69,7 @@ def ingest(
             raise UsageError("--follow takes one journal, and goes on with the table in --out")
         _follow(paths[0], out, idle_timeout_s, cores, memory_mb, as_json=json)
         return
-    from replay.event_table import some_damaged
+    from replay.event_table import new_table_folder, some_damaged
     from replay.ingest import ingest as make
     from replay.opening import are_small
     from replay.progress import Progress
@@ -77,7 +77,6 @@ def ingest(
     from replay.sources.registry import find_files
     from replay.spark import spark_session
     from replay.spark_errors import told_in_one_line
-    from replay.table_folder import new_table_folder
 
     options = SourceOptions(timezone=timezone, run=run)
     found = find_files(paths)

@@ -6,7 +6,9 @@ directory without one is not a table. Opens and describes; computes nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,11 +25,19 @@ from replay.event_schema import (
     NAMES_SCHEMA,
     SCHEMA_VERSION,
 )
+from replay.whole_folder import FolderKind, whole_folder
 
 EVENTS: Final = "events"
 NAMES: Final = "names"
 DAMAGED: Final = "damaged"
 MANIFEST: Final = "manifest.json"
+
+_KIND: Final = FolderKind(
+    mark=MANIFEST,
+    maker="ingest",
+    if_there="--overwrite replaces an event table",
+    if_other="is no event table",
+)
 
 
 class FileSummary(msgspec.Struct, frozen=True):
@@ -134,6 +144,11 @@ class EventTable:
         return rows.select(
             *(words[name].alias(name) if name in words else F.col(name) for name in rows.columns)
         )
+
+
+def new_table_folder(folder: Path, *, overwrite: bool) -> AbstractContextManager[Path]:
+    """An empty directory that becomes ``folder``; see ``whole_folder``."""
+    return whole_folder(_KIND, Path(os.path.abspath(folder)), overwrite=overwrite)
 
 
 def open_table(spark: SparkSession, folder: Path) -> EventTable:

@@ -25,13 +25,20 @@ from replay.event_schema import (
     SOURCES,
     code_of,
 )
-from replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest, SourceSummary
+from replay.event_table import (
+    DAMAGED,
+    EVENTS,
+    MANIFEST,
+    NAMES,
+    Manifest,
+    SourceSummary,
+    new_table_folder,
+)
 from replay.predecessors import add_predecessors
 from replay.progress import Progress
 from replay.sources import SourceOptions
 from replay.sources.registry import SourceFiles, find_files
 from replay.spark_errors import told_in_one_line
-from replay.table_folder import new_table_folder
 
 _STAGED: Final = "staged"
 _Read = tuple[SourceFiles, float, float | None]

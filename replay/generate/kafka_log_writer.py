@@ -171,35 +171,29 @@ def _partition_failed(log: StateChangeLog, said: Said) -> None:
     log.state_change_failed([(text, f"{_EXCEPTION}: {row.outcome}")])
 
 
-def _replica_transition(log: StateChangeLog, said: Said) -> None:
-    row = said.row
-    changed = f"Changed state of replica {row.replica} for partition {said.name}"
-    log.state_change("TRACE", [f"{changed} from {row.from_} to {row.to}"])
-
-
-def _isr_removed(log: StateChangeLog, said: Said) -> None:
-    text = (
-        f"Partition {said.name} state changed to {said.stored} after removing replica "
-        f"{said.row.replica} from the ISR as part of transition to OfflineReplica"
-    )
-    log.state_change("INFO", [text])
-
-
-def _epoch_sent(log: StateChangeLog, said: Said) -> None:
-    row = said.row
-    text = (
-        f"Sent LeaderAndIsr request {said.stored} with new replica assignment {row.detail} "
-        f"to leader {row.leader} for partition being reassigned {said.name}"
-    )
-    log.state_change("INFO", [text])
+def _state_change(level: str, text: str) -> _Say:
+    """A line with values of ``Said`` in it."""
+    return lambda log, said: log.state_change(level, [text.format(said=said, row=said.row)])
 
 
 _STATE_CHANGES: Final[Mapping[str, _Say]] = {
     Kind.PARTITION_TRANSITION: _partition_transition,
     Kind.PARTITION_FAILED: _partition_failed,
-    Kind.REPLICA_TRANSITION: _replica_transition,
-    Kind.ISR_REMOVED: _isr_removed,
-    Kind.LEADER_EPOCH_BUMPED: _epoch_sent,
+    Kind.REPLICA_TRANSITION: _state_change(
+        "TRACE",
+        "Changed state of replica {row.replica} for partition {said.name} from {row.from_} to "
+        "{row.to}",
+    ),
+    Kind.ISR_REMOVED: _state_change(
+        "INFO",
+        "Partition {said.name} state changed to {said.stored} after removing replica {row.replica} "
+        "from the ISR as part of transition to OfflineReplica",
+    ),
+    Kind.LEADER_EPOCH_BUMPED: _state_change(
+        "INFO",
+        "Sent LeaderAndIsr request {said.stored} with new replica assignment {row.detail} to "
+        "leader {row.leader} for partition being reassigned {said.name}",
+    ),
 }
 
 # controller.log
@@ -242,26 +236,24 @@ def parse_assignment(text: str | None) -> ReplicaAssignment:
     return assignment(*found.groups())
 
 
+def _info(text: str) -> _Say:
+    return lambda log, said: log.info(text.format(said=said, row=said.row))
+
+
 _CONTROLLER: Final[Mapping[str, _Say]] = {
-    Kind.CONTROLLER_ELECTED: lambda log, said: log.info(
-        f"{said.row.controller} successfully elected as the controller. Epoch incremented to "
-        f"{said.row.epoch} and epoch zk version is now {said.row.epoch}"
+    Kind.CONTROLLER_ELECTED: _info(
+        "{row.controller} successfully elected as the controller. Epoch incremented to "
+        "{row.epoch} and epoch zk version is now {row.epoch}"
     ),
-    Kind.CONTROLLER_READY: lambda log, said: log.info(
-        f"Ready to serve as the new controller with epoch {said.row.epoch}"
-    ),
-    Kind.CONTROLLER_RESIGNED: lambda log, said: log.info("Resigned"),
-    Kind.BROKER_ONLINE: lambda log, said: log.info(
-        f"New broker startup callback for {said.row.replica}"
-    ),
-    Kind.BROKER_OFFLINE: lambda log, said: log.info(
-        f"Broker failure callback for {said.row.replica}"
-    ),
+    Kind.CONTROLLER_READY: _info("Ready to serve as the new controller with epoch {row.epoch}"),
+    Kind.CONTROLLER_RESIGNED: _info("Resigned"),
+    Kind.BROKER_ONLINE: _info("New broker startup callback for {row.replica}"),
+    Kind.BROKER_OFFLINE: _info("Broker failure callback for {row.replica}"),
     Kind.TOPIC_CREATED: _topic_created,
     Kind.ISR_CHANGED: _isr_changed,
-    Kind.LEADER_EPOCH_BUMPED: lambda log, said: log.info(
-        f"Updated leader epoch for partition {said.name} to {said.row.leader_epoch}, "
-        f"zkVersion={said.row.zk_version}"
+    Kind.LEADER_EPOCH_BUMPED: _info(
+        "Updated leader epoch for partition {said.name} to {row.leader_epoch}, "
+        "zkVersion={row.zk_version}"
     ),
     Kind.REASSIGNMENT_PHASE: _phase,
 }

@@ -13,7 +13,6 @@ from typing import Final
 from cluster.errors import UsageError
 
 REPLICATION_FACTOR: Final = 3
-MIN_BROKERS: Final = 5
 ROWS_A_CREATION: Final = 8
 """Rows that the creation of one partition takes: two of its own, two of each replica."""
 _ROOM: Final = 2
@@ -118,12 +117,6 @@ class HistoryOptions:
 
     def check(self, written_as: Format) -> None:
         """Raises UsageError for what cannot be made, or not be written so."""
-        if self.partitions < 1 or self.partitions_per_topic < 1:
-            raise UsageError("a history needs a partition")
-        if self.brokers < MIN_BROKERS:
-            raise UsageError(f"a history needs {MIN_BROKERS} brokers")
-        if not 0 <= self.failure_rate <= 1 or not 0 <= self.skew <= 1:
-            raise UsageError("rates and shares are numbers from 0 to 1")
         cannot = {
             kind: CANNOT_HOLD[written_as][kind]
             for kind, count in self.planted.items()

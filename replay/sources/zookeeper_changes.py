@@ -2,12 +2,15 @@
 
 One transaction at a time, in one process, without Spark and without memory: what follows from
 several of them (who held a session, which epoch a fence stands for) is found in
-replay/sources/zookeeper_events.py. Mirrors the writes of kafka.zk.KafkaZkClient.
+replay/sources/zookeeper_events.py. Mirrors kafka.zk.ZkData and the writes of
+kafka.zk.KafkaZkClient.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from cluster.journal import Kind
@@ -18,17 +21,6 @@ from replay.event_schema import (
     LEADERSHIP_DELETED,
     LEADERSHIP_WRITTEN,
     WRITE_REFUSED,
-)
-from replay.sources.zookeeper_paths import (
-    BROKER,
-    CONTROLLER,
-    EPOCH,
-    PREFERRED,
-    REASSIGN,
-    STATE,
-    TOPIC,
-    ZNode,
-    znode_of,
 )
 from statemachines.reassignment import reassignment_id
 from zk.txn_log import Txn, TxnOp, TxnType
@@ -42,6 +34,55 @@ from zk.znodes import (
     TopicZNode,
     UnparsableJson,
 )
+
+
+class ZNode(NamedTuple):
+    """A znode that matters: ``what`` it is, of which topic, broker or partition.
+
+    ``chroot``: what stands before its path in Kafka, "" for nothing.
+    """
+
+    chroot: str
+    what: str
+    topic: str | None = None
+    number: int = -1
+
+
+BROKER, TOPIC, STATE, DELETE_TOPICS = "broker", "topic", "state", "delete_topics"
+CONTROLLER, EPOCH = "controller", "controller_epoch"
+REASSIGN, PREFERRED = "reassign_partitions", "preferred_replica_election"
+_IDENTIFYING: Final = re.compile(
+    r"""(?P<chroot>(?:/[^/]+)*?)/(?:
+        brokers/ids/(?P<broker>[0-9]{1,9})
+      | brokers/topics/(?P<topic>[^/]+)
+        (?P<below>/partitions(?:/(?P<partition>[0-9]{1,9})(?P<state>/state)?)?)?
+      | (?P<root>controller|controller_epoch)
+      | admin/delete_topics/(?P<deleted>[^/]+)
+      | admin/(?P<request>reassign_partitions|preferred_replica_election)
+      | (?P<other>(?:config/(?:topics|clients|users|brokers|ips|changes)|consumers/[^/]+)
+        /(?:.+/)?controller(?:_epoch)?)
+    )""",
+    re.VERBOSE,
+)
+
+
+@lru_cache(maxsize=65536)
+def znode_of(path: str) -> ZNode | None:
+    """Which of the znodes that matter here a path is; the chroot is what stands before."""
+    match = _IDENTIFYING.fullmatch(path)
+    if match is None or match["other"]:
+        return None
+    chroot = match["chroot"]
+    if match["topic"]:
+        if match["state"]:
+            return ZNode(chroot, STATE, match["topic"], int(match["partition"]))
+        return None if match["below"] else ZNode(chroot, TOPIC, match["topic"])
+    if match["broker"]:
+        return ZNode(chroot, BROKER, None, int(match["broker"]))
+    if match["deleted"]:
+        return ZNode(chroot, DELETE_TOPICS, match["deleted"])
+    return ZNode(chroot, match["root"] or match["request"])
+
 
 EPOCH_WRITTEN: Final = "epoch_written"
 """/controller_epoch was written by itself."""

@@ -27,15 +27,20 @@ from pyspark.sql.types import StructType
 from cluster.errors import EnvironmentProblem, UsageError
 from cluster.journal import Kind
 from replay.sources.zookeeper_changes import (
+    BROKER,
+    CONTROLLER,
     CONTROLLER_CREATED,
+    EPOCH,
     EPOCH_WRITTEN,
+    TOPIC,
     Change,
+    ZNode,
     changes_of,
     malformed,
     written,
+    znode_of,
 )
 from replay.sources.zookeeper_files import find_files
-from replay.sources.zookeeper_paths import BROKER, CONTROLLER, EPOCH, TOPIC, ZNode, znode_of
 from zk.snapshot_file import SnapshotEntry, read_entries
 from zk.txn_log import Txn, TxnDamage, TxnOp, TxnType, read_stretches, read_txn_log
 from zk.znodes import MalformedZNode, UnparsableJson

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from cluster.errors import EnvironmentProblem, KlammError, UsageError
 from cluster.journal import SCHEMA_VERSION, JournalRow
-from replay.event_table import OutOfOrder, RunCoverage, open_table, some_damaged
+from replay.event_table import OutOfOrder, RunCoverage, new_table_folder, open_table, some_damaged
 from replay.ingest import ingest, make_table
 from replay.progress import Progress
 from replay.sources import SourceOptions
@@ -22,7 +22,6 @@ from replay.sources.file_parts import cut
 from replay.sources.journal import read_journals
 from replay.sources.registry import find_files
 from replay.spark_errors import as_klamm_error
-from replay.table_folder import new_table_folder
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

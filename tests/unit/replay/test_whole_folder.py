@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import EnvironmentProblem, UsageError
-from replay.table_folder import new_table_folder
+from replay.event_table import new_table_folder
 
 
 def test_a_directory_in_what_is_a_file_cannot_be_made(tmp_path: Path) -> None:
