@@ -151,15 +151,9 @@ def _tree_side(spark: SparkSession, tree: _Tree) -> Side:
     states: list[StoredState] = []
     for tp in tree.stored.assignments:
         leadership = tree.stored.states.get(tp)
-        if leadership is None:
-            states.append(StoredState(tp.topic, tp.partition))
-            continue
-        at = leadership.leader_and_isr
-        states.append(
-            StoredState(
-                tp.topic, tp.partition, at.leader, at.leader_epoch, list(at.isr), at.zk_version
-            )
-        )
+        at = None if leadership is None else leadership.leader_and_isr
+        stored = () if at is None else (at.leader, at.leader_epoch, list(at.isr), at.zk_version)
+        states.append(StoredState(*tp, *stored))
     return stored_side(spark, tree.name, tree.what, states)
 
 

@@ -111,6 +111,14 @@ def after_text(row: Mapping[str, Any]) -> str:
     return f"{row['after_file']}:{row['after_line']}"
 
 
+PLACED: Final[tuple[Column, ...]] = (
+    ("where", place_text),
+    ("when", when_text),
+    ("whose", key_text),
+)
+"""The columns of a row that a log has about a partition or replica."""
+
+
 def time_cell(t_ms: int | None) -> str:
     """A time, empty for none."""
     return "" if t_ms is None else time_text(t_ms)

@@ -17,7 +17,7 @@ import numpy as np
 from cluster.journal import SCHEMA_VERSION, JournalRow
 from replay.event_schema import ELECTIONS, KINDS, STATE_CODES
 from replay.generate.planting import Anomaly
-from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, Array, Block
+from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, OR_NULL, Array, Block
 from replay.generate.tiling import Layout, run_name, topic_name
 
 FILE_NAME: Final = "journal.jsonl"
@@ -74,7 +74,7 @@ def _rows(layout: Layout, columns: dict[str, Array], texts: Array) -> Iterator[J
         "isr": _isrs(columns["isr"], columns["leader"]),
         "prev_isr": _isrs(columns["prev_isr"], columns["prev_leader"]),
     }
-    for name in ("leader", "prev_leader", "leader_epoch", "zk_version"):
+    for name in OR_NULL:
         words[name] = [None if number == NULL else number for number in columns[name].tolist()]
     fields = JournalRow.__struct_fields__
     return map(

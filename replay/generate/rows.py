@@ -60,6 +60,8 @@ COLUMNS: Final[dict[str, tuple[type, int]]] = {
 """Type and value by default. ``p`` numbers all partitions of the history, ``topic`` all topics;
 ``reassignment``, ``outcome`` and ``detail`` are places in ``Block.texts``; ``mark`` names what is
 planted there."""
+OR_NULL: Final = ("leader", "prev_leader", "leader_epoch", "zk_version")
+"""Columns that have NULL where the row has no value."""
 TEXTS: Final = ("reassignment", "outcome", "detail")
 ISRS: Final = ("isr", "prev_isr")
 """Columns of broker ids, WIDTH numbers a row, NOBODY in between. None where there is no leader

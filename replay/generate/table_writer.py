@@ -27,7 +27,7 @@ from replay.generate.journal_writer import (
     STATE_WORDS,
     Places,
 )
-from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, REPEATED, Array, Block
+from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, OR_NULL, REPEATED, TEXTS, Array, Block
 from replay.generate.tiling import Layout, run_name, topic_name
 from replay.sources import Damaged, damaged_batch, event_batch
 
@@ -39,9 +39,7 @@ _WORDS: Final = {
     "to_state": pa.array(STATE_WORDS, pa.string()),
     "election": pa.array(ELECTION_WORDS, pa.string()),
 }
-_TEXTS: Final = ("reassignment", "outcome", "detail")
 _AS_THEY_ARE: Final = ("t_ms", "seq", "controller", "epoch", "replica", "event_id", "cause_id")
-_OR_NULL: Final = ("leader", "prev_leader", "leader_epoch", "zk_version")
 _OR_ZERO: Final = ("since_ms", "key_seq")
 
 
@@ -120,9 +118,9 @@ def _events(
         "isr": _lists(columns["isr"], columns["leader"]),
         "prev_isr": _lists(columns["prev_isr"], columns["prev_leader"]),
         **{name: _taken(listed, columns[name]) for name, listed in _WORDS.items()},
-        **{name: _taken(words, columns[name]) for name in _TEXTS},
+        **{name: _taken(words, columns[name]) for name in TEXTS},
         **{name: pa.array(columns[name]) for name in _AS_THEY_ARE},
-        **{name: pa.array(columns[name], mask=columns[name] == NULL) for name in _OR_NULL},
+        **{name: pa.array(columns[name], mask=columns[name] == NULL) for name in OR_NULL},
         **{name: pa.array(columns[name], mask=columns[name] == 0) for name in _OR_ZERO},
     }
     return event_batch(len(p), values)

@@ -19,7 +19,7 @@ from cluster.types import NO_LEADER, TopicPartition
 from replay.event_schema import ELECTIONS, KINDS, STATE_CODES, code_of
 from replay.generate.options import HistoryOptions, Planted
 from replay.generate.recording import DELETED, KEPT
-from replay.generate.rows import COLUMNS, NOBODY, NULL, TEXTS, Array, Block, isr_column
+from replay.generate.rows import COLUMNS, NOBODY, NULL, OR_NULL, TEXTS, Array, Block, isr_column
 from statemachines.partition_state import PartitionState
 
 START_MS: Final = 1_760_000_000_000
@@ -34,6 +34,7 @@ _DELETED_PART: Final = 10
 _SHIFT: Final = 7
 _ONE, _PARTITIONS, _TOPICS, _BROKERS = range(4)
 """What a recorded row becomes: one row, or one of each partition, topic or broker."""
+_PLAIN: Final = ("controller", "replica", "key_seq", "event_id", "cause_id")
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -148,21 +149,14 @@ class Tile:
         at_ms, epoch = rows[0].t_ms, rows[0].epoch
         known = {
             "t_ms": [row.t_ms - at_ms for row in rows],
-            "controller": [row.controller for row in rows],
             "epoch": [row.epoch - epoch for row in rows],
             "kind": [code_of(row.kind, KINDS) for row in rows],
-            "replica": [row.replica for row in rows],
             "from_state": [STATE_CODES.get(row.from_ or "", 0) for row in rows],
             "to_state": [STATE_CODES.get(row.to or "", 0) for row in rows],
             "since_ms": [row.since_ms - at_ms if row.since_ms else NULL for row in rows],
-            "key_seq": [row.key_seq for row in rows],
-            "leader": [_or_null(row.leader) for row in rows],
-            "prev_leader": [_or_null(row.prev_leader) for row in rows],
-            "leader_epoch": [_or_null(row.leader_epoch) for row in rows],
-            "zk_version": [_or_null(row.zk_version) for row in rows],
             "election": [code_of(row.election, ELECTIONS) if row.election else 0 for row in rows],
-            "event_id": [row.event_id for row in rows],
-            "cause_id": [row.cause_id for row in rows],
+            **{name: [getattr(row, name) for row in rows] for name in _PLAIN},
+            **{name: [_or_null(getattr(row, name)) for row in rows] for name in OR_NULL},
             "reassignment": [text(row.reassignment_id) for row in rows],
             "outcome": [text(row.outcome) for row in rows],
             "detail": [text(row.detail) for row in rows],
