@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from typing import Final
 
 from brokers.bandwidth.copying import Arrived, Copying, ReplicaCopy
 from brokers.config import BrokerConfig, broker_config
@@ -39,6 +38,7 @@ from cluster.data_requests import FetchRequest, FetchResponse
 from cluster.protocols import Clock, Transport
 from cluster.quirks import NO_QUIRKS, Quirks
 from cluster.requests import (
+    NO_CORRELATION_ID,
     Address,
     AlterIsrResponse,
     AlterReplicaLogDirsRequest,
@@ -58,9 +58,6 @@ from zk.store import Store
 from zk.znodes import BrokerIdZNode, BrokerInfo
 
 logger = logging.getLogger(__name__)
-
-_STANDING: Final = -1
-"""The correlation id of answers that no request is waiting for."""
 
 
 class Broker:
@@ -228,10 +225,10 @@ class Broker:
         match body:
             case LeaderAndIsrRequest() | UpdateMetadataRequest() | StopReplicaRequest():
                 self._reply(message, self._control_apis.handle(body, self.broker_epoch))
-            case _ if self._client_apis.takes(message):
-                self._client_apis.handle(message, now_ms, self._clock.now_ms())
-            case _ if self.rates.handles(message):
-                self.rates.handle(message, now_ms)
+            case _ if self._client_apis.handle(message, now_ms, self._clock.now_ms()):
+                pass
+            case _ if self.rates.handle(message, now_ms):
+                pass
             case FetchRequest():
                 self._reply(message, self.replica_manager.leaders.fetch(body, now_ms))
             case DescribeLogDirsRequest():
@@ -367,10 +364,10 @@ class Broker:
         for request, client_answer in self._client_apis.take_answers():
             self._reply(request, client_answer)
         for address, told in self.rates.take_messages(now_ms):
-            self._transport.send(Message(self.address, address, _STANDING, told))
+            self._transport.send(Message(self.address, address, NO_CORRELATION_ID, told))
         for replica_id, answer in self.replica_manager.leaders.take_standing_answers(now_ms):
             follower = Address("broker", replica_id)
-            self._transport.send(Message(self.address, follower, _STANDING, answer))
+            self._transport.send(Message(self.address, follower, NO_CORRELATION_ID, answer))
 
     def _send(self, destination: Address, body: Request) -> int:
         self._correlation_id += 1

@@ -94,30 +94,15 @@ class ClientApis:
         self._producer_ids = producer_ids
         self._answers: list[tuple[Message, Response]] = []
 
-    @staticmethod
-    def takes(message: Message) -> bool:
-        """True for what clients ask: not for a follower's fetch."""
-        match message.body:
-            case FetchRequest(replica_id=replica_id):
-                return replica_id == CONSUMER_REPLICA_ID
-            case (
-                ProduceRequest()
-                | MetadataRequest()
-                | ListOffsetsRequest()
-                | OffsetsForLeaderEpochRequest()
-                | InitProducerIdRequest()
-            ):
-                return True
-        return False
-
-    def handle(self, message: Message, now_ms: float, wall_ms: int) -> None:
-        """Take a request; ``now_ms`` is monotonic, ``wall_ms`` since the epoch."""
+    def handle(self, message: Message, now_ms: float, wall_ms: int) -> bool:
+        """Handle a client's request; False if the message is none, as a follower's fetch.
+        ``now_ms`` is monotonic, ``wall_ms`` since the epoch."""
         answer: Response | None
         consumers = self._leaders.consumers
         match message.body:
             case ProduceRequest() as body:
                 answer = self._leaders.produces.produce(message, body, now_ms, wall_ms)
-            case FetchRequest() as body:
+            case FetchRequest(replica_id=replica_id) as body if replica_id == CONSUMER_REPLICA_ID:
                 answer = consumers.fetch(message, body, now_ms)
             case MetadataRequest() as body:
                 answer = answer_metadata(self._cache, body)
@@ -127,10 +112,11 @@ class ClientApis:
                 answer = consumers.offsets_for_leader_epoch(body)
             case InitProducerIdRequest():
                 answer = self._producer_ids.init_producer_id()
-            case body:
-                raise AssertionError(f"{type(body).__name__} is no client's request")
+            case _:
+                return False
         if answer is not None:
             self._answers.append((message, answer))
+        return True
 
     def take_answers(self) -> list[tuple[Message, Response]]:
         """Requests that can be answered by now, and how; from now on none."""

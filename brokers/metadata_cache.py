@@ -13,7 +13,7 @@ from cluster.types import LEADER_DURING_DELETE, Broker, TopicPartition
 
 
 class MetadataCache:
-    """A broker's metadata cache. ``update_count`` rises with every request that was applied."""
+    """A broker's metadata cache."""
 
     __slots__ = (
         "_partition_counts",
@@ -22,7 +22,6 @@ class MetadataCache:
         "alive_brokers",
         "controller_epoch",
         "controller_id",
-        "update_count",
     )
 
     def __init__(self) -> None:
@@ -32,7 +31,6 @@ class MetadataCache:
         self.alive_brokers: dict[int, Broker] = {}
         self.controller_id: int | None = None
         self.controller_epoch = 0
-        self.update_count = 0
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
         """Apply a request; returns the partitions it deleted (those with leader -2)."""
@@ -40,7 +38,6 @@ class MetadataCache:
         self.controller_epoch = request.controller_epoch
         self.alive_brokers = {broker.id: broker for broker in request.live_brokers}
         self._topic_ids.update(request.topic_ids)
-        self.update_count += 1
         deleted: list[TopicPartition] = []
         states = self._states
         counts = self._partition_counts

@@ -13,7 +13,7 @@ they were sent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,10 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.role}-{self.id}"
+
+
+NO_CORRELATION_ID: Final = -1
+"""Of a message that is no answer to a request."""
 
 
 class Disconnected(msgspec.Struct, frozen=True):

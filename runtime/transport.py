@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from cluster.protocols import Clock
-from cluster.requests import Address, Disconnected, Message
+from cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message
 
 Receiver = Callable[[Message], None]
 Tap = Callable[[Message], None]
@@ -49,7 +49,6 @@ class NetworkFaults:
 
 
 NO_FAULTS = NetworkFaults()
-NO_CORRELATION_ID = -1
 _LATE = 100
 """How many times as long as others a message that is overtaken, or comes twice, may take."""
 

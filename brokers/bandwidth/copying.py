@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,7 +20,7 @@ from brokers.logs.record_parts import end_of, first_part, rest_after
 from cluster.data_requests import FetchedPartition, FetchResponse
 from cluster.protocols import Clock
 from cluster.records import size_of
-from cluster.requests import Address, Message
+from cluster.requests import NO_CORRELATION_ID, Address, Message
 from cluster.types import TopicPartition
 
 PathOf = Callable[[TopicPartition], str | None]
@@ -56,8 +56,6 @@ class Arrived(NamedTuple):
     answer: FetchedPartition | None = None
 
 
-_UNSOLICITED: Final = -1
-"""The correlation id of answers that no request is waiting for."""
 _STOPPED_BY_A_PAUSE = (
     ResourceKind.NETWORK_IN,
     ResourceKind.NETWORK_OUT,
@@ -356,6 +354,6 @@ def _message(copy_id: ReplicaCopy, answer: FetchedPartition) -> Message:
     return Message(
         Address("broker", copy_id.leader),
         Address("broker", copy_id.follower),
-        _UNSOLICITED,
+        NO_CORRELATION_ID,
         FetchResponse({copy_id.topic_partition: answer}, is_standing=True),
     )

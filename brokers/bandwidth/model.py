@@ -104,20 +104,19 @@ class Resource(NamedTuple):
 class Flow(Generic[Id]):
     """Bytes on their way. ``resources``: its path; one that is named twice is used twice.
 
-    ``demand_bytes_per_s``: it never gets more. ``growth_bytes_per_s``: what is added meanwhile to
-    the bytes that it has to carry. ``counted_by``: resources that it takes room from and that do
-    not hold it back: as much as its demand, or the smallest capacity on its path if that is less.
+    ``demand_bytes_per_s``: it never gets more. ``counted_by``: resources that it takes room from
+    and that do not hold it back: as much as its demand, or the smallest capacity on its path if
+    that is less.
     """
 
     id: Id
     resources: tuple[Resource, ...]
     demand_bytes_per_s: int = UNLIMITED
-    growth_bytes_per_s: int = 0
     counted_by: tuple[Resource, ...] = ()
 
 
 class Completed(NamedTuple, Generic[Id]):
-    """A flow that has carried all it had to, growth included."""
+    """A flow that has carried all it had to."""
 
     flow_id: Id
     at_ms: float
@@ -164,12 +163,8 @@ class _Stream(Generic[Id]):
     def carried_at(self, now_us: int) -> int:
         return self.carried + self.rate * (now_us - self.since_us)
 
-    def gain(self) -> int:
-        """By how much less is left after each microsecond."""
-        return self.rate - self.flow.growth_bytes_per_s * _PARTS_PER_US
-
     def left_at(self, now_us: int) -> int | None:
-        return None if self.left is None else self.left - self.gain() * (now_us - self.since_us)
+        return None if self.left is None else self.left - self.rate * (now_us - self.since_us)
 
     def advance(self, now_us: int) -> None:
         self.left, self.carried = self.left_at(now_us), self.carried_at(now_us)
@@ -177,9 +172,9 @@ class _Stream(Generic[Id]):
 
     def end(self) -> int | None:
         """The first microsecond at which nothing is left if the rate stays; None: never."""
-        if self.left is None or (self.left and self.gain() <= 0):
+        if self.left is None or (self.left and not self.rate):
             return None
-        return self.since_us + (-(-self.left // self.gain()) if self.left else 0)
+        return self.since_us + (-(-self.left // self.rate) if self.left else 0)
 
 
 class FluidModel(Generic[Id]):
@@ -228,7 +223,7 @@ class FluidModel(Generic[Id]):
         self._attach(number)
 
     def change(self, flow: Flow[Id]) -> None:
-        """Let the flow with this id take another path, or have another demand or growth."""
+        """Let the flow with this id take another path, or have another demand."""
         number = self._stream_numbers[flow.id]
         stream = self._streams[number]
         stream.advance(self._now_us)

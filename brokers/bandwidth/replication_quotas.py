@@ -81,8 +81,6 @@ def replication_flow(
     in_isr: bool = False,
     follower_throttled: bool = False,
     caught_up: bool = False,
-    demand_bytes_per_s: int = UNLIMITED,
-    growth_bytes_per_s: int = 0,
 ) -> Flow[Id]:
     """What a follower fetches. ``from_disk``: not from the page cache of the leader.
 
@@ -107,9 +105,7 @@ def replication_flow(
             follower.disk,
             *held,
         ),
-        demand_bytes_per_s,
-        growth_bytes_per_s,
-        tuple(counted),
+        counted_by=tuple(counted),
     )
 
 
@@ -137,15 +133,11 @@ def constant_traffic(
     return {resource: times * bytes_per_s for resource, times in Counter(passed).items()}
 
 
-def directory_move_flow(
-    flow_id: Id, current: Place, future_log_dir: str, growth_bytes_per_s: int = 0
-) -> Flow[Id]:
+def directory_move_flow(flow_id: Id, current: Place, future_log_dir: str) -> Flow[Id]:
     """What a broker copies from one of its directories to another."""
     future = Place(current.broker_id, future_log_dir)
     throttle = Resource(ResourceKind.MOVE_THROTTLE, current.broker_id)
-    return Flow(
-        flow_id, (current.disk, future.disk, throttle), growth_bytes_per_s=growth_bytes_per_s
-    )
+    return Flow(flow_id, (current.disk, future.disk, throttle))
 
 
 def _bytes_per_s(name: str, config: Mapping[str, str]) -> int:

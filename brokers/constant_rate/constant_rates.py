@@ -131,13 +131,9 @@ class ConstantRates:
 
     # -- messages
 
-    @staticmethod
-    def handles(message: Message) -> bool:
-        """True for the messages of producers and followers with rates."""
-        return isinstance(message.body, ConstantRateRequest | RevokeRates | Disconnected)
-
-    def handle(self, message: Message, now_ms: float) -> None:
-        """Handle one of these messages; ``now_ms`` is monotonic."""
+    def handle(self, message: Message, now_ms: float) -> bool:
+        """Handle a message of a producer or follower with rates; False if it is none. ``now_ms`` is
+        monotonic."""
         match message.body:
             case ConstantRateRequest() as request:
                 self._accept_rates(message.source, request, now_ms)
@@ -148,6 +144,9 @@ class ConstantRates:
                         self._remove_follower(tp, rate, message.source.id, now_ms)
             case Disconnected():
                 self._on_disconnected(message.source, now_ms)
+            case _:
+                return False
+        return True
 
     def _on_disconnected(self, gone: Address, now_ms: float) -> None:
         """What was agreed on with the other side ends as it is now."""

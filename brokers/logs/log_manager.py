@@ -266,11 +266,6 @@ class LogManager:
                 self.store.mark_deleted(partition, log, now_ms)
                 self._checkpoint_dir(path)
 
-    def is_cleaning_paused(self, partition: TopicPartition) -> bool:
-        """True while there is a future log, so that it is not copied from what a log cleaner writes
-        anew. klamm has no cleaner; one would ask here."""
-        return self.dirs.future_path_of(partition) is not None
-
     def delete_marked(self, now_ms: int) -> int:
         """Remove logs that were deleted file.delete.delay.ms ago; returns how many. A directory
         that refuses goes offline."""

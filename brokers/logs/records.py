@@ -8,7 +8,7 @@ Mirrors org.apache.kafka.common.record.{MemoryRecordsBuilder, DefaultRecord, Com
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import cramjam
@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from brokers.logs.errors import CorruptRecord
-from brokers.logs.record_batch import COMPRESSIONS, MAGIC, BatchHeader, walk
+from brokers.logs.record_batch import COMPRESSIONS, MAGIC, BatchHeader
 from cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 _NO_LIMIT_BYTES: Final = 2**31 - 1
@@ -78,16 +78,6 @@ def encode_batch(
     for offset, (timestamp_ms, key, value, headers) in enumerate(records):
         builder.append(offset, timestamp_ms, key, value, [tuple(header) for header in headers])
     return bytes(builder.build())
-
-
-def decode_batches(records: bytes) -> Iterator[StoredRecord]:
-    """The records of whole batches one after the other, control records left out.
-
-    Raises CorruptRecord for what is no batch or no record; CRCs are not looked at.
-    """
-    for position, header in walk(records):
-        if not header.is_control:
-            yield from decode_batch(records[position : position + header.size_bytes], header)
 
 
 def decode_batch(batch: bytes, header: BatchHeader) -> list[StoredRecord]:

@@ -18,13 +18,12 @@ from brokers.logs.log_journal import LogJournal
 from brokers.logs.records import Record
 from cluster.errors import KlammError, RequestTimedOut
 from cluster.records import NO_TIMESTAMP
-from cluster.requests import Address, Disconnected, Message, Request, Response
+from cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message, Request, Response
 from cluster.types import TopicPartition
 from runtime.checks.clients import Finding, check_clients, check_leader
 from runtime.client_actor import Client
 from runtime.cluster import brokers_of
 from runtime.scenarios.steps import STEP_TIMEOUT_MS
-from runtime.transport import NO_CORRELATION_ID
 from zk.kafka_zk_client import KafkaZkClient
 
 if TYPE_CHECKING:

@@ -317,12 +317,6 @@ class SimulatedWorld:
         actor = ClientActor(client, self.transport, self.clock)
         self._connect(actor, hears_of_connections=True)
 
-    def remove_client(self, address: Address) -> None:
-        """Let a client end as it is."""
-        self.transport.unregister(address)
-        self.connections.remove(address)
-        self.scheduler.remove(address)
-
     def _node(self, broker_id: int) -> SimulatedNode:
         node = self.nodes.get(broker_id)
         if node is None:

@@ -15,10 +15,11 @@ import pytest
 from bench.kafka.locate import SKIP_REASON, compile_java, kafka_libs, run_tool
 from brokers.logs.log_config import LogConfig
 from brokers.logs.record_batch import COMPRESSIONS
-from brokers.logs.records import Record, decode_batches, encode_batch
+from brokers.logs.records import Record, encode_batch
 from brokers.logs.recovery import Known
 from brokers.logs.segment_log import SegmentLog
 from cluster.errors import EnvironmentProblem
+from tests.unit.brokers.logs.batches import decode_batches
 
 pytestmark = [
     pytest.mark.kafka,

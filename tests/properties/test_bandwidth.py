@@ -80,12 +80,11 @@ class Changes(RuleBasedStateMachine):
     @rule(
         path=paths,
         demand=figures,
-        growth=st.integers(0, 20),
         counted_by=counters,
         size=st.none() | st.integers(0, 500),
     )
-    def add(self, path, demand, growth, counted_by, size) -> None:
-        flow = Flow(self.next_id, path, demand, growth, counted_by)
+    def add(self, path, demand, counted_by, size) -> None:
+        flow = Flow(self.next_id, path, demand, counted_by)
         self.next_id += 1
         self.flows[flow.id] = flow
         self.due[flow.id] = Fraction(size or 0)
@@ -127,13 +126,9 @@ class Changes(RuleBasedStateMachine):
         ]
         assert in_steps == completed
         assert [end.at_ms for end in completed] == sorted(end.at_ms for end in completed)
-        for flow in self.flows.values():
-            self.due[flow.id] += Fraction(flow.growth_bytes_per_s * elapsed_ms, 1000)
         for end in completed:
             gone = self.flows.pop(end.flow_id)
-            late_ms = Fraction(self.model.now_ms) - Fraction(end.at_ms)
-            due = self.due[gone.id] - gone.growth_bytes_per_s * late_ms / 1000
-            assert abs(end.carried_bytes - due) < 1
+            assert abs(end.carried_bytes - self.due[gone.id]) < 1
 
     @invariant()
     def rates_are_those_of_a_new_model(self) -> None:

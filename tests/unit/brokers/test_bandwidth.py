@@ -149,20 +149,6 @@ def test_a_flow_that_changes_keeps_what_it_has_carried() -> None:
     assert model.advance(1e6) == [Completed("g", 6000.0, 100), Completed("f", 55_000.0, 1000)]
 
 
-def test_a_log_that_grows_is_caught_up_with_only_if_copying_is_faster() -> None:
-    model = FluidModel[str]({A: 100})
-    model.add(Flow("f", (A,), growth_bytes_per_s=60), 1000)
-    assert model.next_completion_ms() == 25_000.0
-    model.advance(5000.0)
-    assert (model.carried_bytes("f"), model.left_bytes("f")) == (500, 800)
-    model.set_capacity(A, 60)
-    assert model.next_completion_ms() is None
-    model.advance(10_000.0)
-    assert (model.carried_bytes("f"), model.left_bytes("f")) == (800, 800)
-    model.change(Flow("f", (A,), growth_bytes_per_s=20))
-    assert model.advance(30_000.0) == [Completed("f", 30_000.0, 2000)]
-
-
 def test_nothing_to_carry_arrives_at_once() -> None:
     model = FluidModel[str]({A: 0}, now_ms=7.0)
     model.add(Flow("f", (A,)), 0)

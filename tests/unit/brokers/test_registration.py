@@ -12,7 +12,7 @@ import pytest
 from brokers.broker import Broker
 from brokers.config import broker_config
 from brokers.logs.log_store import MemoryLogStore
-from brokers.status import broker_status, replica_status
+from brokers.status import broker_status
 from cluster.errors import InvalidConfig, KlammError
 from cluster.requests import Address, AlterIsrRequest
 from tests.unit.brokers.network import (
@@ -26,6 +26,7 @@ from tests.unit.brokers.network import (
     state,
     update_metadata,
 )
+from tests.unit.brokers.replica_status import replica_status
 from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import MemoryServer, MemoryStore
 from zk.store import Exists, ReadOp, ReadResult

@@ -163,20 +163,6 @@ def test_a_future_log_beside_a_current_one_that_was_made_anew_goes(mover: Mover)
     assert mover.paths == ("d1", None)
 
 
-def test_cleaning_is_paused_while_a_replica_moves(mover: Mover) -> None:
-    mover.append(0, 10)
-    shown = [mover.manager.is_cleaning_paused(T0)]
-    mover.move_to("d1")
-    shown.append(mover.manager.is_cleaning_paused(T0))
-    copy_all(mover)
-    shown.append(mover.manager.is_cleaning_paused(T0))
-    mover.move_to("d2")
-    mover.moves.remove(T0)
-    mover.manager.delete_future(T0, NOW_MS)
-    shown.append(mover.manager.is_cleaning_paused(T0))
-    assert shown == [False, True, False, False]
-
-
 # Directories that refuse
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from brokers.broker import Broker
 from brokers.config import broker_config
-from brokers.status import replica_status
 from cluster.api_errors import Errors
 from cluster.requests import (
     Address,
@@ -39,6 +38,7 @@ from tests.unit.brokers.network import (
     state,
     update_metadata,
 )
+from tests.unit.brokers.replica_status import replica_status
 from zk.kafka_zk_client import KafkaZkClient
 
 CLIENT = Address("client", 0)

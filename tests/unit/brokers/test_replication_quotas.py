@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from brokers.bandwidth.model import UNLIMITED, Completed, FluidModel, Resource, ResourceKind, rates
+from brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind, rates
 from brokers.bandwidth.replication_quotas import (
     Place,
     constant_traffic,
@@ -75,14 +77,16 @@ def test_replicas_in_sync_are_counted_and_not_held_back(side: str) -> None:
     source, other = (ONE, TWO) if leads else (TWO, ONE)
     config = {LEADER if leads else FOLLOWER: str(10 * MB)}
     flows = [
-        replication_flow(
-            name,
-            source,
-            other,
-            leader_throttled=leads,
-            follower_throttled=not leads,
-            in_isr=leads and in_sync,
-            caught_up=not leads and in_sync,
+        replace(
+            replication_flow(
+                name,
+                source,
+                other,
+                leader_throttled=leads,
+                follower_throttled=not leads,
+                in_isr=leads and in_sync,
+                caught_up=not leads and in_sync,
+            ),
             demand_bytes_per_s=demand,
         )
         for name, in_sync, demand in (("in sync", True, 7 * MB), ("new", False, UNLIMITED))
@@ -93,20 +97,6 @@ def test_replicas_in_sync_are_counted_and_not_held_back(side: str) -> None:
         "in sync": 7 * MB,
         "new": 0,
     }
-
-
-def test_a_throttle_below_what_is_produced_never_lets_a_reassignment_end() -> None:
-    model = FluidModel[str](NETWORK | throttles(1, {LEADER: str(10 * MB)}))
-    model.add(
-        replication_flow("f", ONE, TWO, leader_throttled=True, growth_bytes_per_s=12 * MB),
-        1000 * MB,
-    )
-    assert model.next_completion_ms() is None
-    model.advance(100_000.0)
-    assert model.left_bytes("f") == 1200 * MB
-    for resource, bytes_per_s in throttles(1, {LEADER: str(52 * MB)}).items():
-        model.set_capacity(resource, bytes_per_s)
-    assert model.advance(200_000.0) == [Completed("f", 130_000.0, 2560 * MB)]
 
 
 def test_rates_that_a_broker_has_not_set_itself_do_not_limit() -> None:

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from brokers.logs.log_config import LogConfig
-from brokers.logs.records import Record, decode_batches, encode_batch
+from brokers.logs.record_parts import walk
+from brokers.logs.records import Record, StoredRecord, decode_batch, encode_batch
 from brokers.logs.recovery import Known
 from brokers.logs.segment_log import SegmentLog
 
 NOW_MS = 1_700_000_000_000
 EVERY_BATCH_INDEXED = LogConfig(index_interval_bytes=0)
+
+
+def decode_batches(records: bytes) -> Iterator[StoredRecord]:
+    """The records of whole batches one after the other, control records left out.
+
+    Raises CorruptRecord for what is no batch or no record; CRCs are not looked at.
+    """
+    for position, header in walk(records):
+        if not header.is_control:
+            yield from decode_batch(records[position : position + header.size_bytes], header)
 
 
 def batch(

@@ -15,9 +15,9 @@ from brokers.logs.record_batch import (
     place,
     walk,
 )
-from brokers.logs.records import Header, Record, StoredRecord, decode_batches, encode_batch
+from brokers.logs.records import Header, Record, StoredRecord, encode_batch
 from cluster.records import NO_SEQUENCE, SEQUENCE_MAX
-from tests.unit.brokers.logs.batches import NOW_MS, batch, old_message
+from tests.unit.brokers.logs.batches import NOW_MS, batch, decode_batches, old_message
 
 RECORDS = [
     Record(NOW_MS, b"key", b"x" * 1000, (Header("h", b"1"), Header("none", None))),

@@ -7,9 +7,8 @@ import pytest
 from brokers.logs.errors import InvalidTimestamp, RecordTooLarge
 from brokers.logs.log_config import LogConfig
 from brokers.logs.record_batch import COMPRESSIONS, check_batches, parse_header, stamped
-from brokers.logs.records import decode_batches
 from brokers.logs.validation import check_produced
-from tests.unit.brokers.logs.batches import NOW_MS, batch
+from tests.unit.brokers.logs.batches import NOW_MS, batch, decode_batches
 
 
 def test_each_record_of_a_batch_has_its_own_time() -> None:
