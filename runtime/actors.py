@@ -10,22 +10,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from greenlet import getcurrent, greenlet
 
 from cluster.protocols import Clock
 from cluster.requests import Address, Message
 
+if TYPE_CHECKING:
+    from zk.kazoo_waves import Completion
+
 AT_ONCE: Final = float("-inf")
-
-
-class Completion(Protocol):
-    """A result that another thread will deliver."""
-
-    def add_done_callback(self, callback: Callable[[Completion], None]) -> None:
-        """Call ``callback`` once the result is there, at once if it is; from any thread."""
-        ...
 
 
 class Actor:
@@ -37,9 +32,8 @@ class Actor:
 
     is_shared = False
 
-    def __init__(self, address: Address, handle: Callable[[object], None]) -> None:
+    def __init__(self, address: Address) -> None:
         self.address = address
-        self.handle = handle
         self.inbox: deque[object] = deque()
         self.paused = False
         self.stopped = False
@@ -81,8 +75,8 @@ class Actor:
         return bool(self.inbox)
 
     def run_event(self) -> None:
-        """Take the next event and process it to its end."""
-        self.handle(self.inbox.popleft())
+        """Process the next event to its end, or what is due."""
+        raise NotImplementedError
 
     def on_failed(self, error: BaseException) -> None:
         """Handle that one of its events raised ``error``, which is already recorded."""

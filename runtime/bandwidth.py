@@ -15,7 +15,7 @@ class Bandwidth(Actor):
     is_shared = True
 
     def __init__(self, copying: Copying) -> None:
-        super().__init__(ADDRESS, self._handle)
+        super().__init__(ADDRESS)
         self._copying = copying
         copying.on_change = self.woken
 
@@ -26,6 +26,3 @@ class Bandwidth(Actor):
     def run_event(self) -> None:
         """Hand over what has arrived."""
         self._copying.on_timer()
-
-    def _handle(self, event: object) -> None:
-        raise AssertionError(f"{self.address} has only timers, not {event}")

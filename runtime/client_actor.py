@@ -41,7 +41,7 @@ class ClientActor(Actor):
     """A client that is called with its messages and when it is due."""
 
     def __init__(self, client: Client, transport: Transport, clock: Clock) -> None:
-        super().__init__(client.address, self._handle)
+        super().__init__(client.address)
         self._client = client
         self._transport = transport
         self._clock = clock
@@ -54,12 +54,10 @@ class ClientActor(Actor):
         """Handle one message, or what is due, and send what follows from it."""
         now_ms = self._clock.monotonic_ms()
         if self.inbox:
-            self._handle(self.inbox.popleft())
+            message = self.inbox.popleft()
+            assert isinstance(message, Message)
+            self._client.receive(message, now_ms)
         else:
             self._client.on_timer(now_ms)
         for message in self._client.take_messages():
             self._transport.send(message)
-
-    def _handle(self, event: object) -> None:
-        assert isinstance(event, Message)
-        self._client.receive(event, self._clock.monotonic_ms())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from cluster.errors import JournalUnwritable
 from cluster.journal import JournalRow
@@ -25,19 +25,6 @@ ADDRESS: Final = Address("journal", 0)
 KEPT: Final = (FileJournal, MemoryJournal)
 
 logger = logging.getLogger(__name__)
-
-
-class KeptFile(Protocol):
-    """One or more files that keep unwritten lines until ``retry``."""
-
-    @property
-    def failure(self) -> JournalUnwritable | None:
-        """The reason why it cannot be written now; None if it can."""
-        ...
-
-    def retry(self) -> bool:
-        """Write pending lines; return True if it can be written (again)."""
-        ...
 
 
 class JournalGuard(Actor):
@@ -58,10 +45,11 @@ class JournalGuard(Actor):
         candidacy: Candidacy,
         on_change: Callable[[], None],
     ) -> None:
-        super().__init__(ADDRESS, self._look)
+        super().__init__(ADDRESS)
         self.failure: JournalUnwritable | None = None
         self._journal = journal
-        self._files: list[KeptFile] = [journal] if isinstance(journal, KEPT) else []
+        self._files: list[FileJournal | MemoryJournal | KafkaLogs]
+        self._files = [journal] if isinstance(journal, KEPT) else []
         if logs is not None:
             self._files.append(logs)
         self._clock = clock
@@ -100,14 +88,15 @@ class JournalGuard(Actor):
 
     def run_event(self) -> None:
         """Check whether the files can be written."""
-        self._look(self.inbox.popleft() if self.inbox else None)
+        self.inbox.clear()
+        self._look()
 
     def _notice(self) -> None:
         if not self._is_noticed:
             self._is_noticed = True
             self._post(ADDRESS, None)
 
-    def _look(self, _: object) -> None:
+    def _look(self) -> None:
         # Not a generator: every file must be retried.
         if self.failure is not None and all([file.retry() for file in self._files]):
             seconds = self.failed_for_ms / 1000

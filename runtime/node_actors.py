@@ -98,7 +98,7 @@ class BrokerActor(Actor):
         on_shut_down: Callable[[int], None] | None = None,
         on_halted: Callable[[int, str], None] | None = None,
     ) -> None:
-        super().__init__(Address("broker", node.id), self._handle)
+        super().__init__(Address("broker", node.id))
         self._node = node
         self._clock = clock
         self._on_started = on_started
@@ -239,7 +239,7 @@ class ControllerActor(Actor):
     """A controller whose events are run by a scheduler, in the simulated world."""
 
     def __init__(self, controller: KafkaController, clock: Clock) -> None:
-        super().__init__(Address("controller", controller.config.broker_id), self._handle)
+        super().__init__(Address("controller", controller.config.broker_id))
         self._controller = controller
         self._clock = clock
         controller.events.on_put = self.woken
@@ -259,6 +259,3 @@ class ControllerActor(Actor):
     def run_event(self) -> None:
         """Process one event."""
         self._controller.step()
-
-    def _handle(self, event: object) -> None:
-        raise AssertionError(f"{self.address} takes its events from its own queue, not {event}")

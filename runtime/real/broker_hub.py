@@ -14,12 +14,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from typing import TypeVar
 
 from cluster.protocols import Clock
 from cluster.requests import Address
-from runtime.actors import Actor, Completion, Scheduler
+from runtime.actors import Actor, Scheduler
+from zk.kazoo_waves import Completion
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _IDLE_WAIT_S = 60.0
 _SOON_MS = 2_000.0
@@ -69,17 +72,19 @@ class BrokerHub:
                 return
         function()
 
-    def call(self, function: Callable[[], None]) -> Future[None]:
-        """Run ``function`` on the hub's thread, outside of any event."""
-        future: Future[None] = Future()
+    def call(self, function: Callable[[], T]) -> Future[T]:
+        """Run ``function`` on the hub's thread, outside of any event; cancel the future to stop."""
+        future: Future[T] = Future()
 
         def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
-                function()
+                result = function()
             except BaseException as error:
                 future.set_exception(error)
             else:
-                future.set_result(None)
+                future.set_result(result)
 
         self.soon(run)
         return future

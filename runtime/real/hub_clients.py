@@ -90,16 +90,15 @@ class HubClients:
 
     def call(self, function: Callable[[float], T]) -> Future[T]:
         """Run ``function`` with the monotonic milliseconds, while no client runs."""
-        future: Future[T] = Future()
 
-        def run() -> None:
-            if future.set_running_or_notify_cancel():
-                _complete(future, lambda: function(self._clock.monotonic_ms()))
+        def run() -> T:
+            try:
+                return function(self._clock.monotonic_ms())
+            finally:
                 for actor in self._actors.values():
                     actor.changed()
 
-        self._hub.soon(run)
-        return future
+        return self._hub.call(run)
 
     def when(self, address: Address, condition: Callable[[], bool]) -> Future[None]:
         """Return a future that is done once ``condition`` holds.
@@ -148,12 +147,3 @@ def _is_open(wait: _Wait) -> bool:
     if future.set_running_or_notify_cancel():
         future.set_result(None)
     return False
-
-
-def _complete(future: Future[T], function: Callable[[], T]) -> None:
-    try:
-        result = function()
-    except Exception as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
