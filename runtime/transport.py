@@ -38,15 +38,6 @@ class NetworkFaults:
     repetition: float = 0.0
     reordering: float = 0.0
 
-    @classmethod
-    def drawn(cls, rng: random.Random) -> NetworkFaults:
-        """Another network for another seed, mostly a good one."""
-        return cls(
-            loss=rng.choice((0.0, 0.01, 0.1)),
-            repetition=rng.choice((0.0, 0.01, 0.1)),
-            reordering=rng.choice((0.0, 0.01, 0.3)),
-        )
-
 
 NO_FAULTS = NetworkFaults()
 _LATE = 100

@@ -48,8 +48,6 @@ from runtime.node_actors import (
 from runtime.simulated.run_loop import Agenda, Chooser, RunLoop
 from runtime.transport import SimulatedTransport
 from zk.memory_store import Crashed, MemoryServer, MemoryStore
-from zk.store import Delete
-from zk.znodes import ControllerZNode
 
 OpenLog = Callable[[int, Clock], StateChangeLog]
 
@@ -68,9 +66,8 @@ class SimulatedWorld:
     A step resumes one actor, or delivers messages, or lets time pass to whatever is due next.
     ``choose(n)`` picks one of n runnable actors; by default it draws from the seed. An actor in
     which a hook of the server raises Crashed takes its whole node down, unless ``on_crash`` is
-    another method that takes the node's id, such as ``crash_controller``. ``log_stores``: the
-    brokers' disks, which outlive them; their files are in memory if ``has_memory_disk``.
-    ``open_log`` returns the Kafka logs of a broker's controller.
+    another function of the node's id. ``log_stores``: the brokers' disks, which outlive them; their
+    files are in memory if ``has_memory_disk``. ``open_log`` returns the Kafka logs of a controller.
     """
 
     def __init__(
@@ -242,24 +239,6 @@ class SimulatedWorld:
         self._break_off(node)
         node.node.broker.log_upkeep.abandon(self._rng.randint if loses_unflushed else None)
         del self.nodes[broker_id]
-
-    def crash_controller(self, broker_id: int) -> None:
-        """Lose a controller in the middle of whatever it does, and /controller with it.
-
-        Its broker and their session live on; it is no candidate any more.
-        """
-        running = self._node(broker_id)
-        controller = running.node.controller
-        if controller is None:
-            raise UsageError(f"broker {broker_id} has no controller")
-        address = Address("controller", broker_id)
-        self.transport.unregister(address)
-        self.scheduler.remove(address)
-        running.store.remove_listener(controller.on_store_event)
-        running.node.controller = None
-        store = self.open_store()
-        store.write([[Delete(ControllerZNode.path)]])
-        store.close()
 
     def stop(self, broker_id: int) -> None:
         """End a node's session cleanly: its ephemerals go at once."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -18,7 +19,7 @@ from cluster.requests import Address
 from cluster.types import LeaderAndIsr, TopicPartition
 from runtime.checks.agreement import check_simulated_world
 from runtime.simulated.world import SimulatedWorld, Snapshot
-from tests.sim.worlds import active_controller
+from tests.sim.worlds import active_controller, crash_controller
 from zk.kafka_zk_client import KafkaZkClient
 from zk.memory_store import Crashed, LostReply
 from zk.store import GetChildren, GetData, ReadOp, ReadResult, Store, Transaction, TxnResult
@@ -50,7 +51,7 @@ class Crash:
         self._error = error
         self._scheduler = world.scheduler
         self._address = Address("controller", 0)
-        world.on_crash = world.kill if with_broker else world.crash_controller
+        world.on_crash = world.kill if with_broker else partial(crash_controller, world)
         world.server.before_op = self.before_op
         world.server.after_op = self.after_op
 
@@ -79,7 +80,7 @@ class CrashTwice:
         self._world = world
         self._left = [at, again]
         self.count = 0
-        world.on_crash = world.crash_controller
+        world.on_crash = partial(crash_controller, world)
         world.server.after_op = self.after_op
 
     def after_op(self, _: int, __: ReadOp | Transaction, ___: ReadResult | TxnResult) -> None:

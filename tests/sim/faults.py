@@ -81,7 +81,12 @@ class Faults(RuleBasedStateMachine, Generic[C]):
 
     @rule(seed=st.integers(0, 20))
     def change_the_network(self, seed: int) -> None:
-        self.world.transport.faults = NetworkFaults.drawn(random.Random(seed))
+        rng = random.Random(seed)
+        self.world.transport.faults = NetworkFaults(
+            loss=rng.choice((0.0, 0.01, 0.1)),
+            repetition=rng.choice((0.0, 0.01, 0.1)),
+            reordering=rng.choice((0.0, 0.01, 0.3)),
+        )
 
     @rule()
     def move_the_controller(self) -> None:

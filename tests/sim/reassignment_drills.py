@@ -5,6 +5,7 @@ says where it fails.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from cluster.quirks import Quirks
@@ -23,7 +24,7 @@ from tests.sim.reassignments import (
     stored,
     with_topic,
 )
-from tests.sim.worlds import active_controller
+from tests.sim.worlds import active_controller, crash_controller
 from zk.memory_store import Crashed
 from zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
 from zk.znodes import ReassignPartitionsZNode, TopicZNode
@@ -142,7 +143,7 @@ def cancel_is_cut_short(quirks: Quirks) -> None:
             world.server.after_op = None
             raise Crashed
 
-    world.on_crash = world.crash_controller
+    world.on_crash = partial(crash_controller, world)
     world.server.after_op = after_op
     alter(world, {T0: None})
     world.run_for(5_000)

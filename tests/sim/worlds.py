@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from admin.topics.topics import TopicAdmin
+from cluster.requests import Address
 from cluster.types import LeaderAndIsr, TopicPartition
 from controller.kafka_controller import KafkaController
 from placement.draws import JavaRandom
 from runtime.cluster_spec import ClusterSpec
 from runtime.simulated.world import SimulatedWorld
 from zk.kafka_zk_client import KafkaZkClient
+from zk.store import Delete
+from zk.znodes import ControllerZNode
 
 
 def three_brokers(**spec: Any) -> SimulatedWorld:
@@ -22,6 +25,24 @@ def three_brokers(**spec: Any) -> SimulatedWorld:
         world.run_for(1_000)
     assert not world.errors
     return world
+
+
+def crash_controller(world: SimulatedWorld, broker_id: int) -> None:
+    """Lose a controller in the middle of whatever it does, and /controller with it.
+
+    Its broker and their session live on; it is no candidate any more.
+    """
+    running = world.nodes[broker_id]
+    controller = running.node.controller
+    assert controller is not None, f"broker {broker_id} has no controller"
+    address = Address("controller", broker_id)
+    world.transport.unregister(address)
+    world.scheduler.remove(address)
+    running.store.remove_listener(controller.on_store_event)
+    running.node.controller = None
+    store = world.open_store()
+    store.write([[Delete(ControllerZNode.path)]])
+    store.close()
 
 
 def create_topic(
