@@ -330,6 +330,12 @@ class ConstantRates:
             self.leaders.expect_fetch(tp, replica_id, self._now_ms())
         return holds or agreement is None
 
+    def is_reachable(self, tp: TopicPartition, replica_id: int) -> bool:
+        """False if records come by a rate, and a follower could not be offered an agreement."""
+        if tp not in self._leading:
+            return True
+        return self._connection_to(Address("broker", replica_id)) != NO_CONNECTION
+
     def may_lag(self, tp: TopicPartition, partition: Partition, replica_id: int) -> bool:
         """True if a follower falls behind by time alone: records come, and it does not keep up."""
         return tp in self._leading and not partition.keeps_up(replica_id)

@@ -11,6 +11,7 @@ readFromLocalLog and kafka.server.DelayedFetch, and stands for fetch sessions (K
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Set
+from typing import Final
 
 from brokers.bandwidth.copying import ReplicaCopy
 from brokers.config import BrokerConfig
@@ -38,6 +39,9 @@ from cluster.quirks import Quirks
 from cluster.records import Produced, Records
 from cluster.requests import LeaderAndIsrPartitionState
 from cluster.types import PartitionAndReplica, TopicPartition
+
+_RARELY: Final = 5
+"""How many times later a follower that cannot be connected to is notified again."""
 
 
 class LeaderReplicas:
@@ -74,6 +78,7 @@ class LeaderReplicas:
         self._fetches = StandingFetches(config.replica_fetch_wait_max_ms)
         self._on_log_error = on_log_error
         self._stalls_after_shrinking = quirks.kafka_13091 and config.is_alter_isr_enabled
+        self._unreachable = StandingFetches(_RARELY * config.replica_fetch_wait_max_ms)
         self._copies = copies
         self._questioned: dict[PartitionAndReplica, None] = {}
 
@@ -161,6 +166,7 @@ class LeaderReplicas:
         if not partition.record_fetch(replica_id, asked, now_ms):
             return None
         self._fetches.remove_owing(tp, replica_id)
+        self._unreachable.remove_owing(tp, replica_id)
         if not self._rates.on_fetch(tp, partition, replica_id, asked):
             return FetchedPartition(Errors.NONE, partition.leader_epoch, UNKNOWN_OFFSET)
         self.isr_changes.maybe_expand(tp, partition, replica_id)
@@ -201,8 +207,10 @@ class LeaderReplicas:
         return answer
 
     def expect_fetch(self, tp: TopicPartition, replica_id: int, now_ms: float) -> None:
-        """A follower will fetch; it is notified again if it does not."""
-        self._fetches.add_owing(tp, replica_id, now_ms)
+        """A follower will fetch; it is notified again if it does not, less often if it cannot be
+        connected to and falls behind by time alone."""
+        is_reachable = self._rates.is_reachable(tp, replica_id)
+        (self._fetches if is_reachable else self._unreachable).add_owing(tp, replica_id, now_ms)
 
     def on_arrived(self, copy_id: ReplicaCopy, size_bytes: int, now_ms: float) -> None:
         """What was sent as a copy has gone: the follower is to say that it has it."""
@@ -312,6 +320,7 @@ class LeaderReplicas:
         """When ``on_timer`` is to be called next, in monotonic milliseconds."""
         due = (
             self._fetches.next_due_ms(self._metadata_cache.alive_brokers),
+            self._unreachable.next_due_ms(self._metadata_cache.alive_brokers),
             self.isr_changes.next_due_ms(),
             self.produces.next_due_ms(),
             self.consumers.next_due_ms(),
@@ -320,7 +329,8 @@ class LeaderReplicas:
 
     def on_timer(self, now_ms: float) -> None:
         """Send again what was not acknowledged, check ISRs, answer who has waited too long."""
-        for tp, replica_id in self._fetches.take_due(now_ms):
+        due = (*self._fetches.take_due(now_ms), *self._unreachable.take_due(now_ms))
+        for tp, replica_id in due:
             partition = self._led(tp)
             if partition is None:
                 continue

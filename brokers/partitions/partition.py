@@ -219,7 +219,8 @@ class Partition(msgspec.Struct, gc=False):
 
     def remote(self, replica_id: int) -> RemoteReplica | None:
         """What is known of a follower; None if it has not fetched at this epoch."""
-        for remote in self.remotes:
+        known = self.known
+        for remote in self.remotes if isinstance(known, bytes) else known:
             if remote.replica_id == replica_id:
                 return remote
         return None
