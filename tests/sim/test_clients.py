@@ -24,6 +24,7 @@ from runtime.checks.clients import (
     check_clients,
 )
 from runtime.transport import NetworkFaults
+from tests.sim.faults import drawn_network
 from tests.sim.replication import IDS, RECORD_BYTES, T0, Cluster
 from tests.sim.worlds import create_topic, three_brokers
 
@@ -145,7 +146,7 @@ def test_whatever_happens_to_brokers_nothing_acknowledged_is_lost(seed: int) -> 
     clients = Clients(seed=seed, config={"min.insync.replicas": "2"})
     world = clients.world
     for _ in range(15):
-        world.transport.faults = NetworkFaults.drawn(rng)
+        world.transport.faults = drawn_network(rng)
         world.transport.isolated = rng.choice(((), (), (0,), (1,), (2,)))
         down = [broker_id for broker_id in IDS if broker_id not in world.nodes]
         match rng.choice(("start", "kill", "stop", "nothing")):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from brokers.logs.log_config import LogConfig
-from brokers.logs.record_parts import walk
+from brokers.logs.record_batch import walk
 from brokers.logs.records import Record, StoredRecord, decode_batch, encode_batch
 from brokers.logs.recovery import Known
 from brokers.logs.segment_log import SegmentLog
