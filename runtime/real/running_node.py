@@ -21,7 +21,8 @@ from zk.store import Listener
 
 
 class EventThread:
-    """Processes a controller's events until ``stop`` or ``kill``."""
+    """Processes a controller's events until ``stop`` or ``kill``, which may come before ``start``:
+    a cluster may be closed while one of its brokers starts."""
 
     def __init__(self, controller: KafkaController, clock: Clock) -> None:
         self._controller = controller
@@ -50,7 +51,7 @@ class EventThread:
         """Let the controller resign, then end."""
         self._controller.shutdown()
         self.resume()
-        self._thread.join()
+        self._join()
 
     def end(self) -> None:
         """End after the event that is running, without resigning; does not wait for that."""
@@ -62,6 +63,11 @@ class EventThread:
         """End after the event that is running, whose ZooKeeper operations fail from now on."""
         self.end()
         if self._thread is not threading.current_thread():
+            self._join()
+
+    def _join(self) -> None:
+        """Wait for the thread; one that was not started yet will find that it has ended."""
+        if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:

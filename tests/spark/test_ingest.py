@@ -213,7 +213,7 @@ def test_progress_comes_from_sparks_stages(spark: SparkSession) -> None:
     screen = Terminal()
     progress = Progress(screen)
     with progress.step(spark, "count"):
-        spark.range(3 * 10**8, numPartitions=8).selectExpr("sum(sin(id))").collect()
+        spark.range(10**7, numPartitions=8).selectExpr("sum(sin(id))").collect()
     assert "count" in progress.elapsed_s
     assert "count " in screen.getvalue() and "/8 tasks" in screen.getvalue()
     assert screen.getvalue().endswith(f"count: {progress.elapsed_s['count']:.1f} s\n")
