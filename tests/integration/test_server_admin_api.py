@@ -193,8 +193,8 @@ def test_configs_are_changed_and_announced(api: AsgiClient, server: ClusterServe
         ("/disks/fail", {"broker": 0, "kind": "rust"}, 400, "malformed request"),
         ("/disks/fail", {"kind": "eio"}, 400, "name a broker"),
         ("/disks/fail", {"broker": 0, "journal": True, "kind": "eio"}, 400, "name a broker"),
-        ("/disks/fail", {"broker": 0, "kind": "eio", "times": 0}, 400, "times at least 1"),
-        ("/disks/slow", {"broker": 0, "bytes_per_s": 0}, 400, "at least 1"),
+        ("/disks/fail", {"broker": 0, "kind": "eio", "times": 0}, 400, ">= 1 - at `$.times`"),
+        ("/disks/slow", {"broker": 0, "bytes_per_s": 0}, 400, ">= 1 - at `$.bytes_per_s`"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
