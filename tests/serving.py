@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
@@ -46,9 +47,10 @@ def klamm(data_dir: Path, *args: str, **environ: str) -> subprocess.CompletedPro
 class Up:
     """A running `klamm up`."""
 
-    def __init__(self, process: subprocess.Popen[str], data_dir: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str], data_dir: Path, output: Path) -> None:
         self.process = process
         self.data_dir = data_dir
+        self._output = output
 
     @property
     def url(self) -> str:
@@ -84,43 +86,53 @@ class Up:
         """Run a command that must succeed with --json; its values."""
         return msgspec.json.decode(self.ok(*args, "--json"), type=dict[str, object])
 
+    def output(self) -> str:
+        """All that it has printed."""
+        return self._output.read_text(encoding="utf-8")
+
+    def wait(self, timeout_s: float = 60) -> str:
+        """Wait until it ends by itself; all that it printed."""
+        self.process.wait(timeout_s)
+        return self.output()
+
     def end(self, number: int = signal.SIGINT) -> str:
         """Send a signal and wait for the end; all that it printed."""
         self.process.send_signal(number)
-        output, _ = self.process.communicate(timeout=30)
-        return output
+        return self.wait(30)
 
 
 @contextlib.contextmanager
 def klamm_up(data_dir: Path, *args: str, **environ: str) -> Iterator[Up]:
     """`klamm up` on a free port, from the moment its address is known; killed if it is left.
     ``environ``: more environment variables."""
-    process = subprocess.Popen(
-        [*KLAMM, "up", "--port", "0", *args],
-        cwd=ROOT,
-        env=environ_for(data_dir, **environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-    def is_up_or_ended() -> bool:
-        address = read_address(data_dir)
-        return process.poll() is not None or (address is not None and address.pid == process.pid)
-
-    try:
-        wait_until(
-            is_up_or_ended,
-            60,
-            "klamm up to be up",
+    with tempfile.NamedTemporaryFile() as output:
+        process = subprocess.Popen(
+            [*KLAMM, "up", "--port", "0", *args],
+            cwd=ROOT,
+            env=environ_for(data_dir, **environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
-        assert process.poll() is None, process.communicate()[0]
-        yield Up(process, data_dir)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+        up = Up(process, data_dir, Path(output.name))
+        try:
+            _wait_until_up(up)
+            yield up
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def _wait_until_up(up: Up) -> None:
+    def is_up_or_ended() -> bool:
+        address = read_address(up.data_dir)
+        is_up = address is not None and address.pid == up.process.pid
+        return is_up or up.process.poll() is not None
+
+    wait_until(is_up_or_ended, 60, "klamm up to be up")
+    assert up.process.poll() is None, up.output()
 
 
 def processes_naming(word: str) -> Sequence[str]:

@@ -23,7 +23,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """Three brokers that keep files, with topics of one and of three partitions on all of them."""
     config = ("--segments", "--config", "auto.leader.rebalance.enable=false")
     folder = tmp_path_factory.mktemp("up")
-    with klamm_up(folder, "--brokers", "3", "--session-timeout-ms", "2000", *config) as up:
+    with klamm_up(folder, "--brokers", "3", "--session-timeout-ms", "5000", *config) as up:
         server = ("--bootstrap-server", up.url.removeprefix("http://"))
         up.ok("topics", *server, "--create", "--topic", "one", "--replica-assignment", "2:1:0")
         everywhere = ("--replica-assignment", "0:1:2,1:2:0,2:0:1")
@@ -78,8 +78,8 @@ def test_lines_of_the_input_with_keys_go_where_kafka_puts_them(up: Up) -> None:
     assert before["acknowledged"] == 1
     with process(up, "produce", "--topic", "t", "--key-separator", ":", "--json") as running:
         lines = "21:1\na-little-bit-long-string:2\nfoobar:3\n21:4"
-        output, _ = running.communicate(lines, timeout=60)
-    assert running.returncode == 0
+        output, errors = running.communicate(lines, timeout=60)
+    assert running.returncode == 0, (output, errors)
     status = msgspec.json.decode(output)
     counts = {one["partition"]: one["end"] - one["start"] for one in status["offsets"]}
     read = up.ok("consume", "--topic", "t", "--from-beginning", "--timeout-ms", "1000", "--json")

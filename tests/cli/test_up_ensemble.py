@@ -66,7 +66,7 @@ def test_an_emptied_zookeeper_ends_klamm_up_and_says_so(tmp_path: Path) -> None:
         server.kill()
         shutil.rmtree(server.data_dir / "version-2")
         server.start()
-        output, _ = up.process.communicate(timeout=60)
+        output = up.wait()
         assert up.process.returncode == 1
         error, hint = output.splitlines()[-2:]
         assert error.startswith(f"error: ZooKeeper at {server.connect_string}/k ")

@@ -47,7 +47,7 @@ def test_failovers_that_always_fail_are_shown_and_end_up(
         wait_until(lambda: status(up)["failovers"]["failed"] >= 2)
         text = "\n".join(status_lines(status(up)))
         assert "Failovers:" in text and "has another name" in text
-        output, _ = up.process.communicate(timeout=60)
+        output = up.wait()
     assert up.process.returncode == 1
     (line,) = [line for line in output.splitlines() if line.startswith("error: ")]
     assert "no controller can take over: 8 failovers in a row failed" in line

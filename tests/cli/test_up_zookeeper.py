@@ -66,6 +66,8 @@ def test_its_own_zookeeper_is_started_again(up: Up, victim: str) -> None:
     wait_until(lambda: zookeeper_of(up)["is_stale"] is False, 20)
     server = ("--bootstrap-server", up.url.removeprefix("http://"))
     assert up.ok("topics", *server, "--list").split() == ["after", "before"]
+    # Sessions may be back before the server's own start was seen to be over.
+    wait_until(lambda: "runs again" in up.output(), 20)
     told = [line for line in up.end().splitlines() if ": ZooKeeper at" in line]
     expected = {
         "has ended: starting it again": "warning",
@@ -87,7 +89,7 @@ def test_a_zookeeper_that_cannot_be_started_again_ends_klamm(up: Up) -> None:
     for snapshot in version.glob("snapshot.*"):
         snapshot.write_bytes(b"no snapshot")
     os.kill(zookeeper_pids(up.data_dir)[JAVA], signal.SIGKILL)
-    output, _ = up.process.communicate(timeout=60)
+    output = up.wait()
     assert up.process.returncode == 1
     assert output.count("has ended: starting it again") == 3
     error, hint = output.splitlines()[-2:]

@@ -91,7 +91,7 @@ def test_an_emptied_server_ends_klamm_with_the_reason(
         volumes = [f"{project.name}_zookeeper-{name}" for name in ("data", "log")]
         docker("volume", "rm", *volumes)
         project.up("zookeeper")
-        printed, _ = up.process.communicate(timeout=120)
+        printed = up.wait(120)
     assert up.process.returncode == 1
     error = next(line for line in printed.splitlines() if line.startswith("error: "))
     assert error.startswith(f"error: ZooKeeper at {address}/k"), printed
