@@ -108,7 +108,7 @@ def each(kind: str, whole: str, part: str, **more: str) -> Message:
 
 
 def _begins(*patterns: str) -> tuple[str, ...]:
-    """The plain words that patterns begin with: most messages are told apart by these."""
+    """The literal text at the start of each pattern, which is enough to skip most messages."""
     return tuple(found[1] for pattern in patterns if (found := _begin(pattern)))
 
 

@@ -26,27 +26,21 @@ _PREFIX: Final = "klamm-replay-"
 _NAMED: Final = 3
 SMALL_BYTES: Final = 32 << 20
 SMALL_ROWS: Final = 100_000
-"""Up to this much, Spark is told that there is little to do: spark_session's ``is_small``."""
+"""Limits of a small input, for which Spark skips compilation: ``spark_session(is_small=True)``."""
 
 
 class Input(NamedTuple):
     """What to read: the directory of a table, or else logs. ``name`` has whole paths, as the places
-    of the answers have."""
+    of the answers have. ``is_small``: compiling for it would cost more than it saves."""
 
     name: str
     table: Path | None
     found: Sequence[SourceFiles]
-
-    @property
-    def is_small(self) -> bool:
-        """Whether there is so little that Spark had better not compile for it."""
-        if self.table is None:
-            return are_small(self.found)
-        return read_manifest(self.table).rows <= SMALL_ROWS
+    is_small: bool
 
 
 def are_small(found: Sequence[SourceFiles]) -> bool:
-    """Whether logs are so short that Spark had better not compile for them."""
+    """Whether logs are so short that compiling for them would cost more than it saves."""
     return sum(files.size for files in found) <= SMALL_BYTES
 
 
@@ -58,14 +52,14 @@ def look_at(paths: Sequence[Path]) -> Input:
     if not tables:
         for path in paths:
             check_followed(path)
-        return Input(name, None, find_files(paths))
+        found = find_files(paths)
+        return Input(name, None, found, are_small(found))
     if len(paths) > 1:
         raise UsageError(
             f"{tables[0]} is an event table and is read alone",
             hint="ingest all logs into one table",
         )
-    read_manifest(tables[0])
-    return Input(name, tables[0], ())
+    return Input(name, tables[0], (), read_manifest(tables[0]).rows <= SMALL_ROWS)
 
 
 @contextmanager

@@ -79,8 +79,8 @@ def spark_session(
 
     ``memory_mb`` is Java's heap, and that of each executor of a cluster. ``is_small``: so few
     rows that compiling for them costs more than it saves. Run by spark-submit, the session is what
-    that was told. Raises JavaNotFound, UsageError or EnvironmentProblem for a
-    master that will not do, EnvironmentProblem with Java's last words if Spark does not start.
+    that was told. Raises JavaNotFound, UsageError or EnvironmentProblem for a master that will not
+    do, EnvironmentProblem with Java's last words if Spark does not start.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         with _submitted_session() as session:

@@ -183,8 +183,7 @@ class Copying:
         self._changed()
 
     def set_paused(self, broker_id: int, paused: bool) -> None:
-        """Let all copies of a broker stand still, as connections of a paused process do, or let
-        them go on."""
+        """Stop all copies from and to a broker, as a paused process does, or resume them."""
         self._advance()
         if paused:
             self._paused[broker_id] = None

@@ -492,7 +492,7 @@ class ConstantRates:
         self._looked_up[tp] = None
 
     def end(self, tp: TopicPartition, error: Errors) -> None:
-        """The replica's log follows no schedule any more; a leader's producer is told the error."""
+        """Stop appending to the replica by its schedule; send the error to a leader's producer."""
         self._stop(tp, error)
         if (rate := self._following.get(tp)) is not None:
             self._leave(tp, rate)

@@ -1,8 +1,7 @@
 """Produce requests at a leader: who is refused, what is appended, when the answer is due.
 
-How a record gets into a log, and whom that concerns, is leader_replicas.py's business. Mirrors
-appendRecords of kafka.server.ReplicaManager, kafka.server.DelayedProduce, and the checks of
-kafka.cluster.Partition.appendRecordsToLeader.
+Appends themselves are in leader_replicas.py. Mirrors appendRecords of kafka.server.ReplicaManager,
+kafka.server.DelayedProduce, and the checks of kafka.cluster.Partition.appendRecordsToLeader.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The ZooKeeper sessions of a real cluster: its brokers', and its own without ephemeral znodes.
 
-A broker has a session of its own, or in a large cluster a shared one; a controller candidate always
-has its own, because its death must remove both ephemerals. Commands, checks and the ZooKeeper
-monitor use the cluster's.
+In a small cluster each broker has its own session, in a large one brokers share sessions. A
+controller candidate always has its own, because its death must remove both ephemerals. Commands,
+checks and the ZooKeeper monitor use the session of the cluster.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What happens next in a simulated world: an actor goes on, messages arrive, or time passes.
 
-Time stands still while an actor can run. Which of several actors goes on is chosen, and written
-down. An actor's answers change when it runs, when it is given something, and with time: only then
-is it asked again when it is due. Whoever changes an actor in another way calls ``look_at_all``.
-What an actor's event does to its node is runtime/simulated/world.py's business.
+The clock does not advance while an actor can run. Which of several actors runs next is chosen and
+recorded. The due time of an actor changes only when it runs, receives something, or the clock
+advances, so it is read again only then. Code that changes an actor in another way calls
+``look_at_all``. What an event does to a node is in runtime/simulated/world.py.
 """
 
 from __future__ import annotations

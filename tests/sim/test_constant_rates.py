@@ -196,7 +196,7 @@ def test_rates_and_a_request_every_100_ms_lead_to_the_same_changes() -> None:
     go_through_faults(by_request, plain.run_for)
     assert changes_of(by_rate.world) == changes_of(by_request.world)
     assert all(len(seen) > 4 for seen in changes_of(by_rate.world).values())
-    # What was sent while nobody led is in the log by the schedule; requests do not send it again.
+    # A schedule appends what was sent while there was no leader; requests do not send it again.
     leaderless_s, slack_s = 12.0, 0.5
     for tp in T:
         more = max(by_rate.log_ends(tp).values()) - max(by_request.log_ends(tp).values())

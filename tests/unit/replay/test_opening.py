@@ -1,4 +1,4 @@
-"""When Spark is told that there is little to do."""
+"""Which inputs are small enough for Spark to skip compilation."""
 
 from __future__ import annotations
 
