@@ -12,24 +12,75 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, get_type_hint
 
 from cluster.api_errors import Errors
 from cluster.requests import Message, Response
-from controller import (
-    controller_election,
-    events,
-    on_alter_isr,
-    on_broker_change,
-    on_controlled_shutdown,
-    on_elect_leaders,
-    on_leader_election,
-    on_malformed_state,
-    on_notifications,
-    on_reassignment,
-    on_responses,
-    on_session,
-    on_topic_change,
-    on_topic_requests,
-    topic_deletion_manager,
+from controller import events
+from controller.controller_election import (
+    process_controller_change,
+    process_reelect,
+    process_startup,
 )
 from controller.events import ControllerEvent, RequestReceived, ResponseReceived
+from controller.on_alter_isr import (
+    process_alter_isr,
+    refuse_alter_isr,
+)
+from controller.on_broker_change import (
+    process_broker_change,
+    process_broker_modification,
+)
+from controller.on_controlled_shutdown import (
+    process_controlled_shutdown,
+    refuse_shutdown,
+)
+from controller.on_elect_leaders import (
+    process_elect_leaders,
+    refuse_elections,
+)
+from controller.on_leader_election import (
+    process_auto_preferred_replica_leader_election,
+    process_topic_unclean_leader_election_enable,
+    process_unclean_leader_election_enable,
+    process_zk_replica_leader_election,
+)
+from controller.on_malformed_state import (
+    process_partition_state_modifications,
+)
+from controller.on_notifications import (
+    process_isr_change_notification,
+    process_log_dir_event_notification,
+)
+from controller.on_reassignment import (
+    process_api_partition_reassignment,
+    process_list_partition_reassignments,
+    process_partition_reassignment_isr_change,
+    process_zk_partition_reassignment,
+    refuse_alter,
+    refuse_list,
+)
+from controller.on_responses import (
+    process_leader_and_isr_response,
+    process_pending_request_timeout,
+    process_request_timeout,
+    process_stop_replica_response,
+    process_update_metadata_response,
+)
+from controller.on_session import (
+    process_expire,
+    process_register_broker_and_reelect,
+    process_shutdown,
+)
+from controller.on_topic_change import (
+    process_partition_modifications,
+    process_topic_change,
+)
+from controller.on_topic_requests import (
+    process_create_topics,
+    process_delete_topics,
+    refuse_creation,
+    refuse_deletion,
+)
+from controller.topic_deletion_manager import (
+    process_topic_deletion,
+)
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -73,89 +124,50 @@ def _request(
 HANDLERS: Final[Mapping[type[ControllerEvent], Handler]] = dict(
     (
         # Watches
-        _active(events.BrokerChange, on_broker_change.process_broker_change),
-        _active(events.BrokerModifications, on_broker_change.process_broker_modification),
-        _active(events.TopicChange, on_topic_change.process_topic_change),
-        _active(
-            events.PartitionModifications,
-            on_topic_change.process_partition_modifications,
-        ),
-        _active(events.TopicDeletion, topic_deletion_manager.process_topic_deletion),
-        _active(events.ZkPartitionReassignment, on_reassignment.process_zk_partition_reassignment),
-        _active(
-            events.PartitionReassignmentIsrChange,
-            on_reassignment.process_partition_reassignment_isr_change,
-        ),
-        _active(
-            events.PartitionStateModifications,
-            on_malformed_state.process_partition_state_modifications,
-        ),
-        _active(events.IsrChangeNotification, on_notifications.process_isr_change_notification),
-        _active(
-            events.LogDirEventNotification, on_notifications.process_log_dir_event_notification
-        ),
-        _active(
-            events.ReplicaLeaderElection, on_leader_election.process_zk_replica_leader_election
-        ),
-        _all(events.ControllerChange, controller_election.process_controller_change),
-        _all(events.Reelect, controller_election.process_reelect),
+        _active(events.BrokerChange, process_broker_change),
+        _active(events.BrokerModifications, process_broker_modification),
+        _active(events.TopicChange, process_topic_change),
+        _active(events.PartitionModifications, process_partition_modifications),
+        _active(events.TopicDeletion, process_topic_deletion),
+        _active(events.ZkPartitionReassignment, process_zk_partition_reassignment),
+        _active(events.PartitionReassignmentIsrChange, process_partition_reassignment_isr_change),
+        _active(events.PartitionStateModifications, process_partition_state_modifications),
+        _active(events.IsrChangeNotification, process_isr_change_notification),
+        _active(events.LogDirEventNotification, process_log_dir_event_notification),
+        _active(events.ReplicaLeaderElection, process_zk_replica_leader_election),
+        _all(events.ControllerChange, process_controller_change),
+        _all(events.Reelect, process_reelect),
         # Requests
-        _request(events.AlterIsrReceived, on_alter_isr.process_alter_isr, on_alter_isr.refuse),
+        _request(events.AlterIsrReceived, process_alter_isr, refuse_alter_isr),
+        _request(events.ControlledShutdown, process_controlled_shutdown, refuse_shutdown),
+        _request(events.CreateTopicsReceived, process_create_topics, refuse_creation),
+        _request(events.DeleteTopicsReceived, process_delete_topics, refuse_deletion),
+        _request(events.ElectLeadersReceived, process_elect_leaders, refuse_elections),
+        _request(events.ApiPartitionReassignment, process_api_partition_reassignment, refuse_alter),
         _request(
-            events.ControlledShutdown,
-            on_controlled_shutdown.process_controlled_shutdown,
-            on_controlled_shutdown.refuse,
-        ),
-        _request(
-            events.CreateTopicsReceived,
-            on_topic_requests.process_create_topics,
-            on_topic_requests.refuse_creation,
-        ),
-        _request(
-            events.DeleteTopicsReceived,
-            on_topic_requests.process_delete_topics,
-            on_topic_requests.refuse_deletion,
-        ),
-        _request(
-            events.ElectLeadersReceived,
-            on_elect_leaders.process_elect_leaders,
-            on_elect_leaders.refuse,
-        ),
-        _request(
-            events.ApiPartitionReassignment,
-            on_reassignment.process_api_partition_reassignment,
-            on_reassignment.refuse_alter,
-        ),
-        _request(
-            events.ListPartitionReassignments,
-            on_reassignment.process_list_partition_reassignments,
-            on_reassignment.refuse_list,
+            events.ListPartitionReassignments, process_list_partition_reassignments, refuse_list
         ),
         # Responses, and timeouts of both
-        _all(events.LeaderAndIsrResponseReceived, on_responses.process_leader_and_isr_response),
-        _all(events.UpdateMetadataResponseReceived, on_responses.process_update_metadata_response),
-        _all(events.StopReplicaResponseReceived, on_responses.process_stop_replica_response),
-        _all(events.RequestTimeout, on_responses.process_request_timeout),
-        _all(events.CreateTopicsTimeout, on_responses.process_pending_request_timeout),
-        _all(events.DeleteTopicsTimeout, on_responses.process_pending_request_timeout),
-        _all(events.ElectLeadersTimeout, on_responses.process_pending_request_timeout),
+        _all(events.LeaderAndIsrResponseReceived, process_leader_and_isr_response),
+        _all(events.UpdateMetadataResponseReceived, process_update_metadata_response),
+        _all(events.StopReplicaResponseReceived, process_stop_replica_response),
+        _all(events.RequestTimeout, process_request_timeout),
+        _all(events.CreateTopicsTimeout, process_pending_request_timeout),
+        _all(events.DeleteTopicsTimeout, process_pending_request_timeout),
+        _all(events.ElectLeadersTimeout, process_pending_request_timeout),
         # The broker's configs, the clock, the session, the process
+        _active(events.UncleanLeaderElectionEnable, process_unclean_leader_election_enable),
         _active(
-            events.UncleanLeaderElectionEnable,
-            on_leader_election.process_unclean_leader_election_enable,
-        ),
-        _active(
-            events.TopicUncleanLeaderElectionEnable,
-            on_leader_election.process_topic_unclean_leader_election_enable,
+            events.TopicUncleanLeaderElectionEnable, process_topic_unclean_leader_election_enable
         ),
         _active(
             events.AutoPreferredReplicaLeaderElection,
-            on_leader_election.process_auto_preferred_replica_leader_election,
+            process_auto_preferred_replica_leader_election,
         ),
-        _all(events.Expire, on_session.process_expire),
-        _all(events.RegisterBrokerAndReelect, on_session.process_register_broker_and_reelect),
-        _all(events.Startup, controller_election.process_startup),
-        _all(events.ShutdownEventThread, on_session.process_shutdown),
+        _all(events.Expire, process_expire),
+        _all(events.RegisterBrokerAndReelect, process_register_broker_and_reelect),
+        _all(events.Startup, process_startup),
+        _all(events.ShutdownEventThread, process_shutdown),
     )
 )
 

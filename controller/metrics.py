@@ -7,7 +7,8 @@ ControllerStats, ControllerEventManager.scala and ControllerChannelManager.scala
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -19,7 +20,6 @@ from prometheus_client.registry import Collector
 
 from controller.channel_manager import ChannelManager
 from controller.event_manager import EventManager
-from controller.timer import Timer
 from statemachines.context import ControllerContext
 from statemachines.topic_deletion import DeletionCounts
 
@@ -27,58 +27,57 @@ CONTROLLER = "kafka_controller_KafkaController"
 STATS = "kafka_controller_ControllerStats"
 EVENTS = "kafka_controller_ControllerEventManager"
 CHANNELS = "kafka_controller_ControllerChannelManager"
+_LABELS: Final = ("controller",)
+_BROKER: Final = ("controller", "broker_id")
+
+
+class _Counts(NamedTuple):
+    active_controller: int = 0
+    offline_partitions: int = 0
+    preferred_replica_imbalance: int = 0
+    global_topics: int = 0
+    global_partitions: int = 0
+
+
+_NO_COUNTS: Final = _Counts()
 
 
 class ControllerMetrics:
     """The metrics of one controller; gauges are as they were when the last event ended."""
 
     def __init__(self, events: EventManager, channels: ChannelManager) -> None:
-        self.active_controller_count = 0
-        self.offline_partitions_count = 0
-        self.preferred_replica_imbalance_count = 0
-        self.global_topic_count = 0
-        self.global_partition_count = 0
+        self.events = events
+        self.channels = channels
         self.topic_deletions = DeletionCounts()
         self.unclean_leader_elections = 0
-        self._events = events
-        self._channels = channels
+        self._counts = _NO_COUNTS
 
     def update(self, context: ControllerContext, is_active: bool) -> None:
         """Copy the gauges from the context; all are 0 if the controller is not active."""
-        self.active_controller_count = int(is_active)
-        self.offline_partitions_count = context.offline_partition_count if is_active else 0
-        self.preferred_replica_imbalance_count = (
-            context.preferred_replica_imbalance_count if is_active else 0
-        )
-        self.global_topic_count = len(context.all_topics) if is_active else 0
-        self.global_partition_count = len(context.leaderships) if is_active else 0
+        self._counts = _NO_COUNTS
+        if is_active:
+            self._counts = _Counts(
+                active_controller=1,
+                offline_partitions=context.offline_partition_count,
+                preferred_replica_imbalance=context.preferred_replica_imbalance_count,
+                global_topics=len(context.all_topics),
+                global_partitions=len(context.leaderships),
+            )
 
     def gauges(self) -> dict[str, int]:
         """{name under KafkaController: value}."""
         return {
-            "ActiveControllerCount": self.active_controller_count,
-            "OfflinePartitionsCount": self.offline_partitions_count,
-            "PreferredReplicaImbalanceCount": self.preferred_replica_imbalance_count,
-            "ControllerState": self._events.state.number,
-            "GlobalTopicCount": self.global_topic_count,
-            "GlobalPartitionCount": self.global_partition_count,
+            "ActiveControllerCount": self._counts.active_controller,
+            "OfflinePartitionsCount": self._counts.offline_partitions,
+            "PreferredReplicaImbalanceCount": self._counts.preferred_replica_imbalance,
+            "ControllerState": self.events.state.number,
+            "GlobalTopicCount": self._counts.global_topics,
+            "GlobalPartitionCount": self._counts.global_partitions,
             "TopicsToDeleteCount": self.topic_deletions.topics,
             "ReplicasToDeleteCount": self.topic_deletions.replicas,
             "TopicsIneligibleToDeleteCount": self.topic_deletions.ineligible_topics,
             "ReplicasIneligibleToDeleteCount": self.topic_deletions.ineligible_replicas,
         }
-
-    def rate_and_time(self) -> dict[str, Timer]:
-        """{name under ControllerStats: timer}."""
-        return self._events.rate_and_time
-
-    def event_queue(self) -> tuple[int, Timer]:
-        """Events that wait, and the time events have waited."""
-        return self._events.event_queue_size, self._events.event_queue_time_ms
-
-    def channels(self) -> dict[int, tuple[int, Timer]]:
-        """{broker id: requests that wait, and the time requests have waited}."""
-        return self._channels.queue_sizes()
 
 
 class ControllerCollector(Collector):
@@ -97,69 +96,46 @@ class ControllerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One family per Kafka name."""
-        controllers = [(str(id_), m) for id_, m in sorted(self._controllers.items())]
-        yield from self._collect_gauges(controllers)
-        yield from self._collect_timers(controllers)
-        yield from self._collect_channels(controllers)
-
-    def _collect_gauges(self, controllers: Controllers) -> Iterator[Metric]:
-        families: dict[str, GaugeMetricFamily] = {}
-        for label, metrics in controllers:
-            for name, value in metrics.gauges().items():
-                family = families.get(name)
-                if family is None:
-                    family = families[name] = GaugeMetricFamily(
-                        f"{CONTROLLER}_{name}", f"Kafka's {name}", labels=["controller"]
-                    )
-                family.add_metric([label], value)
-        yield from families.values()
-
-    def _collect_timers(self, controllers: Controllers) -> Iterator[Metric]:
-        families: dict[str, SummaryMetricFamily] = {}
+        gauges: dict[str, GaugeMetricFamily] = {}
+        timers: dict[str, SummaryMetricFamily] = {}
         unclean = CounterMetricFamily(
-            f"{STATS}_UncleanLeaderElectionsPerSec",
-            "Unclean leader elections",
-            labels=["controller"],
+            f"{STATS}_UncleanLeaderElectionsPerSec", "Unclean leader elections", labels=_LABELS
         )
-        queue_size = GaugeMetricFamily(
-            f"{EVENTS}_EventQueueSize", "Events that wait", labels=["controller"]
+        events = _gauge(EVENTS, "EventQueueSize", "Events that wait")
+        event_time = _summary(EVENTS, "EventQueueTimeMs", "Time events waited")
+        total = _gauge(CHANNELS, "TotalQueueSize", "Control requests that wait")
+        size = _gauge(CHANNELS, "QueueSize", "Control requests that wait for a broker", _BROKER)
+        time = _summary(
+            CHANNELS, "RequestRateAndQueueTimeMs", "Time control requests waited", _BROKER
         )
-        queue_time = SummaryMetricFamily(
-            f"{EVENTS}_EventQueueTimeMs", "Time events waited", labels=["controller"]
-        )
-        for label, metrics in controllers:
-            for name, timer in metrics.rate_and_time().items():
-                family = families.get(name)
-                if family is None:
-                    family = families[name] = SummaryMetricFamily(
-                        f"{STATS}_{name}", f"Kafka's {name}", labels=["controller"]
-                    )
-                family.add_metric([label], timer.count, timer.sum_ms)
-            unclean.add_metric([label], metrics.unclean_leader_elections)
-            size, waited = metrics.event_queue()
-            queue_size.add_metric([label], size)
-            queue_time.add_metric([label], waited.count, waited.sum_ms)
-        yield from families.values()
-        yield from (unclean, queue_size, queue_time)
-
-    def _collect_channels(self, controllers: Controllers) -> Iterator[Metric]:
-        labels = ["controller", "broker_id"]
-        total = GaugeMetricFamily(
-            f"{CHANNELS}_TotalQueueSize", "Control requests that wait", labels=["controller"]
-        )
-        size = GaugeMetricFamily(
-            f"{CHANNELS}_QueueSize", "Control requests that wait for a broker", labels=labels
-        )
-        time = SummaryMetricFamily(
-            f"{CHANNELS}_RequestRateAndQueueTimeMs", "Time control requests waited", labels=labels
-        )
-        for label, metrics in controllers:
-            channels = metrics.channels()
-            total.add_metric([label], sum(waiting for waiting, _ in channels.values()))
-            for broker_id, (waiting, timer) in sorted(channels.items()):
-                size.add_metric([label, str(broker_id)], waiting)
-                time.add_metric([label, str(broker_id)], timer.count, timer.sum_ms)
+        for controller_id, metrics in sorted(self._controllers.items()):
+            label = [str(controller_id)]
+            for name, value in metrics.gauges().items():
+                if name not in gauges:
+                    gauges[name] = _gauge(CONTROLLER, name, f"Kafka's {name}")
+                gauges[name].add_metric(label, value)
+            for name, timer in metrics.events.rate_and_time.items():
+                if name not in timers:
+                    timers[name] = _summary(STATS, name, f"Kafka's {name}")
+                timers[name].add_metric(label, timer.count, timer.sum_ms)
+            unclean.add_metric(label, metrics.unclean_leader_elections)
+            events.add_metric(label, metrics.events.event_queue_size)
+            waited = metrics.events.event_queue_time_ms
+            event_time.add_metric(label, waited.count, waited.sum_ms)
+            channels = metrics.channels.queue_sizes()
+            total.add_metric(label, sum(waiting for waiting, _ in channels.values()))
+            for broker_id, (waiting, waited) in sorted(channels.items()):
+                size.add_metric([*label, str(broker_id)], waiting)
+                time.add_metric([*label, str(broker_id)], waited.count, waited.sum_ms)
+        yield from (*gauges.values(), *timers.values(), unclean, events, event_time)
         yield from (total, size, time)
 
 
-Controllers = Iterable[tuple[str, ControllerMetrics]]
+def _gauge(group: str, name: str, text: str, labels: Sequence[str] = _LABELS) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{group}_{name}", text, labels=labels)
+
+
+def _summary(
+    group: str, name: str, text: str, labels: Sequence[str] = _LABELS
+) -> SummaryMetricFamily:
+    return SummaryMetricFamily(f"{group}_{name}", text, labels=labels)

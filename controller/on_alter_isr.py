@@ -30,7 +30,7 @@ def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> N
     request = event.request
     error = _fence_broker(controller, request)
     if error is not None:
-        controller.reply(event.message, refuse(request, error))
+        controller.reply(event.message, refuse_alter_isr(request, error))
         return
     with controller.answering_failure(event):
         try:
@@ -39,7 +39,7 @@ def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> N
             if not controller.quirks.hazard_c5:
                 raise
             controller.log.error("Error when processing AlterIsr", error=moved)
-            controller.reply(event.message, refuse(request, Errors.UNKNOWN_SERVER_ERROR))
+            controller.reply(event.message, refuse_alter_isr(request, Errors.UNKNOWN_SERVER_ERROR))
             return
     controller.reply(event.message, AlterIsrResponse(Errors.NONE, answers))
     maybe_complete_reassignments(
@@ -47,7 +47,7 @@ def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> N
     )
 
 
-def refuse(_: AlterIsrRequest, error: Errors) -> AlterIsrResponse:
+def refuse_alter_isr(_: AlterIsrRequest, error: Errors) -> AlterIsrResponse:
     """Return the answer to a request that failed as a whole."""
     return AlterIsrResponse(error, {})
 

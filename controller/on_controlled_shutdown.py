@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ELECTION: Final = ControlledShutdownElection()
 
 
-def refuse(_: ControlledShutdownRequest, error: Errors) -> ControlledShutdownResponse:
+def refuse_shutdown(_: ControlledShutdownRequest, error: Errors) -> ControlledShutdownResponse:
     """Return the answer to a request that failed; Kafka has another error for a broker that is
     not the controller."""
     if error is Errors.NOT_CONTROLLER:
@@ -41,7 +41,7 @@ def process_controlled_shutdown(controller: KafkaController, event: ControlledSh
     request = event.request
     error = _fence_broker(controller, request)
     if error is not None:
-        controller.reply(event.message, refuse(request, error))
+        controller.reply(event.message, refuse_shutdown(request, error))
         return
     try:
         with controller.answering_failure(event):

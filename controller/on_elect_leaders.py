@@ -60,7 +60,7 @@ class PendingElection(PendingRequest, frozen=True):
         return [tp for tp, leader in self.leaders.items() if metadata.leader_of(tp) != leader]
 
 
-def refuse(request: ElectLeadersRequest, error: Errors) -> ElectLeadersResponse:
+def refuse_elections(request: ElectLeadersRequest, error: Errors) -> ElectLeadersResponse:
     """Return the answer to a request that failed as a whole."""
     return ElectLeadersResponse(error, dict.fromkeys(request.partitions or (), ApiError(error)))
 

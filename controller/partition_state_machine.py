@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from cluster.configs import UNCLEAN
-from cluster.errors import ControllerMoved, StateChangeFailed
+from cluster.errors import StateChangeFailed
 from cluster.outcome import WriteOutcome
 from cluster.types import LeaderAndIsr, TopicPartition
-from controller.request_sender import is_swallowed
+from controller.request_sender import sent_batch
 from controller.state_change_log import (
+    ILLEGAL_STATE,
+    STATE_CHANGE_FAILED,
     Source,
     partition_failed_text,
     partition_new_text,
@@ -31,7 +33,7 @@ from statemachines.partition_transitions import (
     plan_partition_state_changes,
     topics_without_live_isr,
 )
-from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
+from statemachines.request_batch import ControllerBrokerRequestBatch
 from zk.znodes import ConfigEntityZNode
 
 if TYPE_CHECKING:
@@ -79,30 +81,16 @@ class PartitionStateMachine:
         """
         if not partitions:
             return {}
-        log = self._controller.log
-        try:
+        moves = f"partitions to {target} state"
+        source = Source.PARTITION_STATE_MACHINE
+        results: ElectionResults = {}
+        with sent_batch(
+            self._controller, self.batch, moves, source, self.batch.abandon
+        ) as swallowed:
             self.batch.new_batch()
             results = self._move(partitions, target, election)
-            self._controller.sender.send(self.batch)
-        except ControllerMoved as moved:
-            log.error(
-                f"Controller moved to another broker when moving some partitions to {target} state",
-                Source.PARTITION_STATE_MACHINE,
-                moved,
-            )
-            self.batch.abandon(moved=True)
-            raise
-        except Exception as error:
-            log.error(
-                f"Error while moving some partitions to {target} state",
-                Source.PARTITION_STATE_MACHINE,
-                error,
-            )
-            if not isinstance(error, BatchNotEmpty):
-                self.batch.abandon(moved=False)
-            if not is_swallowed(error, self._controller.quirks):
-                raise
-            return dict.fromkeys(partitions, StateChangeFailed(str(error)))
+        if swallowed:
+            return dict.fromkeys(partitions, StateChangeFailed(str(swallowed[0])))
         return results
 
     def _move(
@@ -179,7 +167,7 @@ class PartitionStateMachine:
             )
             for tp in lost
         }
-        self._report_failures(failures, target, election, "kafka.common.StateChangeFailedException")
+        self._report_failures(failures, target, election)
         results.update(failures)
         return [tp for tp in partitions if tp not in failures]
 
@@ -222,10 +210,8 @@ class PartitionStateMachine:
         controller.recorder.partition_changes(outcome.changes)
         controller.metrics.unclean_leader_elections += sum(c.unclean for c in outcome.changes)
         self._log_changes(outcome, target)
-        self._report_failures(
-            outcome.failures, target, election, "kafka.common.StateChangeFailedException"
-        )
-        self._report_failures(outcome.invalid, target, election, "java.lang.IllegalStateException")
+        self._report_failures(outcome.failures, target, election)
+        self._report_failures(outcome.invalid, target, election, ILLEGAL_STATE)
 
     def _log_changes(self, outcome: PartitionOutcome, target: PartitionState) -> None:
         log, context, to = self._controller.log, self._controller.context, target.value
@@ -268,7 +254,7 @@ class PartitionStateMachine:
         failures: Mapping[TopicPartition, StateChangeFailed],
         target: PartitionState,
         election: ElectionStrategy | None,
-        java_class: str,
+        java_class: str = STATE_CHANGE_FAILED,
     ) -> None:
         if not failures:
             return

@@ -7,9 +7,10 @@ the controller leaves none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from itertools import islice
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from cluster.errors import StateChangeFailed
 from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
@@ -35,6 +36,21 @@ _NEVER: _Key = (0, 0)
 # Rows are written while the processor's cache still holds them: all of a large event at once cost a
 # tenth of its time.
 _ROWS_AT_ONCE = 1_000
+
+
+Args = ParamSpec("Args")
+
+
+def _appends(
+    rows: Callable[Concatenate[Recorder, Args], Iterator[JournalRow]],
+) -> Callable[Concatenate[Recorder, Args], None]:
+    """A method that appends to the journal what the decorated one yields."""
+
+    @wraps(rows)
+    def append(self: Recorder, *args: Args.args, **kwargs: Args.kwargs) -> None:
+        self._append(rows(self, *args, **kwargs))
+
+    return append
 
 
 class Recorder:
@@ -84,30 +100,18 @@ class Recorder:
         if self._epoch:
             self._append([self._row(kind, self._clock.now_ms(), **fields)])
 
-    def partition_snapshots(self, context: ControllerContext) -> None:
+    @_appends
+    def partition_snapshots(self, context: ControllerContext) -> Iterator[JournalRow]:
         """Every partition as it was loaded: the rows an epoch begins with."""
-        self._append(self._snapshot_rows(context))
-
-    def _snapshot_rows(self, context: ControllerContext) -> Iterator[JournalRow]:
         now_ms = self._clock.now_ms()
         first: _Key = (now_ms, 1)
-        leaderships = context.leaderships
         for tp, state in context.partition_states.items():
             self._partitions[tp] = first
-            leadership = leaderships.get(tp)
-            at = None if leadership is None else leadership.leader_and_isr
-            yield self._row(
-                Kind.PARTITION_SNAPSHOT,
-                now_ms,
-                topic=tp[0],
-                partition=tp[1],
-                to=state._value_,
-                key_seq=1,
-                leader=None if at is None else at.leader,
-                leader_epoch=None if at is None else at.leader_epoch,
-                isr=None if at is None else at.isr,
-                zk_version=None if at is None else at.zk_version,
-            )
+            row = self._row(Kind.PARTITION_SNAPSHOT, now_ms, tp, to=state._value_, key_seq=1)
+            leadership = context.leaderships.get(tp)
+            if leadership is not None:
+                _set_state(row, leadership.leader_and_isr)
+            yield row
 
     def replicas_initialized(self, replicas: ReplicasByBroker) -> None:
         """Replicas were put into their first state: no rows, but it is known since when."""
@@ -115,11 +119,9 @@ class Recorder:
         for broker_id, tps in replicas.items():
             self._replicas.setdefault(broker_id, {}).update(dict.fromkeys(tps, first))
 
-    def partition_changes(self, changes: Iterable[PartitionChange]) -> None:
+    @_appends
+    def partition_changes(self, changes: Iterable[PartitionChange]) -> Iterator[JournalRow]:
         """Partitions that changed their state, or stayed Online with another leader."""
-        self._append(self._partition_rows(changes))
-
-    def _partition_rows(self, changes: Iterable[PartitionChange]) -> Iterator[JournalRow]:
         now_ms = self._clock.now_ms()
         keys = self._partitions
         after: dict[int, _Key] = {}
@@ -131,8 +133,7 @@ class Recorder:
             row = self._row(
                 Kind.PARTITION_TRANSITION,
                 now_ms,
-                topic=tp[0],
-                partition=tp[1],
+                tp,
                 from_=change.from_state._value_,
                 to=change.to_state._value_,
                 since_ms=since_ms,
@@ -143,42 +144,35 @@ class Recorder:
                 _set_leadership(row, change.leadership, change.previous_leadership)
             yield row
 
+    @_appends
     def partition_failures(
         self,
         failures: Mapping[TopicPartition, StateChangeFailed],
         context: ControllerContext,
         to: str,
         election: str | None,
-    ) -> None:
+    ) -> Iterator[JournalRow]:
         """Partitions that stayed as they were, and why."""
         now_ms = self._clock.now_ms()
-        rows = []
         for tp, failure in failures.items():
-            since_ms, key_seq = self._partitions.get(tp, _NEVER)
-            self._partitions[tp] = (since_ms, key_seq + 1)
-            rows.append(
-                self._row(
-                    Kind.PARTITION_FAILED,
-                    now_ms,
-                    topic=tp[0],
-                    partition=tp[1],
-                    from_=context.partition_state(tp)._value_,
-                    to=to,
-                    since_ms=since_ms,
-                    key_seq=key_seq + 1,
-                    election=election,
-                    outcome=failure.reason,
-                )
+            since_ms, key_seq = _next_key(self._partitions, tp)
+            yield self._row(
+                Kind.PARTITION_FAILED,
+                now_ms,
+                tp,
+                from_=context.partition_state(tp)._value_,
+                to=to,
+                since_ms=since_ms,
+                key_seq=key_seq,
+                election=election,
+                outcome=failure.reason,
             )
-        self._append(rows)
 
-    def replica_changes(self, replica_id: int, changes: Iterable[ReplicaMoves]) -> None:
-        """Replicas of one broker that changed their state, or were put into the same again."""
-        self._append(self._replica_rows(replica_id, changes))
-
-    def _replica_rows(
+    @_appends
+    def replica_changes(
         self, replica_id: int, changes: Iterable[ReplicaMoves]
     ) -> Iterator[JournalRow]:
+        """Replicas of one broker that changed their state, or were put into the same again."""
         config, cluster_id = self._config, self.cluster_id
         event, epoch = self._current_event(), self._epoch
         event_id, cause_id = event.event_id, event.cause_id
@@ -215,103 +209,79 @@ class Recorder:
                 )
         self._seq = seq
 
+    @_appends
     def replica_failures(
         self,
         replica_id: int,
         failures: Mapping[TopicPartition, StateChangeFailed],
         context: ControllerContext,
         to: str,
-    ) -> None:
+    ) -> Iterator[JournalRow]:
         """Replicas of one broker that stayed as they were, and why."""
         now_ms = self._clock.now_ms()
-        rows = []
+        keys = self._replicas.setdefault(replica_id, {})
         for tp, failure in failures.items():
-            since_ms, key_seq = self._next_replica_key(replica_id, tp)
-            rows.append(
-                self._row(
-                    Kind.REPLICA_FAILED,
-                    now_ms,
-                    topic=tp[0],
-                    partition=tp[1],
-                    replica=replica_id,
-                    from_=context.replica_state(replica_id, tp)._value_,
-                    to=to,
-                    since_ms=since_ms,
-                    key_seq=key_seq,
-                    outcome=failure.reason,
-                )
+            since_ms, key_seq = _next_key(keys, tp)
+            yield self._row(
+                Kind.REPLICA_FAILED,
+                now_ms,
+                tp,
+                replica=replica_id,
+                from_=context.replica_state(replica_id, tp)._value_,
+                to=to,
+                since_ms=since_ms,
+                key_seq=key_seq,
+                outcome=failure.reason,
             )
-        self._append(rows)
 
-    def isr_removals(self, replica_id: int, removals: Iterable[IsrRemoved]) -> None:
+    @_appends
+    def isr_removals(self, replica_id: int, removals: Iterable[IsrRemoved]) -> Iterator[JournalRow]:
         """Partitions that a replica went offline of: their state without it, written or not."""
-        self._append(self._removal_rows(replica_id, removals))
-
-    def _removal_rows(
-        self, replica_id: int, removals: Iterable[IsrRemoved]
-    ) -> Iterator[JournalRow]:
         now_ms = self._clock.now_ms()
+        keys = self._replicas.setdefault(replica_id, {})
         for removal in removals:
             tp = removal.topic_partition
-            _, key_seq = self._next_replica_key(replica_id, tp)
-            row = self._row(
-                Kind.ISR_REMOVED,
-                now_ms,
-                topic=tp[0],
-                partition=tp[1],
-                replica=replica_id,
-                key_seq=key_seq,
-            )
+            key_seq = _next_key(keys, tp)[1]
+            row = self._row(Kind.ISR_REMOVED, now_ms, tp, replica=replica_id, key_seq=key_seq)
             _set_leadership(row, removal.leadership, removal.previous_leadership)
             yield row
 
-    def isrs_changed(self, changes: Iterable[IsrChange]) -> None:
+    @_appends
+    def isrs_changed(self, changes: Iterable[IsrChange]) -> Iterator[JournalRow]:
         """Proposals of leaders were stored."""
-        self._append(self._isr_rows(changes))
-
-    def _isr_rows(self, changes: Iterable[IsrChange]) -> Iterator[JournalRow]:
         for tp, leadership, previous in changes:
             row = self._partition_row(Kind.ISR_CHANGED, tp)
             _set_leadership(row, leadership, previous)
             yield row
 
-    def leader_epochs_bumped(self, bumps: Iterable[EpochBump]) -> None:
+    @_appends
+    def leader_epochs_bumped(self, bumps: Iterable[EpochBump]) -> Iterator[JournalRow]:
         """Only the leader epoch of partitions was raised, for the assignment in ``detail``."""
-        rows = []
         for bump in bumps:
             row = self._partition_row(Kind.LEADER_EPOCH_BUMPED, bump.topic_partition)
             _set_leadership(row, bump.leadership, bump.previous_leadership)
             row.reassignment_id = reassignment_id(bump.topic_partition, bump.assignment)
             row.detail = str(bump.assignment)
-            rows.append(row)
-        self._append(rows)
+            yield row
 
+    @_appends
     def reassignment_phase(
         self, phase: Phase, assignments: Mapping[TopicPartition, ReplicaAssignment]
-    ) -> None:
-        """Reassignments came to a phase; ``detail`` is the assignment that it is about."""
-        self._append(self._phase_rows(phase, assignments))
-
-    def _phase_rows(
-        self, phase: Phase, assignments: Mapping[TopicPartition, ReplicaAssignment]
     ) -> Iterator[JournalRow]:
+        """Reassignments came to a phase; ``detail`` is the assignment that it is about."""
         now_ms, to = self._clock.now_ms(), phase.value
-        keys = self._partitions
         # Of thousands of partitions only few have different replicas.
         texts: dict[ReplicaAssignment, tuple[str, str]] = {}
         for tp, assignment in assignments.items():
-            since_ms, key_seq = keys.get(tp, _NEVER)
-            keys[tp] = (since_ms, key_seq + 1)
             text = texts.get(assignment)
             if text is None:
                 text = texts[assignment] = (target_text(assignment), str(assignment))
             yield self._row(
                 Kind.REASSIGNMENT_PHASE,
                 now_ms,
-                topic=tp[0],
-                partition=tp[1],
+                tp,
                 to=to,
-                key_seq=key_seq + 1,
+                key_seq=_next_key(self._partitions, tp)[1],
                 reassignment_id=f"{tp[0]}-{tp[1]}->{text[0]}",
                 detail=text[1],
             )
@@ -319,22 +289,13 @@ class Recorder:
     def alter_isr_refused(self, tp: TopicPartition, proposed: LeaderAndIsr, error: str) -> None:
         """A leader's proposal was refused."""
         row = self._partition_row(Kind.ALTER_ISR_REFUSED, tp)
-        row.leader, row.leader_epoch = proposed.leader, proposed.leader_epoch
-        row.isr, row.zk_version = proposed.isr, proposed.zk_version
+        _set_state(row, proposed)
         row.outcome = error
         self._append([row])
 
     def _partition_row(self, kind: Kind, tp: TopicPartition) -> JournalRow:
-        since_ms, key_seq = self._partitions.get(tp, _NEVER)
-        self._partitions[tp] = (since_ms, key_seq + 1)
-        now_ms = self._clock.now_ms()
-        return self._row(kind, now_ms, topic=tp[0], partition=tp[1], key_seq=key_seq + 1)
-
-    def _next_replica_key(self, replica_id: int, tp: TopicPartition) -> _Key:
-        keys = self._replicas.setdefault(replica_id, {})
-        since_ms, key_seq = keys.get(tp, _NEVER)
-        keys[tp] = (since_ms, key_seq + 1)
-        return since_ms, key_seq + 1
+        key_seq = _next_key(self._partitions, tp)[1]
+        return self._row(kind, self._clock.now_ms(), tp, key_seq=key_seq)
 
     def _current_event(self) -> QueuedEvent:
         event = self._events.current
@@ -345,7 +306,11 @@ class Recorder:
         ), f"{event.event} was put without its cause"
         return event
 
-    def _row(self, kind: Kind, now_ms: int, **fields: Any) -> JournalRow:
+    def _row(
+        self, kind: Kind, now_ms: int, tp: TopicPartition | None = None, **fields: Any
+    ) -> JournalRow:
+        if tp is not None:
+            fields["topic"], fields["partition"] = tp
         self._seq += 1
         event = self._current_event()
         return JournalRow(
@@ -369,14 +334,23 @@ class Recorder:
             self._journal.append(batch)
 
 
+def _next_key(keys: dict[TopicPartition, _Key], tp: TopicPartition) -> _Key:
+    since_ms, key_seq = keys.get(tp, _NEVER)
+    key = keys[tp] = (since_ms, key_seq + 1)
+    return key
+
+
+def _set_state(row: JournalRow, state: LeaderAndIsr) -> None:
+    row.leader, row.leader_epoch = state.leader, state.leader_epoch
+    row.isr, row.zk_version = state.isr, state.zk_version
+
+
 def _set_leadership(
     row: JournalRow,
     leadership: LeaderIsrAndControllerEpoch,
     previous: LeaderIsrAndControllerEpoch | None,
 ) -> None:
-    at = leadership.leader_and_isr
-    row.leader, row.leader_epoch = at.leader, at.leader_epoch
-    row.isr, row.zk_version = at.isr, at.zk_version
+    _set_state(row, leadership.leader_and_isr)
     if previous is not None and previous is not leadership:
         row.prev_leader = previous.leader_and_isr.leader
         row.prev_isr = previous.leader_and_isr.isr

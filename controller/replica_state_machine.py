@@ -10,11 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cluster.errors import ControllerMoved, StateChangeFailed
+from cluster.errors import StateChangeFailed
 from cluster.outcome import WriteOutcome
 from cluster.types import LeaderAndIsr, TopicPartition
-from controller.request_sender import is_swallowed
-from controller.state_change_log import Source, replica_failed_text
+from controller.request_sender import sent_batch
+from controller.state_change_log import (
+    ILLEGAL_STATE,
+    STATE_CHANGE_FAILED,
+    Source,
+    replica_failed_text,
+)
 from statemachines.context import ReplicasByBroker
 from statemachines.replica_state import ReplicaState
 from statemachines.replica_transitions import (
@@ -25,7 +30,7 @@ from statemachines.replica_transitions import (
     initialize_replica_states,
     plan_replica_state_changes,
 )
-from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
+from statemachines.request_batch import ControllerBrokerRequestBatch
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -61,9 +66,16 @@ class ReplicaStateMachine:
         """
         if not replicas:
             return
-        log, source = self._controller.log, Source.REPLICA_STATE_MACHINE
+        moves, source = f"replicas to {target} state", Source.REPLICA_STATE_MACHINE
         plan: ReplicaPlan | None = None
-        try:
+
+        def abandon(moved: bool) -> None:
+            if plan is None:
+                self.batch.abandon(moved)
+            else:
+                abandon_replica_state_changes(plan, self.batch, moved)
+
+        with sent_batch(self._controller, self.batch, moves, source, abandon):
             self.batch.new_batch()
             for replica_id in sorted(replicas):
                 remaining: Sequence[TopicPartition] = replicas[replica_id]
@@ -72,27 +84,6 @@ class ReplicaStateMachine:
                         self._controller.context, replica_id, remaining, target
                     )
                     remaining = self._carry_out(plan)
-            self._controller.sender.send(self.batch)
-        except ControllerMoved as moved:
-            log.error(
-                f"Controller moved to another broker when moving some replicas to {target} state",
-                source,
-                moved,
-            )
-            self._abandon(plan, moved=True)
-            raise
-        except Exception as error:
-            log.error(f"Error while moving some replicas to {target} state", source, error)
-            if not isinstance(error, BatchNotEmpty):
-                self._abandon(plan, moved=False)
-            if not is_swallowed(error, self._controller.quirks):
-                raise
-
-    def _abandon(self, plan: ReplicaPlan | None, moved: bool) -> None:
-        if plan is None:
-            self.batch.abandon(moved)
-        else:
-            abandon_replica_state_changes(plan, self.batch, moved)
 
     def _carry_out(self, plan: ReplicaPlan) -> list[TopicPartition]:
         """Write and apply a plan; gives the partitions to plan again."""
@@ -115,9 +106,7 @@ class ReplicaStateMachine:
             for tp in lost
             if tp not in gone
         }
-        self._report_failures(
-            plan.replica_id, failures, plan.target, "kafka.common.StateChangeFailedException"
-        )
+        self._report_failures(plan.replica_id, failures, plan.target)
         return [*gone, *(tp for tp in outcome.retries if tp not in failures and tp not in gone)]
 
     def _forget_lost_leaderships(
@@ -158,19 +147,15 @@ class ReplicaStateMachine:
                 after = f" from {moves.from_state} to {moves.to_state}"
                 before = f"Changed state of replica {replica_id} for partition "
                 log.state_change("TRACE", (f"{before}{tp}{after}" for tp in moves.partitions))
-        self._report_failures(
-            replica_id, outcome.failures, target, "kafka.common.StateChangeFailedException"
-        )
-        self._report_failures(
-            replica_id, outcome.invalid, target, "java.lang.IllegalStateException"
-        )
+        self._report_failures(replica_id, outcome.failures, target)
+        self._report_failures(replica_id, outcome.invalid, target, ILLEGAL_STATE)
 
     def _report_failures(
         self,
         replica_id: int,
         failures: Mapping[TopicPartition, StateChangeFailed],
         target: ReplicaState,
-        java_class: str,
+        java_class: str = STATE_CHANGE_FAILED,
     ) -> None:
         if not failures:
             return

@@ -6,10 +6,12 @@ AbstractControllerBrokerRequestBatch in kafka/controller/ControllerChannelManage
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from cluster.errors import ControllerMoved
 from cluster.journal import Kind
-from cluster.quirks import Quirks
 from cluster.requests import (
     ControlRequest,
     LeaderAndIsrPartitionState,
@@ -22,6 +24,9 @@ from controller.config import ControllerConfig
 from controller.recorder import Recorder
 from controller.state_change_log import Source, StateChangeLog, scala_set
 from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
+
+if TYPE_CHECKING:
+    from controller.kafka_controller import KafkaController
 
 RequestTap = Callable[[int, ControlRequest], None]
 """Called with a broker and a request for it when it is queued, whether the broker lives or not."""
@@ -126,12 +131,38 @@ class RequestSender:
         )
 
 
-def is_swallowed(error: Exception, quirks: Quirks) -> bool:
-    """True if a state machine goes on after this error as if nothing had happened.
+@contextmanager
+def sent_batch(
+    controller: KafkaController,
+    batch: ControllerBrokerRequestBatch,
+    moves: str,
+    source: Source,
+    abandon: Callable[[bool], None],
+) -> Iterator[list[Exception]]:
+    """Send a state machine's batch after the ``moves`` that begin and fill it.
 
-    Kafka 2.8.2 does after any (hazard C6), so also after a batch was not empty (KAFKA-12315).
+    If they fail ``abandon`` is called with whether the fence failed, and the error is raised. Kafka
+    2.8.2 goes on after any error but ControllerMoved as if nothing had happened (hazard C6), so
+    also after a batch was not empty (KAFKA-12315): then the error is put into the list.
     """
-    return quirks.hazard_c6 or (quirks.kafka_12315 and isinstance(error, BatchNotEmpty))
+    log, quirks = controller.log, controller.quirks
+    swallowed: list[Exception] = []
+    try:
+        yield swallowed
+        controller.sender.send(batch)
+    except ControllerMoved as moved:
+        text = f"Controller moved to another broker when moving some {moves}"
+        log.error(text, source, moved)
+        abandon(True)
+        raise
+    except Exception as error:
+        log.error(f"Error while moving some {moves}", source, error)
+        was_left = isinstance(error, BatchNotEmpty)
+        if not was_left:
+            abandon(False)
+        if not (quirks.hazard_c6 or (quirks.kafka_12315 and was_left)):
+            raise
+        swallowed.append(error)
 
 
 def request_name(request: ControlRequest) -> str:

@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from cluster.plain_text import harmless_line
 from cluster.protocols import Clock
 from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
+
+STATE_CHANGE_FAILED: Final = "kafka.common.StateChangeFailedException"
+ILLEGAL_STATE: Final = "java.lang.IllegalStateException"
 
 
 class Sink(Protocol):

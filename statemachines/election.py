@@ -120,74 +120,39 @@ def elect_leaders(
     ``unclean_topics``: those with unclean.leader.election.enable=true; asked only by the offline
     election, and only where no replica in sync is online.
     """
+    return {tp: _elect(context, tp, state, strategy, unclean_topics) for tp, state in states}
+
+
+def _elect(
+    context: ControllerContext,
+    tp: TopicPartition,
+    state: LeaderAndIsr,
+    strategy: ElectionStrategy,
+    unclean_topics: Collection[str],
+) -> ElectionResult:
+    assignment, isr = context.partition_replica_assignment(tp), state.isr
+    if isinstance(strategy, ReassignElection):
+        assignment = context.partition_full_replica_assignment(tp).target_replicas
+    is_shutdown = isinstance(strategy, ControlledShutdownElection)
+    live = context.online_replicas(tp, assignment, include_shutting_down_brokers=is_shutdown)
+    recipients = live
     match strategy:
-        case OfflineElection(allow_unclean=True):
-            return {tp: leader_for_offline(context, tp, state, True) for tp, state in states}
         case OfflineElection():
-            return {
-                tp: leader_for_offline(context, tp, state, tp.topic in unclean_topics)
-                for tp, state in states
-            }
+            allow_unclean = strategy.allow_unclean or tp.topic in unclean_topics
+            leader = offline_partition_leader_election(assignment, isr, live, allow_unclean)
+            if leader is not None and leader not in isr:
+                unclean = state.with_leader_and_isr(leader, (leader,))
+                return ElectionResult(unclean, live, unclean=True)
+            isr = context.online_replicas(tp, isr)
         case ReassignElection():
-            return {tp: leader_for_reassign(context, tp, state) for tp, state in states}
+            leader = reassign_partition_leader_election(assignment, isr, live)
+            recipients = assignment
         case PreferredReplicaElection():
-            return {tp: leader_for_preferred_replica(context, tp, state) for tp, state in states}
+            leader = preferred_replica_partition_leader_election(assignment, isr, live)
+            recipients = assignment
         case ControlledShutdownElection():
-            return {tp: leader_for_controlled_shutdown(context, tp, state) for tp, state in states}
-
-
-def leader_for_offline(
-    context: ControllerContext, tp: TopicPartition, state: LeaderAndIsr, unclean_enabled: bool
-) -> ElectionResult:
-    """A live leader; the ISR is what is online of the old one, or the unclean leader alone."""
-    assignment = context.partition_replica_assignment(tp)
-    live = context.online_replicas(tp, assignment)
-    leader = offline_partition_leader_election(assignment, state.isr, live, unclean_enabled)
-    if leader is None:
-        return ElectionResult(None, live)
-    if leader in state.isr:
-        isr = context.online_replicas(tp, state.isr)
-        return ElectionResult(state.with_leader_and_isr(leader, isr), live)
-    return ElectionResult(state.with_leader_and_isr(leader, (leader,)), live, unclean=True)
-
-
-def leader_for_reassign(
-    context: ControllerContext, tp: TopicPartition, state: LeaderAndIsr
-) -> ElectionResult:
-    """A live target replica in sync; the ISR stays."""
-    target = context.partition_full_replica_assignment(tp).target_replicas
-    live = context.online_replicas(tp, target)
-    leader = reassign_partition_leader_election(target, state.isr, live)
-    return _same_isr(state, leader, target)
-
-
-def leader_for_preferred_replica(
-    context: ControllerContext, tp: TopicPartition, state: LeaderAndIsr
-) -> ElectionResult:
-    """The preferred replica; the ISR stays."""
-    assignment = context.partition_replica_assignment(tp)
-    live = context.online_replicas(tp, assignment)
-    leader = preferred_replica_partition_leader_election(assignment, state.isr, live)
-    return _same_isr(state, leader, assignment)
-
-
-def leader_for_controlled_shutdown(
-    context: ControllerContext, tp: TopicPartition, state: LeaderAndIsr
-) -> ElectionResult:
-    """A leader that stays; the brokers that are shutting down leave the ISR."""
-    assignment = context.partition_replica_assignment(tp)
-    live = context.online_replicas(tp, assignment, include_shutting_down_brokers=True)
-    leaving = context.shutting_down_broker_ids
-    leader = controlled_shutdown_partition_leader_election(assignment, state.isr, live, leaving)
-    if leader is None:
-        return ElectionResult(None, live)
-    isr = tuple(r for r in state.isr if r not in leaving)
-    return ElectionResult(state.with_leader_and_isr(leader, isr), live)
-
-
-def _same_isr(
-    state: LeaderAndIsr, leader: int | None, recipients: tuple[int, ...]
-) -> ElectionResult:
-    if leader is None:
-        return ElectionResult(None, recipients)
-    return ElectionResult(state.with_leader_and_isr(leader, state.isr), recipients)
+            leaving = context.shutting_down_broker_ids
+            leader = controlled_shutdown_partition_leader_election(assignment, isr, live, leaving)
+            isr = tuple(r for r in isr if r not in leaving)
+    elected = None if leader is None else state.with_leader_and_isr(leader, isr)
+    return ElectionResult(elected, recipients)
