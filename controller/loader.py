@@ -74,7 +74,7 @@ def read_live_brokers(controller: KafkaController) -> Decoded[int, RegisteredBro
 
 def _watch_malformed_brokers(controller: KafkaController) -> None:
     ids = [id_ for path in controller.malformed if (id_ := BrokerIdZNode.id_of(path)) is not None]
-    controller.watches.register_brokers(ids)
+    controller.watches.brokers.update(ids)
     for broker_id in ids:
         try:
             controller.zk.get_broker(broker_id, watch=True)
@@ -97,7 +97,7 @@ def broker_epochs_text(epochs: Mapping[int, int]) -> str:
 def watch_brokers(controller: KafkaController, broker_ids: list[int]) -> None:
     """Watch the registrations of these brokers for other end points."""
     controller.log.debug(f"Register BrokerModifications handler for {scala_set(broker_ids)}")
-    controller.watches.register_brokers(broker_ids)
+    controller.watches.brokers.update(broker_ids)
     controller.zk.paths_exist([BrokerIdZNode.path(id_) for id_ in broker_ids], watch=True)
 
 
@@ -108,7 +108,7 @@ def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdR
     served once it is mended. Raises MalformedZNode with hazard C2.
     """
     context = controller.context
-    controller.watches.register_topics(topics)
+    controller.watches.topics.update(topics)
     found = read_topics(controller, topics)
     _set_duplicate_ids_apart(controller, found)
     if found.malformed or found.missing:

@@ -111,7 +111,7 @@ def on_broker_failure(controller: KafkaController, broker_ids: Sequence[int]) ->
         context.remove_shutting_down_brokers(shutting_down)
         log.info(f"Removed {id_list(shutting_down)} from list of shutting down brokers.")
     on_replicas_become_offline(controller, context.replicas_on_brokers(broker_ids))
-    controller.watches.unregister_brokers(list(broker_ids))
+    controller.watches.brokers.difference_update(broker_ids)
 
 
 def on_replicas_become_offline(controller: KafkaController, replicas: ReplicasByBroker) -> None:

@@ -38,7 +38,7 @@ def process_topic_change(controller: KafkaController, _: TopicChange) -> None:
     controller.topic_deletion_manager.forget_topics(deleted)
     for topic in deleted:
         context.remove_topic(topic)
-    controller.watches.unregister_topics(deleted)
+    controller.watches.topics.difference_update(deleted)
     _forget_malformed(controller, topics)
     create_partitions(controller, loaded, deleted)
 
@@ -90,7 +90,7 @@ def _forget_malformed(controller: KafkaController, topics: Sequence[str]) -> Non
         topic = path.removeprefix(parent).partition("/")[0]
         if path.startswith(parent) and topic not in there:
             del controller.malformed[path]
-            controller.watches.unregister_topics([topic])
+            controller.watches.topics.discard(topic)
 
 
 def _text(topic: TopicIdReplicaAssignment) -> str:

@@ -258,16 +258,12 @@ def _fenced(controller: KafkaController, ops: Sequence[WriteOp]) -> list[ResultC
     for its size is not sent, and keeps no other from being written."""
     fence = controller.context.epoch_zk_version
     try:
-        codes = [result.code for result in controller.controller_zk.fenced_write(ops, fence)]
+        results = controller.controller_zk.write_until_known(ops, fence)
     except OperationTooBig:
         if len(ops) == 1:
             return [ResultCode.MARSHALLINGERROR]
         return [code for op in ops for code in _fenced(controller, [op])]
-    lost = [i for i, code in enumerate(codes) if code is ResultCode.CONNECTIONLOSS]
-    if lost:
-        for i, code in zip(lost, _fenced(controller, [ops[i] for i in lost]), strict=True):
-            codes[i] = code
-    return codes
+    return [result.code for result in results]
 
 
 class PendingDeletion(PendingRequest, frozen=True):

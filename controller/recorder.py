@@ -47,7 +47,7 @@ def _appends(
     """A method that appends to the journal what the decorated one yields."""
 
     @wraps(rows)
-    def append(self: Recorder, *args: Args.args, **kwargs: Args.kwargs) -> None:
+    def append(self: Recorder, /, *args: Args.args, **kwargs: Args.kwargs) -> None:
         self._append(rows(self, *args, **kwargs))
 
     return append

@@ -227,7 +227,7 @@ class TopicDeletionManager:
         # The znodes go for good: a replica still on a broker would come back without its topic.
         assert all(progress_of(controller.context, topic) is Progress.DONE for topic in topics)
         # A change of a topic znode must not come before the new topic of the same name.
-        controller.watches.unregister_topics(list(topics))
+        controller.watches.topics.difference_update(topics)
         deleted = replicas_in_state(controller.context, topics, ReplicaState.DELETION_SUCCESSFUL)
         controller.replica_state_machine.handle_state_changes(deleted, ReplicaState.NON_EXISTENT)
         failed = controller.controller_zk.delete_topics(topics, controller.context.epoch_zk_version)

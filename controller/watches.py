@@ -51,14 +51,15 @@ class Watches:
     """Which watches the controller wants. One that fires after it was unregistered is nothing.
 
     /controller is watched by every candidate from its startup, all else by the active controller
-    alone. ``event_of`` is called from the store's thread.
+    alone. ``event_of`` is called from the store's thread. ``brokers``: whose registrations are
+    watched; ``topics``: whose znodes are.
     """
 
     def __init__(self, quirks: Quirks = NO_QUIRKS) -> None:
         self._quirks = quirks
         self._is_active = False
-        self._brokers: set[int] = set()
-        self._topics: set[str] = set()
+        self.brokers: set[int] = set()
+        self.topics: set[str] = set()
         self._reassigned: dict[str, TopicPartition] = {}
         self._malformed: dict[str, TopicPartition] = {}
 
@@ -69,26 +70,10 @@ class Watches:
     def clear(self) -> None:
         """The controller resigned: only /controller is wanted."""
         self._is_active = False
-        self._brokers.clear()
-        self._topics.clear()
+        self.brokers.clear()
+        self.topics.clear()
         self._reassigned.clear()
         self._malformed.clear()
-
-    def register_brokers(self, broker_ids: list[int]) -> None:
-        """Changes of these registrations are wanted."""
-        self._brokers.update(broker_ids)
-
-    def unregister_brokers(self, broker_ids: list[int]) -> None:
-        """Changes of these registrations are wanted no more."""
-        self._brokers.difference_update(broker_ids)
-
-    def register_topics(self, topics: list[str]) -> None:
-        """Changes of these topic znodes are wanted."""
-        self._topics.update(topics)
-
-    def unregister_topics(self, topics: list[str]) -> None:
-        """Changes of these topic znodes are wanted no more."""
-        self._topics.difference_update(topics)
 
     def register_reassigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Changes of these partitions' states are wanted."""
@@ -131,8 +116,8 @@ class Watches:
         if reassigned is not None:
             return PartitionReassignmentIsrChange(reassigned)
         parent, _, name = path.rpartition("/")
-        if parent == TOPICS_PATH and name in self._topics:
+        if parent == TOPICS_PATH and name in self.topics:
             return PartitionModifications(name)
-        if parent == BROKER_IDS_PATH and name.isdecimal() and int(name) in self._brokers:
+        if parent == BROKER_IDS_PATH and name.isdecimal() and int(name) in self.brokers:
             return BrokerModifications(int(name))
         return None

@@ -42,6 +42,10 @@ class ZNode(msgspec.Struct, frozen=True, omit_defaults=True):
     unreadable: str | msgspec.UnsetType = msgspec.UNSET
 
 
+STAT_FIELDS: Final = sorted({*ZNode.__struct_fields__} & {*Stat._fields} - {"ephemeral_owner"})
+"""The numbers of a znode that a dump holds as they are."""
+
+
 def dump(store: Store, path: str = "/", chroot: str = "") -> list[ZNode]:
     """The znode at ``path`` and all below it, each before its children, siblings by name.
 
@@ -87,14 +91,7 @@ def _znode(path: str, data: bytes | None, stat: Stat) -> ZNode:
         path=path,
         data=text,
         base64=encoded,
-        version=stat.version,
-        cversion=stat.cversion,
-        aversion=stat.aversion,
-        czxid=stat.czxid,
-        mzxid=stat.mzxid,
-        pzxid=stat.pzxid,
-        ctime_ms=stat.ctime_ms,
-        mtime_ms=stat.mtime_ms,
+        **{name: getattr(stat, name) for name in STAT_FIELDS},
         ephemeral_owner=f"0x{stat.ephemeral_owner & (2**64 - 1):x}",
     )
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-import msgspec
-
 from cluster.errors import StoreError
-from zk.dump import ZNode
+from zk.dump import STAT_FIELDS, ZNode
 from zk.dump_text import data_of, is_unreadable, owner_of, parse_dump
 from zk.store import Listener, ReadOp, ReadResult, ResultCode, Stat, Transaction, TxnResult
 
@@ -74,19 +72,8 @@ class DumpStore:
 
 def _stat(znode: ZNode, data: bytes | None, num_children: int) -> Stat:
     return Stat(
-        czxid=_number(znode.czxid),
-        mzxid=_number(znode.mzxid),
-        ctime_ms=_number(znode.ctime_ms),
-        mtime_ms=_number(znode.mtime_ms),
-        version=_number(znode.version),
-        cversion=_number(znode.cversion),
-        aversion=_number(znode.aversion),
+        **{name: getattr(znode, name) or 0 for name in STAT_FIELDS},
         ephemeral_owner=owner_of(znode),
         data_length=len(data or b""),
         num_children=num_children,
-        pzxid=_number(znode.pzxid),
     )
-
-
-def _number(value: int | msgspec.UnsetType) -> int:
-    return value if isinstance(value, int) else 0

@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cluster.errors import ZooKeeperUnavailable
@@ -238,12 +237,7 @@ class EmbeddedZooKeeper:
     def __enter__(self) -> Self:
         return self if self.is_running else self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _launch(self, java: Path, class_path: str) -> str | None:

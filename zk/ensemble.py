@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from cluster.errors import NotFound, UsageError, WrongState, ZooKeeperUnavailable
@@ -223,12 +222,7 @@ class EmbeddedEnsemble:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _require(

@@ -188,13 +188,8 @@ class KafkaZkClient(ZNodeClient):
     def get_broker(self, broker_id: int, watch: bool = False) -> Broker | None:
         """One live broker; None if it is not registered. Raises MalformedZNode."""
         path = BrokerIdZNode.path(broker_id)
-        found = self.get_data_and_stat(path, watch)
-        if found is None:
-            return None
-        try:
-            return BrokerIdZNode.decode(broker_id, found[0]).broker
-        except MalformedZNode as error:
-            raise error.at(path) from None
+        info = self._read_one(path, lambda data: BrokerIdZNode.decode(broker_id, data), watch)
+        return None if info is None else info.broker
 
     # Topics and partitions
 
@@ -268,13 +263,7 @@ class KafkaZkClient(ZNodeClient):
     def get_entity_configs(self, entity_type: str, entity_name: str) -> dict[str, str]:
         """An entity's overrides; none if it has no znode. Raises MalformedZNode."""
         path = ConfigEntityZNode.path(entity_type, entity_name)
-        found = self.get_data_and_stat(path)
-        if found is None:
-            return {}
-        try:
-            return ConfigEntityZNode.decode(found[0])
-        except MalformedZNode as error:
-            raise error.at(path) from None
+        return self._read_one(path, ConfigEntityZNode.decode) or {}
 
     def get_topic_configs(self, topics: Sequence[str]) -> Decoded[str, dict[str, str]]:
         """Overrides by topic; a topic without a config znode is in ``missing``."""
@@ -320,15 +309,11 @@ class KafkaZkClient(ZNodeClient):
 
         Raises MalformedZNode where Kafka throws.
         """
-        found = self.get_data_and_stat(ReassignPartitionsZNode.path, watch)
-        if found is None:
-            return {}
+        path, decode = ReassignPartitionsZNode.path, ReassignPartitionsZNode.decode
         try:
-            return ReassignPartitionsZNode.decode(found[0])
+            return self._read_one(path, decode, watch) or {}
         except UnparsableJson:
             return {}
-        except MalformedZNode as error:
-            raise error.at(ReassignPartitionsZNode.path) from None
 
     def create_partition_reassignment(
         self, reassignment: Mapping[TopicPartition, Sequence[int]]
@@ -343,13 +328,8 @@ class KafkaZkClient(ZNodeClient):
 
     def get_preferred_replica_election(self, watch: bool = False) -> list[TopicPartition]:
         """Partitions to be given to their preferred leader. Raises MalformedZNode."""
-        found = self.get_data_and_stat(PreferredReplicaElectionZNode.path, watch)
-        if found is None:
-            return []
-        try:
-            return PreferredReplicaElectionZNode.decode(found[0])
-        except MalformedZNode as error:
-            raise error.at(PreferredReplicaElectionZNode.path) from None
+        path, decode = PreferredReplicaElectionZNode.path, PreferredReplicaElectionZNode.decode
+        return self._read_one(path, decode, watch) or []
 
     def create_preferred_replica_election(self, partitions: Iterable[TopicPartition]) -> bool:
         """Ask for preferred leaders; False if such a request is there."""
@@ -391,6 +371,16 @@ class KafkaZkClient(ZNodeClient):
         self.create_sequential(LogDirEventNotificationSequenceZNode.path(), data)
 
     # Decoding
+
+    def _read_one(
+        self, path: str, decode: Callable[[bytes | None], V], watch: bool = False
+    ) -> V | None:
+        """Read and decode a znode; None if it is absent."""
+        found = self.get_data_and_stat(path, watch)
+        try:
+            return None if found is None else decode(found[0])
+        except MalformedZNode as error:
+            raise error.at(path) from None
 
     def read_each(
         self,

@@ -115,12 +115,17 @@ class ZNodeClient:
 
     def create(self, path: str, data: bytes | None = None) -> bool:
         """Create a persistent znode; False if it is there. Raises StoreError, e.g. for NONODE."""
-        result, lost = self._write(Create(path, data))
+        return self._is_created(path, data, *self._write(Create(path, data)))
+
+    def _is_created(self, path: str, data: bytes | None, result: OpResult, lost: bool) -> bool:
         if result.code is ResultCode.OK:
             return True
         if result.code is not ResultCode.NODEEXISTS:
             raise store_error(result.code, path)
-        found = self.get_data_and_stat(path) if lost else None
+        return lost and self._holds(path, data)
+
+    def _holds(self, path: str, data: bytes | None) -> bool:
+        found = self.get_data_and_stat(path)
         return found is not None and found[0] == data
 
     def create_recursive(self, path: str, data: bytes | None = None) -> bool:
@@ -129,12 +134,7 @@ class ZNodeClient:
         if result.code is ResultCode.NONODE:
             self.create_recursive(parent_path(path))
             return self.create(path, data)
-        if result.code is ResultCode.OK:
-            return True
-        if result.code is not ResultCode.NODEEXISTS:
-            raise store_error(result.code, path)
-        found = self.get_data_and_stat(path) if lost else None
-        return found is not None and found[0] == data
+        return self._is_created(path, data, result, lost)
 
     def create_sequential(self, path: str, data: bytes | None) -> str:
         """Create a numbered znode and return its path; after a lost reply there may be two."""
@@ -183,8 +183,7 @@ class ZNodeClient:
             return True
         if result.code not in (ResultCode.BADVERSION, ResultCode.NONODE):
             raise store_error(result.code, path)
-        found = self.get_data_and_stat(path) if lost else None
-        return found is not None and found[0] == data
+        return lost and self._holds(path, data)
 
     def set_or_create(self, path: str, data: bytes | None) -> None:
         """Set the data, or create the znode and those above it; the last writer wins."""
