@@ -6,7 +6,7 @@ clients, and electLeaders of ReplicaManager.scala and DelayedElectLeader.scala o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from cluster.api_errors import Errors
@@ -47,17 +47,14 @@ class PendingElection(PendingRequest, frozen=True):
     leaders: dict[TopicPartition, int]
     timeout = ElectLeadersTimeout
 
-    def is_done(self, metadata: MetadataView) -> bool:
-        """Return True if the metadata shows every new leader."""
-        return not self._late(metadata)
-
-    def response(self, metadata: MetadataView) -> ElectLeadersResponse:
-        """Return the answer; leaders that the metadata does not show have timed out."""
-        late = dict.fromkeys(self._late(metadata), _TIMED_OUT)
-        return ElectLeadersResponse(Errors.NONE, {**self.results, **late})
-
-    def _late(self, metadata: MetadataView) -> list[TopicPartition]:
+    def late(self, metadata: MetadataView) -> list[TopicPartition]:
+        """Return the partitions whose new leader the metadata does not show."""
         return [tp for tp, leader in self.leaders.items() if metadata.leader_of(tp) != leader]
+
+    def response(self, late: Iterable[TopicPartition]) -> ElectLeadersResponse:
+        """Return the answer; leaders that the metadata does not show have timed out."""
+        timed_out = dict.fromkeys(late, _TIMED_OUT)
+        return ElectLeadersResponse(Errors.NONE, {**self.results, **timed_out})
 
 
 def refuse_elections(request: ElectLeadersRequest, error: Errors) -> ElectLeadersResponse:

@@ -61,17 +61,15 @@ class PendingCreation(PendingRequest, frozen=True):
     waiting: dict[str, list[TopicPartition]]
     timeout = CreateTopicsTimeout
 
-    def is_done(self, metadata: MetadataView) -> bool:
-        """Return True if the metadata shows a leader for every partition."""
-        return not any(_is_leaderless(metadata, tps) for tps in self.waiting.values())
+    def late(self, metadata: MetadataView) -> set[str]:
+        """Return the topics without a leader for every partition in the metadata."""
+        return {
+            topic
+            for topic, tps in self.waiting.items()
+            if any(metadata.leader_of(tp) in (None, NO_LEADER) for tp in tps)
+        }
 
-    def response(self, metadata: MetadataView) -> CreateTopicsResponse:
-        """Return the answer; topics without all their leaders have timed out."""
-        return self.timed_out(
-            {t for t, tps in self.waiting.items() if _is_leaderless(metadata, tps)}
-        )
-
-    def timed_out(self, late: Container[str]) -> CreateTopicsResponse:
+    def response(self, late: Container[str]) -> CreateTopicsResponse:
         """Return the answer when the topics ``late`` have timed out."""
         return CreateTopicsResponse(
             tuple(
@@ -81,10 +79,6 @@ class PendingCreation(PendingRequest, frozen=True):
                 for r in self.results
             )
         )
-
-
-def _is_leaderless(metadata: MetadataView, partitions: Iterable[TopicPartition]) -> bool:
-    return any(metadata.leader_of(tp) in (None, NO_LEADER) for tp in partitions)
 
 
 def refuse_creation(request: CreateTopicsRequest, error: Errors) -> CreateTopicsResponse:
@@ -113,7 +107,7 @@ def process_create_topics(controller: KafkaController, event: CreateTopicsReceiv
     }
     pending = PendingCreation(event.message, tuple(results), waiting)
     if request.timeout_ms <= 0 or not waiting:
-        controller.reply(event.message, pending.timed_out(waiting))
+        controller.reply(event.message, pending.response(waiting))
     else:
         controller.pending_requests.add(pending, request.timeout_ms)
 
@@ -272,21 +266,19 @@ class PendingDeletion(PendingRequest, frozen=True):
     results: dict[str, Errors]
     timeout = DeleteTopicsTimeout
 
-    def is_done(self, metadata: MetadataView) -> bool:
-        """Return True if the metadata shows none of the topics."""
-        return not self._late(metadata)
+    def late(self, metadata: MetadataView) -> list[str]:
+        """Return the topics that the metadata still shows."""
+        return [topic for topic in self.marked if metadata.num_partitions(topic)]
 
-    def response(self, metadata: MetadataView) -> DeleteTopicsResponse:
+    def response(self, late: Iterable[str]) -> DeleteTopicsResponse:
         """Return the answer; topics that the metadata still shows have timed out."""
-        late = dict.fromkeys(self._late(metadata), Errors.REQUEST_TIMED_OUT)
-        return _deletion_response({**self.results, **late})
+        timed_out = dict.fromkeys(late, Errors.REQUEST_TIMED_OUT)
+        return _deletion_response({**self.results, **timed_out})
 
-    def _late(self, metadata: MetadataView) -> list[str]:
-        return [
-            topic
-            for topic, error in self.results.items()
-            if error is Errors.NONE and metadata.num_partitions(topic)
-        ]
+    @property
+    def marked(self) -> list[str]:
+        """The topics that are to be deleted."""
+        return [topic for topic, error in self.results.items() if error is Errors.NONE]
 
 
 def refuse_deletion(request: DeleteTopicsRequest, error: Errors) -> DeleteTopicsResponse:
@@ -307,15 +299,11 @@ def process_delete_topics(controller: KafkaController, event: DeleteTopicsReceiv
         controller.reply(message, refuse_deletion(request, Errors.TOPIC_DELETION_DISABLED))
         return
     with controller.answering_failure(event):
-        results = _mark(controller, request)
-    if request.timeout_ms <= 0 or Errors.NONE not in results.values():
-        timed_out = {
-            topic: Errors.REQUEST_TIMED_OUT if error is Errors.NONE else error
-            for topic, error in results.items()
-        }
-        controller.reply(message, _deletion_response(timed_out))
+        pending = PendingDeletion(message, _mark(controller, request))
+    if request.timeout_ms <= 0 or not pending.marked:
+        controller.reply(message, pending.response(pending.marked))
         return
-    controller.pending_requests.add(PendingDeletion(message, results), request.timeout_ms)
+    controller.pending_requests.add(pending, request.timeout_ms)
     controller.pending_requests.complete(DeleteTopicsTimeout)
 
 

@@ -18,6 +18,7 @@ from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.events import ZkPartitionReassignment
 from controller.partition_state_machine import OFFLINE_ELECTION
 from controller.topic_deletion_manager import REASSIGNMENT
+from statemachines.context import replicas_by_broker
 from statemachines.election import ReassignElection
 from statemachines.partition_state import PartitionState
 from statemachines.reassignment import (
@@ -32,7 +33,6 @@ from statemachines.reassignment import (
     no_leader_and_isr,
     plan_epoch_bumps,
     plan_leader_moves,
-    replicas_by_broker,
     topics_to_store,
     unneeded_replicas,
 )

@@ -8,7 +8,8 @@ kafka.server.DelayedOperationPurgatory as far as the controller needs it.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -26,12 +27,12 @@ class PendingRequest(msgspec.Struct, frozen=True):
     message: Message
     timeout: ClassVar[type[PendingRequestTimeout]]
 
-    def is_done(self, metadata: MetadataView) -> bool:
-        """Return True if the metadata shows everything that the request waits for."""
+    def late(self, metadata: MetadataView) -> Collection[Any]:
+        """Return what the request waits for and the metadata does not show yet."""
         raise NotImplementedError
 
-    def response(self, metadata: MetadataView) -> Response:
-        """Return the answer; what the metadata does not show yet has timed out."""
+    def response(self, late: Collection[Any]) -> Response:
+        """Return the answer; what is ``late`` has timed out."""
         raise NotImplementedError
 
 
@@ -61,17 +62,18 @@ class PendingRequests:
         done = {
             timeout: pending
             for timeout, pending in self._by_timeout.items()
-            if type(timeout) is kind and pending.is_done(metadata)
+            if type(timeout) is kind and not pending.late(metadata)
         }
         if not done:
             return
         self._controller.events.cancel(lambda event: event in done)
         for timeout, pending in done.items():
             del self._by_timeout[timeout]
-            self._controller.reply(pending.message, pending.response(metadata))
+            self._controller.reply(pending.message, pending.response(()))
 
     def expire(self, timeout: PendingRequestTimeout) -> None:
         """Answer a request whose time is over; nothing if it has been answered."""
         pending = self._by_timeout.pop(timeout, None)
         if pending is not None:
-            self._controller.reply(pending.message, pending.response(self._controller.metadata))
+            late = pending.late(self._controller.metadata)
+            self._controller.reply(pending.message, pending.response(late))

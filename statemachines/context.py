@@ -29,6 +29,15 @@ ReplicasByBroker = dict[int, list[TopicPartition]]
 _OFFLINE: Final = PartitionState.OFFLINE
 
 
+def replicas_by_broker(replicas: Mapping[TopicPartition, Iterable[int]]) -> ReplicasByBroker:
+    """Replicas of many partitions as a state machine takes them, brokers ascending."""
+    found: ReplicasByBroker = {}
+    for tp, broker_ids in replicas.items():
+        for broker_id in broker_ids:
+            found.setdefault(broker_id, []).append(tp)
+    return dict(sorted(found.items()))
+
+
 class Counts(msgspec.Struct, frozen=True):
     """What the context counts. Topics queued for deletion have no imbalance; topics whose deletion
     has started have no offline partitions."""
@@ -139,15 +148,7 @@ class ControllerContext:
         self, broker_id: int, tp: TopicPartition, include_shutting_down_brokers: bool = False
     ) -> bool:
         """True if the broker lives and the replica's directory did not fail."""
-        ids = (
-            self.live_or_shutting_down_broker_ids
-            if include_shutting_down_brokers
-            else self.live_broker_ids
-        )
-        if broker_id not in ids:
-            return False
-        dirs = self.replicas_on_offline_dirs
-        return not dirs or tp not in dirs.get(broker_id, ())
+        return bool(self.online_replicas(tp, (broker_id,), include_shutting_down_brokers))
 
     def online_replicas(
         self,
@@ -320,11 +321,7 @@ class ControllerContext:
 
     def replicas_for_partitions(self, tps: Iterable[TopicPartition]) -> ReplicasByBroker:
         """The replicas of some partitions."""
-        found: ReplicasByBroker = {}
-        for tp in tps:
-            for broker_id in self.partition_replica_assignment(tp):
-                found.setdefault(broker_id, []).append(tp)
-        return dict(sorted(found.items()))
+        return replicas_by_broker({tp: self.partition_replica_assignment(tp) for tp in tps})
 
     def online_and_offline_replicas(self) -> tuple[ReplicasByBroker, ReplicasByBroker]:
         """All replicas: those online, those offline."""
@@ -365,12 +362,7 @@ class ControllerContext:
 
     def replica_state(self, broker_id: int, tp: TopicPartition) -> ReplicaState:
         """The state of a replica; one that was never seen does not exist."""
-        states = self.replica_states.get(broker_id)
-        return (
-            ReplicaState.NON_EXISTENT
-            if states is None
-            else (states.get(tp, ReplicaState.NON_EXISTENT))
-        )
+        return self.replica_states.get(broker_id, {}).get(tp, ReplicaState.NON_EXISTENT)
 
     def put_replica_states(
         self, broker_id: int, tps: Iterable[TopicPartition], state: ReplicaState

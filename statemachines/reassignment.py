@@ -26,7 +26,7 @@ from cluster.types import (
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from statemachines.context import ControllerContext, ReplicasByBroker
+from statemachines.context import ControllerContext, ReplicasByBroker, replicas_by_broker
 from statemachines.request_batch import ControllerBrokerRequestBatch
 
 Assignments = dict[TopicPartition, ReplicaAssignment]
@@ -290,15 +290,6 @@ def plan_leader_moves(
 
 
 # Replicas
-
-
-def replicas_by_broker(replicas: Mapping[TopicPartition, Iterable[int]]) -> ReplicasByBroker:
-    """Replicas of many partitions as a state machine takes them, brokers ascending."""
-    found: ReplicasByBroker = {}
-    for tp, broker_ids in replicas.items():
-        for broker_id in broker_ids:
-            found.setdefault(broker_id, []).append(tp)
-    return dict(sorted(found.items()))
 
 
 def adding_rounds(

@@ -171,16 +171,14 @@ class MemoryServer:
     def read(self, session_id: int, op: ReadOp) -> ReadResult:
         """Do one read and arm its watch."""
         node = self.tree.nodes.get(op.path)
+        if op.watch and not isinstance(op, GetChildren):
+            self.watches.watch_data(op.path, session_id)
         if node is None:
-            if op.watch and not isinstance(op, GetChildren):
-                self.watches.watch_data(op.path, session_id)
             return ReadResult(ResultCode.NONODE)
         if isinstance(op, GetChildren):
             if op.watch:
                 self.watches.watch_children(op.path, session_id)
             return ReadResult(ResultCode.OK, children=sorted(node.children or ()))
-        if op.watch:
-            self.watches.watch_data(op.path, session_id)
         data = node.data if isinstance(op, GetData) else None
         return ReadResult(ResultCode.OK, data, node.stat())
 

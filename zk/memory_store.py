@@ -7,6 +7,7 @@ Exact in what it answers, quick, and open to faults (hooks of MemoryServer). It 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from cluster.errors import OperationTooBig
 from zk.memory_server import Crashed, LostReply, MemoryServer
@@ -22,6 +23,9 @@ from zk.store import (
     Transaction,
     TxnResult,
 )
+
+Op = TypeVar("Op", ReadOp, Transaction)
+R = TypeVar("R", ReadResult, TxnResult)
 
 __all__ = ["Crashed", "LostReply", "MemoryServer", "MemoryStore"]
 
@@ -59,8 +63,7 @@ class MemoryStore:
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
         """Do a wave of reads; one result per operation, in order."""
         self._yield()
-        read = self._read_with_hooks if self._has_hooks() else self._read
-        results = [read(op) for op in ops]
+        results = [self._read(op) for op in ops]
         self._yield()
         return results
 
@@ -126,9 +129,6 @@ class MemoryStore:
         if self.yield_control is not None:
             self.yield_control()
 
-    def _has_hooks(self) -> bool:
-        return self.server.before_op is not None or self.server.after_op is not None
-
     def _wait_until_connected(self) -> bool:
         """True once there is a connection; False if the session has ended, which is told."""
         server = self.server
@@ -141,45 +141,32 @@ class MemoryStore:
         return not self._closed
 
     def _read(self, op: ReadOp) -> ReadResult:
-        if not self._wait_until_connected():
-            return ReadResult(ResultCode.SESSIONEXPIRED)
-        return self.server.read(self._session_id, op)
-
-    def _read_with_hooks(self, op: ReadOp) -> ReadResult:
         while self._wait_until_connected():
             try:
-                self._before(op)
-                result = self.server.read(self._session_id, op)
-                self._after(op, result)
+                return self._between_hooks(self.server.read, op)
             except LostReply:
                 self._lose_connection()
-            else:
-                return result
         return ReadResult(ResultCode.SESSIONEXPIRED)
 
     def _commit(self, transaction: Transaction) -> TxnResult:
         if not self._wait_until_connected():
             return TxnResult(ResultCode.SESSIONEXPIRED, [])
-        if not self._has_hooks():
-            return self.server.commit(self._session_id, transaction)
         try:
-            self._before(transaction)
-            result = self.server.commit(self._session_id, transaction)
-            self._after(transaction, result)
+            return self._between_hooks(self.server.commit, transaction)
         except LostReply:
             self._lose_connection()
             if not self._wait_until_connected():
                 return TxnResult(ResultCode.SESSIONEXPIRED, [])
             return TxnResult(ResultCode.CONNECTIONLOSS, [])
+
+    def _between_hooks(self, do: Callable[[int, Op], R], op: Op) -> R:
+        server, session_id = self.server, self._session_id
+        if server.before_op is not None:
+            server.before_op(session_id, op)
+        result = do(session_id, op)
+        if server.after_op is not None:
+            server.after_op(session_id, op, result)
         return result
-
-    def _before(self, op: ReadOp | Transaction) -> None:
-        if self.server.before_op is not None:
-            self.server.before_op(self._session_id, op)
-
-    def _after(self, op: ReadOp | Transaction, result: ReadResult | TxnResult) -> None:
-        if self.server.after_op is not None:
-            self.server.after_op(self._session_id, op, result)
 
     def _lose_connection(self) -> None:
         self.server.disconnect(self._session_id)

@@ -8,7 +8,7 @@ from cluster.api_errors import Errors
 from cluster.quirks import Quirks
 from cluster.requests import LeaderAndIsrRequest
 from cluster.types import LeaderAndIsr, ReplicaAssignment
-from statemachines.context import ControllerContext
+from statemachines.context import ControllerContext, replicas_by_broker
 from statemachines.reassignment import (
     add_requests,
     adding_rounds,
@@ -19,7 +19,6 @@ from statemachines.reassignment import (
     plan_leader_moves,
     reassignment_id,
     refuse_reassignment,
-    replicas_by_broker,
     stray_replicas,
     topics_to_store,
     unneeded_replicas,
