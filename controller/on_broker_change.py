@@ -52,13 +52,10 @@ def process_broker_change(controller: KafkaController, _: BrokerChange) -> None:
         f"Newly added brokers: {id_list(new)}, deleted brokers: {id_list(dead)}, "
         f"bounced brokers: {id_list(bounced)}, all live brokers: {id_list(current)}"
     )
-    for id_ in new:
-        controller.channels.add_broker(id_)
-    for id_ in bounced:
+    for id_ in (*bounced, *dead):
         controller.channels.remove_broker(id_)
+    for id_ in (*new, *bounced):
         controller.channels.add_broker(id_)
-    for id_ in dead:
-        controller.channels.remove_broker(id_)
     if new:
         context.add_live_brokers(broker_and_epochs(current[id_] for id_ in new))
         on_broker_startup(controller, [current[id_] for id_ in new])

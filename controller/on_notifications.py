@@ -14,7 +14,8 @@ kafka/controller/KafkaController.scala.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cluster.types import TopicPartition
@@ -54,7 +55,7 @@ def names_of(controller: KafkaController, notifications: Notifications) -> list[
     return controller.zk.get_children(notifications.path, watch=True)
 
 
-def numbers_of(
+def _numbers_of(
     controller: KafkaController, notifications: Notifications, names: Sequence[str]
 ) -> list[str]:
     """The sequence numbers of the notifications among ``names``.
@@ -87,27 +88,30 @@ def delete_notifications(
         controller.malformed.pop(deleted, None)
 
 
+@contextmanager
+def _deleted_at_the_end(
+    controller: KafkaController, notifications: Notifications
+) -> Iterator[list[str]]:
+    """The sequence numbers of the notifications there are now, which are deleted in the end."""
+    names = names_of(controller, notifications)
+    try:
+        yield _numbers_of(controller, notifications, names)
+    finally:
+        delete_notifications(controller, notifications, names)
+
+
 def process_isr_change_notification(controller: KafkaController, _: IsrChangeNotification) -> None:
     """Read the states that notifications name, tell every broker, and delete the notifications.
 
     A notification that cannot be read is set apart and deleted like the others. With hazard C2 it
     fails the event, and all are deleted unread.
     """
-    names = names_of(controller, ISR_CHANGES)
-    try:
-        partitions = _changed_partitions(controller, names)
+    with _deleted_at_the_end(controller, ISR_CHANGES) as numbers:
+        found = controller.zk.get_partitions_from_isr_change_notifications(numbers)
+        controller.set_malformed_apart(found.malformed)
+        partitions = list(dict.fromkeys(tp for named in found.values.values() for tp in named))
         if partitions:
             _take_over(controller, partitions)
-    finally:
-        delete_notifications(controller, ISR_CHANGES, names)
-
-
-def _changed_partitions(controller: KafkaController, names: Sequence[str]) -> list[TopicPartition]:
-    """The partitions that notifications name, each once."""
-    numbers = numbers_of(controller, ISR_CHANGES, names)
-    found = controller.zk.get_partitions_from_isr_change_notifications(numbers)
-    controller.set_malformed_apart(found.malformed)
-    return list(dict.fromkeys(tp for named in found.values.values() for tp in named))
 
 
 def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:
@@ -139,20 +143,10 @@ def process_log_dir_event_notification(
     A notification that cannot be read is set apart and deleted like the others. With hazard C2 it
     fails the event, and all are deleted unread.
     """
-    names = names_of(controller, LOG_DIR_EVENTS)
-    try:
-        on_broker_log_dir_failure(controller, _broker_ids(controller, names))
-    finally:
-        delete_notifications(controller, LOG_DIR_EVENTS, names)
-
-
-def _broker_ids(controller: KafkaController, names: Sequence[str]) -> list[int]:
-    """The brokers that notifications name, in their order."""
-    found = controller.zk.get_broker_ids_from_log_dir_events(
-        numbers_of(controller, LOG_DIR_EVENTS, names)
-    )
-    controller.set_malformed_apart(found.malformed)
-    return list(found.values.values())
+    with _deleted_at_the_end(controller, LOG_DIR_EVENTS) as numbers:
+        found = controller.zk.get_broker_ids_from_log_dir_events(numbers)
+        controller.set_malformed_apart(found.malformed)
+        on_broker_log_dir_failure(controller, list(found.values.values()))
 
 
 def on_broker_log_dir_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:

@@ -125,19 +125,13 @@ class PartitionStateMachine:
 
     def _write(self, plan: PartitionPlan) -> WriteOutcome:
         controller = self._controller
-        fence = controller.context.epoch_zk_version
-        written = WriteOutcome({}, [])
-        if plan.creates:
-            created = controller.controller_zk.create_partition_states(plan.creates, fence)
-            written.finished.update(created.finished)
-            written.retry.extend(created.retry)
-        if plan.updates:
-            updated = controller.controller_zk.update_leader_and_isr(
-                plan.leader_and_isrs, controller.context.epoch, fence
-            )
-            written.finished.update(updated.finished)
-            written.retry.extend(updated.retry)
-        return written
+        context, zk = controller.context, controller.controller_zk
+        fence = context.epoch_zk_version
+        created = zk.create_partition_states(plan.creates, fence)
+        updated = zk.update_leader_and_isr(plan.leader_and_isrs, context.epoch, fence)
+        return WriteOutcome(
+            {**created.finished, **updated.finished}, [*created.retry, *updated.retry]
+        )
 
     def _set_malformed_states_apart(self, plan: PartitionPlan, outcome: PartitionOutcome) -> None:
         """Look why states could not be created: one that was there may be malformed.

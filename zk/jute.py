@@ -80,6 +80,13 @@ class JuteReader:
             raise JuteError(f"a vector of {length} in {self.remaining} bytes")
         return max(length, 0)
 
+    def skip_acls(self) -> None:
+        """Pass over a vector of ACLs."""
+        for _ in range(self.count()):
+            self.int32()
+            self.buffer()
+            self.buffer()
+
     def _advance(self, length: int) -> int:
         start = self.position
         if length > self._end - start:

@@ -71,8 +71,7 @@ def plan_load(znodes: Sequence[ZNode], without: frozenset[str] = frozenset()) ->
                 creates[missing] = Create(missing, None)
             creates[path] = _create(path, data_of(znode))
     for path in ephemeral:
-        below = next((other for other in added if other == path), None)
-        if below is not None:
+        if path in added:
             raise UsageError(f"the dump has znodes below {path}, which is ephemeral")
     ordered = tuple(creates.values())
     digest = hashlib.sha256()

@@ -90,10 +90,7 @@ def _skip_sessions(reader: JuteReader) -> None:
         reader.int32()
     for _ in range(reader.count()):
         reader.int64()
-        for _ in range(reader.count()):
-            reader.int32()
-            reader.buffer()
-            reader.buffer()
+        reader.skip_acls()
 
 
 def _entries(reader: JuteReader) -> Iterator[SnapshotEntry]:

@@ -223,7 +223,7 @@ def _op(kind: TxnType, reader: JuteReader) -> TxnOp:
 
 def _create(reader: JuteReader) -> TxnOp:
     path, data = reader.text(), reader.buffer()
-    _skip_acls(reader)
+    reader.skip_acls()
     return TxnOp(TxnType.CREATE, path, data, is_ephemeral=reader.boolean())
 
 
@@ -242,7 +242,7 @@ def _set_data(reader: JuteReader) -> TxnOp:
 
 def _set_acl(reader: JuteReader) -> TxnOp:
     path = reader.text()
-    _skip_acls(reader)
+    reader.skip_acls()
     return TxnOp(TxnType.SET_ACL, path, version=reader.int32())
 
 
@@ -268,13 +268,6 @@ def _close_session(reader: JuteReader) -> TxnOp:
 
 def _error(reader: JuteReader) -> TxnOp:
     return TxnOp(TxnType.ERROR, number=reader.int32())
-
-
-def _skip_acls(reader: JuteReader) -> None:
-    for _ in range(reader.count()):
-        reader.int32()
-        reader.buffer()
-        reader.buffer()
 
 
 _READERS: Final[dict[TxnType, Callable[[JuteReader], TxnOp]]] = {

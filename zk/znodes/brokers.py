@@ -14,16 +14,15 @@ import msgspec
 from cluster.types import Broker, EndPoint
 from zk.znodes.features import VersionRange, features_field, version_ranges
 from zk.znodes.json_values import (
-    ILLEGAL_ARGUMENT,
     KAFKA_EXCEPTION,
     NUMBER_FORMAT,
     MalformedZNode,
-    UnparsableJson,
     as_array,
     as_object,
     field,
-    parse_bytes,
+    illegal_argument,
     parse_int,
+    parse_object,
     to_int,
     to_str,
     utf8,
@@ -108,14 +107,8 @@ class BrokerIdZNode:
     @staticmethod
     def decode(broker_id: int, data: bytes | None) -> BrokerInfo:
         """The registration. Raises MalformedZNode for everything Kafka refuses, also bad JSON."""
-        try:
-            node = as_object(parse_bytes(data))
-        except UnparsableJson:
-            raise MalformedZNode(
-                f"Failed to parse ZooKeeper registration for broker {broker_id}: "
-                f"{utf8(data or b'')}",
-                KAFKA_EXCEPTION,
-            ) from None
+        failure = f"Failed to parse ZooKeeper registration for broker {broker_id}:"
+        node = parse_object(data, failure, KAFKA_EXCEPTION)
         version = to_int(field(node, "version"))
         jmx_port = to_int(field(node, "jmx_port"))
         if version < 1:
@@ -147,9 +140,8 @@ def _end_points(node: dict[str, Any], version: int) -> tuple[EndPoint, ...]:
 def _protocol(value: Any) -> str:
     name = to_str(value).upper()
     if name not in SECURITY_PROTOCOLS:
-        raise MalformedZNode(
-            f"No enum constant org.apache.kafka.common.security.auth.SecurityProtocol.{name}",
-            ILLEGAL_ARGUMENT,
+        raise illegal_argument(
+            f"No enum constant org.apache.kafka.common.security.auth.SecurityProtocol.{name}"
         )
     return name
 
@@ -161,9 +153,7 @@ def _end_point(text: str, protocols: Mapping[str, str]) -> EndPoint:
     listener = match[1].upper()
     port = _port(match[3])
     if listener not in protocols:
-        raise MalformedZNode(
-            f"No security protocol defined for listener {listener}", ILLEGAL_ARGUMENT
-        )
+        raise illegal_argument(f"No security protocol defined for listener {listener}")
     return EndPoint(match[2], port, listener, protocols[listener])
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from zk.znodes.json_values import (
-    ILLEGAL_ARGUMENT,
     MalformedZNode,
     UnparsableJson,
     field,
+    illegal_argument,
     parse_bytes,
     to_int,
     to_str,
@@ -111,22 +111,20 @@ class ConfigEntityChangeNotificationSequenceZNode:
             return None
         received = f"Received: {utf8(data or b'')}"
         if not isinstance(node, dict):
-            raise MalformedZNode(
+            raise illegal_argument(
                 "Config change notification has an unexpected value. The format is:"
                 '{"version" : 1, "entity_type":"topics/clients", '
                 '"entity_name" : "topic_name/client_id"} or '
-                f'{{"version" : 2, "entity_path":"entity_type/entity_name"}}. {received}',
-                ILLEGAL_ARGUMENT,
+                f'{{"version" : 2, "entity_path":"entity_type/entity_name"}}. {received}'
             )
         version = to_int(field(node, "version"))
         if version == 1:
             return _version_1(node, received)
         if version == 2:
             return _version_2(node, received)
-        raise MalformedZNode(
+        raise illegal_argument(
             f"Config change notification has unsupported version '{version}', "
-            "supported versions are 1 and 2.",
-            ILLEGAL_ARGUMENT,
+            "supported versions are 1 and 2."
         )
 
 
@@ -137,16 +135,14 @@ def _optional_str(node: dict[str, Any], name: str) -> str | None:
 def _version_1(node: dict[str, Any], received: str) -> ConfigChange:
     entity_type = _optional_str(node, "entity_type")
     if entity_type not in _VERSION_1_TYPES:
-        raise MalformedZNode(
+        raise illegal_argument(
             "Version 1 config change notification must have 'entity_type' set to "
-            f"'clients' or 'topics'. {received}",
-            ILLEGAL_ARGUMENT,
+            f"'clients' or 'topics'. {received}"
         )
     entity_name = _optional_str(node, "entity_name")
     if entity_name is None:
-        raise MalformedZNode(
-            f"Version 1 config change notification does not specify 'entity_name'. {received}",
-            ILLEGAL_ARGUMENT,
+        raise illegal_argument(
+            f"Version 1 config change notification does not specify 'entity_name'. {received}"
         )
     return ConfigChange(entity_type, entity_name)
 
@@ -154,9 +150,8 @@ def _version_1(node: dict[str, Any], received: str) -> ConfigChange:
 def _version_2(node: dict[str, Any], received: str) -> ConfigChange:
     entity_path = _optional_str(node, "entity_path")
     if entity_path is None:
-        raise MalformedZNode(
-            f"Version 2 config change notification must specify 'entity_path'. {received}",
-            ILLEGAL_ARGUMENT,
+        raise illegal_argument(
+            f"Version 2 config change notification must specify 'entity_path'. {received}"
         )
     entity_type, slash, entity_name = entity_path.partition("/")
     if not slash:
@@ -166,9 +161,8 @@ def _version_2(node: dict[str, Any], received: str) -> ConfigChange:
         )
     if entity_type not in CONFIG_TYPES:
         allowed = ", ".join(f"'{name}'/" for name in CONFIG_TYPES)
-        raise MalformedZNode(
+        raise illegal_argument(
             "Version 2 config change notification must have 'entity_path' starting with "
-            f"one of {allowed}. {received}",
-            ILLEGAL_ARGUMENT,
+            f"one of {allowed}. {received}"
         )
     return ConfigChange(entity_type, entity_name)

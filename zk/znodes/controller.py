@@ -17,9 +17,11 @@ from zk.znodes.json_values import (
     UnparsableJson,
     as_object,
     field,
+    illegal_argument,
     parse_bytes,
     parse_int,
     parse_long,
+    parse_object,
     to_int,
     to_str,
     utf8,
@@ -84,12 +86,8 @@ class ClusterIdZNode:
     @staticmethod
     def decode(data: bytes | None) -> str:
         """The cluster id. Raises MalformedZNode."""
-        try:
-            return to_str(field(as_object(parse_bytes(data)), "id"))
-        except UnparsableJson:
-            raise MalformedZNode(
-                f"Failed to parse the cluster id json {utf8(data or b'')}", KAFKA_EXCEPTION
-            ) from None
+        node = parse_object(data, "Failed to parse the cluster id json", KAFKA_EXCEPTION)
+        return to_str(field(node, "id"))
 
 
 class ProducerIdBlock(NamedTuple):
@@ -120,12 +118,7 @@ class ProducerIdBlockZNode:
     @staticmethod
     def decode(data: bytes) -> ProducerIdBlock:
         """The block that was taken last. Raises MalformedZNode."""
-        try:
-            node = as_object(parse_bytes(data))
-        except UnparsableJson:
-            raise MalformedZNode(
-                f"Failed to parse the producerId block json {utf8(data)}", KAFKA_EXCEPTION
-            ) from None
+        node = parse_object(data, "Failed to parse the producerId block json", KAFKA_EXCEPTION)
         return ProducerIdBlock(
             to_int(field(node, "broker")),
             parse_long(to_str(field(node, "block_start"))),
@@ -159,36 +152,25 @@ class FeatureZNode(msgspec.Struct, frozen=True):
     @staticmethod
     def decode(data: bytes | None) -> FeatureZNode:
         """The features and their status. Raises MalformedZNode; unparsable JSON is one, too."""
-        try:
-            parsed = parse_bytes(data)
-        except UnparsableJson:
-            raise MalformedZNode(
-                f"Failed to parse feature information: {utf8(data or b'')}", ILLEGAL_ARGUMENT
-            ) from None
-        node = as_object(parsed)
+        node = parse_object(data, "Failed to parse feature information:", ILLEGAL_ARGUMENT)
         text = utf8(data or b"")
         version = to_int(field(node, "version"))
         if version < 1:
-            raise MalformedZNode(
-                f"Unsupported version: {version} of feature information: {text}", ILLEGAL_ARGUMENT
-            )
+            raise illegal_argument(f"Unsupported version: {version} of feature information: {text}")
         features = features_field(node)
         if features is None:
-            raise MalformedZNode(f"Features map can not be absent in: {text}", ILLEGAL_ARGUMENT)
+            raise illegal_argument(f"Features map can not be absent in: {text}")
         status = _status(node, text)
         return FeatureZNode(status, _finalized(features))
 
 
 def _status(node: dict[str, Any], text: str) -> FeatureZNodeStatus:
     if node.get("status") is None:
-        raise MalformedZNode(
-            f"Status can not be absent in feature information: {text}", ILLEGAL_ARGUMENT
-        )
+        raise illegal_argument(f"Status can not be absent in feature information: {text}")
     status = to_int(node["status"])
     if status not in (0, 1):
-        raise MalformedZNode(
-            f"Malformed status: Some({status}) found in feature information: {text}",
-            ILLEGAL_ARGUMENT,
+        raise illegal_argument(
+            f"Malformed status: Some({status}) found in feature information: {text}"
         )
     return FeatureZNodeStatus(status)
 
@@ -201,6 +183,6 @@ def _finalized(features: Mapping[str, Mapping[str, int]]) -> dict[str, VersionRa
             f"{name}={{{', '.join(f'{label}={level}' for label, level in levels.items())}}}"
             for name, levels in features.items()
         )
-        raise MalformedZNode(
-            f"Unable to convert to finalized features from map: {{{shown}}}", ILLEGAL_ARGUMENT
+        raise illegal_argument(
+            f"Unable to convert to finalized features from map: {{{shown}}}"
         ) from error

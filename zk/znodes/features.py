@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from zk.znodes.json_values import ILLEGAL_ARGUMENT, MalformedZNode, as_object, to_int
+from zk.znodes.json_values import (
+    as_object,
+    illegal_argument,
+    to_int,
+)
 
 
 class VersionRange(NamedTuple):
@@ -43,13 +47,12 @@ def version_ranges(
         for label in (min_label, max_label):
             if label not in labels:
                 shown = ", ".join(f"{key}:{version}" for key, version in labels.items())
-                raise MalformedZNode(f"{label} absent in [{shown}]", ILLEGAL_ARGUMENT)
+                raise illegal_argument(f"{label} absent in [{shown}]")
         low, high = labels[min_label], labels[max_label]
         if low < 1 or high < 1 or high < low:
-            raise MalformedZNode(
+            raise illegal_argument(
                 "Expected minValue >= 1, maxValue >= 1 and maxValue >= minValue, but received "
-                f"minValue: {low}, maxValue: {high}",
-                ILLEGAL_ARGUMENT,
+                f"minValue: {low}, maxValue: {high}"
             )
         ranges[name] = VersionRange(low, high)
     return ranges

@@ -49,6 +49,11 @@ class MalformedZNode(KlammError):
         return self
 
 
+def illegal_argument(reason: str) -> MalformedZNode:
+    """The error where Kafka throws an IllegalArgumentException."""
+    return MalformedZNode(reason, ILLEGAL_ARGUMENT)
+
+
 class Missing:
     """What Jackson reads from empty input: a node that is not there and prints as nothing."""
 
@@ -111,6 +116,14 @@ def as_object(value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     raise MalformedZNode(f"Expected JSON object, received {as_text(value)}")
+
+
+def parse_object(data: bytes | None, failure: str, kafka_class: str) -> dict[str, Any]:
+    """The JSON object in ``data``; what is not JSON raises MalformedZNode: ``failure``, data."""
+    try:
+        return as_object(parse_bytes(data))
+    except UnparsableJson:
+        raise MalformedZNode(f"{failure} {utf8(data or b'')}", kafka_class) from None
 
 
 def as_array(value: Any) -> list[Any]:

@@ -22,13 +22,12 @@ from cluster.types import (
     TopicPartition,
 )
 from zk.znodes.json_values import (
-    ILLEGAL_ARGUMENT,
     INT_MAX,
     INT_MIN,
-    MalformedZNode,
     UnparsableJson,
     as_object,
     field,
+    illegal_argument,
     parse_bytes,
     parse_int,
     to_int,
@@ -106,21 +105,19 @@ class TopicZNode:
 def _topic_id(text: str) -> str:
     """The id as Kafka prints it after reading it (org.apache.kafka.common.Uuid.fromString)."""
     if len(text) > _TOPIC_ID_MAX_LENGTH:
-        raise MalformedZNode(
+        raise illegal_argument(
             f"Input string with prefix `{text[:_TOPIC_ID_MAX_LENGTH]}` is too long "
-            "to be decoded as a base64 UUID",
-            ILLEGAL_ARGUMENT,
+            "to be decoded as a base64 UUID"
         )
     unpadded = text.rstrip("=")
     try:
         raw = base64.b64decode(unpadded + "=" * (-len(unpadded) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise MalformedZNode(f"Illegal base64 in topic id `{text}`", ILLEGAL_ARGUMENT) from error
+        raise illegal_argument(f"Illegal base64 in topic id `{text}`") from error
     if len(raw) != _TOPIC_ID_BYTES:
-        raise MalformedZNode(
+        raise illegal_argument(
             f"Input string `{text}` decoded as {len(raw)} bytes, which is not equal to the "
-            f"expected {_TOPIC_ID_BYTES} bytes of a base64-encoded UUID",
-            ILLEGAL_ARGUMENT,
+            f"expected {_TOPIC_ID_BYTES} bytes of a base64-encoded UUID"
         )
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
