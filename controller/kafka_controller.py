@@ -105,7 +105,6 @@ class KafkaController:
         self.pending_requests = PendingRequests(self)
         self.malformed: dict[str, str] = {}
         self.active_controller_id = controller_election.NO_CONTROLLER
-        self.previous_session_id = 0
         self.is_elected = False
         self.is_shut_down = False
         self.is_candidate = False

@@ -85,7 +85,7 @@ def process_partition_state_modifications(
     if found.malformed:
         return
     controller.malformed.pop(path, None)
-    controller.watches.unregister_malformed(tp)
+    controller.watches.malformed.pop(path, None)
     if tp.topic in context.topics_to_be_deleted:
         return
     controller.log.info(f"The state of partition {tp} can be read again")
@@ -101,10 +101,11 @@ def process_partition_state_modifications(
 
 
 def _watch(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:
-    controller.watches.register_malformed(partitions)
+    states = {TopicPartitionStateZNode.path(tp): tp for tp in partitions}
+    controller.watches.malformed.update(states)
     again = controller.zk.get_partition_states(partitions, watch=True)
     malformed = {error.path for error in again.malformed}
-    for tp in partitions:
+    for path, tp in states.items():
         # Mended between the two reads: no watch will tell.
-        if TopicPartitionStateZNode.path(tp) not in malformed:
+        if path not in malformed:
             controller.events.put_caused(PartitionStateModifications(tp))

@@ -18,7 +18,7 @@ from controller.controller_election import (
 from controller.events import Expire, RegisterBrokerAndReelect, ShutdownEventThread
 from zk.store import SessionEvent, SessionState
 from zk.znode_client import NodeExists
-from zk.znodes import BrokerIdZNode, BrokerInfo
+from zk.znodes import BrokerInfo
 
 if TYPE_CHECKING:
     from controller.kafka_controller import KafkaController
@@ -41,7 +41,8 @@ def on_session_event(controller: KafkaController, event: SessionEvent) -> None:
 def process_expire(controller: KafkaController, event: Expire) -> None:
     """Resign, and begin a new session."""
     controller.active_controller_id = NO_CONTROLLER
-    controller.previous_session_id = controller.store.session_id
+    # Its registration may still be there when the new session registers the broker.
+    controller.zk.registered_by_session = controller.store.session_id
     resign(controller)
     if event.reopen:
         controller.store.reopen()
@@ -53,7 +54,8 @@ def process_register_broker_and_reelect(
 ) -> None:
     """Register the broker in the new session, then try to be elected."""
     try:
-        broker_epoch = _register_broker(controller)
+        info = BrokerInfo(controller.broker_info)
+        broker_epoch = controller.zk.register_broker(info, controller.clock.now_ms())
     except NodeExists:
         # Whoever owns the id may go away; giving up would take this broker out for good.
         controller.events.schedule(RegisterBrokerAndReelect(), REGISTRATION_RETRY_MS)
@@ -70,16 +72,3 @@ def process_shutdown(controller: KafkaController, _: ShutdownEventThread) -> Non
         controller.active_controller_id = NO_CONTROLLER
         resign(controller)
     controller.is_shut_down = True
-
-
-def _register_broker(controller: KafkaController) -> int:
-    """Register, replacing what the expired session of this very broker may have left behind."""
-    info, path = BrokerInfo(controller.broker_info), BrokerIdZNode.path(controller.config.broker_id)
-    try:
-        return controller.zk.register_broker(info, controller.clock.now_ms())
-    except NodeExists:
-        found = controller.zk.get_data_and_stat(path)
-        if found is not None and found[1].ephemeral_owner != controller.previous_session_id:
-            raise
-    controller.zk.delete(path)
-    return controller.zk.register_broker(info, controller.clock.now_ms())

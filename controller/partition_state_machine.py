@@ -107,7 +107,7 @@ class PartitionStateMachine:
             plan = plan_partition_state_changes(context, remaining, target, election, unclean)
             written = self._write(plan)
             outcome = apply_partition_state_changes(context, plan, self.batch, written)
-            self._report(outcome, target, election)
+            self._report(outcome, plan)
             self._set_malformed_states_apart(plan, outcome)
             results.update(outcome.failures)
             for tp in plan.updates:
@@ -120,7 +120,7 @@ class PartitionStateMachine:
                     f"{', '.join(map(str, outcome.retries))}",
                     Source.PARTITION_STATE_MACHINE,
                 )
-            remaining = self._read_again(outcome.retries, target, election, results)
+            remaining = self._read_again(outcome.retries, plan, results)
         return results
 
     def _write(self, plan: PartitionPlan) -> WriteOutcome:
@@ -146,11 +146,7 @@ class PartitionStateMachine:
             controller.set_malformed_apart(controller.zk.get_partition_states(failed).malformed)
 
     def _read_again(
-        self,
-        partitions: Sequence[TopicPartition],
-        target: PartitionState,
-        election: ElectionStrategy | None,
-        results: ElectionResults,
+        self, partitions: Sequence[TopicPartition], plan: PartitionPlan, results: ElectionResults
     ) -> list[TopicPartition]:
         """Read states that others wrote into the context; gives the partitions to plan again."""
         lost = self._controller.refresh_leaderships(partitions)
@@ -161,7 +157,7 @@ class PartitionStateMachine:
             )
             for tp in lost
         }
-        self._report_failures(failures, target, election)
+        self._report_failures(failures, plan)
         results.update(failures)
         return [tp for tp in partitions if tp not in failures]
 
@@ -197,15 +193,13 @@ class PartitionStateMachine:
 
     # Reports
 
-    def _report(
-        self, outcome: PartitionOutcome, target: PartitionState, election: ElectionStrategy | None
-    ) -> None:
+    def _report(self, outcome: PartitionOutcome, plan: PartitionPlan) -> None:
         controller = self._controller
         controller.recorder.partition_changes(outcome.changes)
         controller.metrics.unclean_leader_elections += sum(c.unclean for c in outcome.changes)
-        self._log_changes(outcome, target)
-        self._report_failures(outcome.failures, target, election)
-        self._report_failures(outcome.invalid, target, election, ILLEGAL_STATE)
+        self._log_changes(outcome, plan.target)
+        self._report_failures(outcome.failures, plan)
+        self._report_failures(outcome.invalid, plan, ILLEGAL_STATE)
 
     def _log_changes(self, outcome: PartitionOutcome, target: PartitionState) -> None:
         log, context, to = self._controller.log, self._controller.context, target.value
@@ -246,25 +240,19 @@ class PartitionStateMachine:
     def _report_failures(
         self,
         failures: Mapping[TopicPartition, StateChangeFailed],
-        target: PartitionState,
-        election: ElectionStrategy | None,
+        plan: PartitionPlan,
         java_class: str = STATE_CHANGE_FAILED,
     ) -> None:
         if not failures:
             return
-        controller, to = self._controller, target.value
+        controller, to = self._controller, plan.target.value
         context = controller.context
-        strategy = None if election is None else str(election)
+        strategy = None if plan.election is None else str(plan.election)
         controller.recorder.partition_failures(failures, context, to, strategy)
+        me = controller.config.broker_id, context.epoch
         controller.log.state_change_failed(
             (
-                partition_failed_text(
-                    controller.config.broker_id,
-                    context.epoch,
-                    tp,
-                    context.partition_state(tp).value,
-                    to,
-                ),
+                partition_failed_text(*me, tp, context.partition_state(tp).value, to),
                 f"{java_class}: {failure.reason}",
             )
             for tp, failure in failures.items()

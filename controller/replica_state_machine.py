@@ -95,7 +95,7 @@ class ReplicaStateMachine:
                 plan.updates, context.epoch, context.epoch_zk_version
             )
         outcome = apply_replica_state_changes(context, plan, self.batch, written)
-        self._report(outcome, plan.target)
+        self._report(outcome, plan)
         lost = controller.refresh_leaderships(outcome.retries)
         gone = self._forget_lost_leaderships([*lost, *outcome.failures], plan.updates)
         failures = {
@@ -106,7 +106,7 @@ class ReplicaStateMachine:
             for tp in lost
             if tp not in gone
         }
-        self._report_failures(plan.replica_id, failures, plan.target)
+        self._report_failures(failures, plan)
         return [*gone, *(tp for tp in outcome.retries if tp not in failures and tp not in gone)]
 
     def _forget_lost_leaderships(
@@ -127,7 +127,7 @@ class ReplicaStateMachine:
 
     # Reports
 
-    def _report(self, outcome: ReplicaOutcome, target: ReplicaState) -> None:
+    def _report(self, outcome: ReplicaOutcome, plan: ReplicaPlan) -> None:
         controller, replica_id = self._controller, outcome.replica_id
         controller.recorder.isr_removals(replica_id, outcome.isr_removed)
         controller.recorder.replica_changes(replica_id, outcome.changes)
@@ -147,30 +147,25 @@ class ReplicaStateMachine:
                 after = f" from {moves.from_state} to {moves.to_state}"
                 before = f"Changed state of replica {replica_id} for partition "
                 log.state_change("TRACE", (f"{before}{tp}{after}" for tp in moves.partitions))
-        self._report_failures(replica_id, outcome.failures, target)
-        self._report_failures(replica_id, outcome.invalid, target, ILLEGAL_STATE)
+        self._report_failures(outcome.failures, plan)
+        self._report_failures(outcome.invalid, plan, ILLEGAL_STATE)
 
     def _report_failures(
         self,
-        replica_id: int,
         failures: Mapping[TopicPartition, StateChangeFailed],
-        target: ReplicaState,
+        plan: ReplicaPlan,
         java_class: str = STATE_CHANGE_FAILED,
     ) -> None:
         if not failures:
             return
         controller = self._controller
-        context = controller.context
-        controller.recorder.replica_failures(replica_id, failures, context, target.value)
+        context, replica_id, to = controller.context, plan.replica_id, plan.target.value
+        controller.recorder.replica_failures(replica_id, failures, context, to)
+        me = controller.config.broker_id, context.epoch
         controller.log.state_change_failed(
             (
                 replica_failed_text(
-                    controller.config.broker_id,
-                    context.epoch,
-                    tp,
-                    replica_id,
-                    context.replica_state(replica_id, tp).value,
-                    target.value,
+                    *me, tp, replica_id, context.replica_state(replica_id, tp).value, to
                 ),
                 f"{java_class}: {failure.reason}",
             )

@@ -54,7 +54,8 @@ class Watches:
 
     /controller is watched by every candidate from its startup, all else by the active controller
     alone. ``event_of`` is called from the store's thread. ``brokers``: whose registrations are
-    watched; ``topics``: whose znodes are.
+    watched; ``topics``: whose znodes are; ``malformed``: the partitions whose states cannot be
+    read, by the path of the state.
     """
 
     def __init__(self, quirks: Quirks = NO_QUIRKS) -> None:
@@ -63,7 +64,7 @@ class Watches:
         self.brokers: set[int] = set()
         self.topics: set[str] = set()
         self._reassigned: dict[str, TopicPartition] = {}
-        self._malformed: dict[str, TopicPartition] = {}
+        self.malformed: dict[str, TopicPartition] = {}
 
     def activate(self) -> None:
         """The controller is active: changes of the brokers and the topics are wanted."""
@@ -75,7 +76,7 @@ class Watches:
         self.brokers.clear()
         self.topics.clear()
         self._reassigned.clear()
-        self._malformed.clear()
+        self.malformed.clear()
 
     def register_reassigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Changes of these partitions' states are wanted."""
@@ -85,14 +86,6 @@ class Watches:
         """Changes of these partitions' states are wanted no more."""
         for tp in partitions:
             self._reassigned.pop(TopicPartitionStateZNode.path(tp), None)
-
-    def register_malformed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Changes of these partitions' states, which cannot be read, are wanted."""
-        self._malformed.update((TopicPartitionStateZNode.path(tp), tp) for tp in partitions)
-
-    def unregister_malformed(self, partition: TopicPartition) -> None:
-        """The partition's state can be read again."""
-        self._malformed.pop(TopicPartitionStateZNode.path(partition), None)
 
     def event_of(self, fired: WatchEvent) -> ControllerEvent | None:
         """The event that a watch means; None if nobody wants it."""
@@ -109,7 +102,7 @@ class Watches:
             return ZkPartitionReassignment()
         if path == PreferredReplicaElectionZNode.path and kind is WatchKind.CREATED:
             return ReplicaLeaderElection()
-        malformed = self._malformed.get(path)
+        malformed = self.malformed.get(path)
         if malformed is not None:
             return PartitionStateModifications(malformed)
         if kind is not WatchKind.DATA_CHANGED:

@@ -157,11 +157,9 @@ class ControllerContext:
         include_shutting_down_brokers: bool = False,
     ) -> tuple[int, ...]:
         """Those of ``replicas`` that are online, in the same order; the same tuple if all are."""
-        ids = (
-            self.live_or_shutting_down_broker_ids
-            if include_shutting_down_brokers
-            else self.live_broker_ids
-        )
+        ids = self.live_broker_ids
+        if include_shutting_down_brokers:
+            ids = self.live_or_shutting_down_broker_ids
         if not self.replicas_on_offline_dirs and ids.issuperset(replicas):
             return replicas
         dirs = self.replicas_on_offline_dirs
@@ -169,11 +167,8 @@ class ControllerContext:
 
     def offline_replicas(self, tp: TopicPartition, replicas: tuple[int, ...]) -> tuple[int, ...]:
         """Those of ``replicas`` that are not online, in the same order."""
-        ids = self.live_broker_ids
-        if not self.replicas_on_offline_dirs and ids.issuperset(replicas):
-            return ()
-        dirs = self.replicas_on_offline_dirs
-        return tuple(r for r in replicas if r not in ids or tp in dirs.get(r, ()))
+        online = self.online_replicas(tp, replicas)
+        return () if online is replicas else tuple(r for r in replicas if r not in online)
 
     def split_by_online(
         self, broker_id: int, tps: Collection[TopicPartition]

@@ -75,13 +75,14 @@ class KafkaZkClient(ZNodeClient):
     """Kafka's znodes by name. ``watch`` arms the one-shot watch of what is read.
 
     ``quirks.hazard_c2``: a malformed znode raises MalformedZNode as in Kafka 2.8.2, and one that
-    is not JSON counts as empty or absent.
+    is not JSON counts as empty or absent. ``registered_by_session``: the session whose broker
+    registration may be replaced.
     """
 
     def __init__(self, store: Store, quirks: Quirks = NO_QUIRKS) -> None:
         super().__init__(store)
         self.quirks = quirks
-        self._registered_by_session = NO_SESSION
+        self.registered_by_session = NO_SESSION
 
     # The cluster
 
@@ -134,7 +135,7 @@ class KafkaZkClient(ZNodeClient):
             ]
             result = self.store.write([transaction])[0]
             if result.code is ResultCode.OK:
-                self._registered_by_session = self.store.session_id
+                self.registered_by_session = self.store.session_id
                 return result.results[1].czxid
             if result.code not in (ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS):
                 raise store_error(result.code, path)
@@ -150,9 +151,9 @@ class KafkaZkClient(ZNodeClient):
         owner = found[1].ephemeral_owner
         session_id = self.store.session_id
         if owner == session_id:
-            self._registered_by_session = session_id
+            self.registered_by_session = session_id
             return found[1].czxid
-        if owner == self._registered_by_session:
+        if owner == self.registered_by_session:
             self.delete(path)
             return None
         raise NodeExists(
