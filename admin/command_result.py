@@ -28,26 +28,39 @@ class CommandResult(msgspec.Struct, frozen=True):
     hint: str | None = None
 
 
-def describe_error(error: KlammError) -> dict[str, Any]:
-    """An error for machines: what, which, whether it is certain and worth another try.
+class ErrorDescription(msgspec.Struct, frozen=True):
+    """One error: klamm's class, Kafka's error name where there is one, message and hint.
 
-    Of a Java future's exception, the error that it names.
+    ``definite``: the request certainly had no effect. ``retriable``: a retry may succeed.
     """
+
+    error: str
+    code: str | None
+    message: str
+    hint: str | None
+    definite: bool
+    retriable: bool
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True):
+    """Body of the answer to a refused or failed request."""
+
+    error: ErrorDescription
+
+
+def describe_error(error: KlammError) -> ErrorDescription:
+    """Return an error for machines: of a Java future's exception, the error that it names."""
     if isinstance(error, ExecutionException):
         error = error.cause
-    return {
-        "error": type(error).__name__,
-        "code": error.code.name if isinstance(error, AdminError) else None,
-        "message": error.message,
-        "hint": error.hint,
-        "definite": error.definite,
-        "retriable": error.retriable,
-    }
+    code = error.code.name if isinstance(error, AdminError) else None
+    return ErrorDescription(
+        type(error).__name__, code, error.message, error.hint, error.definite, error.retriable
+    )
 
 
 def report_of(
     values: Mapping[str, Any], error: KlammError | None, exit_code: int
 ) -> dict[str, Any]:
     """What a tool found and did, for machines, with how it ended."""
-    ended = None if error is None else describe_error(error)
+    ended = None if error is None else msgspec.structs.asdict(describe_error(error))
     return {**values, "error": ended, "exit_code": exit_code}

@@ -14,6 +14,12 @@ from cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 from cluster.errors import InvalidConfig, UsageError
 
 
+def changed_configs(configs: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str]:
+    """Return ``configs`` with the wanted values; None removes a config."""
+    both = {**configs, **wanted}
+    return {name: value for name, value in both.items() if value is not None}
+
+
 def validate_topic_names(names: Iterable[str]) -> None:
     """Raise InvalidConfiguration for a name that is no topic config."""
     for name in names:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 
 from cluster.api_errors import Errors
 from cluster.errors import (
+    KAFKA_ERRORS,
     AdminError,
     BrokerNotAvailable,
     InvalidConfig,
@@ -28,20 +29,18 @@ from cluster.errors import (
 from cluster.requests import ApiError
 
 T = TypeVar("T")
-_PACKAGE: Final = "org.apache.kafka.common.errors"
 
 
 class InvalidConfiguration(InvalidConfig):
     """Kafka's InvalidConfigurationException: a config that nobody knows, or two that conflict."""
 
-    kafka_class = f"{_PACKAGE}.InvalidConfigurationException"
+    code = Errors.INVALID_CONFIG
 
 
 class InvalidRequest(AdminError):
     """A request that makes no sense, or a broker's word for configs of the wrong form."""
 
     code = Errors.INVALID_REQUEST
-    kafka_class = f"{_PACKAGE}.InvalidRequestException"
 
 
 class ExecutionException(AdminError):
@@ -58,84 +57,72 @@ class ReassignmentInProgress(AdminError):
     """Partitions cannot be added to a topic while others of it move."""
 
     code = Errors.REASSIGNMENT_IN_PROGRESS
-    kafka_class = f"{_PACKAGE}.ReassignmentInProgressException"
 
 
-def _kind(code: Errors, name: str) -> type[AdminError]:
-    members = {"code": code, "kafka_class": f"{_PACKAGE}.{name}"}
-    return type(name, (AdminError,), members)
-
-
-_KINDS: Final[Mapping[Errors, tuple[type[AdminError], str]]] = {
-    kind.code: (kind, text)
-    for kind, text in (
-        (AdminError, "The server experienced an unexpected error when processing the request."),
-        (UnknownTopicOrPartition, "This server does not host this topic-partition."),
-        (RequestTimedOut, "The request timed out."),
-        (BrokerNotAvailable, "The broker is not available."),
-        (
-            _kind(Errors.REPLICA_NOT_AVAILABLE, "ReplicaNotAvailableException"),
-            "The replica is not available for the requested topic-partition. Produce/Fetch "
-            "requests and other requests intended only for the leader or follower return "
-            "NOT_LEADER_OR_FOLLOWER if the broker is not a replica of the topic-partition.",
-        ),
-        (InvalidTopic, "The request attempted to perform an operation on an invalid topic."),
-        (TopicExists, "Topic with this name already exists."),
-        (InvalidPartitions, "Number of partitions is below 1."),
-        (
-            InvalidReplicationFactor,
-            "Replication factor is below 1 or larger than the number of available brokers.",
-        ),
-        (InvalidReplicaAssignment, "Replica assignment is invalid."),
-        (InvalidConfiguration, "Configuration is invalid."),
-        (PolicyViolation, "Request parameters do not satisfy the configured policy."),
-        (
-            _kind(Errors.NOT_CONTROLLER, "NotControllerException"),
-            "This is not the correct controller for this cluster.",
-        ),
-        (
-            InvalidRequest,
-            "This most likely occurs because of a request being malformed by the client library "
-            "or the message was sent to an incompatible broker. See the broker logs for more "
-            "details.",
-        ),
-        (
-            _kind(Errors.KAFKA_STORAGE_ERROR, "KafkaStorageException"),
-            "Disk error when trying to access log file on the disk.",
-        ),
-        (
-            _kind(Errors.LOG_DIR_NOT_FOUND, "LogDirNotFoundException"),
-            "The user-specified log directory is not found in the broker config.",
-        ),
-        (ReassignmentInProgress, "A partition reassignment is in progress."),
-        (
-            _kind(Errors.TOPIC_DELETION_DISABLED, "TopicDeletionDisabledException"),
-            "Topic deletion is disabled.",
-        ),
-        (
-            _kind(Errors.PREFERRED_LEADER_NOT_AVAILABLE, "PreferredLeaderNotAvailableException"),
-            "The preferred leader was not available.",
-        ),
-        (
-            _kind(Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE, "EligibleLeadersNotAvailableException"),
-            "Eligible topic partition leaders are not available.",
-        ),
-        (
-            _kind(Errors.ELECTION_NOT_NEEDED, "ElectionNotNeededException"),
-            "Leader election not needed for topic partition.",
-        ),
-        (
-            _kind(Errors.NO_REASSIGNMENT_IN_PROGRESS, "NoReassignmentInProgressException"),
-            "No partition reassignment is in progress.",
-        ),
+_TEXTS: Final = {
+    Errors.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the "
+    "request.",
+    Errors.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    Errors.REQUEST_TIMED_OUT: "The request timed out.",
+    Errors.BROKER_NOT_AVAILABLE: "The broker is not available.",
+    Errors.REPLICA_NOT_AVAILABLE: "The replica is not available for the requested "
+    "topic-partition. Produce/Fetch requests and other requests intended only for the leader or "
+    "follower return NOT_LEADER_OR_FOLLOWER if the broker is not a replica of the topic-partition.",
+    Errors.INVALID_TOPIC_EXCEPTION: "The request attempted to perform an operation on an invalid "
+    "topic.",
+    Errors.TOPIC_ALREADY_EXISTS: "Topic with this name already exists.",
+    Errors.INVALID_PARTITIONS: "Number of partitions is below 1.",
+    Errors.INVALID_REPLICATION_FACTOR: "Replication factor is below 1 or larger than the number "
+    "of available brokers.",
+    Errors.INVALID_REPLICA_ASSIGNMENT: "Replica assignment is invalid.",
+    Errors.INVALID_CONFIG: "Configuration is invalid.",
+    Errors.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
+    Errors.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the "
+    "client library or the message was sent to an incompatible broker. See the broker logs for "
+    "more details.",
+    Errors.POLICY_VIOLATION: "Request parameters do not satisfy the configured policy.",
+    Errors.KAFKA_STORAGE_ERROR: "Disk error when trying to access log file on the disk.",
+    Errors.LOG_DIR_NOT_FOUND: "The user-specified log directory is not found in the broker config.",
+    Errors.REASSIGNMENT_IN_PROGRESS: "A partition reassignment is in progress.",
+    Errors.TOPIC_DELETION_DISABLED: "Topic deletion is disabled.",
+    Errors.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
+    Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
+    Errors.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
+    Errors.NO_REASSIGNMENT_IN_PROGRESS: "No partition reassignment is in progress.",
+}
+_KINDS: Final[Mapping[Errors, type[AdminError]]] = {
+    kind.code: kind
+    for kind in (
+        AdminError,
+        UnknownTopicOrPartition,
+        RequestTimedOut,
+        BrokerNotAvailable,
+        InvalidTopic,
+        TopicExists,
+        InvalidPartitions,
+        InvalidReplicationFactor,
+        InvalidReplicaAssignment,
+        InvalidConfiguration,
+        InvalidRequest,
+        PolicyViolation,
+        ReassignmentInProgress,
     )
 }
+"""The errors that have a class in klamm; Kafka names those of the others after their codes."""
+
+
+@functools.cache
+def _kind(code: Errors) -> type[AdminError]:
+    if code in _KINDS or code not in _TEXTS:
+        return _KINDS.get(code, AdminError)
+    name = code.name.removesuffix("_ERROR").title().replace("_", "") + "Exception"
+    return type(name, (AdminError,), {"code": code, "kafka_class": f"{KAFKA_ERRORS}.{name}"})
 
 
 def admin_error(failure: ApiError) -> AdminError:
     """The error that Kafka's Admin client makes of an answer."""
-    kind, text = _KINDS.get(failure.error, (AdminError, failure.error.name))
-    return kind(text if failure.message is None else failure.message)
+    text = _TEXTS.get(failure.error, failure.error.name)
+    return _kind(failure.error)(text if failure.message is None else failure.message)
 
 
 def as_futures(admin: T) -> T:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from cluster.errors import KlammError, NotKlamm
+from cluster.errors import NotKlamm
 from zk.kafka_zk_client import KafkaZkClient
 from zk.znodes import (
     BrokerIdsZNode,
@@ -61,19 +61,6 @@ def create_marker(client: KafkaZkClient, run: RunInfo) -> bool:
 def marker(run: RunInfo) -> bytes:
     """What the marker's znode holds."""
     return msgspec.json.encode(run)
-
-
-def read_marker(client: KafkaZkClient) -> RunInfo | None:
-    """Who made this chroot; None without a marker. Raises KlammError if it cannot be read."""
-    found = client.get_data_and_stat(MARKER_PATH)
-    if found is None:
-        return None
-    try:
-        return msgspec.json.decode(found[0] or b"", type=RunInfo)
-    except msgspec.DecodeError as error:
-        raise KlammError(
-            f"malformed znode {MARKER_PATH}: {error}", hint="another program made it"
-        ) from error
 
 
 def foreign_cluster(client: KafkaZkClient) -> str | None:

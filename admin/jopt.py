@@ -84,6 +84,13 @@ class Options:
 
     # -- kafka.utils.CommandLineUtils
 
+    def end_with_help(self, args: Sequence[str], about: str) -> None:
+        """Exit with usage for --help or no arguments at all, and for --version."""
+        if not args or self.has("help"):
+            raise UsageExit(about)
+        if self.has("version"):
+            raise VersionExit("")
+
     def require(self, *names: str) -> None:
         """Exit with usage unless every one of ``names`` is there."""
         for name in names:

@@ -25,7 +25,7 @@ from admin.configs.effective_configs import (
 from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.failures import ReassignmentInProgress, admin_error
 from admin.reassignments.reassignment_json import TopicPartitionReplica
-from admin.topics.text import PartitionDescription, Reassignment, TopicDescription
+from admin.topics.text import PartitionDescription, TopicDescription
 from admin.topics.topics import TopicAdmin
 from cluster.api_errors import Errors
 from cluster.client_requests import TopicMetadata
@@ -414,25 +414,19 @@ def _description(
     configs: Mapping[str, str],
     moving: Mapping[TopicPartition, ReplicaAssignment],
 ) -> TopicDescription:
-    partitions = []
-    for found in topic.partitions:
-        running = moving.get(TopicPartition(topic.name, found.partition))
-        partitions.append(
-            PartitionDescription(
-                topic.name,
-                found.partition,
-                None if found.leader == NO_LEADER else found.leader,
-                found.replicas,
-                found.isr,
-                min_isr=TOPIC_CONFIGS["min.insync.replicas"].value(configs),
-                reassignment=None
-                if running is None
-                else Reassignment(
-                    running.replicas, running.adding_replicas, running.removing_replicas
-                ),
-            )
+    partitions = tuple(
+        PartitionDescription(
+            topic.name,
+            found.partition,
+            None if found.leader == NO_LEADER else found.leader,
+            found.replicas,
+            found.isr,
+            min_isr=TOPIC_CONFIGS["min.insync.replicas"].value(configs),
+            reassignment=moving.get(TopicPartition(topic.name, found.partition)),
         )
-    return TopicDescription(topic.name, topic.topic_id, configs, tuple(partitions))
+        for found in topic.partitions
+    )
+    return TopicDescription(topic.name, topic.topic_id, configs, partitions)
 
 
 def _log_dirs(response: DescribeLogDirsResponse) -> dict[str, LogDirDescription]:

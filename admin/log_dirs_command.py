@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from admin.command_result import CommandResult, report_of
+from admin.command_result import CommandResult
 from admin.failures import as_futures
 from admin.jopt import (
     OptionParser,
@@ -19,7 +19,7 @@ from admin.jopt import (
     UsageExit,
     VersionExit,
 )
-from admin.tool_output import ToolOutput, check_properties_file, ended_by_arguments, uncaught_text
+from admin.tool_output import ToolOutput, check_properties_file, uncaught_text
 from admin.tool_services import ToolServices
 from cluster.errors import AdminError
 from zk.znodes.json_values import NUMBER_FORMAT, MalformedZNode, parse_int
@@ -42,26 +42,22 @@ def run_log_dirs_command(args: Sequence[str], services: ToolServices) -> Command
     output = ToolOutput()
     try:
         options = PARSER.parse(args)
-        if not args or options.has("help"):
-            raise UsageExit(
-                "This tool helps to query log directory usage on the specified brokers."
-            )
-        if options.has("version"):
-            raise VersionExit("")
+        options.end_with_help(
+            args, "This tool helps to query log directory usage on the specified brokers."
+        )
         options.require("bootstrap-server", "describe")
         check_properties_file(options.text("command-config"))
         server = options.text("bootstrap-server") or ""
         topics = {name for name in (options.text("topic-list") or "").split(",") if name}
         brokers = _brokers(options)
     except (VersionExit, UsageExit, UncaughtException) as error:
-        return ended_by_arguments(error, PARSER.usage, output.report)
+        return output.ended_by_arguments(error, PARSER.usage)
     with services.open_cluster(server) as admin:
         try:
             _describe(as_futures(admin), brokers, topics, output)
         except AdminError as error:
-            report = report_of(output.report, error, error.exit_code)
-            return CommandResult(output.text, uncaught_text(error), 1, report, error.hint)
-    return CommandResult(output.text, "", 0, report_of(output.report, None, 0))
+            return output.failed(error, uncaught_text(error), error.hint)
+    return output.succeeded()
 
 
 def log_dirs_json(

@@ -1,4 +1,4 @@
-"""What a tool says: its text as Kafka prints it, and the same as values for machines.
+"""What a tool says: its text as Kafka prints it, the same as values for machines, and how it ends.
 
 It prints nothing itself and knows no tool.
 """
@@ -7,30 +7,62 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from admin.command_result import CommandResult, report_of
 from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
 from cluster.errors import AdminError, KlammError, StoreError, UsageError
 
 _STORE_ERROR = "org.apache.zookeeper.KeeperException"
+_MESSAGE_FORMAT: Final = "message.format.version"
+ZOOKEEPER_WARNING: Final = (
+    "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.",
+    "Use --bootstrap-server instead to specify a broker to connect to.",
+)
 
 
 class ToolOutput:
     """Standard output of one run. ``report`` holds what the tool found and did, by name."""
 
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-        self.report: dict[str, Any] = {}
+    def __init__(self, **report: Any) -> None:
+        self._pieces: list[str] = []
+        self.report = report
 
     @property
     def text(self) -> str:
         """All of standard output."""
-        return "".join(self._lines)
+        return "".join(self._pieces)
 
-    def println(self, text: object) -> None:
-        """Say one or more lines."""
-        self._lines.append(f"{text}\n")
+    def print(self, text: str) -> None:
+        """Say ``text``, without a newline of its own."""
+        self._pieces.append(text)
+
+    def println(self, *lines: str) -> None:
+        """Say lines."""
+        self._pieces += [f"{line}\n" for line in lines]
+
+    def warn(self, *lines: str) -> None:
+        """Say a warning of one or more lines, for people only."""
+        self.println(*lines)
+        self.report["warnings"].append(" ".join(line.strip() for line in lines))
+
+    def succeeded(self, hint: str | None = None) -> CommandResult:
+        """Return the result of a run that ends well."""
+        return CommandResult(self.text, "", 0, report_of(self.report, None, 0), hint)
+
+    def failed(self, error: KlammError, stderr: str, hint: str | None = None) -> CommandResult:
+        """Return the result of a run that an error ends."""
+        report = report_of(self.report, error, error.exit_code)
+        return CommandResult(self.text, stderr, 1, report, hint)
+
+    def ended_by_arguments(self, error: KlammError, usage: str) -> CommandResult:
+        """Return the result of a run that --version, --help or a wrong argument ends."""
+        if isinstance(error, VersionExit):
+            values = {"version": VERSION_TEXT, "exit_code": 0}
+            return CommandResult(f"{self.text}{VERSION_TEXT}\n", "", 0, values)
+        text = f"{error.message}\n{usage}" if isinstance(error, UsageExit) else uncaught_text(error)
+        report = report_of(self.report, error, UsageError.exit_code)
+        return CommandResult(self.text, text, 1, report)
 
 
 def java_class(error: KlammError) -> str:
@@ -42,6 +74,17 @@ def java_class(error: KlammError) -> str:
     if isinstance(error, StoreError):
         return _STORE_ERROR
     return "org.apache.kafka.common.KafkaException"
+
+
+def message_format_warnings(configs: Mapping[str, str]) -> list[str]:
+    """Return Kafka's warning of configs to be added that name a message format, if they do."""
+    if _MESSAGE_FORMAT not in configs:
+        return []
+    return [
+        f"WARNING: The configuration {_MESSAGE_FORMAT}={configs[_MESSAGE_FORMAT]} is specified. "
+        "This configuration will be ignored if the version is newer than the "
+        "inter.broker.protocol.version specified in the broker."
+    ]
 
 
 def read_file(name: str) -> str:
@@ -68,17 +111,3 @@ def uncaught_text(error: KlammError) -> str:
     if isinstance(error, AdminError) and isinstance(cause, KlammError):
         lines += f"Caused by: {java_class(cause)}: {cause.message}\n"
     return lines
-
-
-def ended_by_arguments(
-    error: KlammError, usage: str, report: Mapping[str, Any], said: str = ""
-) -> CommandResult:
-    """Return the result of a run that ends with its arguments: --version, --help or an error.
-
-    ``said``: what the tool has printed by then.
-    """
-    if isinstance(error, VersionExit):
-        values = {"version": VERSION_TEXT, "exit_code": 0}
-        return CommandResult(f"{said}{VERSION_TEXT}\n", "", 0, values)
-    text = f"{error.message}\n{usage}" if isinstance(error, UsageExit) else uncaught_text(error)
-    return CommandResult(said, text, 1, report_of(report, error, UsageError.exit_code))

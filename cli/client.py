@@ -41,10 +41,6 @@ _NOT_IN_HOSTS: Final = re.compile(r"[\x00-\x20\x7f]")
 _UP_HINT: Final = "klamm up --brokers 3 starts one"
 
 
-class Refused(KlammError):
-    """The server refused the request: a wrong Host, Origin or token."""
-
-
 class _ErrorBody(msgspec.Struct):
     message: str
     error: str = "KlammError"
@@ -209,7 +205,7 @@ def _is_alive(address: ServerAddress) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass  # the process is another user's
     return True
 
 
@@ -249,7 +245,7 @@ def _reason(error: Exception) -> str:
 def answered_error(answer: bytes) -> KlammError:
     """The error that a server answered with. Raises msgspec.DecodeError if it is no klamm's."""
     body = msgspec.json.decode(answer, type=_ErrorAnswer).error
-    kind = Refused if body.error == "Refused" else getattr(errors, body.error, KlammError)
+    kind = getattr(errors, body.error, KlammError)
     error: KlammError
     if body.code is not None:
         error = admin_error(ApiError(Errors[body.code], body.message))

@@ -16,7 +16,11 @@ import typer
 
 from admin.pool_cluster import ReadCluster, read_cluster
 from admin.pools import read_pools
-from admin.reassignments.reassignment_json import format_reassignment, parse_execute_arguments
+from admin.reassignments.reassignment_json import (
+    format_reassignment,
+    parse_execute_arguments,
+    reassignment_values,
+)
 from cli.command_loading import command_group
 from cli.connect import open_store
 from cli.options import AsJson, print_json, table_lines
@@ -80,7 +84,7 @@ def show(
     """Print the pools and the patterns in the order they are tried; with a cluster, also what
     each broker holds and where each topic belongs."""
     declared = read_pools(pools)
-    found = _read(zookeeper, dump, needed=False)
+    found = None if zookeeper is None and dump is None else _read(zookeeper, dump)
     if json:
         print_json(_shown_as_json(declared, found))
         return
@@ -118,7 +122,7 @@ def check(
     """List what breaks the pools. Exit code 14 if anything does, 12 if nothing does but a part
     of the cluster could not be read."""
     declared = read_pools(pools)
-    found = _require(_read(zookeeper, dump))
+    found = _read(zookeeper, dump)
     placement = found.placement if after is None else _as_left_by(found.placement, after)
     broken = violations(declared, placement, _mode(disable_rack_aware))
     free = topics_without_pool(declared, placement)
@@ -128,9 +132,7 @@ def check(
             {
                 "violations": [_violation_as_json(violation) for violation in broken],
                 "topics_without_pool": free,
-                "being_reassigned": [
-                    {"topic": tp.topic, "partition": tp.partition} for tp in moving
-                ],
+                "being_reassigned": [tp._asdict() for tp in moving],
                 "unreadable": found.warnings,
             }
         )
@@ -172,8 +174,7 @@ def plan(
     if replication_factor is not None and not topic:
         raise UsageError("--replication-factor needs --topic", hint="name the topics to change")
     declared = read_pools(pools)
-    found = _require(_read(zookeeper, dump))
-    placement = found.placement
+    placement = _read(zookeeper, dump).placement
     unknown = sorted(set(topic or ()) - set(placement.topics()))
     if unknown:
         raise UnknownTopicOrPartition(f"Topic {unknown[0]} does not exist")
@@ -197,7 +198,7 @@ def _mode(disable_rack_aware: bool) -> RackAwareMode:
     return RackAwareMode.DISABLED if disable_rack_aware else RackAwareMode.ENFORCED
 
 
-def _read(zookeeper: str | None, dump: Path | None, needed: bool = True) -> ReadCluster | None:
+def _read(zookeeper: str | None, dump: Path | None) -> ReadCluster:
     if zookeeper is not None and dump is not None:
         raise UsageError("--zookeeper and --dump together", hint="give one of them")
     if zookeeper is not None:
@@ -205,19 +206,12 @@ def _read(zookeeper: str | None, dump: Path | None, needed: bool = True) -> Read
             found = read_cluster(store)
     elif dump is not None:
         found = read_cluster(DumpStore(parse_dump(_bytes_of(dump))))
-    elif needed:
+    else:
         raise UsageError(
             "no cluster is given", hint="--zookeeper host:port/chroot, or --dump of klamm zk dump"
         )
-    else:
-        return None
     for warning in found.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    return found
-
-
-def _require(found: ReadCluster | None) -> ReadCluster:
-    assert found is not None
     return found
 
 
@@ -257,24 +251,8 @@ def _plan_as_json(moves: Sequence[PartitionMove]) -> dict[str, object]:
     return {
         "replica_moves": sum(len(move.added) for move in moves),
         "leader_moves": sum(move.old[:1] != move.new[:1] for move in moves),
-        "current": _reassignment(moves, is_new=False),
-        "proposed": _reassignment(moves, is_new=True),
-    }
-
-
-def _reassignment(moves: Sequence[PartitionMove], is_new: bool) -> dict[str, object]:
-    return {
-        "version": 1,
-        "partitions": [
-            {
-                "topic": move.partition.topic,
-                "partition": move.partition.partition,
-                "replicas": replicas,
-                "log_dirs": ["any"] * len(replicas),
-            }
-            for move in moves
-            for replicas in (move.new if is_new else move.old,)
-        ],
+        "current": reassignment_values({move.partition: move.old for move in moves}, {}),
+        "proposed": reassignment_values({move.partition: move.new for move in moves}, {}),
     }
 
 

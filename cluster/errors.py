@@ -15,6 +15,7 @@
     |  |- JournalUnwritable         the journal or a Kafka-like log cannot be written
     |  `- ZooKeeperUnavailable
     |- NotKlamm                    the chroot belongs to a live Kafka cluster
+    |- Refused                     a request with a wrong Host, Origin or token
     |- WrongState                  the state of a ZooKeeper server does not allow the operation
     |- StoreError                  ZooKeeper said no, or its answer was lost
     |  |- SessionExpired
@@ -28,11 +29,14 @@ Exit codes: 0 ok, 1 failed, 2 usage, 10 safety violated, 11 liveness, 12 inconcl
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
 from cluster.api_errors import Errors
+
+KAFKA_ERRORS: Final = "org.apache.kafka.common.errors"
+"""The Java package of Kafka's exceptions."""
 
 
 class KlammError(Exception):
@@ -79,10 +83,18 @@ class NotFound(UsageError):
 
 
 class AdminError(KlammError):
-    """What a Kafka admin operation refuses. ``code`` is the error a broker would answer with."""
+    """What a Kafka admin operation refuses. ``code`` is the error a broker would answer with.
+
+    ``kafka_class``: Java's exception. An error with a code is named like Kafka's, which ends with
+    Exception, unless it says otherwise.
+    """
 
     code: ClassVar[Errors] = Errors.UNKNOWN_SERVER_ERROR
-    kafka_class: ClassVar[str] = "org.apache.kafka.common.errors.UnknownServerException"
+    kafka_class: ClassVar[str] = f"{KAFKA_ERRORS}.UnknownServerException"
+
+    def __init_subclass__(cls) -> None:
+        if "code" in vars(cls) and "kafka_class" not in vars(cls):
+            cls.kafka_class = f"{KAFKA_ERRORS}.{cls.__name__}Exception"
 
 
 class AdminOperationError(AdminError):
@@ -95,35 +107,30 @@ class InvalidTopic(AdminError):
     """A topic name that Kafka refuses, or one that collides with another."""
 
     code = Errors.INVALID_TOPIC_EXCEPTION
-    kafka_class = "org.apache.kafka.common.errors.InvalidTopicException"
 
 
 class TopicExists(AdminError):
     """The topic is there already."""
 
     code = Errors.TOPIC_ALREADY_EXISTS
-    kafka_class = "org.apache.kafka.common.errors.TopicExistsException"
 
 
 class InvalidPartitions(AdminError):
     """A number of partitions that is not possible."""
 
     code = Errors.INVALID_PARTITIONS
-    kafka_class = "org.apache.kafka.common.errors.InvalidPartitionsException"
 
 
 class InvalidReplicationFactor(AdminError):
     """A replication factor that is not possible with the brokers at hand."""
 
     code = Errors.INVALID_REPLICATION_FACTOR
-    kafka_class = "org.apache.kafka.common.errors.InvalidReplicationFactorException"
 
 
 class InvalidReplicaAssignment(AdminError):
     """A manual assignment that is inconsistent."""
 
     code = Errors.INVALID_REPLICA_ASSIGNMENT
-    kafka_class = "org.apache.kafka.common.errors.InvalidReplicaAssignmentException"
 
 
 class InvalidConfig(AdminError):
@@ -137,14 +144,12 @@ class PolicyViolation(AdminError):
     """A request that exceeds a limit of the cluster."""
 
     code = Errors.POLICY_VIOLATION
-    kafka_class = "org.apache.kafka.common.errors.PolicyViolationException"
 
 
 class UnknownTopicOrPartition(AdminError):
     """No such topic or partition."""
 
     code = Errors.UNKNOWN_TOPIC_OR_PARTITION
-    kafka_class = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 
 
 class RequestTimedOut(AdminError):
@@ -178,6 +183,10 @@ class ZooKeeperUnavailable(EnvironmentProblem):
 
 class NotKlamm(KlammError):
     """The chroot holds a cluster that klamm did not make; nothing was written."""
+
+
+class Refused(KlammError):
+    """The server refuses every request like this one: a wrong Host, Origin or token."""
 
 
 class WrongState(KlammError):
@@ -215,7 +224,6 @@ class BrokerNotAvailable(AdminError):
     """A replica list names a broker that is not live."""
 
     code = Errors.BROKER_NOT_AVAILABLE
-    kafka_class = "org.apache.kafka.common.errors.BrokerNotAvailableException"
 
 
 class AdminCommandFailed(AdminError):

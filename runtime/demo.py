@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
+from admin.tool_output import ToolOutput
 from admin.topics.options import TopicCommandOptions
-from admin.topics.service import Output
 from admin.topics.zookeeper_topics import ZooKeeperTopics
 from cluster.api_errors import Errors
 from cluster.errors import KlammError
@@ -158,11 +158,11 @@ class _Story:
 
     def _kafka_topics(self, topic: str, *how: str) -> _Told:
         begun_ms = self._stage.cluster.clock.now_ms()
-        said = Output()
+        said = ToolOutput(topics=[], warnings=[])
         command = TopicCommandOptions(
             ["--zookeeper", self._stage.connect_string, "--create", "--topic", topic, *how]
         )
-        self._topics().create_topic(command, said)
+        self._topics().create(command, said)
         times = self._times_of(topic, begun_ms)
         facts = {"topic": topic, "how": list(how), **times}
         command_line = f"kafka-topics --create --topic {topic} {' '.join(how)}"
@@ -217,12 +217,10 @@ class _Story:
         return {"written_ms": found[1].ctime_ms - begun_ms, "online_ms": max(online) - begun_ms}
 
     def _describe(self) -> _Told:
-        said = Output()
+        said = ToolOutput(topics=[], warnings=[])
         command = TopicCommandOptions(["--zookeeper", self._stage.connect_string, "--describe"])
-        ZooKeeperTopics(
-            KafkaZkClient(self._stage.cluster.store), self._stage.random
-        ).describe_topic(command, said)
-        return said.text.expandtabs().splitlines(), {"topics": said.topics}
+        self._topics().describe(command, said)
+        return said.text.expandtabs().splitlines(), {"topics": said.report["topics"]}
 
     # -- losses
 

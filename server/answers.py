@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from admin.command_result import describe_error
+from admin.command_result import ErrorAnswer, describe_error
 from cluster.errors import (
     AdminError,
     EnvironmentProblem,
@@ -59,40 +59,21 @@ class UnexpectedError(KlammError):
     definite = False
 
 
-class ErrorDescription(msgspec.Struct, frozen=True):
-    """One error: klamm's class, Kafka's error name where there is one, message and hint.
-
-    ``definite``: the request certainly had no effect. ``retriable``: a retry may succeed.
-    """
-
-    error: str
-    code: str | None
-    message: str
-    hint: str | None
-    definite: bool
-    retriable: bool
-
-
-class ErrorAnswer(msgspec.Struct, frozen=True):
-    """Body of the answer to a refused or failed request."""
-
-    error: ErrorDescription
-
-
 def json_answer(status: int, value: object) -> Response:
     """Return an answer with a value."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
-def _refusal(status: int, description: ErrorDescription) -> Response:
-    return json_answer(status, ErrorAnswer(description))
+def refusal(status: int, error: KlammError) -> Response:
+    """Return the answer with an error."""
+    return json_answer(status, ErrorAnswer(describe_error(error)))
 
 
 async def on_error(request: Request, error: Exception) -> Response:
     """Return the answer to a refused or failed request."""
     assert isinstance(error, KlammError)
     status = next(code for kind, code in _STATUS_OF_ERRORS if isinstance(error, kind))
-    return _refusal(status, ErrorDescription(**describe_error(error)))
+    return refusal(status, error)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -100,8 +81,8 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path}: {error.detail.lower()}"
     problem = KlammError(message, hint="GET /openapi.json lists all requests")
-    described = {**describe_error(problem), "error": error.detail}
-    return _refusal(error.status_code, ErrorDescription(**described))
+    described = msgspec.structs.replace(describe_error(problem), error=error.detail)
+    return json_answer(error.status_code, ErrorAnswer(described))
 
 
 class AnswerCounts(Collector):
@@ -144,7 +125,7 @@ class AnswerCounts(Collector):
             f"klamm failed to answer {what}: {type(error).__name__}",
             hint="this is a bug in klamm; klamm.log in the data directory has the details",
         )
-        return _refusal(INTERNAL_ERROR, ErrorDescription(**describe_error(answered)))
+        return refusal(INTERNAL_ERROR, answered)
 
 
 class CountedAnswers:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from admin.command_result import describe_error
+from admin.command_result import ErrorAnswer, describe_error
 from cluster.errors import UsageError
 
 MAX_CONNECTIONS: Final = 1_000
@@ -116,7 +116,7 @@ class BoundedProtocol(H11Protocol):
     def _refuse(self, status: http.HTTPStatus, message: str) -> None:
         if self.transport.is_closing():
             return
-        body = msgspec.json.encode({"error": describe_error(UsageError(message))})
+        body = msgspec.json.encode(ErrorAnswer(describe_error(UsageError(message))))
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"

@@ -15,10 +15,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cluster.errors import EnvironmentProblem, UsageError
+from cluster.errors import EnvironmentProblem, Refused, UsageError
+from server.answers import refusal
 
 FORBIDDEN = 403
 UNAUTHORIZED = 401
@@ -39,7 +40,7 @@ class Gatekeeper:
         refusal = None if scope["type"] == "lifespan" else self._refusal(Headers(scope=scope))
         await (refusal or self._app)(scope, receive, send)
 
-    def _refusal(self, headers: Headers) -> JSONResponse | None:
+    def _refusal(self, headers: Headers) -> Response | None:
         hosts = headers.getlist("host")
         name = host_name(hosts[0]) if len(hosts) == 1 else None
         if name not in self._host_names:
@@ -120,14 +121,8 @@ def host_name(host: str) -> str | None:
     return parts.hostname
 
 
-def _refused(status: int, message: str, hint: str | None) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if status == UNAUTHORIZED else None
-    error = {
-        "error": "Refused",
-        "code": None,
-        "message": message,
-        "hint": hint,
-        "definite": True,
-        "retriable": False,
-    }
-    return JSONResponse({"error": error}, status, headers)
+def _refused(status: int, message: str, hint: str | None) -> Response:
+    answer = refusal(status, Refused(message, hint=hint))
+    if status == UNAUTHORIZED:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer

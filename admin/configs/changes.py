@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from admin.config_validation import validate_broker_configs, validate_topic_configs
+from admin.config_validation import changed_configs, validate_broker_configs, validate_topic_configs
 from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.failures import InvalidConfiguration, InvalidRequest
@@ -42,10 +42,7 @@ class ConfigChanges:
 
     def _alter(self, resource: ConfigResource, wanted: Mapping[str, str | None]) -> None:
         added = {name: value for name, value in wanted.items() if value is not None}
-        configs = self._configs.overrides([resource])[resource] | added
-        for name in wanted:
-            if name not in added:
-                configs.pop(name, None)
+        configs = changed_configs(self._configs.overrides([resource])[resource], wanted)
         if resource.entity_type == TOPICS:
             if not self._topic_exists(resource.name):
                 raise UnknownTopicOrPartition(f"The topic '{resource.name}' does not exist.")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from admin.configs.config_resource import ConfigResource
+from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from admin.configs.configs_admin import ConfigEntry, ConfigSource
-from admin.configs.options import BROKERS, TOPICS, ConfigOptions, illegal_argument
+from admin.configs.options import ConfigOptions, illegal_argument
 from admin.failures import ExecutionException, InvalidConfiguration, InvalidRequest, as_futures
 from admin.java_maps import hash_map_order
 from admin.scala_sets import immutable_order, mutable_order
@@ -49,17 +49,15 @@ class ClusterConfigs:
         added = command.configs_to_add(self._output)
         deleted = command.configs_to_delete()
         found = {entry.name for entry in self._entries(entity_type, name, describe_all=False)}
-        _check_there(deleted, found)
+        check_there(deleted, found)
         if entity_type == TOPICS:
             _check_different(added, deleted)
         resource = _resource(entity_type, name)
         self._admin.incremental_alter_configs({resource: {**added, **dict.fromkeys(deleted)}})
-        if name:
-            self._output.println(f"Completed updating config for {entity_type[:-1]} {name}.")
-        else:
-            self._output.println(
-                f"Completed updating default config for {entity_type} in the cluster."
-            )
+        which = f"config for {entity_type[:-1]} {name}"
+        if not name:
+            which = f"default config for {entity_type} in the cluster"
+        self._output.println(f"Completed updating {which}.")
         self._output.report["entities"] = [
             _report(resource, self._entries(entity_type, name, describe_all=False))
         ]
@@ -119,7 +117,8 @@ def _resource(entity_type: str, name: str) -> ConfigResource:
     return ConfigResource(entity_type, name or DEFAULT_ENTITY)
 
 
-def _check_there(deleted: Sequence[str], found: Collection[str]) -> None:
+def check_there(deleted: Sequence[str], found: Collection[str]) -> None:
+    """Raise InvalidConfiguration for configs to be deleted that are not set."""
     absent = [name for name in deleted if name not in found]
     if absent:
         raise InvalidConfiguration(f"Invalid config(s): {','.join(absent)}")

@@ -6,27 +6,21 @@ connection by itself. Mirrors ConfigCommand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from admin.command_result import CommandResult, report_of
-from admin.config_validation import validate_broker_configs
-from admin.configs.cluster import ClusterConfigs
-from admin.configs.config_resource import ConfigResource
-from admin.configs.options import (
-    BROKERS,
-    PARSER,
-    TOPICS,
-    ConfigOptions,
-    illegal_argument,
-)
+from admin.command_result import CommandResult
+from admin.config_validation import changed_configs, validate_broker_configs
+from admin.configs.cluster import ClusterConfigs, check_there
+from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from admin.configs.options import PARSER, ConfigOptions, illegal_argument
 from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.failures import InvalidConfiguration
 from admin.java_maps import hash_map_order
 from admin.jopt import UncaughtException, UsageExit, VersionExit
 from admin.scala_sets import mutable_order
-from admin.tool_output import ToolOutput, check_properties_file, ended_by_arguments, java_class
+from admin.tool_output import ZOOKEEPER_WARNING, ToolOutput, check_properties_file, java_class
 from admin.tool_services import ToolServices
 from cluster.configs import THROTTLED_RATES
 from cluster.errors import (
@@ -41,10 +35,6 @@ from zk.znodes import DEFAULT_ENTITY
 from zk.znodes.json_values import ILLEGAL_ARGUMENT
 
 _INVALID_CONFIGURATION: Final = InvalidConfiguration.kafka_class
-_ZOOKEEPER_WARNING: Final = (
-    "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.",
-    "Use --bootstrap-server instead to specify a broker to connect to.",
-)
 
 
 def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandResult:
@@ -53,56 +43,44 @@ def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandR
     Raises what opening the connection raises, NotKlamm if a write is refused, and UsageError for
     entities that klamm leaves out. Every other error becomes the tool's own text and exit code.
     """
-    output = ToolOutput()
+    output = ToolOutput(action=None)
     try:
         command = ConfigOptions(args)
     except (VersionExit, UsageExit) as error:
-        return ended_by_arguments(error, PARSER.usage, {"action": None})
+        return output.ended_by_arguments(error, PARSER.usage)
     except UncaughtException as error:
-        report = _report(None, output, error, UsageError.exit_code)
-        return CommandResult("", f"{error.message}\n", 1, report)
+        return output.failed(error, f"{error.message}\n")
+    output.report["action"] = command.action
     if command.entity_types[0] not in (TOPICS, BROKERS):
         raise UsageError(
             f"klamm has no configs of {command.entity_types[0]}", hint="topics and brokers have"
         )
     try:
-        with _open(command, services, output) as act:
-            act()
+        with _open(command, services, output) as tool:
+            getattr(tool, command.action)(command)
     except (EnvironmentProblem, NotKlamm):
         raise
     except KlammError as error:
-        report = _report(command.action, output, error, error.exit_code)
-        return CommandResult(output.text, _error_text(error, args), 1, report, error.hint)
-    return CommandResult(output.text, "", 0, _report(command.action, output, None, 0))
+        return output.failed(error, _error_text(error, args), error.hint)
+    return output.succeeded()
 
 
 @contextmanager
 def _open(
     command: ConfigOptions, services: ToolServices, output: ToolOutput
-) -> Iterator[Callable[[], None]]:
-    """Connect to what the command names, and give what is to be done there."""
-    tool: _ZooKeeperTool | ClusterConfigs
+) -> Iterator[_ZooKeeperTool | ClusterConfigs]:
+    """Connect to what the command names."""
     if command.zookeeper is None:
         check_properties_file(command.options.text("command-config"))
         with services.open_cluster(command.bootstrap_server or "") as admin:
-            tool = ClusterConfigs(admin, output)
-            yield lambda: _act(command, tool)
+            yield ClusterConfigs(admin, output)
         return
-    for line in _ZOOKEEPER_WARNING:
-        output.println(line)
+    output.println(*ZOOKEEPER_WARNING)
     with services.open_store(command.zookeeper) as store:
         client = KafkaZkClient(store)
         if command.action == "alter":
             services.before_write(client)
-        tool = _ZooKeeperTool(client, output)
-        yield lambda: _act(command, tool)
-
-
-def _act(command: ConfigOptions, tool: _ZooKeeperTool | ClusterConfigs) -> None:
-    if command.action == "alter":
-        tool.alter(command)
-    else:
-        tool.describe(command)
+        yield _ZooKeeperTool(client, output)
 
 
 class _ZooKeeperTool:
@@ -121,12 +99,8 @@ class _ZooKeeperTool:
         if entity.entity_type == BROKERS:
             self._check_not_running(entity.name, added)
         configs = self._client.get_entity_configs(*entity)
-        absent = [name for name in deleted if name not in configs]
-        if absent:
-            raise InvalidConfiguration(f"Invalid config(s): {','.join(absent)}")
-        configs |= added
-        for name in deleted:
-            configs.pop(name, None)
+        check_there(deleted, configs)
+        configs = changed_configs(configs, {**added, **dict.fromkeys(deleted)})
         if entity.entity_type == BROKERS:
             validate_broker_configs(configs, added)
         self._configs.change(entity, configs)
@@ -184,9 +158,3 @@ def _error_text(error: KlammError, args: Sequence[str]) -> str:
 
 def _entity_report(entity: ConfigResource, configs: Mapping[str, str]) -> dict[str, Any]:
     return {"type": entity.entity_type, "name": entity.name, "configs": dict(configs)}
-
-
-def _report(
-    action: str | None, output: ToolOutput, error: KlammError | None, exit_code: int
-) -> dict[str, Any]:
-    return report_of({"action": action, **output.report}, error, exit_code)

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from admin.jopt import OptionParser, UncaughtException, UsageExit, VersionExit
-from admin.tool_output import ToolOutput, check_properties_file
+from admin.configs.config_resource import BROKERS, TOPICS
+from admin.jopt import OptionParser, UncaughtException, UsageExit
+from admin.tool_output import ToolOutput, check_properties_file, message_format_warnings
 from zk.znodes.json_values import ILLEGAL_ARGUMENT, MalformedZNode, parse_int
 
-TOPICS: Final = "topics"
-BROKERS: Final = "brokers"
 USERS: Final = "users"
 CLIENTS: Final = "clients"
 _ZOOKEEPER_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, "ips")
@@ -35,7 +34,6 @@ _DEFAULT_FLAGS: Final = {
     "broker-defaults": BROKERS,
     "ip-defaults": "ips",
 }
-_MESSAGE_FORMAT: Final = "message.format.version"
 _OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 _PROPERTY: Final = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:\s]?\s*(.*)", re.DOTALL)
 
@@ -65,13 +63,11 @@ class ConfigOptions:
 
     def __init__(self, args: Sequence[str]) -> None:
         self.options = PARSER.parse(args)
-        if not args or self.options.has("help"):
-            raise UsageExit(
-                "This tool helps to manipulate and describe entity config for a topic, client, "
-                "user, broker or ip"
-            )
-        if self.options.has("version"):
-            raise VersionExit("")
+        self.options.end_with_help(
+            args,
+            "This tool helps to manipulate and describe entity config for a topic, client, user, "
+            "broker or ip",
+        )
         _check(self)
         self.zookeeper = self.options.text("zookeeper")
         self.bootstrap_server = self.options.text("bootstrap-server")
@@ -108,13 +104,7 @@ class ConfigOptions:
             check_properties_file(file)
             configs |= parse_properties(Path(file).read_text(encoding="latin-1"))
         configs |= _parse_pairs(self.options.text("add-config"))
-        version = configs.get(_MESSAGE_FORMAT)
-        if version is not None:
-            output.println(
-                f"WARNING: The configuration {_MESSAGE_FORMAT}={version} is specified. This "
-                "configuration will be ignored if the version is newer than the "
-                "inter.broker.protocol.version specified in the broker."
-            )
+        output.println(*message_format_warnings(configs))
         return configs
 
     def configs_to_delete(self) -> list[str]:

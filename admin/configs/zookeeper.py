@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from admin.config_validation import validate_topic_configs
+from admin.config_validation import changed_configs
 from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from cluster.errors import UnknownTopicOrPartition
-from cluster.topic_names import validate_topic_name
+from admin.topics.topics import change_topic_config
 from zk.kafka_zk_client import KafkaZkClient
 
 
@@ -42,24 +41,17 @@ class ZooKeeperConfigs:
         Raises UnknownTopicOrPartition, InvalidConfig, MalformedZNode.
         """
         for resource, wanted in changes.items():
-            configs = self._client.get_entity_configs(*resource)
-            removed = [name for name, value in wanted.items() if value is None and name in configs]
-            added = {name: value for name, value in wanted.items() if value is not None}
-            for name in removed:
-                del configs[name]
-            if removed or added:
-                self.change(resource, configs | added)
+            before = self._client.get_entity_configs(*resource)
+            configs = changed_configs(before, wanted)
+            if configs != before or any(value is not None for value in wanted.values()):
+                self.change(resource, configs)
 
     def change(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
         """Replace an entity's overrides and tell the brokers.
 
         Raises UnknownTopicOrPartition, InvalidConfig.
         """
-        entity_type, name = resource
-        if entity_type == TOPICS:
-            validate_topic_name(name)
-            if not self._client.topic_exists(name):
-                raise UnknownTopicOrPartition(f"Topic '{name}' does not exist.")
-            validate_topic_configs(configs)
-        self._client.set_or_create_entity_configs(entity_type, name, configs)
-        self._client.create_config_change_notification(f"{entity_type}/{name}")
+        if resource.entity_type == TOPICS:
+            return change_topic_config(self._client, resource.name, configs)
+        self._client.set_or_create_entity_configs(*resource, configs)
+        self._client.create_config_change_notification("/".join(resource))

@@ -6,14 +6,10 @@ Mirrors LeaderElectionCommand.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from admin.command_result import CommandResult, report_of
-from admin.elections.elections import (
-    ElectionTexts,
-    elect_leaders,
-    parse_election_data,
-)
+from admin.command_result import CommandResult
+from admin.elections.elections import ElectionTexts, elect_leaders, parse_election_data
 from admin.jopt import (
     OptionParser,
     Options,
@@ -21,19 +17,10 @@ from admin.jopt import (
     UsageExit,
     VersionExit,
 )
-from admin.tool_output import (
-    ToolOutput,
-    check_properties_file,
-    ended_by_arguments,
-    read_file,
-    uncaught_text,
-)
+from admin.tool_output import ToolOutput, check_properties_file, read_file
 from admin.tool_services import ToolServices
 from cluster.errors import AdminCommandFailed, AdminError, UsageError
 from cluster.types import ElectionType, TopicPartition
-
-if TYPE_CHECKING:
-    from admin.kafka_admin import KafkaAdmin
 
 PARSER: Final = OptionParser(
     "kafka-leader-election",
@@ -64,32 +51,14 @@ def run_election_command(args: Sequence[str], services: ToolServices) -> Command
     output = ToolOutput()
     try:
         options = PARSER.parse(args)
-        if not args or options.has("help"):
-            raise UsageExit(_ABOUT)
-        if options.has("version"):
-            raise VersionExit("")
+        options.end_with_help(args, _ABOUT)
         _check(options)
         election_type = _election_type(options)
         partitions = _partitions(options)
         check_properties_file(options.text("admin.config"))
         server = options.text("bootstrap-server") or ""
     except (AdminError, VersionExit, UsageExit, UncaughtException) as error:
-        return ended_by_arguments(error, PARSER.usage, output.report)
-    with services.open_cluster(server) as admin:
-        try:
-            hint = _elect(admin, election_type, partitions, output)
-        except AdminError as error:
-            report = report_of(output.report, error, error.exit_code)
-            return CommandResult(output.text, uncaught_text(error), 1, report)
-    return CommandResult(output.text, "", 0, report_of(output.report, None, 0), hint)
-
-
-def _elect(
-    admin: KafkaAdmin,
-    election_type: ElectionType,
-    partitions: list[TopicPartition] | None,
-    output: ToolOutput,
-) -> str | None:
+        return output.ended_by_arguments(error, PARSER.usage)
     kind = election_type.value
     texts = ElectionTexts(
         succeeded=f"Successfully completed leader election ({kind}) for partitions",
@@ -97,7 +66,8 @@ def _elect(
         failed=f"Error completing leader election ({kind}) for partition",
         exception="replica(s) could not be elected",
     )
-    return elect_leaders(admin, election_type, partitions, TIMEOUT_MS, texts, output)
+    with services.open_cluster(server) as admin:
+        return elect_leaders(admin, election_type, partitions, TIMEOUT_MS, texts, output)
 
 
 def _check(options: Options) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from admin.command_result import CommandResult
 from admin.failures import ExecutionException, admin_error, as_futures
 from admin.scala_sets import duplicates, mutable_order, topic_partition_hash
 from admin.tool_json import decoding, parse_json
-from admin.tool_output import ToolOutput
+from admin.tool_output import ToolOutput, uncaught_text
 from cluster.api_errors import Errors
 from cluster.errors import AdminCommandFailed, AdminOperationError, RequestTimedOut
 from cluster.requests import ApiError
@@ -62,18 +63,23 @@ def elect_leaders(
     timeout_ms: int,
     texts: ElectionTexts,
     output: ToolOutput,
-) -> str | None:
-    """Ask for elections and print the results; returns klamm's hint where Kafka's text leaves
-    names out. Raises AdminCommandFailed if the time is over or one failed, ExecutionException."""
+) -> CommandResult:
+    """Ask for elections and print the results; a hint has the names that Kafka's text leaves out.
+
+    It fails if the time is over, or an election failed.
+    """
     try:
         results = as_futures(admin).elect_leaders(election_type, partitions, timeout_ms)
+        return output.succeeded(_show_elected(results, texts, output))
     except ExecutionException as error:
         if not isinstance(error.cause, RequestTimedOut):
-            raise
+            return output.failed(error, uncaught_text(error))
         failed = AdminCommandFailed("Timeout waiting for election results")
+        failed.__cause__ = error.cause
         output.println(failed.message)
-        raise failed from error.cause
-    return _show_elected(results, texts, output)
+    except AdminCommandFailed as error:
+        failed = error
+    return output.failed(failed, uncaught_text(failed))
 
 
 def _show_elected(
@@ -83,13 +89,13 @@ def _show_elected(
     noop = _in_order(
         tp for tp, found in results.items() if found.error is Errors.ELECTION_NOT_NEEDED
     )
-    passed = (Errors.NONE, Errors.ELECTION_NOT_NEEDED)
-    failed = {tp: found for tp, found in results.items() if found.error not in passed}
+    failed = _in_order(results.keys() - {*succeeded, *noop})
+    errors = {tp: admin_error(results[tp]) for tp in failed}
     names = ", ".join(map(str, succeeded))
     output.report["elected"] = [tp._asdict() for tp in sorted(succeeded)]
     output.report["not_needed"] = [tp._asdict() for tp in sorted(noop)]
     output.report["failed"] = [
-        {**tp._asdict(), "code": failed[tp].error.name, "message": admin_error(failed[tp]).message}
+        {**tp._asdict(), "code": results[tp].error.name, "message": errors[tp].message}
         for tp in sorted(failed)
     ]
     if succeeded:
@@ -97,8 +103,7 @@ def _show_elected(
     if noop:
         # Kafka names here the partitions that succeeded.
         output.println(f"{texts.noop} {names}")
-    for tp in _in_order(failed):
-        error = admin_error(failed[tp])
+    for tp, error in errors.items():
         output.println(f"{texts.failed}: {tp}: {error.kafka_class}: {error.message}")
     if failed:
         raise AdminCommandFailed(f"{len(failed)} {texts.exception}")

@@ -7,14 +7,11 @@ business. Mirrors PreferredReplicaLeaderElectionCommand.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
-from admin.command_result import CommandResult, report_of
-from admin.elections.elections import (
-    ElectionTexts,
-    elect_leaders,
-    parse_election_data,
-)
+from admin.command_result import CommandResult
+from admin.elections.elections import ElectionTexts, elect_leaders, parse_election_data
 from admin.jopt import (
     OptionParser,
     Options,
@@ -24,9 +21,9 @@ from admin.jopt import (
 )
 from admin.scala_sets import hash_set_order, immutable_order, topic_partition_hash
 from admin.tool_output import (
+    ZOOKEEPER_WARNING,
     ToolOutput,
     check_properties_file,
-    ended_by_arguments,
     read_file,
     uncaught_text,
 )
@@ -38,7 +35,6 @@ from cluster.errors import (
     EnvironmentProblem,
     KlammError,
     NotKlamm,
-    UsageError,
 )
 from cluster.types import ElectionType, TopicPartition
 from zk.kafka_zk_client import KafkaZkClient
@@ -54,10 +50,6 @@ TIMEOUT_MS: Final = 60_000
 _SMALL_SET: Final = 4
 _DEPRECATED: Final = (
     "This tool is deprecated. Please use kafka-leader-election tool. Tracking issue: KAFKA-8405"
-)
-_ZOOKEEPER_WARNING: Final = (
-    "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.",
-    "Use --bootstrap-server instead to specify a broker to connect to.",
 )
 _ABOUT: Final = (
     "This tool helps to causes leadership for each partition to be transferred back to the "
@@ -86,26 +78,17 @@ def run_preferred_election_command(args: Sequence[str], services: ToolServices) 
         partitions = None if file is None else _read(file)
         check_properties_file(options.text("admin.config"))
     except (AdminError, VersionExit, UsageExit, UncaughtException) as error:
-        return ended_by_arguments(error, PARSER.usage, output.report, output.text)
+        return output.ended_by_arguments(error, PARSER.usage)
     if options.has("zookeeper"):
-        for line in _ZOOKEEPER_WARNING:
-            output.println(line)
+        output.println(*ZOOKEEPER_WARNING)
     try:
         zookeeper, server = options.text("zookeeper"), options.text("bootstrap-server")
     except UncaughtException as error:
-        report = report_of(output.report, error, UsageError.exit_code)
-        return CommandResult(output.text, uncaught_text(error), 1, report)
+        return output.ended_by_arguments(error, PARSER.usage)
     if zookeeper is not None:
         return _with_zookeeper(zookeeper, partitions, services, output)
     with services.open_cluster(server or "") as admin:
-        try:
-            hint = elect_leaders(
-                admin, ElectionType.PREFERRED, partitions, TIMEOUT_MS, _TEXTS, output
-            )
-        except AdminError as error:
-            report = report_of(output.report, error, error.exit_code)
-            return CommandResult(output.text, uncaught_text(error), 1, report)
-    return CommandResult(output.text, "", 0, report_of(output.report, None, 0), hint)
+        return elect_leaders(admin, ElectionType.PREFERRED, partitions, TIMEOUT_MS, _TEXTS, output)
 
 
 def _check(args: Sequence[str], options: Options) -> None:
@@ -114,10 +97,7 @@ def _check(args: Sequence[str], options: Options) -> None:
             "joptsimple.UnavailableOptionException",
             "Option(s) [admin.config] are unavailable given other options on the command line",
         )
-    if not args or options.has("help"):
-        raise UsageExit(_ABOUT)
-    if options.has("version"):
-        raise VersionExit("")
+    options.end_with_help(args, _ABOUT)
     if options.has("bootstrap-server") == options.has("zookeeper"):
         raise UsageExit("Exactly one of '[bootstrap-server]' or '[zookeeper]' must be provided")
 
@@ -143,9 +123,8 @@ def _with_zookeeper(
         except KlammError as error:
             failed = AdminCommandFailed("Admin command failed")
             failed.__cause__ = error
-            report = report_of(output.report, error, error.exit_code)
-            return CommandResult(output.text, uncaught_text(failed), 1, report)
-    return CommandResult(output.text, "", 0, report_of(output.report, None, 0))
+            return output.failed(error, uncaught_text(failed))
+    return output.succeeded()
 
 
 def _write_znode(
@@ -162,15 +141,15 @@ def _write_znode(
             f"{running}. Aborting operation"
         )
     shown = "Set" if len(valid) + len(invalid) <= _SMALL_SET else "HashSet"
-    output.println(f"Created preferred replica election path with {','.join(map(str, valid))}")
     output.println(
+        f"Created preferred replica election path with {','.join(map(str, valid))}",
         "Successfully started preferred replica election for partitions "
-        f"{shown}({', '.join(map(str, valid))})"
-    )
-    for tp in invalid:
-        output.println(
+        f"{shown}({', '.join(map(str, valid))})",
+        *(
             f"Skipping preferred replica leader election for partition {tp} since it doesn't exist."
-        )
+            for tp in invalid
+        ),
+    )
     output.report["started"] = [tp._asdict() for tp in sorted(valid)]
     output.report["skipped"] = [tp._asdict() for tp in sorted(invalid)]
 
@@ -188,7 +167,8 @@ def _existing(
     invalid = [tp for tp in ordered if tp not in there]
     if len(ordered) <= _SMALL_SET:
         return valid, invalid
-    return _hashed(valid), _hashed(invalid)
+    hashed = partial(hash_set_order, hash_of=topic_partition_hash)
+    return hashed(valid), hashed(invalid)
 
 
 def _all_partitions(client: KafkaZkClient) -> list[TopicPartition]:
@@ -201,7 +181,3 @@ def _all_partitions(client: KafkaZkClient) -> list[TopicPartition]:
         for name in result.children or ()
     ]
     return immutable_order(found, topic_partition_hash)
-
-
-def _hashed(partitions: list[TopicPartition]) -> list[TopicPartition]:
-    return hash_set_order(partitions, topic_partition_hash)

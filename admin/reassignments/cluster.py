@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from admin.failures import ExecutionException, admin_error
 from admin.reassignments.common import (
     OwnOptions,
     TerseFailure,
-    calculate_assignment,
     check_plan_in_pools,
     finish_throttles,
+    generate,
     report_verified,
-    show_generated,
+    show_started,
     show_throttles,
-    started_report,
 )
 from admin.reassignments.log_dirs import LogDirMoves
 from admin.reassignments.moves import calculate_moving_brokers, calculate_proposed_move_map
+from admin.reassignments.options import ReassignOptions
 from admin.reassignments.reassignment_json import (
     Replicas,
     parse_execute_arguments,
@@ -39,17 +41,15 @@ from admin.reassignments.text import (
     plural,
     reassignments_text,
     replica_states_text,
-    started_text,
 )
 from admin.reassignments.throttles import Throttles
 from admin.scala_sets import immutable_order, int_hash
 from admin.tool_output import ToolOutput
+from admin.tool_services import ToolServices
 from cluster.errors import AdminCommandFailed, UnknownTopicOrPartition
 from cluster.java_hash import string_hash
 from cluster.requests import ApiError
 from cluster.types import ReplicaAssignment, TopicPartition
-from placement.broker_metadata import RackAwareMode, broker_metadatas
-from placement.draws import IntSource
 
 if TYPE_CHECKING:
     from admin.kafka_admin import KafkaAdmin
@@ -58,23 +58,22 @@ REQUEST_TIMEOUT_MS = 30_000
 
 
 class ClusterReassignment:
-    """The five actions on a running cluster. ``moves`` starts and watches directory moves.
-
-    ``admin`` fails as futures do: with ExecutionException.
-    """
+    """The five actions on a running cluster. ``admin`` fails as futures do: with
+    ExecutionException."""
 
     def __init__(
-        self, admin: KafkaAdmin, output: ToolOutput, own: OwnOptions, moves: LogDirMoves
+        self, admin: KafkaAdmin, output: ToolOutput, own: OwnOptions, services: ToolServices
     ) -> None:
         self._admin = admin
         self._output = output
         self._own = own
-        self._moves = moves
+        self._moves = LogDirMoves(admin, output, services.now_ms, services.sleep_ms)
+        self._source = services.source
         self._throttles = Throttles(admin, output, own.save_throttles)
 
-    def verify(self, text: str, preserve_throttles: bool) -> None:
+    def verify(self, command: ReassignOptions) -> None:
         """Tell how far a reassignment is; remove its throttles when nothing moves any more."""
-        targets, log_dirs = parse_reassignment(text)
+        targets, log_dirs = parse_reassignment(command.plan())
         reassignments = self._admin.list_partition_reassignments()
         states = self._states(targets, reassignments)
         self._output.println(partition_states_text(states))
@@ -83,40 +82,30 @@ class ClusterReassignment:
         report_verified(states, moves, self._output)
         still_moves = any(not state.done for state in moves.values())
         live = self._live_brokers()
-        if not reassignments and not still_moves and not preserve_throttles:
+        if not reassignments and not still_moves and not command.preserve_throttles:
             finish_throttles(self._throttles, self._own, live, targets)
         self._show_throttles(live, targets)
 
-    def generate(self, text: str, broker_list: str, rack_aware: bool, source: IntSource) -> None:
+    def generate(self, command: ReassignOptions) -> None:
         """Propose new replicas for topics."""
-        brokers, topics = parse_generate_arguments(text, broker_list)
+        brokers, topics = parse_generate_arguments(*command.generate_arguments())
         current = self._assignments(topics)
-        mode = RackAwareMode.ENFORCED if rack_aware else RackAwareMode.DISABLED
-        metadatas = broker_metadatas(
-            (broker for broker in self._admin.live_brokers() if broker.id in brokers), mode
-        )
-        proposed = calculate_assignment(current, metadatas, source, self._own.pools)
-        show_generated(current, proposed, self._output)
+        live = [broker for broker in self._admin.live_brokers() if broker.id in brokers]
+        generate(current, live, command, self._source, self._own.pools, self._output)
 
-    def execute(
-        self,
-        text: str,
-        additional: bool,
-        inter_broker_bytes_per_s: int,
-        log_dir_bytes_per_s: int,
-        timeout_ms: int,
-    ) -> None:
+    def execute(self, command: ReassignOptions) -> None:
         """Check a plan, throttle it where a rate is not negative, and start it."""
+        text = command.plan()
+        inter_broker_bytes_per_s = command.number("throttle")
+        log_dir_bytes_per_s = command.number("replica-alter-log-dirs-throttle")
+        timeout_ms = command.number("timeout")
         proposed, log_dirs = parse_execute_arguments(text)
         reassignments = self._admin.list_partition_reassignments()
-        if reassignments and not additional:
+        if reassignments and not command.options.has("additional"):
             raise TerseFailure(CANNOT_EXECUTE)
         self._check_brokers(proposed.values())
-        current = {
-            tp: replicas
-            for tp, replicas in self._assignments([tp.topic for tp in proposed]).items()
-            if tp in proposed
-        }
+        found = self._assignments([tp.topic for tp in proposed])
+        current = {tp: replicas for tp, replicas in found.items() if tp in proposed}
         check_plan_in_pools(proposed, current, self._own.pools)
         self._output.println(current_assignment_text(proposed, current))
         if inter_broker_bytes_per_s >= 0 or log_dir_bytes_per_s >= 0:
@@ -130,13 +119,13 @@ class ClusterReassignment:
         failures = self._admin.alter_partition_reassignments(dict(proposed), REQUEST_TIMEOUT_MS)
         if failures:
             raise TerseFailure(f"Error reassigning partition(s):\n{_failed(failures)}")
-        self._output.println(started_text(proposed))
-        self._output.report["started"] = started_report(proposed)
+        show_started(proposed, self._output)
         if log_dirs:
             self._moves.execute(log_dirs, timeout_ms)
 
-    def cancel(self, text: str, preserve_throttles: bool, timeout_ms: int) -> None:
+    def cancel(self, command: ReassignOptions) -> None:
         """Take back what of a plan still moves, and remove its throttles."""
+        text, timeout_ms = command.plan(), command.number("timeout")
         targets, log_dirs = parse_reassignment(text)
         asked = list(dict.fromkeys(tp for tp, _ in targets))
         found = self._admin.list_partition_reassignments(asked)
@@ -167,22 +156,16 @@ class ClusterReassignment:
         else:
             self._output.println("None of the specified partition moves are active.")
         live = self._live_brokers()
-        if not preserve_throttles:
+        if not command.preserve_throttles:
             finish_throttles(self._throttles, self._own, live, targets)
         self._show_throttles(live, targets)
 
-    def list_reassignments(self) -> None:
+    def list(self, command: ReassignOptions) -> None:
         """Print everything that is being reassigned."""
         reassignments = self._admin.list_partition_reassignments()
         self._output.println(reassignments_text(reassignments))
         self._output.report["reassignments"] = [
-            {
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "replicas": reassignments[tp].replicas,
-                "adding_replicas": reassignments[tp].adding_replicas,
-                "removing_replicas": reassignments[tp].removing_replicas,
-            }
+            {**tp._asdict(), **msgspec.structs.asdict(reassignments[tp])}
             for tp in sorted(reassignments)
         ]
         self._show_throttles(
@@ -196,14 +179,10 @@ class ClusterReassignment:
     ) -> dict[TopicPartition, PartitionReassignmentState]:
         asked = list(dict.fromkeys(tp.topic for tp, _ in targets if tp not in reassignments))
         current = self._existing_assignments(asked)
-        moving = [item for item in targets if item[0] in reassignments]
-        others = [item for item in targets if item[0] not in reassignments]
+        replicas = current | {tp: found.replicas for tp, found in reassignments.items()}
         return {
-            tp: PartitionReassignmentState(reassignments[tp].replicas, target, False)
-            for tp, target in moving
-        } | {
-            tp: PartitionReassignmentState(current.get(tp, ()), target, True)
-            for tp, target in others
+            tp: PartitionReassignmentState(replicas.get(tp, ()), target, tp not in reassignments)
+            for tp, target in targets
         }
 
     def _existing_assignments(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
@@ -231,15 +210,13 @@ class ClusterReassignment:
             for partition in topic.partitions
         }
 
-    def _live_brokers(self) -> list[int]:
+    def _live_brokers(self) -> Sequence[int]:
         return [broker.id for broker in self._admin.live_brokers()]
 
     def _show_throttles(
         self, live: Collection[int], targets: Sequence[tuple[TopicPartition, Replicas]]
     ) -> None:
-        brokers = {*live, *(id_ for _, ids in targets for id_ in ids)}
-        topics = [tp.topic for tp, _ in targets]
-        show_throttles(self._throttles, self._own, self._output, brokers, topics)
+        show_throttles(self._throttles, self._own, self._output, live, targets)
 
 
 def _failed(failures: Mapping[TopicPartition, ApiError]) -> str:

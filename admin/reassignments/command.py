@@ -6,29 +6,25 @@ main; of a Java stack trace, which the tool prints, only the first line is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
-from admin.command_result import CommandResult, report_of
+from admin.command_result import CommandResult
 from admin.failures import as_futures
 from admin.jopt import UncaughtException, UsageExit, VersionExit
 from admin.reassignments.cluster import ClusterReassignment
 from admin.reassignments.common import DIFFERENT, IN_PROGRESS, OwnOptions, TerseFailure
-from admin.reassignments.log_dirs import LogDirMoves
 from admin.reassignments.options import PARSER, ReassignOptions
 from admin.reassignments.throttles import read_saved
 from admin.reassignments.zookeeper import ZooKeeperReassignment
 from admin.tool_output import (
     ToolOutput,
     check_properties_file,
-    ended_by_arguments,
     java_class,
-    read_file,
 )
 from admin.tool_services import ToolServices
 from cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
-from placement.draws import IntSource
 from zk.kafka_zk_client import KafkaZkClient
 
 INCONCLUSIVE: Final = 12
@@ -44,37 +40,39 @@ def run_reassign_command(
     Raises what opening the connection raises, NotKlamm if a write is refused, and UsageError for
     klamm's own options. Every other error becomes the tool's own text and exit code.
     """
-    output = ToolOutput()
+    output = ToolOutput(action=None)
     try:
         command = ReassignOptions(args)
     except (VersionExit, UsageExit, UncaughtException) as error:
-        return ended_by_arguments(error, PARSER.usage, {"action": None})
+        return output.ended_by_arguments(error, PARSER.usage)
+    output.report["action"] = command.action
     own = own or OwnOptions()
     _check_own(command, own)
     _warn(command, output)
     try:
         address = command.options.text("bootstrap-server") or command.text("zookeeper")
     except UncaughtException as error:
-        return _failed(command, output, error)
-    with _open(address, command, services, output, own) as act:
+        return _failed(output, error)
+    with _open(address, command, services, output, own) as tool:
         try:
-            act()
+            if command.options.has("bootstrap-server"):
+                check_properties_file(command.options.text("command-config"))
+            getattr(tool, command.action)(command)
         except (EnvironmentProblem, NotKlamm):
             raise
         except KlammError as error:
-            return _failed(command, output, error)
-    report = _report(command.action, output, None, _own_exit_code(output))
-    return CommandResult(output.text, "", 0, report)
+            return _failed(output, error)
+    result = output.succeeded()
+    result.report["exit_code"] = _own_exit_code(output)
+    return result
 
 
-def _failed(command: ReassignOptions, output: ToolOutput, error: KlammError) -> CommandResult:
+def _failed(output: ToolOutput, error: KlammError) -> CommandResult:
     if isinstance(error, TerseFailure):
         output.println(error.message)
     else:
-        output.println(f"Error: {error.message}")
-        output.println(f"{java_class(error)}: {error.message}\n")
-    report = _report(command.action, output, error, error.exit_code)
-    return CommandResult(output.text, "", 1, report, error.hint)
+        output.println(f"Error: {error.message}", f"{java_class(error)}: {error.message}\n")
+    return output.failed(error, "", error.hint)
 
 
 def _warn(command: ReassignOptions, output: ToolOutput) -> None:
@@ -96,73 +94,14 @@ def _open(
     services: ToolServices,
     output: ToolOutput,
     own: OwnOptions,
-) -> Iterator[Callable[[], None]]:
-    """Connect to what the command names, and give what is to be done there."""
+) -> Iterator[ClusterReassignment | ZooKeeperReassignment]:
+    """Connect to what the command names."""
     if not command.options.has("bootstrap-server"):
         with services.open_store(address) as store:
-            client = KafkaZkClient(store)
-            tool = ZooKeeperReassignment(client, output, own)
-            yield lambda: _change_znodes(command, tool, client, services)
-        return
-    with services.open_cluster(address) as admin:
-        futures = as_futures(admin)
-        moves = LogDirMoves(futures, output, services.now_ms, services.sleep_ms)
-        cluster = ClusterReassignment(futures, output, own, moves)
-        yield lambda: _ask_cluster(command, cluster, services.source)
-
-
-def _ask_cluster(command: ReassignOptions, tool: ClusterReassignment, source: IntSource) -> None:
-    check_properties_file(command.options.text("command-config"))
-    match command.action:
-        case "verify":
-            tool.verify(_plan(command), command.preserve_throttles)
-        case "generate":
-            tool.generate(*_generate_arguments(command), source)
-        case "execute":
-            tool.execute(
-                _plan(command),
-                command.options.has("additional"),
-                command.number("throttle"),
-                command.number("replica-alter-log-dirs-throttle"),
-                command.number("timeout"),
-            )
-        case "cancel":
-            tool.cancel(_plan(command), command.preserve_throttles, command.number("timeout"))
-        case _:
-            tool.list_reassignments()
-
-
-def _change_znodes(
-    command: ReassignOptions,
-    tool: ZooKeeperReassignment,
-    client: KafkaZkClient,
-    services: ToolServices,
-) -> None:
-    match command.action:
-        case "verify":
-            plan = _plan(command)
-            if not command.preserve_throttles:
-                services.before_write(client)
-            tool.verify(plan, command.preserve_throttles)
-        case "generate":
-            tool.generate(*_generate_arguments(command), services.source)
-        case _:
-            plan = _plan(command)
-            throttle = command.number("throttle")
-            services.before_write(client)
-            tool.execute(plan, throttle)
-
-
-def _plan(command: ReassignOptions) -> str:
-    return read_file(command.text("reassignment-json-file"))
-
-
-def _generate_arguments(command: ReassignOptions) -> tuple[str, str, bool]:
-    return (
-        read_file(command.text("topics-to-move-json-file")),
-        command.text("broker-list"),
-        not command.options.has("disable-rack-aware"),
-    )
+            yield ZooKeeperReassignment(KafkaZkClient(store), output, own, services)
+    else:
+        with services.open_cluster(address) as admin:
+            yield ClusterReassignment(as_futures(admin), output, own, services)
 
 
 def _check_own(command: ReassignOptions, own: OwnOptions) -> None:
@@ -188,9 +127,3 @@ def _own_exit_code(output: ToolOutput) -> int:
     if state == IN_PROGRESS:
         return INCONCLUSIVE
     return _FAILED if state == DIFFERENT else 0
-
-
-def _report(
-    action: str | None, output: ToolOutput, error: KlammError | None, exit_code: int
-) -> dict[str, Any]:
-    return report_of({"action": action, **output.report}, error, exit_code)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from admin.reassignments.options import ReassignOptions
 from admin.reassignments.reassignment_json import TopicPartitionReplica, format_reassignment
-from admin.reassignments.text import LogDirMoveState, PartitionReassignmentState
+from admin.reassignments.text import LogDirMoveState, PartitionReassignmentState, started_text
 from admin.reassignments.throttles import Throttles
 from admin.scala_sets import hash_set_order, immutable_order, int_hash, topic_partition_hash
 from admin.tool_output import ToolOutput
@@ -21,7 +22,7 @@ from cluster.errors import AdminError
 from cluster.java_hash import string_hash
 from cluster.types import TopicPartition
 from placement.assign import Replicas
-from placement.broker_metadata import BrokerMetadata
+from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
 from placement.draws import IntSource
 from placement.pool_rules import assign_in_pool, check_moves_in_pool
 from placement.pools import Pools
@@ -89,8 +90,18 @@ def check_plan_in_pools(proposed: Assignment, current: Assignment, pools: Pools 
     )
 
 
-def show_generated(current: Assignment, proposed: Assignment, output: ToolOutput) -> None:
-    """Print what is and what is proposed."""
+def generate(
+    current: Assignment,
+    brokers: Iterable[BrokerMetadata],
+    command: ReassignOptions,
+    source: IntSource,
+    pools: Pools | None,
+    output: ToolOutput,
+) -> None:
+    """Propose new replicas on ``brokers``, and print what is and what is proposed."""
+    is_disabled = command.options.has("disable-rack-aware")
+    mode = RackAwareMode.DISABLED if is_disabled else RackAwareMode.ENFORCED
+    proposed = calculate_assignment(current, broker_metadatas(brokers, mode), source, pools)
     shown = [format_reassignment(assignment, {}) for assignment in (current, proposed)]
     output.println(f"Current partition replica assignment\n{shown[0]}\n")
     output.println(f"Proposed partition reassignment configuration\n{shown[1]}")
@@ -111,8 +122,7 @@ def report_verified(
     )
     output.report["partitions"] = [
         {
-            "topic": tp.topic,
-            "partition": tp.partition,
+            **tp._asdict(),
             "replicas": partitions[tp].current_replicas,
             "target": partitions[tp].target_replicas,
             "state": _partition_state(partitions[tp]),
@@ -145,22 +155,22 @@ def show_throttles(
     throttles: Throttles,
     own: OwnOptions,
     output: ToolOutput,
-    brokers: Iterable[int],
-    topics: Iterable[str],
+    live_brokers: Iterable[int],
+    targets: Sequence[tuple[TopicPartition, Replicas]],
 ) -> None:
-    """Report the throttles of these entities or, if that was asked for, print all that are set."""
+    """Report the throttles of these brokers, and of the brokers and topics of ``targets`` or, if
+    that was asked for, print all that are set."""
     if own.show_throttles:
-        output.println("\n".join(throttles.show()))
+        output.println(*throttles.show())
     else:
-        throttles.report(brokers, topics)
+        brokers = {*live_brokers, *(id_ for _, ids in targets for id_ in ids)}
+        throttles.report(brokers, [tp.topic for tp, _ in targets])
 
 
-def started_report(targets: Assignment) -> list[dict[str, Any]]:
-    """Targets for machines, sorted."""
-    return [
-        {"topic": tp.topic, "partition": tp.partition, "replicas": targets[tp]}
-        for tp in sorted(targets)
-    ]
+def show_started(targets: Assignment, output: ToolOutput) -> None:
+    """Say that a reassignment has begun."""
+    output.println(started_text(targets))
+    output.report["started"] = [{**tp._asdict(), "replicas": targets[tp]} for tp in sorted(targets)]
 
 
 def _partition_state(state: PartitionReassignmentState) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from admin.jopt import OptionParser, Options, UncaughtException, UsageExit, VersionExit
+from admin.jopt import OptionParser, Options, UncaughtException, UsageExit
+from admin.tool_output import read_file
 from cluster.errors import UsageError
 
 _ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
@@ -74,10 +75,9 @@ class ReassignOptions:
 
     def __init__(self, args: Sequence[str]) -> None:
         self.options = PARSER.parse(args)
-        if not args or self.options.has("help"):
-            raise UsageExit("This tool helps to move topic partitions between replicas.")
-        if self.options.has("version"):
-            raise VersionExit("")
+        self.options.end_with_help(
+            args, "This tool helps to move topic partitions between replicas."
+        )
         self.action = _action(self.options)
         _check(self.options, self.action)
 
@@ -91,6 +91,14 @@ class ReassignOptions:
         value = self.options.text(name)
         assert value is not None, name
         return value
+
+    def plan(self) -> str:
+        """What the file of the reassignment holds. Raises UncaughtException."""
+        return read_file(self.text("reassignment-json-file"))
+
+    def generate_arguments(self) -> tuple[str, str]:
+        """What the file of topics holds, and the list of brokers. Raises UncaughtException."""
+        return read_file(self.text("topics-to-move-json-file")), self.text("broker-list")
 
     def number(self, name: str) -> int:
         """A rate or time, or its default. Raises UncaughtException if it is no Java long."""

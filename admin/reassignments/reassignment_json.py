@@ -118,11 +118,18 @@ def format_reassignment(
     partitions: Mapping[TopicPartition, Sequence[int]],
     log_dirs: Mapping[TopicPartitionReplica, str],
 ) -> str:
-    """The reassignment as the tool prints it: compact, sorted, a directory for every replica."""
+    """The reassignment as the tool prints it: compact, sorted."""
+    return msgspec.json.encode(reassignment_values(partitions, log_dirs)).decode()
+
+
+def reassignment_values(
+    partitions: Mapping[TopicPartition, Sequence[int]],
+    log_dirs: Mapping[TopicPartitionReplica, str],
+) -> dict[str, Any]:
+    """The reassignment as the tool's JSON has it: sorted, a directory for every replica."""
     items = [
         {
-            "topic": tp.topic,
-            "partition": tp.partition,
+            **tp._asdict(),
             "replicas": partitions[tp],
             "log_dirs": [
                 log_dirs.get(TopicPartitionReplica(*tp, replica), ANY_LOG_DIR)
@@ -131,7 +138,7 @@ def format_reassignment(
         }
         for tp in sorted(partitions)
     ]
-    return msgspec.json.encode({"version": _VERSION, "partitions": items}).decode()
+    return {"version": _VERSION, "partitions": items}
 
 
 def _items(node: Any, name: str) -> list[Any]:

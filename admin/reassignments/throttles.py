@@ -1,7 +1,7 @@
 """Throttles of a reassignment: set, cleared, shown, kept in a file, and put back as they were.
 
 Kafka's tool forgets what it overwrites and removes throttles that others set; the file is klamm's
-own way out. Works on any ThrottleConfigs; mirrors ReassignPartitionsCommand.clear*Throttles and
+own way out. Mirrors ReassignPartitionsCommand.clear*Throttles and
 modify*Throttle.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -34,26 +34,14 @@ from cluster.configs import (
 from cluster.errors import UsageError
 from cluster.java_hash import string_hash
 
+if TYPE_CHECKING:
+    from admin.configs.zookeeper import ZooKeeperConfigs
+    from admin.kafka_admin import KafkaAdmin
+
 _NAMES = {
     TOPICS: (LEADER_THROTTLED_REPLICAS, FOLLOWER_THROTTLED_REPLICAS),
     BROKERS: THROTTLED_RATES,
 }
-
-
-class ThrottleConfigs(Protocol):
-    """Where the configs of topics and brokers are read and changed."""
-
-    def overrides(
-        self, entities: Collection[ConfigResource] | None = None, /
-    ) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """The configs that are set for each of the entities, or for all that have some."""
-        ...
-
-    def incremental_alter_configs(
-        self, changes: Mapping[ConfigResource, Mapping[str, str | None]], /
-    ) -> object:
-        """Set configs of entities; None removes one."""
-        ...
 
 
 class SavedThrottles(msgspec.Struct):
@@ -68,7 +56,10 @@ class Throttles:
     """The throttles of one cluster. ``save_file`` keeps what ``set_*`` overwrites."""
 
     def __init__(
-        self, configs: ThrottleConfigs, output: ToolOutput, save_file: Path | None = None
+        self,
+        configs: KafkaAdmin | ZooKeeperConfigs,
+        output: ToolOutput,
+        save_file: Path | None = None,
     ) -> None:
         self._configs = configs
         self._output = output
@@ -223,7 +214,7 @@ def read_saved(file: Path) -> SavedThrottles:
         raise UsageError(
             f"{file} holds no saved throttles: {error}", hint="--execute --save-throttles writes it"
         ) from error
-    unknown: list[Any] = [
+    unknown = [
         name
         for entity_type, entities in ((BROKERS, saved.brokers), (TOPICS, saved.topics))
         for configs in entities.values()

@@ -13,15 +13,15 @@ from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.reassignments.common import (
     OwnOptions,
     TerseFailure,
-    calculate_assignment,
     check_plan_in_pools,
     finish_throttles,
+    generate,
     report_verified,
-    show_generated,
+    show_started,
     show_throttles,
-    started_report,
 )
 from admin.reassignments.moves import calculate_proposed_move_map
+from admin.reassignments.options import ReassignOptions
 from admin.reassignments.reassignment_json import (
     Replicas,
     parse_execute_arguments,
@@ -36,16 +36,15 @@ from admin.reassignments.text import (
     current_assignment_text,
     joined,
     partition_states_text,
-    started_text,
 )
 from admin.reassignments.throttles import Throttles
 from admin.scala_sets import immutable_order, int_hash, topic_partition_hash
 from admin.tool_output import ToolOutput
+from admin.tool_services import ToolServices
 from cluster.errors import AdminCommandFailed
 from cluster.java_hash import string_hash
 from cluster.types import ReplicaAssignment, TopicPartition
-from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
-from placement.draws import IntSource
+from placement.broker_metadata import BrokerMetadata
 from zk.kafka_zk_client import KafkaZkClient
 
 _INCOMPLETE: Final = (
@@ -57,14 +56,24 @@ _INCOMPLETE: Final = (
 class ZooKeeperReassignment:
     """Generate, execute and verify on the znodes of one chroot."""
 
-    def __init__(self, client: KafkaZkClient, output: ToolOutput, own: OwnOptions) -> None:
+    def __init__(
+        self,
+        client: KafkaZkClient,
+        output: ToolOutput,
+        own: OwnOptions,
+        services: ToolServices,
+    ) -> None:
         self._client = client
+        self._services = services
         self._output = output
         self._own = own
         self._throttles = Throttles(ZooKeeperConfigs(client), output, own.save_throttles)
 
-    def verify(self, text: str, preserve_throttles: bool) -> None:
+    def verify(self, command: ReassignOptions) -> None:
         """Tell how far a reassignment is; remove its throttles when nothing is left of it."""
+        text = command.plan()
+        if not command.preserve_throttles:
+            self._services.before_write(self._client)
         targets, log_dirs = parse_reassignment(text)
         if log_dirs:
             raise AdminCommandFailed(NEEDS_BOOTSTRAP_SERVER)
@@ -90,32 +99,26 @@ class ZooKeeperReassignment:
             self._output,
         )
         live = self._client.get_sorted_broker_list()
-        if not reassigning and not preserve_throttles:
+        if not reassigning and not command.preserve_throttles:
             finish_throttles(self._throttles, self._own, live, targets)
-        brokers = {*live, *(id_ for _, ids in targets for id_ in ids)}
-        show_throttles(
-            self._throttles, self._own, self._output, brokers, [tp.topic for tp, _ in targets]
-        )
+        show_throttles(self._throttles, self._own, self._output, live, targets)
 
-    def generate(self, text: str, broker_list: str, rack_aware: bool, source: IntSource) -> None:
+    def generate(self, command: ReassignOptions) -> None:
         """Propose new replicas for topics."""
-        brokers, topics = parse_generate_arguments(text, broker_list)
+        brokers, topics = parse_generate_arguments(*command.generate_arguments())
         current = self._replicas(topics)
-        mode = RackAwareMode.ENFORCED if rack_aware else RackAwareMode.DISABLED
         registered = self._client.get_all_brokers_and_epochs_in_cluster().values
-        metadatas = broker_metadatas(
-            (
-                BrokerMetadata(id_, found.broker.rack)
-                for id_, found in registered.items()
-                if id_ in brokers
-            ),
-            mode,
-        )
-        proposed = calculate_assignment(current, metadatas, source, self._own.pools)
-        show_generated(current, proposed, self._output)
+        live = [
+            BrokerMetadata(id_, found.broker.rack)
+            for id_, found in registered.items()
+            if id_ in brokers
+        ]
+        generate(current, live, command, self._services.source, self._own.pools, self._output)
 
-    def execute(self, text: str, inter_broker_bytes_per_s: int) -> None:
+    def execute(self, command: ReassignOptions) -> None:
         """Check a plan, throttle it if the rate is not negative, and write the znode."""
+        text, inter_broker_bytes_per_s = command.plan(), command.number("throttle")
+        self._services.before_write(self._client)
         proposed, log_dirs = parse_execute_arguments(text)
         if log_dirs:
             raise AdminCommandFailed(NEEDS_BOOTSTRAP_SERVER)
@@ -131,8 +134,7 @@ class ZooKeeperReassignment:
             self._throttles.set_inter_broker(moves, inter_broker_bytes_per_s)
         if not self._client.create_partition_reassignment(proposed):
             raise TerseFailure(CANNOT_EXECUTE)
-        self._output.println(started_text(proposed))
-        self._output.report["started"] = started_report(proposed)
+        show_started(proposed, self._output)
 
     def _check_exists(
         self,

@@ -12,9 +12,9 @@ import msgspec
 
 from admin.failures import admin_error
 from admin.java_maps import hash_map_order
+from admin.tool_output import ToolOutput
 from admin.topics.options import TopicCommandOptions
 from admin.topics.service import (
-    Output,
     TopicArguments,
     ensure_topics_exist,
     read_new_topic,
@@ -41,7 +41,7 @@ class ClusterTopics:
     def __init__(self, admin: KafkaAdmin) -> None:
         self._admin = admin
 
-    def create_topic(self, command: TopicCommandOptions, output: Output) -> None:
+    def create(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Create a topic through the controller."""
         topic = read_new_topic(command, output)
         factor, partitions = topic.replication_factor, topic.partitions
@@ -63,7 +63,7 @@ class ClusterTopics:
         ]
         if result.error is Errors.NONE:
             output.println(f"Created topic {topic.name}.")
-            output.topics.append(
+            output.report["topics"].append(
                 {
                     "topic": topic.name,
                     "created": True,
@@ -73,17 +73,17 @@ class ClusterTopics:
                 }
             )
         elif result.error is Errors.TOPIC_ALREADY_EXISTS and topic.if_not_exists:
-            output.topics.append({"topic": topic.name, "created": False})
+            output.report["topics"].append({"topic": topic.name, "created": False})
         else:
             raise admin_error(ApiError(result.error, result.error_message))
 
-    def list_topics(self, command: TopicCommandOptions, output: Output) -> None:
+    def list(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Print the names; with none, an empty line."""
         topics = select_topics(self._admin.list_topics(), command)
         output.println("\n".join(topics))
-        output.topics += [{"topic": topic} for topic in topics]
+        output.report["topics"] += [{"topic": topic} for topic in topics]
 
-    def describe_topic(self, command: TopicCommandOptions, output: Output) -> None:
+    def describe(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Print topics and partitions, in the order of the Java maps that hold them."""
         topics = select_topics(self._admin.list_topics(), command)
         ensure_topics_exist(topics, command)
@@ -99,7 +99,7 @@ class ClusterTopics:
             ordered = {config: configs[config] for config in order}
             show(msgspec.structs.replace(found[name], configs=ordered), shown, output)
 
-    def alter_topic(self, command: TopicCommandOptions, output: Output) -> None:
+    def alter(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Add partitions; says nothing when it is done."""
         arguments = TopicArguments.read(command, output)
         topics = select_topics(self._admin.list_topics(), command)
@@ -113,15 +113,15 @@ class ClusterTopics:
             for topic in topics
         }
         _raise_first(topics, self._admin.create_partitions(wanted, REQUEST_TIMEOUT_MS))
-        output.topics += [{"topic": topic, "partition_count": total} for topic in topics]
+        output.report["topics"] += [{"topic": topic, "partition_count": total} for topic in topics]
 
-    def delete_topic(self, command: TopicCommandOptions, output: Output) -> None:
+    def delete(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Delete topics; says nothing when it is done."""
         topics = select_topics(self._admin.list_topics(), command)
         ensure_topics_exist(topics, command)
         if topics:
             _raise_first(topics, self._admin.delete_topics(topics, REQUEST_TIMEOUT_MS))
-        output.topics += [{"topic": topic, "newly_marked": True} for topic in topics]
+        output.report["topics"] += [{"topic": topic, "newly_marked": True} for topic in topics]
 
 
 def _added(arguments: TopicArguments, existing_count: int) -> tuple[tuple[int, ...], ...] | None:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from admin.command_result import CommandResult, report_of
+from admin.command_result import CommandResult
 from admin.jopt import UncaughtException, UsageExit, VersionExit
-from admin.tool_output import ended_by_arguments
+from admin.tool_output import ToolOutput, check_properties_file
 from admin.tool_services import ToolServices
 from admin.topics.cluster_topics import ClusterTopics
 from admin.topics.options import PARSER, TopicCommandOptions
-from admin.topics.service import Output, TopicService
 from admin.topics.zookeeper_topics import ZooKeeperTopics
 from cluster.errors import EnvironmentProblem, KlammError, UsageError
 from zk.kafka_zk_client import KafkaZkClient
@@ -32,27 +30,30 @@ def run_topic_command(args: Sequence[str], services: ToolServices) -> CommandRes
     nothing answers) and NotKlamm if a write is refused. Every other error becomes the tool's own
     text and exit code.
     """
-    output = Output()
+    output = ToolOutput(action=None, topics=[], warnings=[])
     try:
         command = TopicCommandOptions(args)
-        _check_command_config(command)
+        config = command.options.text("command-config")
+        check_properties_file(None if command.bootstrap_server is None else config)
     except (VersionExit, UsageExit, UncaughtException) as error:
-        return ended_by_arguments(error, PARSER.usage, _values(None, output))
+        return output.ended_by_arguments(error, PARSER.usage)
+    output.report["action"] = command.action
     _check_pools(command, services)
     with _open(command, services) as service:
         try:
-            _act(command, service, output)
+            getattr(service, command.action)(command, output)
         except EnvironmentProblem:
             raise
         except KlammError as error:
             output.println(f"Error while executing topic command : {error.message}")
-            report = _report(command.action, output, error, error.exit_code)
-            return CommandResult(output.text, "", 1, report, error.hint)
-    return CommandResult(output.text, "", 0, _report(command.action, output, None, 0))
+            return output.failed(error, "", error.hint)
+    return output.succeeded()
 
 
 @contextmanager
-def _open(command: TopicCommandOptions, services: ToolServices) -> Iterator[TopicService]:
+def _open(
+    command: TopicCommandOptions, services: ToolServices
+) -> Iterator[ZooKeeperTopics | ClusterTopics]:
     if command.zookeeper is not None:
         with services.open_store(command.zookeeper) as store:
             client = KafkaZkClient(store)
@@ -62,27 +63,6 @@ def _open(command: TopicCommandOptions, services: ToolServices) -> Iterator[Topi
     else:
         with services.open_cluster(command.bootstrap_server or "") as cluster:
             yield ClusterTopics(cluster)
-
-
-def _act(command: TopicCommandOptions, service: TopicService, output: Output) -> None:
-    match command.action:
-        case "create":
-            service.create_topic(command, output)
-        case "alter":
-            service.alter_topic(command, output)
-        case "list":
-            service.list_topics(command, output)
-        case "describe":
-            service.describe_topic(command, output)
-        case _:
-            service.delete_topic(command, output)
-
-
-def _check_command_config(command: TopicCommandOptions) -> None:
-    """Kafka reads this file before it connects; klamm's clusters have nothing to set in it."""
-    name = command.options.text("command-config")
-    if name is not None and command.bootstrap_server is not None and not Path(name).is_file():
-        raise UncaughtException("java.nio.file.NoSuchFileException", name)
 
 
 def _check_pools(command: TopicCommandOptions, services: ToolServices) -> None:
@@ -95,13 +75,3 @@ def _check_pools(command: TopicCommandOptions, services: ToolServices) -> None:
             "--pools goes with --zookeeper",
             hint="a running klamm keeps to the pools that klamm up --pools gave it",
         )
-
-
-def _report(
-    action: str | None, output: Output, error: KlammError | None, exit_code: int
-) -> dict[str, Any]:
-    return report_of(_values(action, output), error, exit_code)
-
-
-def _values(action: str | None, output: Output) -> dict[str, Any]:
-    return {"action": action, "topics": output.topics, "warnings": output.warnings}

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from admin.config_validation import validate_topic_configs, validate_topic_names
-from admin.jopt import OptionParser, Options, UncaughtException, UsageExit, VersionExit
+from admin.jopt import OptionParser, Options, UncaughtException, UsageExit
+from admin.tool_output import ToolOutput, message_format_warnings
 from cluster.errors import UsageError
 from placement.assign import Assignment
 from placement.broker_metadata import RackAwareMode
@@ -79,8 +80,8 @@ class TopicCommandOptions:
         text = self.options.text("replica-assignment")
         return parse_replica_assignment(text) if text else None
 
-    def configs_to_add(self) -> dict[str, str]:
-        """Validated overrides by name. Raises UsageError, InvalidConfig."""
+    def configs_to_add(self, output: ToolOutput) -> dict[str, str]:
+        """Return validated overrides by name. Raises UsageError, InvalidConfig."""
         pairs = [_java_split(text) for text in self.options.texts("config")]
         if any(len(pair) != 2 for pair in pairs):
             raise UsageError(
@@ -89,6 +90,8 @@ class TopicCommandOptions:
             )
         configs = {name.strip(): value.strip() for name, value in pairs}
         validate_topic_configs(configs)
+        for warning in message_format_warnings(configs):
+            output.warn(warning)
         return configs
 
     def configs_to_delete(self) -> list[str]:
@@ -112,12 +115,8 @@ class TopicCommandOptions:
 
     def _check(self, args: Sequence[str]) -> None:
         options = self.options
-        if not args:
-            raise UsageExit("Create, delete, describe, or change a topic.")
-        if options.has("help"):
-            raise UsageExit("This tool helps to create, delete, describe, or change a topic.")
-        if options.has("version"):
-            raise VersionExit("")
+        about = "This tool helps to create" if args else "Create"
+        options.end_with_help(args, f"{about}, delete, describe, or change a topic.")
         if sum(map(options.has, _ACTIONS)) != 1:
             raise UsageExit(
                 "Command must include exactly one action: "

@@ -7,47 +7,17 @@ traits and helpers of kafka.admin.TopicCommand.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final, Protocol
 
 import msgspec
 
 from admin.jopt import UncaughtException
+from admin.tool_output import ToolOutput
 from admin.topics.options import TopicCommandOptions
 from admin.topics.text import DescribeFilter, TopicDescription
 from cluster.errors import UsageError
 from cluster.topic_names import has_collision_chars, is_internal
 from placement.assign import Assignment
 from placement.broker_metadata import RackAwareMode
-
-_MESSAGE_FORMAT: Final = "message.format.version"
-
-
-class Output:
-    """What a command says: text as kafka-topics prints it, and the same as values."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self.topics: list[dict[str, Any]] = []
-        self.warnings: list[str] = []
-
-    @property
-    def text(self) -> str:
-        """All of standard output."""
-        return "".join(self._pieces)
-
-    def print(self, text: str) -> None:
-        """Say ``text``, without a newline of its own."""
-        self._pieces.append(text)
-
-    def println(self, line: str) -> None:
-        """Say a line."""
-        self._pieces.append(f"{line}\n")
-
-    def warn(self, line: str, *more: str) -> None:
-        """Say a warning of one or more lines, for people only."""
-        for shown in (line, *more):
-            self.println(shown)
-        self.warnings.append(" ".join(shown.strip() for shown in (line, *more)))
 
 
 class TopicArguments(msgspec.Struct, frozen=True):
@@ -63,54 +33,22 @@ class TopicArguments(msgspec.Struct, frozen=True):
     if_not_exists: bool
 
     @classmethod
-    def read(cls, command: TopicCommandOptions, output: Output) -> TopicArguments:
+    def read(cls, command: TopicCommandOptions, output: ToolOutput) -> TopicArguments:
         """Convert what was given, in Kafka's order. Raises UsageError, InvalidConfig and others."""
         options = command.options
-        arguments = cls(
+        return cls(
             name=options.text("topic") or "",
             partitions=options.integer("partitions"),
             replication_factor=options.integer("replication-factor"),
             assignment=command.replica_assignment(),
-            configs_to_add=command.configs_to_add(),
-            configs_to_delete=[],
+            configs_to_add=command.configs_to_add(output),
+            configs_to_delete=command.configs_to_delete(),
             rack_aware_mode=command.rack_aware_mode,
             if_not_exists=options.has("if-not-exists"),
         )
-        version = arguments.configs_to_add.get(_MESSAGE_FORMAT)
-        if version is not None:
-            output.warn(
-                f"WARNING: The configuration {_MESSAGE_FORMAT}={version} is specified. This "
-                "configuration will be ignored if the version is newer than the "
-                "inter.broker.protocol.version specified in the broker."
-            )
-        return msgspec.structs.replace(arguments, configs_to_delete=command.configs_to_delete())
 
 
-class TopicService(Protocol):
-    """One way to carry out kafka-topics' five actions."""
-
-    def create_topic(self, command: TopicCommandOptions, output: Output) -> None:
-        """Create a topic."""
-        ...
-
-    def list_topics(self, command: TopicCommandOptions, output: Output) -> None:
-        """Print the names of topics."""
-        ...
-
-    def describe_topic(self, command: TopicCommandOptions, output: Output) -> None:
-        """Print topics and their partitions."""
-        ...
-
-    def alter_topic(self, command: TopicCommandOptions, output: Output) -> None:
-        """Add partitions, change overrides."""
-        ...
-
-    def delete_topic(self, command: TopicCommandOptions, output: Output) -> None:
-        """Ask for the deletion of topics."""
-        ...
-
-
-def read_new_topic(command: TopicCommandOptions, output: Output) -> TopicArguments:
+def read_new_topic(command: TopicCommandOptions, output: ToolOutput) -> TopicArguments:
     """The topic to create, with Kafka's warning of names that may collide."""
     arguments = TopicArguments.read(command, output)
     if has_collision_chars(arguments.name):
@@ -147,12 +85,12 @@ def required(number: int | None) -> int:
     return number
 
 
-def show(topic: TopicDescription, shown: DescribeFilter, output: Output) -> None:
+def show(topic: TopicDescription, shown: DescribeFilter, output: ToolOutput) -> None:
     """Print what a describe shows of one topic."""
     output.print(shown.text(topic))
     partitions = shown.partitions(topic)
     if partitions or shown.shows_topic(topic):
-        output.topics.append(
+        output.report["topics"].append(
             {
                 "topic": topic.topic,
                 "topic_id": topic.topic_id,

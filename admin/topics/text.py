@@ -6,22 +6,15 @@ DescribeOptions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import msgspec
 
 from admin.jopt import Options
+from cluster.types import ReplicaAssignment
 
 _ZERO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-
-
-class Reassignment(msgspec.Struct, frozen=True):
-    """A running reassignment of a partition, as the ListPartitionReassignments API tells it."""
-
-    replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...]
-    removing_replicas: tuple[int, ...]
 
 
 class PartitionDescription(msgspec.Struct, frozen=True):
@@ -34,7 +27,7 @@ class PartitionDescription(msgspec.Struct, frozen=True):
     isr: tuple[int, ...]
     min_isr: int | None = None
     marked_for_deletion: bool = False
-    reassignment: Reassignment | None = None
+    reassignment: ReplicaAssignment | None = None
 
     @property
     def replication_factor(self) -> int:
@@ -111,19 +104,19 @@ class DescribeFilter:
     """What ``--describe`` shows, by the flags that were given."""
 
     def __init__(self, options: Options, live_brokers: Collection[int]) -> None:
-        self._under_replicated = options.has("under-replicated-partitions")
-        self._unavailable = options.has("unavailable-partitions")
-        self._under_min_isr = options.has("under-min-isr-partitions")
-        self._at_min_isr = options.has("at-min-isr-partitions")
+        reports: dict[str, Callable[[PartitionDescription], bool]] = {
+            "under-replicated-partitions": lambda one: one.is_under_replicated,
+            "unavailable-partitions": lambda one: one.is_unavailable(live_brokers),
+            "under-min-isr-partitions": lambda one: one.is_under_min_isr,
+            "at-min-isr-partitions": lambda one: one.is_at_min_isr,
+        }
+        self._reports = [reports[name] for name in reports if options.has(name)]
         self._overrides = options.has("topics-with-overrides")
-        self._live_brokers = live_brokers
 
     @property
     def shows_topics(self) -> bool:
         """True if topics have a line of their own."""
-        return not (
-            self._under_replicated or self._unavailable or self._under_min_isr or self._at_min_isr
-        )
+        return not self._reports
 
     def shows_topic(self, topic: TopicDescription) -> bool:
         """True if this topic's own line is shown."""
@@ -131,13 +124,7 @@ class DescribeFilter:
 
     def shows(self, partition: PartitionDescription) -> bool:
         """True if this partition's line is shown, where partitions are."""
-        return (
-            self.shows_topics
-            or (self._under_replicated and partition.is_under_replicated)
-            or (self._unavailable and partition.is_unavailable(self._live_brokers))
-            or (self._under_min_isr and partition.is_under_min_isr)
-            or (self._at_min_isr and partition.is_at_min_isr)
-        )
+        return self.shows_topics or any(report(partition) for report in self._reports)
 
     def partitions(self, topic: TopicDescription) -> list[PartitionDescription]:
         """The partitions whose lines are shown of a topic."""

@@ -64,6 +64,19 @@ def validate_topic_create(
     validate_topic_configs(configs)
 
 
+def change_topic_config(client: KafkaZkClient, topic: str, configs: Mapping[str, str]) -> None:
+    """Replace a topic's overrides and tell the brokers.
+
+    Raises UnknownTopicOrPartition, InvalidTopic, InvalidConfig.
+    """
+    validate_topic_name(topic)
+    if not client.topic_exists(topic):
+        raise UnknownTopicOrPartition(f"Topic '{topic}' does not exist.")
+    validate_topic_configs(configs)
+    client.set_or_create_entity_configs("topics", topic, configs)
+    client.create_config_change_notification(f"topics/{topic}")
+
+
 class TopicAdmin:
     """AdminZkClient's operations on topics. ``source`` draws start index and shift.
 
@@ -161,18 +174,6 @@ class TopicAdmin:
         }
         topic_id = self._client.get_topic_ids_for_topics([topic]).get(topic)
         self._client.set_topic_assignment(topic, topic_id, combined)
-
-    def change_topic_config(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Replace a topic's overrides and tell the brokers.
-
-        Raises UnknownTopicOrPartition, InvalidConfig.
-        """
-        validate_topic_name(topic)
-        if not self._client.topic_exists(topic):
-            raise UnknownTopicOrPartition(f"Topic '{topic}' does not exist.")
-        validate_topic_configs(configs)
-        self._client.set_or_create_entity_configs("topics", topic, configs)
-        self._client.create_config_change_notification(f"topics/{topic}")
 
     def existing_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
         """The assignment of a topic's partitions, empty if there is no such topic.

@@ -5,14 +5,15 @@ Reads in waves what Kafka reads one by one. Mirrors TopicCommand.ZookeeperTopicS
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from typing import Final
 
+from admin.config_validation import changed_configs
 from admin.java_maps import hash_map_order
 from admin.jopt import UncaughtException
+from admin.tool_output import ToolOutput
 from admin.topics.options import TopicCommandOptions
 from admin.topics.service import (
-    Output,
     TopicArguments,
     ensure_topics_exist,
     read_new_topic,
@@ -21,7 +22,7 @@ from admin.topics.service import (
     show,
 )
 from admin.topics.text import DescribeFilter, PartitionDescription, TopicDescription
-from admin.topics.topics import TopicAdmin
+from admin.topics.topics import TopicAdmin, change_topic_config
 from cluster.errors import (
     AdminOperationError,
     InvalidTopic,
@@ -54,7 +55,7 @@ class ZooKeeperTopics:
         self._client = client
         self._admin = TopicAdmin(client, source, pools)
 
-    def create_topic(self, command: TopicCommandOptions, output: Output) -> None:
+    def create(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Create a topic: its config znode, then its assignment."""
         topic = read_new_topic(command, output)
         self._ensure_chroot()
@@ -75,21 +76,21 @@ class ZooKeeperTopics:
         except TopicExists:
             if not topic.if_not_exists:
                 raise
-            output.topics.append({"topic": topic.name, "created": False})
+            output.report["topics"].append({"topic": topic.name, "created": False})
             return
         output.println(f"Created topic {topic.name}.")
         replicas = {str(partition): ids for partition, ids in assignment.items()}
-        output.topics.append({"topic": topic.name, "created": True, "replicas": replicas})
+        output.report["topics"].append({"topic": topic.name, "created": True, "replicas": replicas})
 
-    def list_topics(self, command: TopicCommandOptions, output: Output) -> None:
+    def list(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Print the names, and which topics are about to be deleted."""
         topics = select_topics(self._client.get_all_topics_in_cluster(), command)
         marked = set(self._client.get_topic_deletions())
         for topic in topics:
             output.println(f"{topic} - marked for deletion" if topic in marked else topic)
-            output.topics.append({"topic": topic, "marked_for_deletion": topic in marked})
+            output.report["topics"].append({"topic": topic, "marked_for_deletion": topic in marked})
 
-    def describe_topic(self, command: TopicCommandOptions, output: Output) -> None:
+    def describe(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Print topics and partitions.
 
         Malformed znodes do not hide the other topics: they are named after them, the last one by
@@ -109,7 +110,7 @@ class ZooKeeperTopics:
         if problems:
             raise problems[-1]
 
-    def alter_topic(self, command: TopicCommandOptions, output: Output) -> None:
+    def alter(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Change overrides, then add partitions, topic by topic."""
         topics = select_topics(self._client.get_all_topics_in_cluster(), command)
         arguments = TopicArguments.read(command, output)
@@ -120,7 +121,7 @@ class ZooKeeperTopics:
             if arguments.partitions is not None:
                 self._add_partitions(topic, arguments.partitions, arguments, output)
 
-    def delete_topic(self, command: TopicCommandOptions, output: Output) -> None:
+    def delete(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Mark topics for deletion; what follows is the controller's business."""
         topics = select_topics(self._client.get_all_topics_in_cluster(), command)
         ensure_topics_exist(topics, command)
@@ -143,7 +144,7 @@ class ZooKeeperTopics:
                 )
             else:
                 output.println(f"Topic {topic} is already marked for deletion.")
-            output.topics.append({"topic": topic, "newly_marked": is_new})
+            output.report["topics"].append({"topic": topic, "newly_marked": is_new})
 
     def _ensure_chroot(self) -> None:
         if not self._client.path_exists("/"):
@@ -153,7 +154,7 @@ class ZooKeeperTopics:
             )
 
     def _descriptions(
-        self, topics: Sequence[str], output: Output, problems: list[KlammError]
+        self, topics: Sequence[str], output: ToolOutput, problems: MutableSequence[KlammError]
     ) -> Iterator[TopicDescription]:
         assignments = self._client.get_topic_assignments(topics)
         configs = self._client.get_topic_configs(topics)
@@ -181,22 +182,21 @@ class ZooKeeperTopics:
                 marked_for_deletion=name in marked,
             )
 
-    def _alter_configs(self, topic: str, arguments: TopicArguments, output: Output) -> None:
+    def _alter_configs(self, topic: str, arguments: TopicArguments, output: ToolOutput) -> None:
         configs = self._client.get_entity_configs("topics", topic)
         output.warn(
             "WARNING: Altering topic configuration from this script has been deprecated and may be "
             "removed in future releases.",
             "         Going forward, please use kafka-configs.sh for this functionality",
         )
-        configs |= arguments.configs_to_add
-        for name in arguments.configs_to_delete:
-            configs.pop(name, None)
-        self._admin.change_topic_config(topic, configs)
+        deleted = dict.fromkeys(arguments.configs_to_delete)
+        configs = changed_configs(configs, {**arguments.configs_to_add, **deleted})
+        change_topic_config(self._client, topic, configs)
         output.println(f"Updated config for topic {topic}.")
-        output.topics.append({"topic": topic, "configs": configs})
+        output.report["topics"].append({"topic": topic, "configs": configs})
 
     def _add_partitions(
-        self, topic: str, partitions: int, arguments: TopicArguments, output: Output
+        self, topic: str, partitions: int, arguments: TopicArguments, output: ToolOutput
     ) -> None:
         if is_internal(topic):
             raise UsageError(
@@ -212,7 +212,7 @@ class ZooKeeperTopics:
         manual = drop_existing_partitions(arguments.assignment or {}, len(existing))
         self._admin.add_partitions(topic, existing, partitions, manual)
         output.println("Adding partitions succeeded!")
-        output.topics.append({"topic": topic, "partition_count": partitions})
+        output.report["topics"].append({"topic": topic, "partition_count": partitions})
 
 
 def _no_partitions(topic: str) -> UncaughtException:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.client import Refused, ServerClient, ServerUnavailable, find_server
+from cli.client import ServerClient, ServerUnavailable, find_server
 from cli.journal import FileSource, ServerSource, journal_source
 from cluster.errors import (
     EnvironmentProblem,
     InvalidReplicationFactor,
     KlammError,
+    Refused,
     UsageError,
     ZooKeeperUnavailable,
 )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from admin.guard import (
+    MARKER_PATH,
     RunInfo,
     check_may_run_in,
     create_marker,
     foreign_cluster,
-    read_marker,
 )
-from cluster.errors import KlammError, NotKlamm
+from cluster.errors import NotKlamm
 from tests.unit.admin.vectors import memory_server
 from zk.dump import dump
 from zk.kafka_zk_client import KafkaZkClient
@@ -59,15 +60,11 @@ def test_an_unreadable_cluster_id_is_said(client: KafkaZkClient) -> None:
 
 def test_the_marker_opens_the_chroot(client: KafkaZkClient) -> None:
     client.make_sure_persistent_paths_exist(["/brokers/ids/0", "/controller"])
-    assert read_marker(client) is None
+    assert client.get_data_and_stat(MARKER_PATH) is None
     assert create_marker(client, RUN)
     assert not create_marker(client, RunInfo("run-2", 2_000, "0.1.0"))
-    assert read_marker(client) == RUN
+    found = client.get_data_and_stat(MARKER_PATH)
+    assert found is not None
+    assert msgspec.json.decode(found[0] or b"", type=RunInfo) == RUN
     check_may_run_in(client)
     assert foreign_cluster(client) is None
-
-
-def test_a_marker_of_another_program_is_said(client: KafkaZkClient) -> None:
-    client.create_recursive("/klamm", b"mine")
-    with pytest.raises(KlammError, match="malformed znode /klamm"):
-        read_marker(client)

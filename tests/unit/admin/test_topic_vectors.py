@@ -6,7 +6,7 @@ import pytest
 
 from admin.jopt import UncaughtException, UsageExit
 from admin.topics.options import PARSER, TopicCommandOptions
-from admin.topics.text import DescribeFilter, PartitionDescription, Reassignment, TopicDescription
+from admin.topics.text import DescribeFilter, PartitionDescription, TopicDescription
 from admin.topics.topics import validate_topic_create
 from cluster.errors import AdminError
 from cluster.topic_names import (
@@ -15,6 +15,7 @@ from cluster.topic_names import (
     is_internal,
     validate_topic_name,
 )
+from cluster.types import ReplicaAssignment as Reassignment
 from tests.unit.admin.vectors import Case, cases
 
 
