@@ -58,7 +58,19 @@ class Kind(StrEnum):
     BROKER_REGISTERED_AGAIN = "broker_registered_again"
 
 
-class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):
+class _Shape(msgspec.Struct, gc=False):
+    """The fields that rows of all versions have."""
+
+    v: int
+    run_id: str
+    t_ms: int
+    seq: int
+    controller: int
+    epoch: int
+    kind: str
+
+
+class JournalRow(_Shape, omit_defaults=True, gc=False):
     """One occurrence.
 
     ``t_ms`` is the clock's wall time; ``seq`` counts the rows of one controller in one epoch from
@@ -68,13 +80,6 @@ class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):
     controller -2 and epoch 0.
     """
 
-    v: int
-    run_id: str
-    t_ms: int
-    seq: int
-    controller: int
-    epoch: int
-    kind: str
     cluster_id: str | None = None
     event_id: int = 0
     cause_id: int = 0
@@ -96,18 +101,6 @@ class JournalRow(msgspec.Struct, omit_defaults=True, gc=False):
     zxid: int | None = None
     outcome: str | None = None
     detail: str | None = None
-
-
-class _Shape(msgspec.Struct):
-    """The fields that rows of all versions have."""
-
-    v: int
-    run_id: str
-    t_ms: int
-    seq: int
-    controller: int
-    epoch: int
-    kind: str
 
 
 _shape = msgspec.json.Decoder(_Shape)

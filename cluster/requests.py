@@ -55,8 +55,8 @@ class Message(msgspec.Struct, frozen=True):
     body: Request | Response | Disconnected
 
 
-class LeaderAndIsrPartitionState(msgspec.Struct, frozen=True, gc=False):
-    """What one broker must know to lead or follow one partition."""
+class SentPartitionState(msgspec.Struct, frozen=True, gc=False):
+    """What the controller sends of a partition. ``leader`` -2 means that it is being deleted."""
 
     topic_partition: TopicPartition
     controller_epoch: int
@@ -65,21 +65,19 @@ class LeaderAndIsrPartitionState(msgspec.Struct, frozen=True, gc=False):
     isr: tuple[int, ...]
     zk_version: int
     replicas: tuple[int, ...]
+
+
+class LeaderAndIsrPartitionState(SentPartitionState, frozen=True, gc=False):
+    """What one broker must know to lead or follow one partition."""
+
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     is_new: bool = False
 
 
-class UpdateMetadataPartitionState(msgspec.Struct, frozen=True, gc=False):
-    """What every broker caches of one partition. ``leader`` -2 means that it is being deleted."""
+class UpdateMetadataPartitionState(SentPartitionState, frozen=True, gc=False):
+    """What every broker caches of one partition."""
 
-    topic_partition: TopicPartition
-    controller_epoch: int
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    zk_version: int
-    replicas: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
 
 
@@ -91,30 +89,36 @@ class StopReplicaPartitionState(msgspec.Struct, frozen=True, gc=False):
     delete_partition: bool
 
 
-class LeaderAndIsrRequest(msgspec.Struct, frozen=True):
-    """Which partitions the receiving broker leads and follows; ``topic_ids`` by topic name."""
+class FencedRequest(msgspec.Struct, frozen=True):
+    """What every request of a controller says, so that brokers can refuse an old one's."""
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    partition_states: Sequence[LeaderAndIsrPartitionState]
-    topic_ids: Mapping[str, str]
-    live_leaders: tuple[Broker, ...]
 
 
-class LeaderAndIsrResponse(msgspec.Struct, frozen=True):
+class PartitionErrors(msgspec.Struct, frozen=True):
     """``error`` for the whole request; ``partition_errors`` for every partition it named."""
 
     error: Errors
     partition_errors: Mapping[TopicPartition, Errors]
 
 
-class UpdateMetadataRequest(msgspec.Struct, frozen=True):
+class LeaderAndIsrRequest(FencedRequest, frozen=True):
+    """Which partitions the receiving broker leads and follows; ``topic_ids`` by topic name."""
+
+    partition_states: Sequence[LeaderAndIsrPartitionState]
+    topic_ids: Mapping[str, str]
+    live_leaders: tuple[Broker, ...]
+
+
+class LeaderAndIsrResponse(PartitionErrors, frozen=True):
+    """How the broker took up its partitions."""
+
+
+class UpdateMetadataRequest(FencedRequest, frozen=True):
     """Partition states and live brokers for a broker's metadata cache."""
 
-    controller_id: int
-    controller_epoch: int
-    broker_epoch: int
     partition_states: Sequence[UpdateMetadataPartitionState]
     live_brokers: tuple[Broker, ...]
     topic_ids: Mapping[str, str]
@@ -126,20 +130,14 @@ class UpdateMetadataResponse(msgspec.Struct, frozen=True):
     error: Errors
 
 
-class StopReplicaRequest(msgspec.Struct, frozen=True):
+class StopReplicaRequest(FencedRequest, frozen=True):
     """Replicas that the receiving broker stops, some of them to be deleted."""
 
-    controller_id: int
-    controller_epoch: int
-    broker_epoch: int
     partition_states: Sequence[StopReplicaPartitionState]
 
 
-class StopReplicaResponse(msgspec.Struct, frozen=True):
-    """``error`` for the whole request; ``partition_errors`` for every partition it named."""
-
-    error: Errors
-    partition_errors: Mapping[TopicPartition, Errors]
+class StopReplicaResponse(PartitionErrors, frozen=True):
+    """Which replicas were stopped."""
 
 
 class AlterIsrRequest(msgspec.Struct, frozen=True):
