@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -98,9 +97,9 @@ def run(
         raise UsageError("--zookeeper is for --real", hint="add --real, or leave it out")
     parsed = parse_quirks([] if quirks is None else [q.strip() for q in quirks.split(",")])
     found = [_find(word) for word in drills]
-    if real:
-        _refuse_simulated_only(found)
-    _refuse_real_only(found, real, zookeeper)
+    for drill in found:
+        if isinstance(drill, Drill):
+            _check_world(drill, real, zookeeper)
     with (
         ending_signals_raise(),
         work_folder(data_dir, "klamm-drill-") as folder,
@@ -160,31 +159,18 @@ def _find(word: str) -> Drill | Recording:
     return read_recording(path) if is_recording(path) else library.find_drill(word)
 
 
-def _refuse_simulated_only(drills: Iterable[Drill | Recording]) -> None:
-    for drill in drills:
-        if isinstance(drill, Drill) and drill.simulated_only is not None:
-            raise UsageError(
-                f"{drill.name}: the step '{drill.simulated_only}' is for the simulated world",
-                hint="run it without --real",
-            )
-
-
-def _refuse_real_only(
-    drills: Iterable[Drill | Recording], is_real: bool, zookeeper: str | None
-) -> None:
-    for drill in drills:
-        if not isinstance(drill, Drill) or drill.real_only is None:
-            continue
-        if not is_real:
-            raise UsageError(
-                f"{drill.name}: the step '{drill.real_only}' needs real ZooKeeper servers",
-                hint="run it with --real",
-            )
-        if zookeeper is not None:
-            raise UsageError(
-                f"{drill.name}: the step '{drill.real_only}' needs klamm's embedded ZooKeeper",
-                hint="run it without --zookeeper",
-            )
+def _check_world(drill: Drill, is_real: bool, zookeeper: str | None) -> None:
+    """Raise UsageError for a step that the chosen world cannot do."""
+    if is_real and drill.simulated_only is not None:
+        step, needs, hint = drill.simulated_only, "is for the simulated world", "without --real"
+    elif not is_real and drill.real_only is not None:
+        step, needs, hint = drill.real_only, "needs real ZooKeeper servers", "with --real"
+    elif zookeeper is not None and drill.real_only is not None:
+        step, needs = drill.real_only, "needs klamm's embedded ZooKeeper"
+        hint = "without --zookeeper"
+    else:
+        return
+    raise UsageError(f"{drill.name}: the step '{step}' {needs}", hint=f"run it {hint}")
 
 
 class _Runs:

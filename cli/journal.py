@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -17,7 +17,7 @@ from cli.journal_text import EventNames, row_text
 from cli.options import DataDirectory, Server
 from cluster.errors import KlammError
 from server.data_dir import JOURNAL_FILE, default_data_dir
-from server.journal_tail import JournalPart, last_rows, rows_after
+from server.journal_tail import JournalPage, JournalPart, last_rows, rows_after
 
 FOLLOW_INTERVAL_S = 0.3
 WARNINGS_SHOWN = 10
@@ -31,18 +31,6 @@ Examples:
   klamm journal tail -f --json --data-dir ./rehearsal
 """,
 )
-
-
-class JournalSource(Protocol):
-    """A journal, read in parts."""
-
-    def last(self, count: int) -> JournalPart:
-        """The last rows."""
-        ...
-
-    def after(self, place: int) -> JournalPart:
-        """What follows a place."""
-        ...
 
 
 class FileSource:
@@ -60,12 +48,6 @@ class FileSource:
         return rows_after(self._path, place)
 
 
-class _Page(msgspec.Struct):
-    rows: list[msgspec.Raw]
-    next: int
-    damaged: tuple[str, ...] = ()
-
-
 class ServerSource:
     """The journal of a running cluster, over HTTP."""
 
@@ -81,8 +63,12 @@ class ServerSource:
         return self._page(f"/journal?after={place}")
 
     def _page(self, path: str) -> JournalPart:
-        page = msgspec.json.decode(self._client.request("GET", path), type=_Page)
+        page = msgspec.json.decode(self._client.request("GET", path), type=JournalPage)
         return JournalPart([bytes(row) for row in page.rows], page.next, page.damaged)
+
+
+JournalSource = FileSource | ServerSource
+"""A journal, read in parts."""
 
 
 @app.command()

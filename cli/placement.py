@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.command_loading import command_group
+from cli.options import table_lines
 from cli.terminal import HarmlessConsole
 from cluster.errors import AdminError, KlammError, UsageError
 from placement.assign import (
@@ -129,9 +130,8 @@ def parse_brokers(brokers: str, racks: str | None) -> tuple[BrokerMetadata, ...]
 
 def as_json(placed: Placement) -> dict[str, object]:
     """What `--json` prints."""
-    racks = {broker.id: broker.rack for broker in placed.brokers}
     return {
-        "brokers": [{"id": id_, "rack": rack} for id_, rack in racks.items()],
+        "brokers": [{"id": broker.id, "rack": broker.rack} for broker in placed.brokers],
         "broker_list": placed.broker_list,
         "start_index": placed.start_index,
         "next_replica_shift": placed.next_replica_shift,
@@ -266,12 +266,9 @@ def _print_text(placed: Placement) -> None:
 
 
 def _print_plain(section: Section) -> None:
-    lines = [section.columns, *section.rows]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     typer.echo(f"\n{section.title}")
-    for cells in lines:
-        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        typer.echo("  ".join(padded).rstrip())
+    for line in table_lines([section.columns, *section.rows]):
+        typer.echo(line)
 
 
 def _sections(placed: Placement) -> list[Section]:

@@ -6,20 +6,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Final
 
 from cli.own_log import OwnLog
 from cluster.errors import EnvironmentProblem, UsageError
 from server.data_dir import OWN_LOG_FILE
-
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from server.signals import ending_signals_handled
 
 
 @contextlib.contextmanager
@@ -48,12 +45,10 @@ def ending_signals_raise() -> Iterator[None]:
         seen.append(number)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, end) for number in _ENDING}
     try:
-        yield
+        with ending_signals_handled(end):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if seen:
             sys.exit(128 + seen[0])
 
@@ -62,12 +57,8 @@ def ending_signals_raise() -> Iterator[None]:
 def stopped_by_signals() -> Iterator[threading.Event]:
     """An event that Ctrl-C and what ends a process set, for a block that ends well when it is."""
     stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in _ENDING}
-    try:
+    with ending_signals_handled(lambda *_: stop.set()):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -51,23 +51,26 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     isolated = values["isolated_brokers"]
     if isolated:
         lines += ["", f"Cut off from the others: {_brokers(isolated)} (klamm network heal)"]
-    if values["disk_faults"]:
-        lines += ["", "Disk faults (klamm disk heal):"]
-        lines += [f"  {fault_text(fault)}" for fault in values["disk_faults"]]
-    if zookeeper["malformed"]:
-        lines += ["", "Malformed znodes, because of which no controller is elected:"]
-        lines += [f"  {path}: {reason}" for path, reason in zookeeper["malformed"].items()]
     malformed = {} if values["controller"] is None else values["controller"]["malformed"]
-    if malformed:
-        lines += ["", "Malformed znodes, left alone:"]
-        lines += [f"  {path}: {reason}" for path, reason in malformed.items()]
-    if values["malformed_configs"]:
-        lines += ["", "Malformed configs and change notices, passed over by brokers:"]
-        for path, found in values["malformed_configs"].items():
-            brokers = ", ".join(map(str, found["brokers"]))
-            lines.append(f"  {path}: {found['reason']} (brokers {brokers})")
-    if values["errors"]:
-        lines += ["", "Errors inside klamm:", *(f"  {error}" for error in values["errors"])]
+    configs = {
+        path: f"{found['reason']} (brokers {', '.join(map(str, found['brokers']))})"
+        for path, found in values["malformed_configs"].items()
+    }
+    for title, items in (
+        ("Disk faults (klamm disk heal)", map(fault_text, values["disk_faults"])),
+        (
+            "Malformed znodes, because of which no controller is elected",
+            map(": ".join, zookeeper["malformed"].items()),
+        ),
+        ("Malformed znodes, left alone", map(": ".join, malformed.items())),
+        (
+            "Malformed configs and change notices, passed over by brokers",
+            map(": ".join, configs.items()),
+        ),
+        ("Errors inside klamm", values["errors"]),
+    ):
+        shown = [f"  {item}" for item in items]
+        lines += ["", f"{title}:", *shown] if shown else []
     return lines
 
 

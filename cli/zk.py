@@ -68,6 +68,7 @@ Examples:
 _TELL_EVERY_S = 1.0
 _TELL_PATHS = 5
 
+Chroot = Annotated[str, typer.Option(help="host:port[,host:port][/chroot]", metavar="CONNECT")]
 Which = Annotated[
     str, typer.Argument(metavar="SERVER", help="Id, leader or follower (see klamm zk servers).")
 ]
@@ -87,9 +88,7 @@ Examples:
 
 @app.command("dump", epilog=_EXAMPLES)
 def dump_command(
-    zookeeper: Annotated[
-        str, typer.Option(help="host:port[,host:port][/chroot]", metavar="CONNECT")
-    ],
+    zookeeper: Chroot,
     path: Annotated[str, typer.Argument(help="Where to begin, inside the chroot.")] = "/",
 ) -> None:
     """Print the znodes at and below a path as JSON, without loss: null data is not empty data,
@@ -110,9 +109,7 @@ def load_command(
     file: Annotated[
         Path, typer.Argument(metavar="DUMP", help="What klamm zk dump printed; -: standard input.")
     ],
-    zookeeper: Annotated[
-        str, typer.Option(help="host:port[,host:port][/chroot]", metavar="CONNECT")
-    ],
+    zookeeper: Chroot,
     mark: Annotated[
         bool,
         typer.Option("--mark", help="Mark the copy as klamm's, so that klamm up may run in it."),
@@ -144,7 +141,8 @@ def load_command(
     try:
         if undo_:
             count = apart(lambda: undo(store, (whole, without_mark), progress), session.close)
-            _tell_undone(count, zookeeper, as_json)
+            text = f"{count} znodes of a load that was cut short are deleted from {zookeeper}"
+            _tell({"zookeeper": zookeeper, "deleted": count}, as_json, text)
             return
         result = apart(
             lambda: load(
@@ -162,9 +160,6 @@ def load_command(
     finally:
         store.close()
     _tell_loaded(plan, result.found, zookeeper, mark, as_json)
-
-
-Chroot = Annotated[str, typer.Option(help="host:port[,host:port][/chroot]", metavar="CONNECT")]
 
 
 @app.command(epilog=_SECURE_EXAMPLES)
@@ -196,12 +191,15 @@ def _set_acls(zookeeper: str, *, is_secure: bool, as_json: bool) -> None:
             more_paths=[MARKER_PATH],
             on_progress=lambda done: progress(done, None),
         )
-    if as_json:
-        outcome = {"zookeeper": zookeeper, "znodes": count, "secure": is_secure}
-        typer.echo(msgspec.json.encode(outcome).decode())
-    else:
-        what = "protected" if is_secure else "open to all clients"
-        typer.echo(f"{count} znodes of {zookeeper} are {what}")
+    what = "protected" if is_secure else "open to all clients"
+    outcome = {"zookeeper": zookeeper, "znodes": count, "secure": is_secure}
+    _tell(outcome, as_json, f"{count} znodes of {zookeeper} are {what}")
+
+
+def _tell(outcome: dict[str, object], as_json: bool, *lines: str) -> None:
+    """Print what was done as JSON, or as lines."""
+    for line in [msgspec.json.encode(outcome).decode()] if as_json else lines:
+        typer.echo(line)
 
 
 def _server_examples(action: str, *servers: str) -> str:
@@ -252,36 +250,26 @@ def _act(client: ServerClient, which: str, action: str) -> Answered:
 
 
 def _tell_loaded(plan: LoadPlan, found: int, zookeeper: str, mark: bool, as_json: bool) -> None:
-    if as_json:
-        outcome = {
-            "zookeeper": zookeeper,
-            "znodes": len(plan.creates),
-            "found": found,
-            "added": plan.added,
-            "ephemeral": plan.ephemeral,
-            "unreadable": plan.unreadable,
-            "marked": mark,
-        }
-        typer.echo(msgspec.json.encode(outcome).decode())
-        return
+    outcome = {
+        "zookeeper": zookeeper,
+        "znodes": len(plan.creates),
+        "found": found,
+        "added": plan.added,
+        "ephemeral": plan.ephemeral,
+        "unreadable": plan.unreadable,
+        "marked": mark,
+    }
     before = f", {found} of them by an earlier load" if found else ""
-    typer.echo(f"{len(plan.creates)} znodes are written to {zookeeper}{before}")
+    lines = [f"{len(plan.creates)} znodes are written to {zookeeper}{before}"]
     if plan.added:
-        typer.echo(f"not in the dump, made with null data: {_some(plan.added)}")
+        lines.append(f"not in the dump, made with null data: {_some(plan.added)}")
     if plan.ephemeral:
-        typer.echo(f"left out, because they are ephemeral: {_some(plan.ephemeral)}")
-    typer.echo("not kept: versions, zxids, times and access lists")
+        lines.append(f"left out, because they are ephemeral: {_some(plan.ephemeral)}")
+    lines.append("not kept: versions, zxids, times and access lists")
     paths = {op.path for op in plan.creates}
     if not mark and BrokerIdsZNode.path in paths and MARKER_PATH not in paths:
-        typer.echo(f"klamm up will not run here without {MARKER_PATH}: --mark makes it")
-
-
-def _tell_undone(count: int, zookeeper: str, as_json: bool) -> None:
-    if as_json:
-        outcome = {"zookeeper": zookeeper, "deleted": count}
-        typer.echo(msgspec.json.encode(outcome).decode())
-    else:
-        typer.echo(f"{count} znodes of a load that was cut short are deleted from {zookeeper}")
+        lines.append(f"klamm up will not run here without {MARKER_PATH}: --mark makes it")
+    _tell(outcome, as_json, *lines)
 
 
 def _tell_of_connection(event: StoreEvent) -> None:

@@ -31,7 +31,7 @@ from server.answers import CountedAnswers, on_error, on_http_error
 from server.bodies import DiskFaults, RequestBody, body_of
 from server.cluster_server import ClusterServer
 from server.endpoint import Endpoints
-from server.journal_tail import last_rows, rows_after
+from server.journal_tail import JournalPage, last_rows, rows_after
 from server.metrics import CONTENT_TYPE, metrics_text
 from server.openapi import ApiRoute, openapi_document
 from server.security import Gatekeeper
@@ -54,15 +54,6 @@ class JournalQuery(RequestBody, frozen=True):
 
     after: Annotated[int, Meta(ge=0, le=MAX_PLACE)] | None = None
     last: Annotated[int, Meta(ge=0, le=MAX_ROWS)] = 20
-
-
-class JournalPage(msgspec.Struct, frozen=True):
-    """Answer of GET /journal: rows as they are in the file, and where to continue. ``damaged``
-    lists lines between them that are not rows: file, line, and reason."""
-
-    rows: list[msgspec.Raw]
-    next: int
-    damaged: tuple[str, ...] = ()
 
 
 class IdConvertor(IntegerConvertor):

@@ -12,8 +12,9 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 from aiokafka.partitioner import murmur2
 from starlette.concurrency import run_in_threadpool
 
@@ -97,32 +98,25 @@ class ClientSessions:
         self.idle_s = IDLE_S
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
-        self._producers: dict[int, Session[Producer]] = {}
-        self._consumers: dict[int, Session[Consumer]] = {}
+        self._sessions: dict[int, Session[Any]] = {}
 
     # -- producers
 
     def open_producer(self, wanted: bodies.NewProducer) -> bodies.ClientOpened:
         """Begin to produce. Raises UnknownTopicOrPartition, InvalidTopic, InvalidConfig."""
-        config = ProducerConfig(
-            acks=wanted.acks,
-            enable_idempotence=wanted.enable_idempotence,
-            delivery_timeout_ms=wanted.delivery_timeout_ms,
-            request_timeout_ms=wanted.request_timeout_ms,
-            retries=wanted.retries,
-            max_in_flight_requests_per_connection=wanted.max_in_flight_requests_per_connection,
-            compression_type=wanted.compression_type,
-        )
+        given = msgspec.structs.asdict(wanted)
+        del given["topic"], given["partition"]
+        config = ProducerConfig(**given)
         partitions = self._partitions(wanted.topic, wanted.partition)
         producer = Producer(new_client_address(), self._bootstrap(), config)
-        return self._open(self._producers, producer, partitions)
+        return self._open(producer, partitions)
 
     async def send(self, number: int, wanted: bodies.SendRecords) -> bodies.ProducerStatus:
         """Send records; first wait until the undecided records are below the limit.
 
         Raises NotFound, UsageError, ClientsBusy.
         """
-        session = _found(self._producers, number, "producer")
+        session = self._found(number, Producer)
         batches = await run_in_threadpool(self._batches, session, wanted)
         producer = session.client
         new_bytes = sum(_held_bytes(size_bytes(payload)) for _, payload in batches)
@@ -143,12 +137,12 @@ class ClientSessions:
         self, number: int, wanted: bodies.CloseProducer
     ) -> bodies.ProducerStatus:
         """Wait until everything is decided, and end the producer if it is, or has to."""
-        producer = _found(self._producers, number, "producer").client
+        producer = self._found(number, Producer).client
         status = await self._await_undecided(producer, 0, wanted.wait_ms)
         if status.undecided and not wanted.gives_up:
             return status
         await self._ask(lambda _: producer.give_up())
-        await run_in_threadpool(self._remove, self._producers, number)
+        await run_in_threadpool(self._remove, number)
         return await self._ask(lambda _: producer_status(producer))
 
     async def _await_undecided(
@@ -160,7 +154,8 @@ class ClientSessions:
     def _undecided_bytes(self) -> int:
         return sum(
             _held_bytes(size)
-            for session in tuple(self._producers.values())
+            for session in tuple(self._sessions.values())
+            if isinstance(session.client, Producer)
             for size in session.client.undecided_batch_sizes()
         )
 
@@ -244,11 +239,11 @@ class ClientSessions:
                     consumer.seek(tp, wanted.offset)
                 case "time":
                     consumer.seek_to_time(tp, wanted.timestamp_ms)
-        return self._open(self._consumers, consumer, partitions)
+        return self._open(consumer, partitions)
 
     async def poll(self, number: int, wanted: bodies.Poll) -> bodies.Polled:
         """What can be read, or after a while what keeps it from being read."""
-        consumer = _found(self._consumers, number, "consumer").client
+        consumer = self._found(number, Consumer).client
 
         def has_something() -> bool:
             return consumer.has_records or bool(consumer.errors)
@@ -258,24 +253,22 @@ class ClientSessions:
 
     async def close_consumer(self, number: int) -> bodies.Polled:
         """End a consumer."""
-        consumer = _found(self._consumers, number, "consumer").client
-        await run_in_threadpool(self._remove, self._consumers, number)
+        consumer = self._found(number, Consumer).client
+        await run_in_threadpool(self._remove, number)
         return await self._ask(lambda _: polled(consumer))
 
     # -- sessions
 
-    def _open(
-        self, sessions: dict[int, Session[C]], client: C, partitions: list[TopicPartition]
-    ) -> bodies.ClientOpened:
+    def _open(self, client: Client, partitions: list[TopicPartition]) -> bodies.ClientOpened:
         self._end_idle()
         number = next(self._ids)
         with self._lock:
-            if len(self._producers) + len(self._consumers) >= MAX_CLIENTS:
+            if len(self._sessions) >= MAX_CLIENTS:
                 raise ClientsBusy(
                     f"{MAX_CLIENTS} producers and consumers are open",
                     hint=f"close some; they close after {IDLE_S:g} s without a request",
                 )
-            sessions[number] = Session(client, partitions)
+            self._sessions[number] = Session(client, partitions)
         self._cluster.clients.add(client)
         ids = [tp.partition for tp in partitions]
         return bodies.ClientOpened(number, ids, self._has_values)
@@ -283,16 +276,23 @@ class ClientSessions:
     def _end_idle(self) -> None:
         """Whoever asked is gone: another one that begins clears up."""
         before_s = time.monotonic() - self.idle_s
-        for number, producing in list(self._producers.items()):
-            if producing.used_s < before_s:
-                self._remove(self._producers, number)
-        for number, consuming in list(self._consumers.items()):
-            if consuming.used_s < before_s:
-                self._remove(self._consumers, number)
+        for number, session in list(self._sessions.items()):
+            if session.used_s < before_s:
+                self._remove(number)
 
-    def _remove(self, sessions: dict[int, Session[C]], number: int) -> None:
+    def _found(self, number: int, kind: type[C]) -> Session[C]:
+        session = self._sessions.get(number)
+        if session is None or not isinstance(session.client, kind):
+            raise NotFound(
+                f"there is no {kind.__name__.lower()} {number}",
+                hint=f"it was closed, or not asked for {IDLE_S:g} s",
+            )
+        session.used_s = time.monotonic()
+        return session
+
+    def _remove(self, number: int) -> None:
         with self._lock:
-            session = sessions.pop(number, None)
+            session = self._sessions.pop(number, None)
         if session is not None:
             self._cluster.clients.remove(session.client.address)
 
@@ -333,16 +333,6 @@ class ClientSessions:
 
 def _held_bytes(payload_bytes: int) -> int:
     return payload_bytes + _BATCH_OVERHEAD_BYTES
-
-
-def _found(sessions: dict[int, Session[C]], number: int, kind: str) -> Session[C]:
-    session = sessions.get(number)
-    if session is None:
-        raise NotFound(
-            f"there is no {kind} {number}", hint=f"it was closed, or not asked for {IDLE_S:g} s"
-        )
-    session.used_s = time.monotonic()
-    return session
 
 
 def _next_partition(session: Session[Producer]) -> TopicPartition:

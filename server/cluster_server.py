@@ -44,7 +44,6 @@ from server.zookeeper_monitor import ZooKeeperMonitor
 from zk.dump_load import check_no_load_is_open
 from zk.ensemble import EmbeddedEnsemble
 from zk.kafka_zk_client import KafkaZkClient
-from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.store import Exists
 from zk.znodes import BrokerIdZNode, ControllerEpochZNode, MalformedZNode
@@ -205,12 +204,7 @@ class ClusterServer:
 
     def _claim(self, connect_string: str, run_id: str, started_ms: int) -> str:
         """Make the chroot klamm's, if it may be, and give the cluster's id."""
-        session = KazooSession(
-            connect_string,
-            self.config.session_timeout_ms,
-            self.config.connection_timeout_ms,
-            self.config.zookeeper_security,
-        )
+        session = self.config.session(connect_string)
         try:
             client = KafkaZkClient(KazooStore(session))
             check_no_load_is_open(client.store)

@@ -24,6 +24,7 @@ from runtime.archive import DEFAULT_ROTATION, Rotation
 from runtime.cluster_spec import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
 from runtime.log_stores import check_log_dirs_are_relative
 from server.dumped_cluster import DumpedCluster
+from zk.kazoo_session import KazooSession
 from zk.security import ZooKeeperSecurity, ZooKeeperTls
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -151,6 +152,15 @@ class ServerConfig:
             sets_acls=BROKER_CONFIGS["zookeeper.set.acl"].value(self.config),
         )
 
+    def session(self, connect_string: str) -> KazooSession:
+        """Open a session of the cluster's own with ZooKeeper."""
+        return KazooSession(
+            connect_string,
+            self.session_timeout_ms,
+            self.connection_timeout_ms,
+            self.zookeeper_security,
+        )
+
     @property
     def broker_ids(self) -> tuple[int, ...]:
         """All brokers of the cluster."""
@@ -222,16 +232,17 @@ def check_broker_id(broker_id: int) -> None:
 
 def is_loopback(host: str) -> bool:
     """True if only this machine can reach what listens on ``host``."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def _is_any(host: str) -> bool:
+    address = _address(host)
+    return address is not None and address.is_unspecified
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host).is_unspecified
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
+        return None

@@ -13,7 +13,6 @@ from cluster.errors import KlammError
 from server.config import ServerConfig
 from server.dumped_cluster import DumpedCluster
 from zk.dump_load import NotEmpty, apart, cut_short, load
-from zk.kazoo_session import KazooSession
 from zk.kazoo_store import KazooStore
 from zk.store import Create, SessionEvent, SessionState, StoreEvent
 
@@ -46,12 +45,7 @@ def load_dump(
     """
     for note in dump.notes:
         say(f"Dump: {note}")
-    session = KazooSession(
-        connect_string,
-        config.session_timeout_ms,
-        config.connection_timeout_ms,
-        config.zookeeper_security,
-    )
+    session = config.session(connect_string)
     session.add_listener(lambda event: _say_connection_is_lost(event, say))
     progress = _Progress(say)
     try:

@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+import msgspec
+
 from cluster.journal import line_problem
 from runtime.rotated_files import Segment, line_number, opened_at, rotated
 
@@ -24,6 +26,15 @@ class JournalPart(NamedTuple):
     """
 
     lines: list[bytes]
+    next: int
+    damaged: tuple[str, ...] = ()
+
+
+class JournalPage(msgspec.Struct, frozen=True):
+    """Answer of GET /journal: rows as they are in the file, and where to continue. ``damaged``
+    lists lines between them that are not rows: file, line, and reason."""
+
+    rows: list[msgspec.Raw]
     next: int
     damaged: tuple[str, ...] = ()
 

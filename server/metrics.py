@@ -6,8 +6,8 @@ controller/metrics.py's; those of a broker mirror kafka/server/ReplicaManager.sc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -27,29 +27,20 @@ _GAUGES: Final = {
 }
 
 
-class BrokerCollector(Collector):
-    """Gauges of brokers; ``statuses`` as brokers.status gives them."""
-
-    def __init__(self, statuses: Sequence[Mapping[str, Any]]) -> None:
-        self._statuses = statuses
-
-    def collect(self) -> Iterator[Metric]:
-        """One family per Kafka name."""
-        for name, (field, text) in _GAUGES.items():
-            family = GaugeMetricFamily(f"{_REPLICA_MANAGER}_{name}", text, labels=["broker"])
-            for status in self._statuses:
-                family.add_metric([str(status["id"])], status[field])
-            yield family
-
-
-class HealthCollector(Collector):
-    """Gauges of the problems that keep a cluster without a controller."""
+class ClusterCollector(Collector):
+    """Gauges of brokers, and of the problems that keep a cluster without a controller."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
 
     def collect(self) -> Iterator[Metric]:
-        """One family per gauge; Kafka has none of these."""
+        """One family per name of Kafka's, and one per gauge that Kafka does not have."""
+        statuses = self._cluster.status()["brokers"]
+        for name, (field, text) in _GAUGES.items():
+            family = GaugeMetricFamily(f"{_REPLICA_MANAGER}_{name}", text, labels=["broker"])
+            for status in statuses:
+                family.add_metric([str(status["id"])], status[field])
+            yield family
         yield GaugeMetricFamily(
             "klamm_journal_writable",
             "1 if journal and logs can be written; otherwise no controller is elected",
@@ -70,9 +61,6 @@ def metrics_text(cluster: RealCluster, *others: Collector) -> bytes:
         if controller is not None:
             controllers.add(broker_id, controller.metrics)
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(controllers)
-    registry.register(BrokerCollector(cluster.status()["brokers"]))
-    registry.register(HealthCollector(cluster))
-    for other in others:
-        registry.register(other)
+    for collector in (controllers, ClusterCollector(cluster), *others):
+        registry.register(collector)
     return generate_latest(registry)

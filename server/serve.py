@@ -33,12 +33,12 @@ from server.http_protocol import (
     WRITE_TIMEOUT_S,
     BoundedProtocol,
 )
+from server.signals import ending_signals_handled
 from server.thread_failures import threads_watched
 
 INTERRUPTED: Final = 130
 TERMINATED: Final = 0
 _BACKLOG: Final = 128
-_ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Ended(BaseException):
@@ -60,17 +60,8 @@ class _Signals:
         self.first: int | None = None
         self.on_signal: Callable[[], None] | None = None
 
-    @contextlib.contextmanager
-    def caught(self) -> Iterator[None]:
-        """Catch them; those that come while everything is being closed change nothing."""
-        before = {number: signal.signal(number, self._on_signal) for number in _ENDING_SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _on_signal(self, number: int, _: FrameType | None) -> None:
+    def catch(self, number: int, _: FrameType | None) -> None:
+        """Handle one; those that come while everything is being closed change nothing."""
         if self.first is not None:
             return
         self.first = number
@@ -91,7 +82,7 @@ def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]
     """
     signals = _Signals()
     server: ClusterServer | None = None
-    with signals.caught(), contextlib.ExitStack() as stack:
+    with ending_signals_handled(signals.catch), contextlib.ExitStack() as stack:
         try:
             listener = stack.enter_context(listen(config.host, config.port))
             server = ClusterServer(config, say, _end_process)

@@ -12,12 +12,7 @@ from zk.kafka_zk_client import KafkaZkClient
 from zk.store import SessionState
 from zk.znodes import ControllerEpochZNode, ControllerZNode, MalformedZNode
 
-_NOTHING_KNOWN: dict[str, Any] = {
-    "partitions": 0,
-    "leaders": 0,
-    "under_replicated": 0,
-    "offline": 0,
-}
+_NOTHING_KNOWN = dict.fromkeys(("partitions", "leaders", "under_replicated", "offline"), 0)
 
 
 def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[str, Any]:
