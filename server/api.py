@@ -8,7 +8,6 @@ answered is in endpoint.py and answers.py.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -241,16 +240,7 @@ def create_app(server: ClusterServer) -> Starlette:
     """The ASGI application of an open cluster."""
     endpoints = Endpoints()
     routes = [
-        Route(
-            route.path,
-            endpoints.endpoint(
-                partial(route.handler, server),
-                route.body,
-                route.query,
-                only_looks=route.only_looks,
-            ),
-            methods=[route.method],
-        )
+        Route(route.path, endpoints.endpoint(route, server), methods=[route.method])
         for route in ROUTES
     ]
     app = Starlette(

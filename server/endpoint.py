@@ -20,6 +20,7 @@ from starlette.responses import Response
 
 from server.answers import environment_problem, json_answer
 from server.bodies import NoFields
+from server.openapi import ApiRoute
 from server.request_bodies import RequestBodies, decode, decode_query
 
 LOOKING_THREADS: Final = 4
@@ -35,26 +36,21 @@ class Endpoints:
         self._looking = CapacityLimiter(LOOKING_THREADS)
         self._others = CapacityLimiter(OTHER_THREADS)
 
-    def endpoint(
-        self,
-        handler: Callable[[Request, Any], Any],
-        body_kind: Any,
-        query_kind: Any,
-        *,
-        only_looks: bool,
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """``handler`` gets the request and its decoded body or query; None if it has neither.
+    def endpoint(self, route: ApiRoute, server: object) -> Callable[[Request], Awaitable[Response]]:
+        """The route's handler gets the server, the request, and its decoded body or query; None if
+        it has neither.
 
         Both are checked for every request: unknown fields and parameters are refused.
         """
-        limiter = self._looking if only_looks else self._others
+        handler = partial(route.handler, server)
+        limiter = self._looking if route.only_looks else self._others
 
         async def endpoint(request: Request) -> Response:
             try:
-                query = decode_query(request.query_params, query_kind or NoFields)
+                query = decode_query(request.query_params, route.query or NoFields)
                 async with self._bodies.read(request) as body:
-                    fields = await decode(body, body_kind or NoFields)
-                    wanted = fields if body_kind else query if query_kind else None
+                    fields = await decode(body, route.body or NoFields)
+                    wanted = fields if route.body else query if route.query else None
                     if inspect.iscoroutinefunction(handler):
                         answer = await _unless_gone(request, handler(request, wanted))
                     else:

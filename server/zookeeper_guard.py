@@ -72,11 +72,11 @@ class ZooKeeperGuard:
 
     def last_known(self) -> list[dict[str, Any]]:
         """Return the servers and their states from the last check."""
-        return [_described(server) for server in self.states]
+        return [server._asdict() for server in self.states]
 
     def describe(self) -> dict[str, Any]:
         """Query the servers and return their states."""
-        return {"servers": [_described(server) for server in self._ensemble.states()]}
+        return {"servers": [server._asdict() for server in self._ensemble.states()]}
 
     def act(self, wanted: str, action: str) -> dict[str, Any]:
         """Act on a server: its id, ``leader`` or ``follower``. Raises UsageError,
@@ -151,7 +151,3 @@ class ZooKeeperGuard:
             f"ZooKeeper at {where} has ended and does not come back: {reason}",
             hint=f"its log is {log}; klamm up on the same data directory goes on from its data",
         )
-
-
-def _described(server: ServerState) -> dict[str, Any]:
-    return {"id": server.id, "address": server.address, "state": server.state}

@@ -5,7 +5,7 @@ Mirrors ConfigCommand.alterConfig, describeConfig and getResourceConfig, for top
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
@@ -140,9 +140,10 @@ def _shown(entry: ConfigEntry) -> str:
 
 
 def _report(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> dict[str, Any]:
-    return {
-        "type": resource.entity_type,
-        "name": resource.name,
-        "configs": {entry.name: entry.value for entry in entries},
-        "sources": {entry.name: entry.source.value for entry in entries},
-    }
+    report = entity_report(resource, {entry.name: entry.value for entry in entries})
+    return {**report, "sources": {entry.name: entry.source.value for entry in entries}}
+
+
+def entity_report(entity: ConfigResource, configs: Mapping[str, str | None]) -> dict[str, Any]:
+    """An entity and its configs for machines."""
+    return {"type": entity.entity_type, "name": entity.name, "configs": dict(configs)}

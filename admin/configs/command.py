@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from admin.command_result import CommandResult
 from admin.config_validation import changed_configs, validate_broker_configs
-from admin.configs.cluster import ClusterConfigs, check_there
+from admin.configs.cluster import ClusterConfigs, check_there, entity_report
 from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from admin.configs.options import PARSER, ConfigOptions, illegal_argument
 from admin.configs.zookeeper import ZooKeeperConfigs
@@ -105,7 +105,7 @@ class _ZooKeeperTool:
             validate_broker_configs(configs, added)
         self._configs.change(entity, configs)
         self._output.println(f"Completed updating config for entity: {_shown(entity)}.")
-        self._output.report["entities"] = [_entity_report(entity, configs)]
+        self._output.report["entities"] = [entity_report(entity, configs)]
 
     def describe(self, command: ConfigOptions) -> None:
         """Print the configs that are set, of one entity or of all that have any."""
@@ -120,7 +120,7 @@ class _ZooKeeperTool:
             shown = ",".join(f"{name}={configs[name]}" for name in order)
             self._output.println(f"Configs for {_shown(entity)} are {shown}")
         self._output.report["entities"] = [
-            _entity_report(entity, configs) for entity, configs in found.items()
+            entity_report(entity, configs) for entity, configs in found.items()
         ]
 
     def _check_not_running(self, name: str, added: Mapping[str, str]) -> None:
@@ -154,7 +154,3 @@ def _error_text(error: KlammError, args: Sequence[str]) -> str:
         return f"{error.message}\n"
     head = f"Error while executing config command with args '{' '.join(args)}'"
     return f"{head}\n{java}{': ' if error.message else ''}{error.message}\n"
-
-
-def _entity_report(entity: ConfigResource, configs: Mapping[str, str]) -> dict[str, Any]:
-    return {"type": entity.entity_type, "name": entity.name, "configs": dict(configs)}

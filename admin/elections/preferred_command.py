@@ -28,6 +28,7 @@ from admin.tool_output import (
     uncaught_text,
 )
 from admin.tool_services import ToolServices
+from admin.topics.topics import read_assignments
 from cluster.errors import (
     AdminCommandFailed,
     AdminError,
@@ -159,10 +160,7 @@ def _existing(
 ) -> tuple[list[TopicPartition], list[TopicPartition]]:
     """Those that are there and those that are not, in Kafka's order."""
     ordered = immutable_order(wanted, topic_partition_hash)
-    read = client.get_topic_assignments(list(dict.fromkeys(tp.topic for tp in ordered)))
-    if read.malformed:
-        raise read.malformed[0]
-    there = {tp for topic in read.values.values() for tp in topic.assignment}
+    there = read_assignments(client, list(dict.fromkeys(tp.topic for tp in ordered)))
     valid = [tp for tp in ordered if tp in there]
     invalid = [tp for tp in ordered if tp not in there]
     if len(ordered) <= _SMALL_SET:

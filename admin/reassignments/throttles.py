@@ -101,18 +101,8 @@ class Throttles:
 
     def clear(self, brokers: Collection[int], topics: Collection[str]) -> None:
         """Remove the throttles of these brokers and topics, whoever set them."""
-        self._output.println(
-            f"Clearing broker-level throttles on broker{plural(len(brokers))} {joined(brokers)}"
-        )
-        self._configs.incremental_alter_configs(
-            {ConfigResource(BROKERS, str(id_)): _put_back(BROKERS, {}) for id_ in brokers}
-        )
-        self._output.println(
-            f"Clearing topic-level throttles on topic{plural(len(topics))} {joined(topics)}"
-        )
-        self._configs.incremental_alter_configs(
-            {ConfigResource(TOPICS, topic): _put_back(TOPICS, {}) for topic in topics}
-        )
+        self._put_back("Clearing", BROKERS, {str(broker): {} for broker in brokers})
+        self._put_back("Clearing", TOPICS, {topic: {} for topic in topics})
 
     def report(self, brokers: Iterable[int], topics: Iterable[str]) -> None:
         """Report the throttles of these entities."""
@@ -156,20 +146,27 @@ class Throttles:
     def restore(self, file: Path) -> None:
         """Put back what ``file`` holds and remove the file. Raises UsageError if it is unfit."""
         saved = read_saved(file)
-        for entity_type, entities in ((BROKERS, saved.brokers), (TOPICS, saved.topics)):
-            kind = entity_type[:-1]
-            self._output.println(
-                f"Restoring {kind}-level throttles on {kind}{plural(len(entities))} "
-                f"{joined(entities)}"
-            )
-            self._configs.incremental_alter_configs(
-                {
-                    ConfigResource(entity_type, name): _put_back(entity_type, configs)
-                    for name, configs in entities.items()
-                }
-            )
+        self._put_back("Restoring", BROKERS, saved.brokers)
+        self._put_back("Restoring", TOPICS, saved.topics)
         self._output.report["restored"] = msgspec.to_builtins(saved)
         file.unlink()
+
+    def _put_back(
+        self, doing: str, entity_type: str, entities: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        """Give entities these throttles and no others, and say so."""
+        kind = entity_type[:-1]
+        self._output.println(
+            f"{doing} {kind}-level throttles on {kind}{plural(len(entities))} {joined(entities)}"
+        )
+        self._configs.incremental_alter_configs(
+            {
+                ConfigResource(entity_type, name): {
+                    config: configs.get(config) for config in _NAMES[entity_type]
+                }
+                for name, configs in entities.items()
+            }
+        )
 
     def _read(
         self, resources: Collection[ConfigResource] | None
@@ -234,7 +231,3 @@ def _brokers_first(resource: ConfigResource) -> tuple[bool, int, str]:
 def _kafka_order(moves: MoveMap) -> list[str]:
     """Topics in the order in which Kafka's tool changes their configs."""
     return immutable_order(mutable_order(moves, string_hash), string_hash)
-
-
-def _put_back(entity_type: str, configs: Mapping[str, str]) -> dict[str, str | None]:
-    return {name: configs.get(name) for name in _NAMES[entity_type]}

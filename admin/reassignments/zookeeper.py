@@ -41,10 +41,10 @@ from admin.reassignments.throttles import Throttles
 from admin.scala_sets import immutable_order, int_hash, topic_partition_hash
 from admin.tool_output import ToolOutput
 from admin.tool_services import ToolServices
+from admin.topics.topics import read_assignments, registered_brokers
 from cluster.errors import AdminCommandFailed
 from cluster.java_hash import string_hash
 from cluster.types import ReplicaAssignment, TopicPartition
-from placement.broker_metadata import BrokerMetadata
 from zk.kafka_zk_client import KafkaZkClient
 
 _INCOMPLETE: Final = (
@@ -107,12 +107,7 @@ class ZooKeeperReassignment:
         """Propose new replicas for topics."""
         brokers, topics = parse_generate_arguments(*command.generate_arguments())
         current = self._replicas(topics)
-        registered = self._client.get_all_brokers_and_epochs_in_cluster().values
-        live = [
-            BrokerMetadata(id_, found.broker.rack)
-            for id_, found in registered.items()
-            if id_ in brokers
-        ]
+        live = [broker for broker in registered_brokers(self._client) if broker.id in brokers]
         generate(current, live, command, self._services.source, self._own.pools, self._output)
 
     def execute(self, command: ReassignOptions) -> None:
@@ -160,10 +155,4 @@ class ZooKeeperReassignment:
         return {tp: found.replicas for tp, found in self._assignments(topics).items()}
 
     def _assignments(self, topics: Sequence[str]) -> dict[TopicPartition, ReplicaAssignment]:
-        """Assignments; topics that are not there are left out. Raises MalformedZNode."""
-        read = self._client.get_topic_assignments(immutable_order(topics, string_hash))
-        if read.malformed:
-            raise read.malformed[0]
-        return {
-            tp: found for topic in read.values.values() for tp, found in topic.assignment.items()
-        }
+        return read_assignments(self._client, immutable_order(topics, string_hash))

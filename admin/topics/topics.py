@@ -77,6 +77,25 @@ def change_topic_config(client: KafkaZkClient, topic: str, configs: Mapping[str,
     client.create_config_change_notification(f"topics/{topic}")
 
 
+def read_assignments(
+    client: KafkaZkClient, topics: Sequence[str]
+) -> dict[TopicPartition, ReplicaAssignment]:
+    """The assignments in topic znodes; topics that are not there are left out.
+
+    Raises MalformedZNode.
+    """
+    read = client.get_topic_assignments(topics)
+    if read.malformed:
+        raise read.malformed[0]
+    return {tp: found for topic in read.values.values() for tp, found in topic.assignment.items()}
+
+
+def registered_brokers(client: KafkaZkClient) -> list[BrokerMetadata]:
+    """The registered brokers and their racks, by ascending id."""
+    registered = client.get_all_brokers_and_epochs_in_cluster().values
+    return [BrokerMetadata(id_, registered[id_].broker.rack) for id_ in sorted(registered)]
+
+
 class TopicAdmin:
     """AdminZkClient's operations on topics. ``source`` draws start index and shift.
 
@@ -100,11 +119,7 @@ class TopicAdmin:
         self, mode: RackAwareMode = RackAwareMode.ENFORCED
     ) -> tuple[BrokerMetadata, ...]:
         """The live brokers by ascending id. Raises AdminOperationError for mixed racks."""
-        return broker_metadatas(self._registered(), mode)
-
-    def _registered(self) -> list[BrokerMetadata]:
-        registered = self._client.get_all_brokers_and_epochs_in_cluster().values
-        return [BrokerMetadata(id_, registered[id_].broker.rack) for id_ in sorted(registered)]
+        return broker_metadatas(registered_brokers(self._client), mode)
 
     def create_topic(
         self,
@@ -120,7 +135,9 @@ class TopicAdmin:
         ``create_topic_with_assignment`` raises.
         """
         self._limits.check_request(partitions)
-        brokers = broker_metadatas(brokers_in_pool(self._pools, topic, self._registered()), mode)
+        brokers = broker_metadatas(
+            brokers_in_pool(self._pools, topic, registered_brokers(self._client)), mode
+        )
         assignment = assign_in_pool(
             self._pools, topic, brokers, partitions, replication_factor, self._source
         )
@@ -162,7 +179,7 @@ class TopicAdmin:
         Raises PolicyViolation and what placement.pool_rules.add_partitions_in_pool raises.
         """
         self._limits.check_request(num_partitions - len(existing))
-        registered = self._registered()
+        registered = registered_brokers(self._client)
         if manual is None:
             registered = list(brokers_in_pool(self._pools, topic, registered))
         added = add_partitions_in_pool(
@@ -180,10 +197,5 @@ class TopicAdmin:
 
         Raises MalformedZNode.
         """
-        read = self._client.get_topic_assignments([topic])
-        if read.malformed:
-            raise read.malformed[0]
-        found = read.values.get(topic)
-        if found is None:
-            return {}
-        return {tp.partition: assignment for tp, assignment in found.assignment.items()}
+        found = read_assignments(self._client, [topic])
+        return {tp.partition: assignment for tp, assignment in found.items()}
