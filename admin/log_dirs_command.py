@@ -19,10 +19,11 @@ from admin.jopt import (
     UsageExit,
     VersionExit,
 )
+from admin.tool_json import decoding
 from admin.tool_output import ToolOutput, check_properties_file, uncaught_text
 from admin.tool_services import ToolServices
 from cluster.errors import AdminError
-from zk.znodes.json_values import NUMBER_FORMAT, MalformedZNode, parse_int
+from zk.znodes.json_values import parse_int
 
 if TYPE_CHECKING:
     from admin.kafka_admin import KafkaAdmin, LogDirDescription
@@ -114,7 +115,5 @@ def _brokers(options: Options) -> list[int] | None:
     text = options.text("broker-list")
     if text is None:
         return None
-    try:
+    with decoding():
         return [parse_int(word) for word in text.split(",") if word]
-    except MalformedZNode as error:
-        raise UncaughtException(NUMBER_FORMAT, error.reason) from error

@@ -6,7 +6,7 @@ take an Admin client.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,13 +14,9 @@ import msgspec
 from admin.failures import ExecutionException, admin_error
 from admin.reassignments.common import (
     OwnOptions,
+    ReassignmentTool,
     TerseFailure,
     check_plan_in_pools,
-    finish_throttles,
-    generate,
-    report_verified,
-    show_started,
-    show_throttles,
 )
 from admin.reassignments.log_dirs import LogDirMoves
 from admin.reassignments.moves import calculate_moving_brokers, calculate_proposed_move_map
@@ -28,7 +24,6 @@ from admin.reassignments.options import ReassignOptions
 from admin.reassignments.reassignment_json import (
     Replicas,
     parse_execute_arguments,
-    parse_generate_arguments,
     parse_reassignment,
 )
 from admin.reassignments.text import (
@@ -42,7 +37,6 @@ from admin.reassignments.text import (
     reassignments_text,
     replica_states_text,
 )
-from admin.reassignments.throttles import Throttles
 from admin.scala_sets import immutable_order, int_hash
 from admin.tool_output import ToolOutput
 from admin.tool_services import ToolServices
@@ -50,6 +44,7 @@ from cluster.errors import AdminCommandFailed, UnknownTopicOrPartition
 from cluster.java_hash import string_hash
 from cluster.requests import ApiError
 from cluster.types import ReplicaAssignment, TopicPartition
+from placement.broker_metadata import BrokerMetadata
 
 if TYPE_CHECKING:
     from admin.kafka_admin import KafkaAdmin
@@ -57,19 +52,16 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_MS = 30_000
 
 
-class ClusterReassignment:
+class ClusterReassignment(ReassignmentTool):
     """The five actions on a running cluster. ``admin`` fails as futures do: with
     ExecutionException."""
 
     def __init__(
         self, admin: KafkaAdmin, output: ToolOutput, own: OwnOptions, services: ToolServices
     ) -> None:
+        super().__init__(admin, output, own, services)
         self._admin = admin
-        self._output = output
-        self._own = own
         self._moves = LogDirMoves(admin, output, services.now_ms, services.sleep_ms)
-        self._source = services.source
-        self._throttles = Throttles(admin, output, own.save_throttles)
 
     def verify(self, command: ReassignOptions) -> None:
         """Tell how far a reassignment is; remove its throttles when nothing moves any more."""
@@ -79,19 +71,10 @@ class ClusterReassignment:
         self._output.println(partition_states_text(states))
         moves = self._moves.states(log_dirs)
         self._output.println(replica_states_text(moves))
-        report_verified(states, moves, self._output)
+        self._report_verified(states, moves)
         still_moves = any(not state.done for state in moves.values())
-        live = self._live_brokers()
-        if not reassignments and not still_moves and not command.preserve_throttles:
-            finish_throttles(self._throttles, self._own, live, targets)
-        self._show_throttles(live, targets)
-
-    def generate(self, command: ReassignOptions) -> None:
-        """Propose new replicas for topics."""
-        brokers, topics = parse_generate_arguments(*command.generate_arguments())
-        current = self._assignments(topics)
-        live = [broker for broker in self._admin.live_brokers() if broker.id in brokers]
-        generate(current, live, command, self._source, self._own.pools, self._output)
+        is_over = not reassignments and not still_moves
+        self._end(targets, is_over=is_over and not command.preserve_throttles)
 
     def execute(self, command: ReassignOptions) -> None:
         """Check a plan, throttle it where a rate is not negative, and start it."""
@@ -104,7 +87,7 @@ class ClusterReassignment:
         if reassignments and not command.options.has("additional"):
             raise TerseFailure(CANNOT_EXECUTE)
         self._check_brokers(proposed.values())
-        found = self._assignments([tp.topic for tp in proposed])
+        found = self._replicas([tp.topic for tp in proposed])
         current = {tp: replicas for tp, replicas in found.items() if tp in proposed}
         check_plan_in_pools(proposed, current, self._own.pools)
         self._output.println(current_assignment_text(proposed, current))
@@ -119,7 +102,7 @@ class ClusterReassignment:
         failures = self._admin.alter_partition_reassignments(dict(proposed), REQUEST_TIMEOUT_MS)
         if failures:
             raise TerseFailure(f"Error reassigning partition(s):\n{_failed(failures)}")
-        show_started(proposed, self._output)
+        self._show_started(proposed)
         if log_dirs:
             self._moves.execute(log_dirs, timeout_ms)
 
@@ -155,10 +138,7 @@ class ClusterReassignment:
             self._moves.execute(back, timeout_ms)
         else:
             self._output.println("None of the specified partition moves are active.")
-        live = self._live_brokers()
-        if not command.preserve_throttles:
-            finish_throttles(self._throttles, self._own, live, targets)
-        self._show_throttles(live, targets)
+        self._end(targets, is_over=not command.preserve_throttles)
 
     def list(self, command: ReassignOptions) -> None:
         """Print everything that is being reassigned."""
@@ -168,9 +148,8 @@ class ClusterReassignment:
             {**tp._asdict(), **msgspec.structs.asdict(reassignments[tp])}
             for tp in sorted(reassignments)
         ]
-        self._show_throttles(
-            self._live_brokers(), [(tp, found.replicas) for tp, found in reassignments.items()]
-        )
+        moving = [(tp, found.replicas) for tp, found in reassignments.items()]
+        self._end(moving, is_over=False)
 
     def _states(
         self,
@@ -188,7 +167,7 @@ class ClusterReassignment:
     def _existing_assignments(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
         """The replicas of those of the topics that are there; one by one if some are not."""
         try:
-            return self._assignments(topics) if topics else {}
+            return self._replicas(topics) if topics else {}
         except ExecutionException as error:
             if not isinstance(error.cause, UnknownTopicOrPartition):
                 raise
@@ -202,7 +181,7 @@ class ClusterReassignment:
             if broker_id not in live:
                 raise AdminCommandFailed(f"Unknown broker id {broker_id}")
 
-    def _assignments(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
+    def _replicas(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
         asked = immutable_order(topics, string_hash)
         return {
             TopicPartition(partition.topic, partition.partition): partition.replicas
@@ -210,13 +189,11 @@ class ClusterReassignment:
             for partition in topic.partitions
         }
 
-    def _live_brokers(self) -> Sequence[int]:
-        return [broker.id for broker in self._admin.live_brokers()]
+    def _brokers(self) -> Sequence[BrokerMetadata]:
+        return self._admin.live_brokers()
 
-    def _show_throttles(
-        self, live: Collection[int], targets: Sequence[tuple[TopicPartition, Replicas]]
-    ) -> None:
-        show_throttles(self._throttles, self._own, self._output, live, targets)
+    def _live_brokers(self) -> Sequence[int]:
+        return [broker.id for broker in self._brokers()]
 
 
 def _failed(failures: Mapping[TopicPartition, ApiError]) -> str:

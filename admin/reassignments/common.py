@@ -6,18 +6,24 @@ ReassignPartitionsCommand.calculateAssignment and the ends of its entry points.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from admin.reassignments.options import ReassignOptions
-from admin.reassignments.reassignment_json import TopicPartitionReplica, format_reassignment
+from admin.reassignments.reassignment_json import (
+    TopicPartitionReplica,
+    format_reassignment,
+    parse_generate_arguments,
+)
 from admin.reassignments.text import LogDirMoveState, PartitionReassignmentState, started_text
 from admin.reassignments.throttles import Throttles
 from admin.scala_sets import hash_set_order, immutable_order, int_hash, topic_partition_hash
 from admin.tool_output import ToolOutput
+from admin.tool_services import ToolServices
 from cluster.errors import AdminError
 from cluster.java_hash import string_hash
 from cluster.types import TopicPartition
@@ -26,6 +32,10 @@ from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_meta
 from placement.draws import IntSource
 from placement.pool_rules import assign_in_pool, check_moves_in_pool
 from placement.pools import Pools
+
+if TYPE_CHECKING:
+    from admin.configs.zookeeper import ZooKeeperConfigs
+    from admin.kafka_admin import KafkaAdmin
 
 COMPLETE: Final = "complete"
 IN_PROGRESS: Final = "in_progress"
@@ -90,87 +100,99 @@ def check_plan_in_pools(proposed: Assignment, current: Assignment, pools: Pools 
     )
 
 
-def generate(
-    current: Assignment,
-    brokers: Iterable[BrokerMetadata],
-    command: ReassignOptions,
-    source: IntSource,
-    pools: Pools | None,
-    output: ToolOutput,
-) -> None:
-    """Propose new replicas on ``brokers``, and print what is and what is proposed."""
-    is_disabled = command.options.has("disable-rack-aware")
-    mode = RackAwareMode.DISABLED if is_disabled else RackAwareMode.ENFORCED
-    proposed = calculate_assignment(current, broker_metadatas(brokers, mode), source, pools)
-    shown = [format_reassignment(assignment, {}) for assignment in (current, proposed)]
-    output.println(f"Current partition replica assignment\n{shown[0]}\n")
-    output.println(f"Proposed partition reassignment configuration\n{shown[1]}")
-    output.report["current"] = msgspec.Raw(shown[0].encode())
-    output.report["proposed"] = msgspec.Raw(shown[1].encode())
+class ReassignmentTool(ABC):
+    """The tool on a cluster or on znodes: what both ways do alike."""
 
+    def __init__(
+        self,
+        configs: KafkaAdmin | ZooKeeperConfigs,
+        output: ToolOutput,
+        own: OwnOptions,
+        services: ToolServices,
+    ) -> None:
+        self._output = output
+        self._own = own
+        self._services = services
+        self._throttles = Throttles(configs, output, own.save_throttles)
 
-def report_verified(
-    partitions: Mapping[TopicPartition, PartitionReassignmentState],
-    replicas: Mapping[TopicPartitionReplica, LogDirMoveState],
-    output: ToolOutput,
-) -> None:
-    """Report for machines where everything stands. ``state`` is that of the least advanced."""
-    states = [_partition_state(state) for state in partitions.values()]
-    states += [_replica_state(state) for state in replicas.values()]
-    output.report["state"] = next(
-        (state for state in (IN_PROGRESS, DIFFERENT) if state in states), COMPLETE
-    )
-    output.report["partitions"] = [
-        {
-            **tp._asdict(),
-            "replicas": partitions[tp].current_replicas,
-            "target": partitions[tp].target_replicas,
-            "state": _partition_state(partitions[tp]),
-        }
-        for tp in sorted(partitions)
-    ]
-    output.report["log_dirs"] = [
-        {**replica._asdict(), **replicas[replica]._asdict(), "state": _replica_state(state)}
-        for replica, state in sorted(replicas.items(), key=lambda item: item[0].order)
-    ]
+    @abstractmethod
+    def _replicas(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
+        """The replicas of every partition of some topics."""
 
+    @abstractmethod
+    def _brokers(self) -> Sequence[BrokerMetadata]:
+        """The live brokers and their racks."""
 
-def finish_throttles(
-    throttles: Throttles,
-    own: OwnOptions,
-    live_brokers: Iterable[int],
-    targets: Sequence[tuple[TopicPartition, Replicas]],
-) -> None:
-    """Clear the throttles of a reassignment that is over, or put back those from before."""
-    if own.restore_throttles is not None:
-        throttles.restore(own.restore_throttles)
-        return
-    target_brokers = immutable_order((id_ for _, ids in targets for id_ in ids), int_hash)
-    brokers = immutable_order([*immutable_order(live_brokers, int_hash), *target_brokers], int_hash)
-    topics = immutable_order((tp.topic for tp, _ in targets), string_hash)
-    throttles.clear(brokers, topics)
+    @abstractmethod
+    def _live_brokers(self) -> Sequence[int]:
+        """The ids of the live brokers."""
 
+    def generate(self, command: ReassignOptions) -> None:
+        """Propose new replicas for topics, and print what is and what is proposed."""
+        brokers, topics = parse_generate_arguments(*command.generate_arguments())
+        current = self._replicas(topics)
+        live = [broker for broker in self._brokers() if broker.id in brokers]
+        is_disabled = command.options.has("disable-rack-aware")
+        mode = RackAwareMode.DISABLED if is_disabled else RackAwareMode.ENFORCED
+        proposed = calculate_assignment(
+            current, broker_metadatas(live, mode), self._services.source, self._own.pools
+        )
+        shown = [format_reassignment(assignment, {}) for assignment in (current, proposed)]
+        self._output.println(
+            f"Current partition replica assignment\n{shown[0]}\n",
+            f"Proposed partition reassignment configuration\n{shown[1]}",
+        )
+        self._output.report["current"] = msgspec.Raw(shown[0].encode())
+        self._output.report["proposed"] = msgspec.Raw(shown[1].encode())
 
-def show_throttles(
-    throttles: Throttles,
-    own: OwnOptions,
-    output: ToolOutput,
-    live_brokers: Iterable[int],
-    targets: Sequence[tuple[TopicPartition, Replicas]],
-) -> None:
-    """Report the throttles of these brokers, and of the brokers and topics of ``targets`` or, if
-    that was asked for, print all that are set."""
-    if own.show_throttles:
-        output.println(*throttles.show())
-    else:
-        brokers = {*live_brokers, *(id_ for _, ids in targets for id_ in ids)}
-        throttles.report(brokers, [tp.topic for tp, _ in targets])
+    def _report_verified(
+        self,
+        partitions: Mapping[TopicPartition, PartitionReassignmentState],
+        replicas: Mapping[TopicPartitionReplica, LogDirMoveState],
+    ) -> None:
+        """Report for machines where everything stands. ``state`` is that of the least advanced."""
+        states = [_partition_state(state) for state in partitions.values()]
+        states += [_replica_state(state) for state in replicas.values()]
+        self._output.report["state"] = next(
+            (state for state in (IN_PROGRESS, DIFFERENT) if state in states), COMPLETE
+        )
+        self._output.report["partitions"] = [
+            {
+                **tp._asdict(),
+                "replicas": partitions[tp].current_replicas,
+                "target": partitions[tp].target_replicas,
+                "state": _partition_state(partitions[tp]),
+            }
+            for tp in sorted(partitions)
+        ]
+        self._output.report["log_dirs"] = [
+            {**replica._asdict(), **replicas[replica]._asdict(), "state": _replica_state(state)}
+            for replica, state in sorted(replicas.items(), key=lambda item: item[0].order)
+        ]
 
+    def _show_started(self, targets: Assignment) -> None:
+        """Say that a reassignment has begun."""
+        self._output.println(started_text(targets))
+        self._output.report["started"] = [
+            {**tp._asdict(), "replicas": targets[tp]} for tp in sorted(targets)
+        ]
 
-def show_started(targets: Assignment, output: ToolOutput) -> None:
-    """Say that a reassignment has begun."""
-    output.println(started_text(targets))
-    output.report["started"] = [{**tp._asdict(), "replicas": targets[tp]} for tp in sorted(targets)]
+    def _end(self, targets: Sequence[tuple[TopicPartition, Replicas]], *, is_over: bool) -> None:
+        """Clear the throttles of a reassignment that is over, or put back those from before; then
+        report those of brokers and topics that it is about or, if asked for, print all."""
+        live = self._live_brokers()
+        if is_over and self._own.restore_throttles is not None:
+            self._throttles.restore(self._own.restore_throttles)
+        elif is_over:
+            in_targets = immutable_order((id_ for _, ids in targets for id_ in ids), int_hash)
+            brokers = immutable_order([*immutable_order(live, int_hash), *in_targets], int_hash)
+            topics = immutable_order((tp.topic for tp, _ in targets), string_hash)
+            self._throttles.clear(brokers, topics)
+        if self._own.show_throttles:
+            self._output.println(*self._throttles.show())
+        else:
+            named = {*live, *(id_ for _, ids in targets for id_ in ids)}
+            self._throttles.report(named, [tp.topic for tp, _ in targets])
 
 
 def _partition_state(state: PartitionReassignmentState) -> str:

@@ -65,9 +65,7 @@ def calculate_leader_throttles(moves: MoveMap) -> dict[str, str]:
 def calculate_follower_throttles(moves: MoveMap) -> dict[str, str]:
     """{topic: "partition:broker,..."} of all new replicas, in the order of text."""
     return {
-        topic: _throttled(
-            (partition, move.destinations - move.sources) for partition, move in partitions.items()
-        )
+        topic: _throttled((n, move.destinations - move.sources) for n, move in partitions.items())
         for topic, partitions in moves.items()
     }
 

@@ -11,15 +11,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admin.jopt import UncaughtException
 from admin.scala_sets import duplicates, int_hash, topic_partition_hash
 from admin.tool_json import decoding, parse_json
 from cluster.errors import AdminCommandFailed, AdminOperationError
 from cluster.java_hash import string_hash
 from cluster.types import TopicPartition
 from zk.znodes.json_values import (
-    NUMBER_FORMAT,
-    MalformedZNode,
     as_array,
     as_object,
     field,
@@ -184,10 +181,8 @@ def _parse_broker_list(text: str) -> list[int]:
         words.pop()
     if words == [""] and text:
         return []
-    try:
+    with decoding():
         return [parse_int(word) for word in words]
-    except MalformedZNode as error:
-        raise UncaughtException(NUMBER_FORMAT, error.reason) from error
 
 
 def _refuse_duplicates(items: list[Any], hash_of: Callable[[Any], int], what: str) -> None:

@@ -12,20 +12,15 @@ from typing import Final
 from admin.configs.zookeeper import ZooKeeperConfigs
 from admin.reassignments.common import (
     OwnOptions,
+    ReassignmentTool,
     TerseFailure,
     check_plan_in_pools,
-    finish_throttles,
-    generate,
-    report_verified,
-    show_started,
-    show_throttles,
 )
 from admin.reassignments.moves import calculate_proposed_move_map
 from admin.reassignments.options import ReassignOptions
 from admin.reassignments.reassignment_json import (
     Replicas,
     parse_execute_arguments,
-    parse_generate_arguments,
     parse_reassignment,
 )
 from admin.reassignments.text import (
@@ -37,7 +32,6 @@ from admin.reassignments.text import (
     joined,
     partition_states_text,
 )
-from admin.reassignments.throttles import Throttles
 from admin.scala_sets import immutable_order, int_hash, topic_partition_hash
 from admin.tool_output import ToolOutput
 from admin.tool_services import ToolServices
@@ -45,6 +39,7 @@ from admin.topics.topics import read_assignments, registered_brokers
 from cluster.errors import AdminCommandFailed
 from cluster.java_hash import string_hash
 from cluster.types import ReplicaAssignment, TopicPartition
+from placement.broker_metadata import BrokerMetadata
 from zk.kafka_zk_client import KafkaZkClient
 
 _INCOMPLETE: Final = (
@@ -53,7 +48,7 @@ _INCOMPLETE: Final = (
 )
 
 
-class ZooKeeperReassignment:
+class ZooKeeperReassignment(ReassignmentTool):
     """Generate, execute and verify on the znodes of one chroot."""
 
     def __init__(
@@ -63,11 +58,8 @@ class ZooKeeperReassignment:
         own: OwnOptions,
         services: ToolServices,
     ) -> None:
+        super().__init__(ZooKeeperConfigs(client), output, own, services)
         self._client = client
-        self._services = services
-        self._output = output
-        self._own = own
-        self._throttles = Throttles(ZooKeeperConfigs(client), output, own.save_throttles)
 
     def verify(self, command: ReassignOptions) -> None:
         """Tell how far a reassignment is; remove its throttles when nothing is left of it."""
@@ -90,25 +82,14 @@ class ZooKeeperReassignment:
         self._output.println(partition_states_text(states))
         # Kafka's text knows those of the znode alone; a topic znode shows those by request too.
         moving = {tp for tp, assignment in current.items() if assignment.is_being_reassigned}
-        report_verified(
+        self._report_verified(
             {
                 tp: state._replace(done=state.done and tp not in moving)
                 for tp, state in states.items()
             },
             {},
-            self._output,
         )
-        live = self._client.get_sorted_broker_list()
-        if not reassigning and not command.preserve_throttles:
-            finish_throttles(self._throttles, self._own, live, targets)
-        show_throttles(self._throttles, self._own, self._output, live, targets)
-
-    def generate(self, command: ReassignOptions) -> None:
-        """Propose new replicas for topics."""
-        brokers, topics = parse_generate_arguments(*command.generate_arguments())
-        current = self._replicas(topics)
-        live = [broker for broker in registered_brokers(self._client) if broker.id in brokers]
-        generate(current, live, command, self._services.source, self._own.pools, self._output)
+        self._end(targets, is_over=not reassigning and not command.preserve_throttles)
 
     def execute(self, command: ReassignOptions) -> None:
         """Check a plan, throttle it if the rate is not negative, and write the znode."""
@@ -129,7 +110,7 @@ class ZooKeeperReassignment:
             self._throttles.set_inter_broker(moves, inter_broker_bytes_per_s)
         if not self._client.create_partition_reassignment(proposed):
             raise TerseFailure(CANNOT_EXECUTE)
-        show_started(proposed, self._output)
+        self._show_started(proposed)
 
     def _check_exists(
         self,
@@ -143,13 +124,19 @@ class ZooKeeperReassignment:
                 "The proposed assignment contains non-existent partitions: "
                 f"List({', '.join(map(str, unknown))})"
             )
-        live = self._client.get_sorted_broker_list()
+        live = self._live_brokers()
         missing = [id_ for tp in ordered for id_ in proposed[tp] if id_ not in live]
         if missing:
             in_order = immutable_order(missing, int_hash)
             raise AdminCommandFailed(
                 f"The proposed assignment contains non-existent brokerIDs: {joined(in_order)}"
             )
+
+    def _brokers(self) -> Sequence[BrokerMetadata]:
+        return registered_brokers(self._client)
+
+    def _live_brokers(self) -> Sequence[int]:
+        return self._client.get_sorted_broker_list()
 
     def _replicas(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
         return {tp: found.replicas for tp, found in self._assignments(topics).items()}
