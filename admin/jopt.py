@@ -104,14 +104,6 @@ class Options:
                 if self.has(name):
                     raise UsageExit(f'Option "[{used}]" can\'t be used with option "[{name}]"')
 
-    def refuse_combination(self, used: Sequence[str], invalid: str, trailing: str) -> None:
-        """Exit with usage if all of ``used`` are there together with ``invalid``."""
-        if all(map(self.has, used)) and self.has(invalid):
-            shown = ",".join(f"[{name}]" for name in used)
-            raise UsageExit(
-                f'Option combination "{shown}" can\'t be used with option "[{invalid}]"{trailing}'
-            )
-
 
 class OptionParser:
     """The options of one tool: those that take a value and those that do not."""

@@ -139,12 +139,12 @@ def _check_required(options: Options) -> None:
     if options.has("create") and not options.has("replica-assignment") and options.has("zookeeper"):
         options.require("partitions", "replication-factor")
     if options.has("bootstrap-server") and options.has("alter"):
-        options.refuse_combination(
-            ("bootstrap-server", "config"),
-            "alter",
-            " (the kafka-configs CLI supports altering topic configs with a --bootstrap-server "
-            "option)",
-        )
+        if options.has("config"):
+            raise UsageExit(
+                'Option combination "[bootstrap-server],[config]" can\'t be used with option '
+                '"[alter]" (the kafka-configs CLI supports altering topic configs with a '
+                "--bootstrap-server option)"
+            )
         options.require("partitions")
 
 
