@@ -29,7 +29,7 @@ RUN pip install --constraint /opt/klamm/constraints.txt --requirement /opt/klamm
 COPY --from=wheel /src/dist /opt/klamm/dist
 # Spark's scripts need JAVA_HOME; this is the Java that klamm itself chooses.
 RUN pip install --no-deps /opt/klamm/dist/klamm-*.whl \
- && java=$(XDG_CACHE_HOME=/opt/klamm/cache python -I -c 'from zk.java import spark_java_home; print(spark_java_home())') \
+ && java=$(XDG_CACHE_HOME=/opt/klamm/cache python -I -c 'from klamm.zk.java import spark_java_home; print(spark_java_home())') \
  && ln -s "$java" /opt/klamm/java
 
 ENV KLAMM_DATA_DIR=/var/lib/klamm

@@ -14,6 +14,8 @@ help: ## say what each target does
 	  { echo "klamm needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@# For mypy and editors, which do not follow the finder of an editable install.
+	@mkdir -p .venv/editable && ln -sfn ../.. .venv/editable/klamm
 	@touch $@
 
 install: .venv/.ready ## set up .venv; klamm is .venv/bin/klamm then

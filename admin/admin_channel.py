@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
-from cluster.api_errors import Errors
-from cluster.client_requests import MetadataResponse
-from cluster.errors import RequestTimedOut
-from cluster.requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import MetadataResponse
+from klamm.cluster.errors import RequestTimedOut
+from klamm.cluster.requests import (
     AlterPartitionReassignmentsResponse,
     CreateTopicsResponse,
     DeleteTopicsResponse,
@@ -21,8 +21,8 @@ from cluster.requests import (
     Request,
     Response,
 )
-from cluster.types import ReplicaAssignment, TopicPartition
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 RETRY_BACKOFF_MS: Final = 100
 """retry.backoff.ms."""

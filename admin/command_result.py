@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from admin.failures import ExecutionException
-from cluster.errors import AdminError, KlammError
+from klamm.admin.failures import ExecutionException
+from klamm.cluster.errors import AdminError, KlammError
 
 
 class CommandResult(msgspec.Struct, frozen=True):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from admin.failures import InvalidConfiguration
-from admin.java_maps import hash_map_order
-from cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
-from cluster.errors import InvalidConfig, UsageError
+from klamm.admin.failures import InvalidConfiguration
+from klamm.admin.java_maps import hash_map_order
+from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
+from klamm.cluster.errors import InvalidConfig, UsageError
 
 
 def changed_configs(configs: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str]:

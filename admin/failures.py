@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar, cast
 
-from cluster.api_errors import Errors
-from cluster.errors import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import (
     KAFKA_ERRORS,
     AdminError,
     BrokerNotAvailable,
@@ -26,7 +26,7 @@ from cluster.errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
-from cluster.requests import ApiError
+from klamm.cluster.requests import ApiError
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from cluster.errors import NotKlamm
-from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import (
+from klamm.cluster.errors import NotKlamm
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import (
     BrokerIdsZNode,
     ClusterIdZNode,
     ControllerZNode,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from typing import Final
 
-from cluster.errors import KlammError, UsageError
+from klamm.cluster.errors import KlammError, UsageError
 
 VERSION_TEXT: Final = "2.8.2 (Commit:3146c6ff4a24cc24)"
 
@@ -116,7 +116,7 @@ class OptionParser:
     @property
     def usage(self) -> str:
         """What ``--help`` prints below its first line, to the byte."""
-        return (files("admin") / "texts" / f"{self._tool}.txt").read_text()
+        return (files("klamm.admin") / "texts" / f"{self._tool}.txt").read_text()
 
     def parse(self, args: Sequence[str]) -> Options:
         """Read a command line. Raises UncaughtException as joptsimple does."""

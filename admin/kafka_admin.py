@@ -11,32 +11,32 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from admin.admin_channel import AdminChannel, timed_out
-from admin.configs.changes import ConfigChanges, check_resource
-from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from admin.configs.configs_admin import ConfigEntry
-from admin.configs.effective_configs import (
+from klamm.admin.admin_channel import AdminChannel, timed_out
+from klamm.admin.configs.changes import ConfigChanges, check_resource
+from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.configs.configs_admin import ConfigEntry
+from klamm.admin.configs.effective_configs import (
     BrokerConfigs,
     broker_entries,
     default_entries,
     static_topic_configs,
     topic_entries,
 )
-from admin.configs.zookeeper import ZooKeeperConfigs
-from admin.failures import ReassignmentInProgress, admin_error
-from admin.reassignments.reassignment_json import TopicPartitionReplica
-from admin.topics.text import PartitionDescription, TopicDescription
-from admin.topics.topics import TopicAdmin
-from cluster.api_errors import Errors
-from cluster.client_requests import TopicMetadata
-from cluster.configs import TOPIC_CONFIGS
-from cluster.errors import (
+from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+from klamm.admin.failures import ReassignmentInProgress, admin_error
+from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
+from klamm.admin.topics.text import PartitionDescription, TopicDescription
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import TopicMetadata
+from klamm.cluster.configs import TOPIC_CONFIGS
+from klamm.cluster.errors import (
     AdminError,
     InvalidPartitions,
     UnknownTopicOrPartition,
 )
-from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
-from cluster.requests import (
+from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
+from klamm.cluster.requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsRequest,
@@ -54,12 +54,12 @@ from cluster.requests import (
     ListPartitionReassignmentsResponse,
     NewPartitions,
 )
-from cluster.types import NO_LEADER, ElectionType, ReplicaAssignment, TopicPartition
-from placement.added_partitions import number_added_lists
-from placement.broker_metadata import BrokerMetadata
-from placement.draws import JavaRandom
-from placement.pools import Pools
-from zk.znodes import DEFAULT_ENTITY
+from klamm.cluster.types import NO_LEADER, ElectionType, ReplicaAssignment, TopicPartition
+from klamm.placement.added_partitions import number_added_lists
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.draws import JavaRandom
+from klamm.placement.pools import Pools
+from klamm.zk.znodes import DEFAULT_ENTITY
 
 DESCRIBE_CONFIGS_TIMEOUT_MS: Final = 30_000
 _OF_ALL_BROKERS: Final = ConfigResource(BROKERS, DEFAULT_ENTITY)

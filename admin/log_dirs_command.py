@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from admin.command_result import CommandResult
-from admin.failures import as_futures
-from admin.jopt import (
+from klamm.admin.command_result import CommandResult
+from klamm.admin.failures import as_futures
+from klamm.admin.jopt import (
     OptionParser,
     Options,
     UncaughtException,
     UsageExit,
     VersionExit,
 )
-from admin.tool_json import decoding
-from admin.tool_output import ToolOutput, check_properties_file, uncaught_text
-from admin.tool_services import ToolServices
-from cluster.errors import AdminError
-from zk.znodes.json_values import parse_int
+from klamm.admin.tool_json import decoding
+from klamm.admin.tool_output import ToolOutput, check_properties_file, uncaught_text
+from klamm.admin.tool_services import ToolServices
+from klamm.cluster.errors import AdminError
+from klamm.zk.znodes.json_values import parse_int
 
 if TYPE_CHECKING:
-    from admin.kafka_admin import KafkaAdmin, LogDirDescription
+    from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription
 
 PARSER: Final = OptionParser(
     "kafka-log-dirs",

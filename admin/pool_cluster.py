@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cluster.errors import StoreError
-from cluster.types import NO_LEADER, TopicPartition
-from placement.broker_metadata import BrokerMetadata
-from placement.pools import ClusterPlacement, PartitionPlace
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Store
-from zk.znodes import BrokerIdsZNode, TopicsZNode
+from klamm.cluster.errors import StoreError
+from klamm.cluster.types import NO_LEADER, TopicPartition
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.pools import ClusterPlacement, PartitionPlace
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Store
+from klamm.zk.znodes import BrokerIdsZNode, TopicsZNode
 
 
 class ReadCluster(NamedTuple):

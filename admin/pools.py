@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from cluster.errors import UsageError
-from placement.pools import Pool, Pools, TopicRule
+from klamm.cluster.errors import UsageError
+from klamm.placement.pools import Pool, Pools, TopicRule
 
 MAX_BROKER_ID: Final = 2**31 - 1
 MAX_POOL_BROKERS: Final = 10_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from cluster.java_hash import string_hash
-from cluster.types import TopicPartition
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.types import TopicPartition
 
 T = TypeVar("T", bound=Hashable)
 Hash = Callable[[T], int]

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from admin.jopt import UncaughtException
-from cluster.errors import AdminOperationError
-from zk.znodes.json_values import MalformedZNode, UnparsableJson, parse_bytes
+from klamm.admin.jopt import UncaughtException
+from klamm.cluster.errors import AdminOperationError
+from klamm.zk.znodes.json_values import MalformedZNode, UnparsableJson, parse_bytes
 
 _EMPTY = "The input string shouldn't be empty\n at [Source: UNKNOWN; line: -1, column: -1]"
 

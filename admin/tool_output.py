@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from admin.command_result import CommandResult, report_of
-from admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
-from cluster.errors import AdminError, KlammError, StoreError, UsageError
+from klamm.admin.command_result import CommandResult, report_of
+from klamm.admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
+from klamm.cluster.errors import AdminError, KlammError, StoreError, UsageError
 
 _STORE_ERROR = "org.apache.zookeeper.KeeperException"
 _MESSAGE_FORMAT: Final = "message.format.version"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from placement.draws import IntSource
-from placement.pools import Pools
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Store
+from klamm.placement.draws import IntSource
+from klamm.placement.pools import Pools
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Store
 
 if TYPE_CHECKING:
-    from admin.kafka_admin import KafkaAdmin
+    from klamm.admin.kafka_admin import KafkaAdmin
 
 
 class ToolServices(msgspec.Struct, frozen=True, kw_only=True):

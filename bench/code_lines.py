@@ -50,7 +50,7 @@ def packages() -> list[str]:
     """The folders of the shipped packages, outermost only."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     names = project["tool"]["setuptools"]["packages"]
-    return sorted({name.partition(".")[0] for name in names})
+    return sorted({name.split(".")[1] for name in names if "." in name})
 
 
 def main(folders: Sequence[str]) -> int:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import gc
 import tracemalloc
 
-from controller.loader import broker_and_epochs
-from statemachines.context import ControllerContext
-from statemachines.partition_transitions import initialize_partition_states
-from statemachines.replica_transitions import initialize_replica_states
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Store
+from klamm.controller.loader import broker_and_epochs
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.partition_transitions import initialize_partition_states
+from klamm.statemachines.replica_transitions import initialize_replica_states
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Store
 
 
 def context_alone_bytes(store: Store) -> dict[str, int]:

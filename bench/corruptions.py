@@ -20,19 +20,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from brokers.followers.follower import append_fetched
-from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.errors import CorruptRecord
-from brokers.logs.file_log_store import FileLogStore
-from brokers.logs.log_config import LogConfig
-from brokers.logs.log_dirs import LogDirs
-from brokers.logs.log_manager import LogManager, StartUp
-from brokers.logs.record_batch import checked_batches
-from brokers.logs.records import Record, decode_batch, encode_batch
-from brokers.logs.segment_log import SegmentLog
-from cluster.errors import KlammError
-from cluster.records import EpochEndOffset
-from cluster.types import TopicPartition
+from klamm.brokers.followers.follower import append_fetched
+from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.errors import CorruptRecord
+from klamm.brokers.logs.file_log_store import FileLogStore
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.log_dirs import LogDirs
+from klamm.brokers.logs.log_manager import LogManager, StartUp
+from klamm.brokers.logs.record_batch import checked_batches
+from klamm.brokers.logs.records import Record, decode_batch, encode_batch
+from klamm.brokers.logs.segment_log import SegmentLog
+from klamm.cluster.errors import KlammError
+from klamm.cluster.records import EpochEndOffset
+from klamm.cluster.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=1500, segment_index_bytes=1200, index_interval_bytes=200)

@@ -29,10 +29,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisWarning
 
-from cluster.partition_limits import PartitionLimits
-from server.admin_channel import admin_of
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
+from klamm.cluster.partition_limits import PartitionLimits
+from klamm.server.admin_channel import admin_of
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
 
 BROKERS: Final = 3
 MAX_BROKERS: Final = 6

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from brokers.broker import Broker
-from brokers.metadata_cache import MetadataCache
-from brokers.replica_manager import ReplicaManager
-from cluster.types import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Store
+from klamm.brokers.broker import Broker
+from klamm.brokers.metadata_cache import MetadataCache
+from klamm.brokers.replica_manager import ReplicaManager
+from klamm.cluster.types import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Store
 
 SHOWN = 3
 

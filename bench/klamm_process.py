@@ -24,11 +24,11 @@ from bench.context_size import context_alone_bytes
 from bench.kafka.scenarios import FIRST_BROKER
 from bench.klamm_applied import what_is_not_applied
 from bench.klamm_traffic import CountedJournal, StoreWaves, Traffic
-from brokers.broker import Broker
-from runtime.clock import WallClock
-from runtime.cluster_spec import ClusterSpec
-from runtime.kafka_logs import KafkaLogs
-from runtime.real.cluster import RealCluster
+from klamm.brokers.broker import Broker
+from klamm.runtime.clock import WallClock
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.kafka_logs import KafkaLogs
+from klamm.runtime.real.cluster import RealCluster
 
 SESSION_TIMEOUT_MS = 30_000
 ELECTION_TIMEOUT_S = 30.0

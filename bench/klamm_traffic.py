@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cluster.api_errors import Errors
-from cluster.journal import JournalRow, Kind
-from cluster.requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.requests import (
     Address,
     AlterIsrResponse,
     LeaderAndIsrRequest,
@@ -24,10 +24,10 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from runtime.journal import FileJournal
-from zk.kazoo_session import KazooSession
-from zk.kazoo_waves import Wait
-from zk.kazoo_wire import Multi, Request
+from klamm.runtime.journal import FileJournal
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_waves import Wait
+from klamm.zk.kazoo_wire import Multi, Request
 
 _API_OF = {
     LeaderAndIsrResponse: "LEADER_AND_ISR",

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).parents[1]
-COMMAND = (sys.executable, "-m", "cli.main", "up")
+COMMAND = (sys.executable, "-m", "klamm", "up")
 ADDRESS_FILE = "server.json"
 LOCKS = ("klamm.lock", "zookeeper/**/.lock")
 ZOOKEEPER_MAIN = "org.apache.zookeeper.server"

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.machine import machine
-from brokers.logs.log_config import LogConfig
-from brokers.logs.records import Record, encode_batch
-from brokers.logs.recovery import Known
-from brokers.logs.segment_log import SegmentLog
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.records import Record, encode_batch
+from klamm.brokers.logs.recovery import Known
+from klamm.brokers.logs.segment_log import SegmentLog
 
 BATCH_BYTES = 16 * 1024
 RECORD_BYTES = 1000

@@ -7,7 +7,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-from zk.java import find_java
+from klamm.zk.java import find_java
 
 
 def machine() -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from bench.kafka.peer import Options
 from bench.kafka.run import do_steps, folder_for, parse_steps, problems
 from bench.klamm import KlammPeer
-from cluster.errors import EnvironmentProblem
+from klamm.cluster.errors import EnvironmentProblem
 
 STEPS = ("create", "failover")
 

@@ -14,14 +14,14 @@ from bench.kafka.cpu import process_cpu_s
 from bench.kafka.peer import Peer
 from bench.kafka.scenarios import Partition
 from bench.kafka.steps import Result
-from cluster.errors import EnvironmentProblem
-from cluster.types import LeaderAndIsr
-from zk.fenced_writes import GROUP_SIZE
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.request_size import GROUP_BYTES, op_size
-from zk.store import Create, GetData, ResultCode, SetData, WriteOp
-from zk.znodes import TopicPartitionStateZNode
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.cluster.types import LeaderAndIsr
+from klamm.zk.fenced_writes import GROUP_SIZE
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.request_size import GROUP_BYTES, op_size
+from klamm.zk.store import Create, GetData, ResultCode, SetData, WriteOp
+from klamm.zk.znodes import TopicPartitionStateZNode
 
 PRODUCT = "raw store"
 ROOT = "/raw"

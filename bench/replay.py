@@ -25,13 +25,13 @@ from bench import replay_windows as windows
 from bench.machine import machine
 from bench.replay_ingest import measure_ingest
 from bench.usage import Usage
-from cluster.errors import KlammError
-from replay.event_table import EventTable, open_table
-from replay.generate.generate import generate
-from replay.generate.options import Format, HistoryOptions, Planted
-from replay.questions.histories import SUMS, histories
-from replay.run import answer
-from replay.spark import spark_session
+from klamm.cluster.errors import KlammError
+from klamm.replay.event_table import EventTable, open_table
+from klamm.replay.generate.generate import generate
+from klamm.replay.generate.options import Format, HistoryOptions, Planted
+from klamm.replay.questions.histories import SUMS, histories
+from klamm.replay.run import answer
+from klamm.replay.spark import spark_session
 
 ROWS: Final = 20_000_000
 ROWS_A_PARTITION: Final = 100

@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cluster.journal import Kind
-from replay.event_schema import KINDS, STATE_CODES, code_of
-from replay.event_table import EVENTS
-from replay.questions.columns import (
+from klamm.cluster.journal import Kind
+from klamm.replay.event_schema import KINDS, STATE_CODES, code_of
+from klamm.replay.event_table import EVENTS
+from klamm.replay.questions.columns import (
     FAILURES,
     LEADERSHIPS,
     OFFLINE,
@@ -24,7 +24,7 @@ from replay.questions.columns import (
     STATE_KINDS,
     legal_bits,
 )
-from statemachines import partition_state, replica_state
+from klamm.statemachines import partition_state, replica_state
 
 SKIP_REASON: Final = "duckdb is not installed (pip install 'klamm[bench]')"
 SUMS: Final = (

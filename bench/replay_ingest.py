@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from bench.usage import Usage
-from replay.generate.generate import generate
-from replay.generate.options import Format, HistoryOptions
-from replay.ingest import make_table
-from replay.sources import SourceOptions
-from zk.txn_log import Txn, read_txn_log
+from klamm.replay.generate.generate import generate
+from klamm.replay.generate.options import Format, HistoryOptions
+from klamm.replay.ingest import make_table
+from klamm.replay.sources import SourceOptions
+from klamm.zk.txn_log import Txn, read_txn_log
 
 PARTITIONS_PART: Final = 100
 _WARM_UP_PART: Final = 10

@@ -12,10 +12,10 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from cluster.journal import Kind
-from cluster.types import NO_LEADER
-from replay.listings import MOST_DRAWN, MOST_LISTED
-from replay.questions.columns import (
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import NO_LEADER
+from klamm.replay.listings import MOST_DRAWN, MOST_LISTED
+from klamm.replay.questions.columns import (
     AT,
     FAILURES,
     HISTORY,
@@ -29,9 +29,9 @@ from replay.questions.columns import (
     is_leadership,
     replica_key,
 )
-from replay.questions.elections import FLAP_WINDOW_MS, FLAPS
-from replay.questions.timeline import bucket
-from replay.spark_errors import unpersist
+from klamm.replay.questions.elections import FLAP_WINDOW_MS, FLAPS
+from klamm.replay.questions.timeline import bucket
+from klamm.replay.spark_errors import unpersist
 
 COUNTED: Final = (
     "rows",

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from replay.generate.txn_log_writer import TxnLogWriter, log_name
-from replay.ingest import make_table
-from replay.sources import SourceOptions, split
-from replay.sources.zookeeper import read
-from replay.sources.zookeeper_reader import FORMAT, ZooKeeperLogs
-from replay.spark import spark_session
-from zk.txn_log import TxnOp, TxnType
+from klamm.replay.generate.txn_log_writer import TxnLogWriter, log_name
+from klamm.replay.ingest import make_table
+from klamm.replay.sources import SourceOptions, split
+from klamm.replay.sources.zookeeper import read
+from klamm.replay.sources.zookeeper_reader import FORMAT, ZooKeeperLogs
+from klamm.replay.spark import spark_session
+from klamm.zk.txn_log import TxnOp, TxnType
 
 REQUIRED_PER_S = 30_000
 TRANSACTIONS = 1_000_000

@@ -25,7 +25,7 @@ from bench.machine import machine
 from bench.memory import bytes_per_partition
 from bench.parts import GROWING, PARTS, steps_for
 from bench.report import tables
-from cluster.errors import KlammError, UsageError
+from klamm.cluster.errors import KlammError, UsageError
 
 BROKERS = 5
 QUICK = (Layout(10_000, 100),)

@@ -16,21 +16,21 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from admin.topics.topics import TopicAdmin
 from bench.machine import machine
-from brokers.broker import Broker
-from brokers.constant_rate.producer import Rate
-from brokers.logs.log_store import MemoryLogStore
-from cluster.api_errors import Errors
-from cluster.data_requests import (
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.brokers.broker import Broker
+from klamm.brokers.constant_rate.producer import Rate
+from klamm.brokers.logs.log_store import MemoryLogStore
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     ProduceRequest,
 )
-from cluster.records import CountedBatch, Interval, IntervalRecords
-from cluster.requests import (
+from klamm.cluster.records import CountedBatch, Interval, IntervalRecords
+from klamm.cluster.requests import (
     Address,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -38,15 +38,15 @@ from cluster.requests import (
     Request,
     UpdateMetadataRequest,
 )
-from cluster.types import NO_EPOCH, TopicPartition
-from placement.draws import JavaRandom
-from runtime.clock import VirtualClock
-from runtime.cluster_spec import ClusterSpec
-from runtime.simulated.world import SimulatedWorld
-from runtime.simulated_workload import WorkloadChecker, begin_workload
-from runtime.transport import RoutedTransport
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import MemoryServer, MemoryStore
+from klamm.cluster.types import NO_EPOCH, TopicPartition
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.clock import VirtualClock
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.runtime.simulated_workload import WorkloadChecker, begin_workload
+from klamm.runtime.transport import RoutedTransport
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import MemoryServer, MemoryStore
 
 REPLICATION_FACTOR = 3
 PER_TOPIC = 100

@@ -11,33 +11,33 @@ import logging
 import math
 from collections.abc import Mapping
 
-from brokers.bandwidth.copying import Arrived, Copying, ReplicaCopy
-from brokers.config import BrokerConfig, broker_config
-from brokers.constant_rate.connections import CertainConnections
-from brokers.constant_rate.constant_rates import ConstantRates
-from brokers.controlled_shutdown import ControlledShutdown
-from brokers.dynamic_config import DynamicConfigManager
-from brokers.followers.fetchers import ReplicaFetcherManager
-from brokers.kafka_apis import ClientApis, ControlApis
-from brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
-from brokers.leaders.copies import Copies
-from brokers.leaders.zk_isr_manager import IsrManager, ZkIsrManager
-from brokers.log_configs import TopicLogConfigs
-from brokers.log_dir_failure_handler import LogDirFailureHandler
-from brokers.log_upkeep import LogUpkeep
-from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.log_dirs import LogDirs
-from brokers.logs.log_journal import LogJournal
-from brokers.logs.log_manager import LogManager
-from brokers.logs.log_store import LogStore, MemoryLogStore
-from brokers.metadata_cache import MetadataCache
-from brokers.producer_id_manager import ProducerIdManager
-from brokers.replica_log_dirs import alter_replica_log_dirs, describe_log_dirs
-from brokers.replica_manager import ReplicaManager
-from cluster.data_requests import FetchRequest, FetchResponse
-from cluster.protocols import Clock, Transport
-from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.requests import (
+from klamm.brokers.bandwidth.copying import Arrived, Copying, ReplicaCopy
+from klamm.brokers.config import BrokerConfig, broker_config
+from klamm.brokers.constant_rate.connections import CertainConnections
+from klamm.brokers.constant_rate.constant_rates import ConstantRates
+from klamm.brokers.controlled_shutdown import ControlledShutdown
+from klamm.brokers.dynamic_config import DynamicConfigManager
+from klamm.brokers.followers.fetchers import ReplicaFetcherManager
+from klamm.brokers.kafka_apis import ClientApis, ControlApis
+from klamm.brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
+from klamm.brokers.leaders.copies import Copies
+from klamm.brokers.leaders.zk_isr_manager import IsrManager, ZkIsrManager
+from klamm.brokers.log_configs import TopicLogConfigs
+from klamm.brokers.log_dir_failure_handler import LogDirFailureHandler
+from klamm.brokers.log_upkeep import LogUpkeep
+from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.log_dirs import LogDirs
+from klamm.brokers.logs.log_journal import LogJournal
+from klamm.brokers.logs.log_manager import LogManager
+from klamm.brokers.logs.log_store import LogStore, MemoryLogStore
+from klamm.brokers.metadata_cache import MetadataCache
+from klamm.brokers.producer_id_manager import ProducerIdManager
+from klamm.brokers.replica_log_dirs import alter_replica_log_dirs, describe_log_dirs
+from klamm.brokers.replica_manager import ReplicaManager
+from klamm.cluster.data_requests import FetchRequest, FetchResponse
+from klamm.cluster.protocols import Clock, Transport
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.requests import (
     NO_CORRELATION_ID,
     Address,
     AlterIsrResponse,
@@ -51,11 +51,11 @@ from cluster.requests import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from cluster.types import NO_BROKER_EPOCH
-from cluster.types import Broker as RegisteredBroker
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Store
-from zk.znodes import BrokerIdZNode, BrokerInfo
+from klamm.cluster.types import NO_BROKER_EPOCH
+from klamm.cluster.types import Broker as RegisteredBroker
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Store
+from klamm.zk.znodes import BrokerIdZNode, BrokerInfo
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import Literal
 
 import msgspec
 
-from brokers.log_configs import broker_log_config
-from brokers.logs.log_config import LogConfig
-from cluster.api_version import ApiVersion
-from cluster.configs import BROKER_CONFIGS, CAPACITIES, broker_fields, split_log_dirs
+from klamm.brokers.log_configs import broker_log_config
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.cluster.api_version import ApiVersion
+from klamm.cluster.configs import BROKER_CONFIGS, CAPACITIES, broker_fields, split_log_dirs
 
 CatchUp = Literal["released", "held"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from brokers.config import BrokerConfig
-from cluster.api_errors import Errors
-from cluster.errors import KlammError
-from cluster.requests import Address, ControlledShutdownRequest, ControlledShutdownResponse
-from cluster.types import TopicPartition
+from klamm.brokers.config import BrokerConfig
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import KlammError
+from klamm.cluster.requests import Address, ControlledShutdownRequest, ControlledShutdownResponse
+from klamm.cluster.types import TopicPartition
 
 Send = Callable[[Address, ControlledShutdownRequest], int]
 """Sends a request and returns its correlation id."""

@@ -16,13 +16,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from cluster.configs import BROKER_CONFIGS, UNCLEAN
-from cluster.errors import SessionExpired, StoreError
-from cluster.protocols import Clock
-from cluster.quirks import NO_QUIRKS, Quirks
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Delete, GetData, ReadResult
-from zk.znodes import (
+from klamm.cluster.configs import BROKER_CONFIGS, UNCLEAN
+from klamm.cluster.errors import SessionExpired, StoreError
+from klamm.cluster.protocols import Clock
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Delete, GetData, ReadResult
+from klamm.zk.znodes import (
     DEFAULT_ENTITY,
     ConfigChange,
     ConfigEntityChangeNotificationSequenceZNode,
@@ -30,7 +30,7 @@ from zk.znodes import (
     ConfigEntityZNode,
     MalformedZNode,
 )
-from zk.znodes.json_values import parse_int
+from klamm.zk.znodes.json_values import parse_int
 
 Config = Mapping[str, str]
 CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000

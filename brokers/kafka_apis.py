@@ -6,22 +6,22 @@ here. Mirrors kafka.server.KafkaApis: the dispatch, and the checks of broker epo
 
 from __future__ import annotations
 
-from brokers.leaders.leader_replicas import LeaderReplicas
-from brokers.log_configs import TopicLogConfigs
-from brokers.metadata_cache import MetadataCache
-from brokers.producer_id_manager import ProducerIdManager
-from brokers.replica_manager import ReplicaManager
-from brokers.topic_metadata import answer_metadata
-from cluster.api_errors import Errors
-from cluster.client_requests import (
+from klamm.brokers.leaders.leader_replicas import LeaderReplicas
+from klamm.brokers.log_configs import TopicLogConfigs
+from klamm.brokers.metadata_cache import MetadataCache
+from klamm.brokers.producer_id_manager import ProducerIdManager
+from klamm.brokers.replica_manager import ReplicaManager
+from klamm.brokers.topic_metadata import answer_metadata
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
     InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetsForLeaderEpochRequest,
 )
-from cluster.data_requests import CONSUMER_REPLICA_ID, FetchRequest, ProduceRequest
-from cluster.protocols import Clock
-from cluster.requests import (
+from klamm.cluster.data_requests import CONSUMER_REPLICA_ID, FetchRequest, ProduceRequest
+from klamm.cluster.protocols import Clock
+from klamm.cluster.requests import (
     ControlRequest,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -32,7 +32,7 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from cluster.types import NO_BROKER_EPOCH
+from klamm.cluster.types import NO_BROKER_EPOCH
 
 
 class ControlApis:

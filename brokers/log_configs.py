@@ -13,16 +13,16 @@ from typing import Any, Final
 
 import msgspec
 
-from brokers.logs.log_config import LogConfig, ThrottledReplicas
-from brokers.logs.record_batch import COMPRESSIONS
-from cluster.configs import (
+from klamm.brokers.logs.log_config import LogConfig, ThrottledReplicas
+from klamm.brokers.logs.record_batch import COMPRESSIONS
+from klamm.cluster.configs import (
     BROKER_CONFIGS,
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_REPLICAS,
     TOPIC_CONFIGS,
     topic_default,
 )
-from cluster.errors import InvalidConfig
+from klamm.cluster.errors import InvalidConfig
 
 ReadOverrides = Callable[[Iterable[str]], Mapping[str, Mapping[str, str]]]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 
-from brokers.config import BrokerConfig
-from brokers.logs.errors import LogStorageError
-from brokers.logs.log_journal import LogJournal, log_repair
-from brokers.logs.log_manager import LogDirFailure
-from brokers.replica_manager import ReplicaManager
-from cluster.errors import SessionExpired
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.log_journal import LogJournal, log_repair
+from klamm.brokers.logs.log_manager import LogDirFailure
+from klamm.brokers.replica_manager import ReplicaManager
+from klamm.cluster.errors import SessionExpired
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 
 class LogDirFailureHandler:

@@ -14,18 +14,22 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from brokers.config import BrokerConfig
-from brokers.constant_rate.constant_rates import ConstantRates
-from brokers.log_configs import topic_log_config
-from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.log_config import NEVER
-from brokers.logs.log_journal import LogJournal, log_damage, log_repair
-from brokers.logs.log_store import Draw
-from brokers.replica_manager import ReplicaManager
-from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
-from cluster.protocols import Clock
-from cluster.requests import AlterReplicaLogDirsRequest, LeaderAndIsrRequest, StopReplicaRequest
-from cluster.types import TopicPartition
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.constant_rate.constant_rates import ConstantRates
+from klamm.brokers.log_configs import topic_log_config
+from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.log_config import NEVER
+from klamm.brokers.logs.log_journal import LogJournal, log_damage, log_repair
+from klamm.brokers.logs.log_store import Draw
+from klamm.brokers.replica_manager import ReplicaManager
+from klamm.cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
+from klamm.cluster.protocols import Clock
+from klamm.cluster.requests import (
+    AlterReplicaLogDirsRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+)
+from klamm.cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.requests import UpdateMetadataPartitionState, UpdateMetadataRequest
-from cluster.types import LEADER_DURING_DELETE, Broker, TopicPartition
+from klamm.cluster.requests import UpdateMetadataPartitionState, UpdateMetadataRequest
+from klamm.cluster.types import LEADER_DURING_DELETE, Broker, TopicPartition
 
 
 class MetadataCache:

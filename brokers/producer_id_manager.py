@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from cluster.api_errors import Errors
-from cluster.client_requests import InitProducerIdResponse
-from cluster.errors import StoreError
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import ResultCode
-from zk.znode_client import store_error
-from zk.znodes import MalformedZNode, ProducerIdBlock, ProducerIdBlockZNode
-from zk.znodes.json_values import LONG_MAX
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import InitProducerIdResponse
+from klamm.cluster.errors import StoreError
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import ResultCode
+from klamm.zk.znode_client import store_error
+from klamm.zk.znodes import MalformedZNode, ProducerIdBlock, ProducerIdBlockZNode
+from klamm.zk.znodes.json_values import LONG_MAX
 
 logger = logging.getLogger(__name__)
 

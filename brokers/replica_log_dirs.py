@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from brokers.logs.errors import LogStorageError
-from brokers.logs.replica_log import ReplicaLog as Log
-from brokers.partitions.partition import Partition
-from brokers.replica_manager import ReplicaManager
-from cluster.api_errors import Errors
-from cluster.requests import (
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.replica_log import ReplicaLog as Log
+from klamm.brokers.partitions.partition import Partition
+from klamm.brokers.replica_manager import ReplicaManager
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     DescribeLogDirsRequest,
@@ -22,7 +22,7 @@ from cluster.requests import (
     LogDirResult,
     ReplicaLog,
 )
-from cluster.types import TopicPartition
+from klamm.cluster.types import TopicPartition
 
 _FILE_NAME_MAX: Final = 255
 _FUTURE_SUFFIX_LENGTH: Final = len(".") + 32 + len("-future")

@@ -14,22 +14,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable
 
-from brokers.bandwidth.copying import Arrived, DirectoryMove
-from brokers.config import BrokerConfig
-from brokers.constant_rate.constant_rates import ConstantRates
-from brokers.followers.fetchers import ReplicaFetcherManager
-from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
-from brokers.leaders.copies import Copies
-from brokers.leaders.leader_replicas import LeaderReplicas
-from brokers.leaders.zk_isr_manager import IsrManager
-from brokers.logs.errors import DamagedLog, LogStorageError
-from brokers.logs.log_manager import LogDirFailure, LogManager
-from brokers.metadata_cache import MetadataCache
-from brokers.partitions.partition import Partition
-from cluster.api_errors import Errors
-from cluster.data_requests import FetchResponse
-from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.requests import (
+from klamm.brokers.bandwidth.copying import Arrived, DirectoryMove
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.constant_rate.constant_rates import ConstantRates
+from klamm.brokers.followers.fetchers import ReplicaFetcherManager
+from klamm.brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
+from klamm.brokers.leaders.copies import Copies
+from klamm.brokers.leaders.leader_replicas import LeaderReplicas
+from klamm.brokers.leaders.zk_isr_manager import IsrManager
+from klamm.brokers.logs.errors import DamagedLog, LogStorageError
+from klamm.brokers.logs.log_manager import LogDirFailure, LogManager
+from klamm.brokers.metadata_cache import MetadataCache
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import FetchResponse
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.requests import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -39,7 +39,7 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from cluster.types import (
+from klamm.cluster.types import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
     NO_EPOCH,

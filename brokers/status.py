@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from brokers.broker import Broker
+from klamm.brokers.broker import Broker
 
 
 def broker_status(broker: Broker) -> dict[str, Any]:

@@ -6,18 +6,18 @@ handleTopicMetadataRequest of kafka.server.KafkaApis, without the creation of to
 
 from __future__ import annotations
 
-from brokers.metadata_cache import MetadataCache
-from cluster.api_errors import Errors
-from cluster.client_requests import (
+from klamm.brokers.metadata_cache import MetadataCache
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
     MetadataRequest,
     MetadataResponse,
     PartitionMetadata,
     TopicMetadata,
 )
-from cluster.errors import InvalidTopic
-from cluster.requests import UpdateMetadataPartitionState
-from cluster.topic_names import validate_topic_name
-from cluster.types import NO_LEADER
+from klamm.cluster.errors import InvalidTopic
+from klamm.cluster.requests import UpdateMetadataPartitionState
+from klamm.cluster.topic_names import validate_topic_name
+from klamm.cluster.types import NO_LEADER
 
 NO_CONTROLLER_ID = -1
 

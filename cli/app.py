@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cli.command_loading import Place, RawCommand, group_class
-from cluster.version import klamm_version
+from klamm.cli.command_loading import Place, RawCommand, group_class
+from klamm.cluster.version import klamm_version
 
 _EXAMPLES = """
 \b
@@ -19,29 +19,29 @@ Examples:
 """
 
 _COMMANDS = {
-    "up": Place("cli.up"),
-    "demo": Place("cli.demo"),
-    "status": Place("cli.status"),
-    "watch": Place("cli.watch"),
-    "explain": Place("cli.explain"),
-    "journal": Place("cli.journal"),
-    "topics": Place("cli.kafka_tools", RawCommand),
-    "reassign-partitions": Place("cli.kafka_tools", RawCommand),
-    "leader-election": Place("cli.kafka_tools", RawCommand),
-    "configs": Place("cli.kafka_tools", RawCommand),
-    "log-dirs": Place("cli.kafka_tools", RawCommand),
-    "preferred-replica-election": Place("cli.kafka_tools", RawCommand),
-    "produce": Place("cli.produce"),
-    "consume": Place("cli.consume"),
-    "broker": Place("cli.broker"),
-    "controller": Place("cli.controller"),
-    "network": Place("cli.network"),
-    "disk": Place("cli.disk"),
-    "zk": Place("cli.zk"),
-    "drill": Place("cli.drill"),
-    "placement": Place("cli.placement"),
-    "pools": Place("cli.pools"),
-    "replay": Place("cli.replay"),
+    "up": Place("klamm.cli.up"),
+    "demo": Place("klamm.cli.demo"),
+    "status": Place("klamm.cli.status"),
+    "watch": Place("klamm.cli.watch"),
+    "explain": Place("klamm.cli.explain"),
+    "journal": Place("klamm.cli.journal"),
+    "topics": Place("klamm.cli.kafka_tools", RawCommand),
+    "reassign-partitions": Place("klamm.cli.kafka_tools", RawCommand),
+    "leader-election": Place("klamm.cli.kafka_tools", RawCommand),
+    "configs": Place("klamm.cli.kafka_tools", RawCommand),
+    "log-dirs": Place("klamm.cli.kafka_tools", RawCommand),
+    "preferred-replica-election": Place("klamm.cli.kafka_tools", RawCommand),
+    "produce": Place("klamm.cli.produce"),
+    "consume": Place("klamm.cli.consume"),
+    "broker": Place("klamm.cli.broker"),
+    "controller": Place("klamm.cli.controller"),
+    "network": Place("klamm.cli.network"),
+    "disk": Place("klamm.cli.disk"),
+    "zk": Place("klamm.cli.zk"),
+    "drill": Place("klamm.cli.drill"),
+    "placement": Place("klamm.cli.placement"),
+    "pools": Place("klamm.cli.pools"),
+    "replay": Place("klamm.cli.replay"),
 }
 
 app = typer.Typer(

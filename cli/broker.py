@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.client import ServerClient
-from cli.command_loading import command_group
-from cli.options import Answered, asks_server
-from cluster.api_errors import Errors
-from runtime.actions import FailLogDir, Kill, Pause, PowerOff, Resume, Start, Stop
+from klamm.cli.client import ServerClient
+from klamm.cli.command_loading import command_group
+from klamm.cli.options import Answered, asks_server
+from klamm.cluster.api_errors import Errors
+from klamm.runtime.actions import FailLogDir, Kill, Pause, PowerOff, Resume, Start, Stop
 
 SHOWN_PARTITIONS = 10
 

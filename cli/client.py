@@ -19,13 +19,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from admin.failures import admin_error
-from cluster import errors
-from cluster.api_errors import Errors
-from cluster.errors import EnvironmentProblem, KlammError, UsageError
-from cluster.requests import ApiError
-from runtime.actions import Action, request_of
-from server.data_dir import (
+from klamm.admin.failures import admin_error
+from klamm.cluster import errors
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
+from klamm.cluster.requests import ApiError
+from klamm.runtime.actions import Action, request_of
+from klamm.server.data_dir import (
     ADDRESS_FILE,
     DATA_DIR_VARIABLE,
     ServerAddress,

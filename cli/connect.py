@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cli.client import find_server
-from cluster.errors import UsageError
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.security import ZooKeeperSecurity, ZooKeeperTls
-from zk.store import Store
+from klamm.cli.client import find_server
+from klamm.cluster.errors import UsageError
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls
+from klamm.zk.store import Store
 
 if TYPE_CHECKING:
-    from admin.kafka_admin import KafkaAdmin
+    from klamm.admin.kafka_admin import KafkaAdmin
 
 ZK_VARIABLES: Final = {
     "digest": "KLAMM_ZK_DIGEST",
@@ -101,6 +101,6 @@ def open_cluster(address: str) -> Iterator[KafkaAdmin]:
 
     Raises UsageError for a malformed address; its calls raise ServerUnavailable if none answers.
     """
-    from server.admin_calls import http_admin  # most commands do without the calls
+    from klamm.server.admin_calls import http_admin  # most commands do without the calls
 
     yield http_admin(find_server(address, None).request)

@@ -15,10 +15,10 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from cli.client import ServerClient, ServerUnavailable, find_server
-from cli.client_text import Progress
-from cli.options import DataDirectory, Server
-from cluster.errors import KlammError, UsageError
+from klamm.cli.client import ServerClient, ServerUnavailable, find_server
+from klamm.cli.client_text import Progress
+from klamm.cli.options import DataDirectory, Server
+from klamm.cluster.errors import KlammError, UsageError
 
 EXAMPLES = """
 \b

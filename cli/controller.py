@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cli.client import ServerClient
-from cli.command_loading import command_group
-from cli.options import Answered, asks_server
-from runtime.actions import MoveController
+from klamm.cli.client import ServerClient
+from klamm.cli.command_loading import command_group
+from klamm.cli.options import Answered, asks_server
+from klamm.runtime.actions import MoveController
 
 app = command_group(
     help="Act on the controller of a running cluster.",

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.status import Status
 
-from cli.errors import FAILED
-from cli.options import AsJson, print_json
-from cli.running import ending_signals_raise, own_log, work_folder
-from cli.terminal import HarmlessConsole
-from cluster.version import klamm_version
-from report.page import page_html
-from runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, tell
-from runtime.demo_stage import DemoOptions
+from klamm.cli.errors import FAILED
+from klamm.cli.options import AsJson, print_json
+from klamm.cli.running import ending_signals_raise, own_log, work_folder
+from klamm.cli.terminal import HarmlessConsole
+from klamm.cluster.version import klamm_version
+from klamm.report.page import page_html
+from klamm.runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, tell
+from klamm.runtime.demo_stage import DemoOptions
 
 if TYPE_CHECKING:
-    from replay.spark import SparkSession
+    from klamm.replay.spark import SparkSession
 
 MAX_BROKERS = 40
 SPARK_TITLE = "Rebuild the final states from the journal with Spark"
@@ -93,8 +93,8 @@ def story(options: DemoOptions, page: Path | None) -> Generator[StepBegins | Ste
 def spark_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins | Step]:
     """What Spark makes of the journal: final states, then everything that a replay tells."""
     # Importing it takes longer than most commands run.
-    from replay.spark import spark_session
-    from replay.spark_errors import told_in_one_line
+    from klamm.replay.spark import spark_session
+    from klamm.replay.spark_errors import told_in_one_line
 
     begun_s = time.monotonic()
     yield StepBegins(SPARK_TITLE)
@@ -125,7 +125,7 @@ def show(steps: Iterable[StepBegins | Step], *, as_json: bool) -> int:
 
 def compare_with_spark(session: SparkSession, end: DemoEnd, start_s: float) -> Step:
     """The journal's final states beside what ZooKeeper held at the end."""
-    from replay.final_states import StoredPartition, compare, rebuild
+    from klamm.replay.final_states import StoredPartition, compare, rebuild
 
     begun_s = time.monotonic()
     stored = []
@@ -153,10 +153,10 @@ def compare_with_spark(session: SparkSession, end: DemoEnd, start_s: float) -> S
 
 def replay_with_spark(session: SparkSession, journal: Path, table: Path, page: Path) -> Step:
     """What `klamm replay run` tells of the journal; its page is a new file."""
-    from replay.event_table import open_table
-    from replay.ingest import make_table
-    from replay.page import Asked, replay_page
-    from replay.run import answer
+    from klamm.replay.event_table import open_table
+    from klamm.replay.ingest import make_table
+    from klamm.replay.page import Asked, replay_page
+    from klamm.replay.run import answer
 
     begun_s = time.monotonic()
     make_table(session, [journal], table)

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from brokers.storage.faults import FaultKind
-from cli.client import ServerClient
-from cli.command_loading import command_group
-from cli.options import Answered, asks_server
-from cli.status import fault_text
-from cluster.errors import UsageError
-from runtime.actions import Action, FailDisk, HealDisks, SlowDisk
+from klamm.brokers.storage.faults import FaultKind
+from klamm.cli.client import ServerClient
+from klamm.cli.command_loading import command_group
+from klamm.cli.options import Answered, asks_server
+from klamm.cli.status import fault_text
+from klamm.cluster.errors import UsageError
+from klamm.runtime.actions import Action, FailDisk, HealDisks, SlowDisk
 
 app = command_group(
     help="Inject disk faults into a running cluster.",

@@ -13,20 +13,20 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cli.command_loading import command_group
-from cli.connect import security_of
-from cli.options import AsJson, print_json
-from cli.running import ending_signals_raise, own_log, work_folder
-from cluster.errors import UsageError
-from cluster.quirks import NAMES as QUIRK_NAMES
-from cluster.quirks import Quirks, parse_quirks
-from cluster.version import klamm_version
-from drills import library, text
-from drills.language import read_drill
-from drills.recordings import Recording, compare, is_recording, read_recording
-from drills.run import Outcome, Verdict, play, worst
-from drills.values import Drill
-from drills.worlds import Worlds
+from klamm.cli.command_loading import command_group
+from klamm.cli.connect import security_of
+from klamm.cli.options import AsJson, print_json
+from klamm.cli.running import ending_signals_raise, own_log, work_folder
+from klamm.cluster.errors import UsageError
+from klamm.cluster.quirks import NAMES as QUIRK_NAMES
+from klamm.cluster.quirks import Quirks, parse_quirks
+from klamm.cluster.version import klamm_version
+from klamm.drills import library, text
+from klamm.drills.language import read_drill
+from klamm.drills.recordings import Recording, compare, is_recording, read_recording
+from klamm.drills.run import Outcome, Verdict, play, worst
+from klamm.drills.values import Drill
+from klamm.drills.worlds import Worlds
 
 _RUN_EXAMPLES: Final = """
 \b

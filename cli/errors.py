@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import typer
 
-from cli.interrupted import INTERRUPTED
-from cluster.errors import KlammError
+from klamm.cli.interrupted import INTERRUPTED
+from klamm.cluster.errors import KlammError
 
 FAILED = 1
 READER_GONE = 141

@@ -17,17 +17,17 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from cli.explanations.explain import Chosen, Explained, explain_event, explain_partition
-from cli.explanations.linked_events import Cause, Change, Step
-from cli.explanations.rows import Standing, is_unclean
-from cli.journal import DamageWarnings, FileSource, JournalSource, journal_source
-from cli.journal_text import time_text, what_text
-from cli.options import AsJson, DataDirectory, Server, print_json
-from cluster.errors import UsageError
-from cluster.journal import JournalRow
-from cluster.plain_text import harmless_line
-from cluster.types import TopicPartition
-from statemachines.explanations import Rule
+from klamm.cli.explanations.explain import Chosen, Explained, explain_event, explain_partition
+from klamm.cli.explanations.linked_events import Cause, Change, Step
+from klamm.cli.explanations.rows import Standing, is_unclean
+from klamm.cli.journal import DamageWarnings, FileSource, JournalSource, journal_source
+from klamm.cli.journal_text import time_text, what_text
+from klamm.cli.options import AsJson, DataDirectory, Server, print_json
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.plain_text import harmless_line
+from klamm.cluster.types import TopicPartition
+from klamm.statemachines.explanations import Rule
 
 EXAMPLES = """
 \b

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from cli.client import ServerClient, find_server, server_variable
-from cli.command_loading import command_group
-from cli.journal_text import EventNames, row_text
-from cli.options import DataDirectory, Server
-from cluster.errors import KlammError
-from server.data_dir import JOURNAL_FILE, default_data_dir
-from server.journal_tail import JournalPage, JournalPart, last_rows, rows_after
+from klamm.cli.client import ServerClient, find_server, server_variable
+from klamm.cli.command_loading import command_group
+from klamm.cli.journal_text import EventNames, row_text
+from klamm.cli.options import DataDirectory, Server
+from klamm.cluster.errors import KlammError
+from klamm.server.data_dir import JOURNAL_FILE, default_data_dir
+from klamm.server.journal_tail import JournalPage, JournalPart, last_rows, rows_after
 
 FOLLOW_INTERVAL_S = 0.3
 WARNINGS_SHOWN = 10

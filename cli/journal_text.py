@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from cluster.journal import Kind
-from cluster.plain_text import harmless_line
+from klamm.cluster.journal import Kind
+from klamm.cluster.plain_text import harmless_line
 
 Row = Mapping[str, Any]
 

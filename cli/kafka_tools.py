@@ -16,14 +16,14 @@ from typing import Any, Final
 import msgspec
 import typer
 
-from admin.command_result import CommandResult, describe_error
-from admin.guard import foreign_cluster
-from admin.tool_services import ToolServices
-from cli.connect import open_cluster, open_store
-from cluster.errors import KlammError, NotKlamm, UsageError
-from placement.draws import IntSource, JavaRandom
-from placement.pools import Pools
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.admin.command_result import CommandResult, describe_error
+from klamm.admin.guard import foreign_cluster
+from klamm.admin.tool_services import ToolServices
+from klamm.cli.connect import open_cluster, open_store
+from klamm.cluster.errors import KlammError, NotKlamm, UsageError
+from klamm.placement.draws import IntSource, JavaRandom
+from klamm.placement.pools import Pools
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 EMPTY_REPORT: Final = {"action": None}
 
@@ -150,7 +150,7 @@ Examples:
 
 def topics(context: typer.Context) -> None:
     """kafka-topics of Kafka 2.8.2: create, list, describe, alter, delete topics."""
-    from admin.topics.command import run_topic_command
+    from klamm.admin.topics.command import run_topic_command
 
     own = OwnArguments(context.args)
     services = tool_services(own, pools=_pools(own.value("--pools")))
@@ -189,8 +189,8 @@ Examples:
 
 def reassign_partitions(context: typer.Context) -> None:
     """kafka-reassign-partitions of Kafka 2.8.2: generate, execute, verify, cancel plans."""
-    from admin.reassignments.command import run_reassign_command
-    from admin.reassignments.common import OwnOptions
+    from klamm.admin.reassignments.command import run_reassign_command
+    from klamm.admin.reassignments.common import OwnOptions
 
     own = OwnArguments(context.args)
     services = tool_services(own, _source(own.value("--seed")))
@@ -213,7 +213,7 @@ def _source(seed: str | None) -> IntSource:
 
 
 def _pools(name: str | None) -> Pools | None:
-    from admin.pools import read_pools
+    from klamm.admin.pools import read_pools
 
     return None if name is None else read_pools(Path(name))
 
@@ -238,7 +238,7 @@ Examples:
 
 def leader_election(context: typer.Context) -> None:
     """kafka-leader-election of Kafka 2.8.2: elect preferred or unclean leaders."""
-    from admin.elections.command import run_election_command
+    from klamm.admin.elections.command import run_election_command
 
     own = OwnArguments(context.args)
     finish(own, lambda: run_election_command(own.rest, tool_services(own)), _ELECTION_HELP)
@@ -264,7 +264,7 @@ Examples:
 
 def configs(context: typer.Context) -> None:
     """kafka-configs of Kafka 2.8.2: describe and alter configs of topics and brokers."""
-    from admin.configs.command import run_configs_command
+    from klamm.admin.configs.command import run_configs_command
 
     own = OwnArguments(context.args)
     finish(own, lambda: run_configs_command(own.rest, tool_services(own)), _CONFIGS_HELP)
@@ -286,7 +286,7 @@ Examples:
 
 def log_dirs(context: typer.Context) -> None:
     """kafka-log-dirs of Kafka 2.8.2: what is in the log directories of brokers."""
-    from admin.log_dirs_command import run_log_dirs_command
+    from klamm.admin.log_dirs_command import run_log_dirs_command
 
     own = OwnArguments(context.args)
     finish(own, lambda: run_log_dirs_command(own.rest, tool_services(own)), _LOG_DIRS_HELP)
@@ -308,7 +308,7 @@ Examples:
 
 def preferred_replica_election(context: typer.Context) -> None:
     """kafka-preferred-replica-election of Kafka 2.8.2: ask for preferred leaders."""
-    from admin.elections.preferred_command import run_preferred_election_command
+    from klamm.admin.elections.preferred_command import run_preferred_election_command
 
     own = OwnArguments(context.args)
     finish(

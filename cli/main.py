@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from cli.interrupted import INTERRUPTED, NOTHING_STARTED
+from klamm.cli.interrupted import INTERRUPTED, NOTHING_STARTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -16,9 +16,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         # They take half a second, long enough to change one's mind.
-        from cli import errors
-        from cli.app import app
-        from cli.terminal import harmless_output
+        from klamm.cli import errors
+        from klamm.cli.app import app
+        from klamm.cli.terminal import harmless_output
     except KeyboardInterrupt:
         if args[:1] == ["up"]:
             print(NOTHING_STARTED, file=sys.stderr)

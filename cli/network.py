@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from cli.client import ServerClient
-from cli.command_loading import command_group
-from cli.options import Answered, asks_server
-from runtime.actions import Isolate
+from klamm.cli.client import ServerClient
+from klamm.cli.command_loading import command_group
+from klamm.cli.options import Answered, asks_server
+from klamm.runtime.actions import Isolate
 
 app = command_group(
     help="Cut brokers of a running cluster off from each other.",

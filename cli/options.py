@@ -11,8 +11,8 @@ from typing import Annotated, Any, Concatenate
 import msgspec
 import typer
 
-from cli.client import SERVER_VARIABLE, ServerClient, find_server
-from cluster.plain_text import harmless_line
+from klamm.cli.client import SERVER_VARIABLE, ServerClient, find_server
+from klamm.cluster.plain_text import harmless_line
 
 Server = Annotated[
     str | None,

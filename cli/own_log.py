@@ -11,9 +11,9 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
-from brokers.dynamic_config import FOR_ALL
-from cluster.plain_text import harmless, harmless_line
-from server.thread_failures import IN_FILE_ONLY
+from klamm.brokers.dynamic_config import FOR_ALL
+from klamm.cluster.plain_text import harmless, harmless_line
+from klamm.server.thread_failures import IN_FILE_ONLY
 
 ONCE_FOR_ALL_S: Final = 30.0
 FILE_BYTES: Final = 4 << 20
@@ -111,4 +111,4 @@ def log_to(path: Path) -> None:
     terminal.addFilter(OnceForAll())
     logging.basicConfig(level=logging.WARNING, handlers=[OwnLog(path), terminal])
     for package in ("runtime", "server"):
-        logging.getLogger(package).setLevel(logging.INFO)
+        logging.getLogger(f"klamm.{package}").setLevel(logging.INFO)

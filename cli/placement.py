@@ -20,19 +20,19 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from cli.command_loading import command_group
-from cli.options import table_lines
-from cli.terminal import HarmlessConsole
-from cluster.errors import AdminError, KlammError, UsageError
-from placement.assign import (
+from klamm.cli.command_loading import command_group
+from klamm.cli.options import table_lines
+from klamm.cli.terminal import HarmlessConsole
+from klamm.cluster.errors import AdminError, KlammError, UsageError
+from klamm.placement.assign import (
     Assignment,
     assign_replicas_to_brokers,
     get_rack_alternated_broker_list,
     starting_point,
 )
-from placement.broker_metadata import BrokerMetadata
-from placement.draws import JavaRandom
-from placement.table import BrokerShare, Takeover, broker_shares, takeovers
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.draws import JavaRandom
+from klamm.placement.table import BrokerShare, Takeover, broker_shares, takeovers
 
 MAX_BROKERS = 10_000
 MAX_PARTITIONS = 1_000_000

@@ -14,20 +14,20 @@ from typing import Annotated
 
 import typer
 
-from admin.pool_cluster import ReadCluster, read_cluster
-from admin.pools import read_pools
-from admin.reassignments.reassignment_json import (
+from klamm.admin.pool_cluster import ReadCluster, read_cluster
+from klamm.admin.pools import read_pools
+from klamm.admin.reassignments.reassignment_json import (
     format_reassignment,
     parse_execute_arguments,
     reassignment_values,
 )
-from cli.command_loading import command_group
-from cli.connect import open_store
-from cli.options import AsJson, print_json, table_lines
-from cluster.errors import UnknownTopicOrPartition, UsageError
-from placement.broker_metadata import RackAwareMode
-from placement.minimal_moves import PartitionMove, PlanOptions, plan_moves
-from placement.pools import (
+from klamm.cli.command_loading import command_group
+from klamm.cli.connect import open_store
+from klamm.cli.options import AsJson, print_json, table_lines
+from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
+from klamm.placement.broker_metadata import RackAwareMode
+from klamm.placement.minimal_moves import PartitionMove, PlanOptions, plan_moves
+from klamm.placement.pools import (
     ClusterPlacement,
     PartitionPlace,
     Pools,
@@ -35,7 +35,7 @@ from placement.pools import (
     topics_without_pool,
     violations,
 )
-from zk.dump_store import DumpStore, parse_dump
+from klamm.zk.dump_store import DumpStore, parse_dump
 
 INCONCLUSIVE = 12
 FINDINGS = 14

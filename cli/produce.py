@@ -17,12 +17,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from brokers.logs.record_batch import COMPRESSIONS
-from cli.client import ServerClient, ServerUnavailable, find_server
-from cli.client_text import Progress, not_acknowledged_lines, offsets_lines, rate_text
-from cli.interrupted import INTERRUPTED
-from cli.options import AsJson, DataDirectory, Server, print_json
-from cluster.errors import UsageError
+from klamm.brokers.logs.record_batch import COMPRESSIONS
+from klamm.cli.client import ServerClient, ServerUnavailable, find_server
+from klamm.cli.client_text import Progress, not_acknowledged_lines, offsets_lines, rate_text
+from klamm.cli.interrupted import INTERRUPTED
+from klamm.cli.options import AsJson, DataDirectory, Server, print_json
+from klamm.cluster.errors import UsageError
 
 EXAMPLES = """
 \b

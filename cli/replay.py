@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from cli.command_loading import Place, group_class
-from cli.replay_ingest import EXAMPLES
+from klamm.cli.command_loading import Place, group_class
+from klamm.cli.replay_ingest import EXAMPLES
 
 _COMMANDS = {
-    "ingest": Place("cli.replay_ingest"),
-    "diff": Place("cli.replay_diff"),
-    "run": Place("cli.replay_run"),
-    "sql": Place("cli.replay_sql"),
-    "package": Place("cli.replay_package"),
-    "generate": Place("cli.replay_generate"),
+    "ingest": Place("klamm.cli.replay_ingest"),
+    "diff": Place("klamm.cli.replay_diff"),
+    "run": Place("klamm.cli.replay_run"),
+    "sql": Place("klamm.cli.replay_sql"),
+    "package": Place("klamm.cli.replay_package"),
+    "generate": Place("klamm.cli.replay_generate"),
 }
 
 app = typer.Typer(

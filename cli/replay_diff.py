@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from cli.connect import open_store
-from cli.options import AsJson, print_json
-from cli.replay_input import (
+from klamm.cli.connect import open_store
+from klamm.cli.options import AsJson, print_json
+from klamm.cli.replay_input import (
     FINDINGS,
     MEMORY_MB,
     Cores,
@@ -23,17 +23,17 @@ from cli.replay_input import (
     Timezone,
     open_tables,
 )
-from cluster.errors import UsageError
-from report.scales import time_text
-from runtime.checks.agreement import StoredCluster
-from zk.dump_store import DumpStore
-from zk.dump_text import read_dump
-from zk.store import Store
+from klamm.cluster.errors import UsageError
+from klamm.report.scales import time_text
+from klamm.runtime.checks.agreement import StoredCluster
+from klamm.zk.dump_store import DumpStore
+from klamm.zk.dump_text import read_dump
+from klamm.zk.store import Store
 
 if TYPE_CHECKING:
-    from replay.diff import Difference, Differences, Parting, Side
-    from replay.event_table import EventTable
-    from replay.spark import SparkSession
+    from klamm.replay.diff import Difference, Differences, Parting, Side
+    from klamm.replay.event_table import EventTable
+    from klamm.replay.spark import SparkSession
 
 _HEAD_BYTES = 64
 EXAMPLES = """
@@ -71,8 +71,8 @@ def diff(
 ) -> None:
     """Say in which leaders, leader epochs, ISRs and states two logs end differently, and where
     they part first. Exit code 14 if they do."""
-    from replay.diff import compare, side_of
-    from replay.opening import look_at
+    from klamm.replay.diff import compare, side_of
+    from klamm.replay.opening import look_at
 
     if (b is None) == (zookeeper is None):
         raise UsageError("A is compared with B or with --zookeeper", hint="name one of the two")
@@ -146,7 +146,7 @@ def _read(store: Store, name: str) -> StoredCluster:
 
 
 def _tree_side(spark: SparkSession, tree: _Tree) -> Side:
-    from replay.diff import StoredState, stored_side
+    from klamm.replay.diff import StoredState, stored_side
 
     states: list[StoredState] = []
     for tp in tree.stored.assignments:

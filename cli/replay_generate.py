@@ -13,13 +13,13 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from cli.options import AsJson, print_json
-from cli.running import ending_signals_raise
-from cluster.errors import UsageError
-from replay.generate.options import Format, HistoryOptions, kinds_of, parse_planted
+from klamm.cli.options import AsJson, print_json
+from klamm.cli.running import ending_signals_raise
+from klamm.cluster.errors import UsageError
+from klamm.replay.generate.options import Format, HistoryOptions, kinds_of, parse_planted
 
 if TYPE_CHECKING:
-    from replay.generate.generate import Truth
+    from klamm.replay.generate.generate import Truth
 
 
 def _formats() -> str:
@@ -71,7 +71,7 @@ def generate(
 
     What was planted, and where it stands, is in DIR/planted.json.
     """
-    from replay.generate.generate import TRUTH, generate
+    from klamm.replay.generate.generate import TRUTH, generate
 
     if written_as not in list(Format):
         raise UsageError(f"--format: no {written_as}", hint=f"formats: {', '.join(Format)}")

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from cli.options import AsJson, print_json
-from cli.replay_input import CORES, MEMORY_MB, Cores, Memory, Timezone
-from cli.running import ending_signals_raise, stopped_by_signals
-from cluster.errors import UsageError
-from report.scales import time_text
+from klamm.cli.options import AsJson, print_json
+from klamm.cli.replay_input import CORES, MEMORY_MB, Cores, Memory, Timezone
+from klamm.cli.running import ending_signals_raise, stopped_by_signals
+from klamm.cluster.errors import UsageError
+from klamm.report.scales import time_text
 
 if TYPE_CHECKING:
-    from replay.event_table import Damaged, Manifest, RunCoverage, SourceSummary
+    from klamm.replay.event_table import Damaged, Manifest, RunCoverage, SourceSummary
 
 DAMAGED_SHOWN = 10
 
@@ -69,14 +69,14 @@ def ingest(
             raise UsageError("--follow takes one journal, and goes on with the table in --out")
         _follow(paths[0], out, idle_timeout_s, cores, memory_mb, as_json=json)
         return
-    from replay.event_table import new_table_folder, some_damaged
-    from replay.ingest import ingest as make
-    from replay.opening import are_small
-    from replay.progress import Progress
-    from replay.sources import SourceOptions
-    from replay.sources.registry import find_files
-    from replay.spark import spark_session
-    from replay.spark_errors import told_in_one_line
+    from klamm.replay.event_table import new_table_folder, some_damaged
+    from klamm.replay.ingest import ingest as make
+    from klamm.replay.opening import are_small
+    from klamm.replay.progress import Progress
+    from klamm.replay.sources import SourceOptions
+    from klamm.replay.sources.registry import find_files
+    from klamm.replay.spark import spark_session
+    from klamm.replay.spark_errors import told_in_one_line
 
     options = SourceOptions(timezone=timezone, run=run)
     found = find_files(paths)
@@ -103,11 +103,11 @@ def _follow(
     as_json: bool,
 ) -> None:
     """Ctrl-C ends what is followed, not the command: the table is made whole."""
-    from replay.event_table import some_damaged
-    from replay.follow import follow, open_followed
-    from replay.opening import are_small
-    from replay.progress import Progress
-    from replay.spark import spark_session
+    from klamm.replay.event_table import some_damaged
+    from klamm.replay.follow import follow, open_followed
+    from klamm.replay.opening import are_small
+    from klamm.replay.progress import Progress
+    from klamm.replay.spark import spark_session
 
     found = open_followed(path, out)
     progress = Progress()
@@ -153,7 +153,7 @@ def manifest_lines(manifest: Manifest, damaged: Sequence[Damaged]) -> Iterator[s
 
 
 def _problem(problem: str, count: int) -> str:
-    from replay.event_schema import LOST_TRANSACTIONS, REST_UNREAD
+    from klamm.replay.event_schema import LOST_TRANSACTIONS, REST_UNREAD
 
     if problem == LOST_TRANSACTIONS:
         return f"{problem}: {_counted(count, 'run')}"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cli.running import ending_signals_raise
+from klamm.cli.running import ending_signals_raise
 
 if TYPE_CHECKING:
-    from replay.event_table import EventTable
-    from replay.opening import Input
-    from replay.progress import Progress
-    from replay.spark import SparkSession
+    from klamm.replay.event_table import EventTable
+    from klamm.replay.opening import Input
+    from klamm.replay.progress import Progress
+    from klamm.replay.spark import SparkSession
 
 FINDINGS = 14
 MEMORY_MB = 2048
@@ -72,11 +72,11 @@ def open_tables(
     ``folder`` is named if a disk is full. ``check`` needs Spark and is done before logs are read.
     Raises UsageError for a time zone that is none, KlammError for whatever goes wrong in Spark.
     """
-    from replay.opening import opened
-    from replay.progress import Progress
-    from replay.sources import SourceOptions
-    from replay.spark import spark_session
-    from replay.spark_errors import told_in_one_line
+    from klamm.replay.opening import opened
+    from klamm.replay.progress import Progress
+    from klamm.replay.sources import SourceOptions
+    from klamm.replay.spark import spark_session
+    from klamm.replay.spark_errors import told_in_one_line
 
     sources = SourceOptions(timezone=options.timezone)
     for given in inputs:

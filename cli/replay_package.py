@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.errors import UsageError
+from klamm.cluster.errors import UsageError
 
 EXAMPLES = """
 \b
@@ -25,8 +25,8 @@ def package(
 ) -> None:
     """Write klamm's packages as an archive for spark-submit's --py-files. With --master, klamm
     sends them along by itself."""
-    from replay.spark_cluster import write_packages
-    from replay.whole_folder import cannot_be_made, parents_made
+    from klamm.replay.spark_cluster import write_packages
+    from klamm.replay.whole_folder import cannot_be_made, parents_made
 
     partial = out.with_name(f"{out.name}.partial")
     try:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.options import print_json
-from cli.replay_input import (
+from klamm.cli.options import print_json
+from klamm.cli.replay_input import (
     FINDINGS,
     MEMORY_MB,
     Cores,
@@ -30,14 +30,14 @@ from cli.replay_input import (
     Timezone,
     open_tables,
 )
-from cluster.errors import UsageError
-from report.page import page_html
-from report.scales import time_text
-from report.values import Page
+from klamm.cluster.errors import UsageError
+from klamm.report.page import page_html
+from klamm.report.scales import time_text
+from klamm.report.values import Page
 
 if TYPE_CHECKING:
-    from replay.filters import Filters
-    from replay.run import Answers
+    from klamm.replay.filters import Filters
+    from klamm.replay.run import Answers
 
 
 from typing import Final, TextIO
@@ -46,8 +46,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from cli.terminal import HarmlessConsole
-from report.values import Table, Tone
+from klamm.cli.terminal import HarmlessConsole
+from klamm.report.values import Table, Tone
 
 EXAMPLES = """
 \b
@@ -128,8 +128,8 @@ def run(
 ) -> None:
     """Rebuild what happened from logs or an event table: final states, offline partitions,
     elections, ISRs, reassignments, failovers, and whatever should not have happened."""
-    from replay.opening import look_at
-    from replay.result_folder import as_values, check_out, result_folder, write_answers
+    from klamm.replay.opening import look_at
+    from klamm.replay.result_folder import as_values, check_out, result_folder, write_answers
 
     if out is None and format_ in (Format.PARQUET, Format.HTML):
         raise UsageError(f"--format {format_} needs --out", hint="--out names a new directory")
@@ -167,7 +167,7 @@ def run(
 @contextmanager
 def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
     """Every answer, kept for the length of the block."""
-    from replay.run import answer
+    from klamm.replay.run import answer
 
     with opened.progress.step(opened.spark, "answer every question"):
         answers = answer(opened.tables[0], filters)
@@ -177,10 +177,10 @@ def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
 
 def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Page:
     """The answers as a page, with what the table's sources cannot tell."""
-    from replay.answers import limits
-    from replay.page import Asked, replay_page
-    from replay.readings import readings
-    from replay.unread import damaged_lines
+    from klamm.replay.answers import limits
+    from klamm.replay.page import Asked, replay_page
+    from klamm.replay.readings import readings
+    from klamm.replay.unread import damaged_lines
 
     (table,) = opened.tables
     with opened.progress.step(opened.spark, "see what the sources can tell"):
@@ -210,7 +210,7 @@ def read_filters(
     to: str | None,
 ) -> Filters:
     """The options as Filters. Raises UsageError for a moment that is none."""
-    from replay.filters import Filters
+    from klamm.replay.filters import Filters
 
     moment: dict[str, int] = {}
     if as_of is not None:
@@ -282,7 +282,7 @@ def _is_narrow(filters: Filters) -> bool:
 
 def _states(opened: Opened, answers: Answers) -> dict[str, Any]:
     """The first partitions by name and number, with their states, and how many there are."""
-    from replay.encode import ANSWER_STATES
+    from klamm.replay.encode import ANSWER_STATES
 
     partitions = answers.tables["partitions"]
     with opened.progress.step(opened.spark, "put states into words"):
@@ -293,7 +293,7 @@ def _states(opened: Opened, answers: Answers) -> dict[str, Any]:
 
 
 def _write(folder: Path, format_: Format, opened: Opened, answers: Answers, page: Page) -> None:
-    from replay.result_folder import PAGE, write_tables
+    from klamm.replay.result_folder import PAGE, write_tables
 
     if format_ is Format.HTML:
         (folder / PAGE).write_text(page_html(page), encoding="utf-8")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.options import AsJson, print_json, table_lines
-from cli.replay_input import (
+from klamm.cli.options import AsJson, print_json, table_lines
+from klamm.cli.replay_input import (
     MEMORY_MB,
     Cores,
     Master,
@@ -20,10 +20,10 @@ from cli.replay_input import (
     Timezone,
     open_tables,
 )
-from report.scales import time_text
+from klamm.report.scales import time_text
 
 if TYPE_CHECKING:
-    from replay.spark import Row
+    from klamm.replay.spark import Row
 
 MOST_ROWS = 100
 EXAMPLES = """
@@ -52,8 +52,8 @@ def sql(
     json: AsJson = False,
 ) -> None:
     """Ask the events of logs or of an event table in SQL. Nothing is changed."""
-    from replay.opening import look_at
-    from replay.views import ask, check_first_word, check_query, make_views
+    from klamm.replay.opening import look_at
+    from klamm.replay.views import ask, check_first_word, check_query, make_views
 
     check_first_word(query)
     given = look_at(paths)

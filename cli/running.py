@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from cli.own_log import OwnLog
-from cluster.errors import EnvironmentProblem, UsageError
-from server.data_dir import OWN_LOG_FILE
-from server.signals import ending_signals_handled
+from klamm.cli.own_log import OwnLog
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.server.data_dir import OWN_LOG_FILE
+from klamm.server.signals import ending_signals_handled
 
 
 @contextlib.contextmanager

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cli.client import ServerClient
-from cli.options import Answered, asks_server, table_lines
-from cluster.plain_text import harmless_line
+from klamm.cli.client import ServerClient
+from klamm.cli.options import Answered, asks_server, table_lines
+from klamm.cluster.plain_text import harmless_line
 
 SHOWN: Final = 5
 EXAMPLES = """

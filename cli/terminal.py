@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO, cast
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from cluster.plain_text import harmless
+from klamm.cluster.plain_text import harmless
 
 CLEAR_LINE: Final = "\r\x1b[K"
 """Prefix of a progress line that replaces the previous one."""

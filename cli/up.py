@@ -13,28 +13,28 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from admin.pools import read_pools
-from cli.client import TOKEN_VARIABLE
-from cli.connect import ZK_VARIABLES, tls_of
-from cli.interrupted import NOTHING_STARTED
-from cli.own_log import log_to
-from cli.terminal import HarmlessConsole
-from cluster.errors import KlammError, UsageError
-from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
-from cluster.quirks import parse_quirks
-from runtime.archive import DEFAULT_ROTATION, MAX_SEGMENT_BYTES, Rotation
-from server.cluster_server import ClusterServer
-from server.config import (
+from klamm.admin.pools import read_pools
+from klamm.cli.client import TOKEN_VARIABLE
+from klamm.cli.connect import ZK_VARIABLES, tls_of
+from klamm.cli.interrupted import NOTHING_STARTED
+from klamm.cli.own_log import log_to
+from klamm.cli.terminal import HarmlessConsole
+from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
+from klamm.cluster.quirks import parse_quirks
+from klamm.runtime.archive import DEFAULT_ROTATION, MAX_SEGMENT_BYTES, Rotation
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import (
     DEFAULT_HOST,
     DEFAULT_PORT,
     DEFAULT_SESSION_TIMEOUT_MS,
     ServerConfig,
 )
-from server.data_dir import OWN_LOG_FILE, default_data_dir
-from server.dumped_cluster import DumpedCluster, read_dumped_cluster
-from server.security import read_or_create_token
-from server.serve import serve
-from zk.dump_text import read_dump
+from klamm.server.data_dir import OWN_LOG_FILE, default_data_dir
+from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
+from klamm.server.security import read_or_create_token
+from klamm.server.serve import serve
+from klamm.zk.dump_text import read_dump
 
 EXAMPLES = """
 \b

@@ -19,13 +19,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from cli.client import find_server
-from cli.journal import ServerSource
-from cli.journal_text import EventNames, Row, row_text, time_text, what_text
-from cli.options import DataDirectory, Server
-from cli.status import counts, what_prevents_elections
-from cli.terminal import HarmlessConsole
-from server.journal_tail import MAX_BYTES
+from klamm.cli.client import find_server
+from klamm.cli.journal import ServerSource
+from klamm.cli.journal_text import EventNames, Row, row_text, time_text, what_text
+from klamm.cli.options import DataDirectory, Server
+from klamm.cli.status import counts, what_prevents_elections
+from klamm.cli.terminal import HarmlessConsole
+from klamm.server.journal_tail import MAX_BYTES
 
 EXAMPLES = """
 \b

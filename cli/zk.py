@@ -17,24 +17,24 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from admin.guard import MARKER_PATH, RunInfo, check_may_run_in, marker
-from cli.client import ServerClient
-from cli.command_loading import command_group
-from cli.connect import open_session, security_of
-from cli.errors import print_error
-from cli.interrupted import INTERRUPTED
-from cli.options import Answered, AsJson, asks_server, table_lines
-from cluster.errors import UsageError
-from cluster.version import klamm_version
-from zk.acl_migration import set_acls
-from zk.dump import dump
-from zk.dump_load import apart, cut_short, load, undo
-from zk.dump_text import read_dump
-from zk.kafka_zk_client import KafkaZkClient
-from zk.kazoo_store import KazooStore
-from zk.load_plan import LoadPlan, plan_load
-from zk.store import Create, SessionEvent, SessionState, StoreEvent, WriteOp
-from zk.znodes import BrokerIdsZNode
+from klamm.admin.guard import MARKER_PATH, RunInfo, check_may_run_in, marker
+from klamm.cli.client import ServerClient
+from klamm.cli.command_loading import command_group
+from klamm.cli.connect import open_session, security_of
+from klamm.cli.errors import print_error
+from klamm.cli.interrupted import INTERRUPTED
+from klamm.cli.options import Answered, AsJson, asks_server, table_lines
+from klamm.cluster.errors import UsageError
+from klamm.cluster.version import klamm_version
+from klamm.zk.acl_migration import set_acls
+from klamm.zk.dump import dump
+from klamm.zk.dump_load import apart, cut_short, load, undo
+from klamm.zk.dump_text import read_dump
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.load_plan import LoadPlan, plan_load
+from klamm.zk.store import Create, SessionEvent, SessionState, StoreEvent, WriteOp
+from klamm.zk.znodes import BrokerIdsZNode
 
 _EXAMPLES = """
 \b

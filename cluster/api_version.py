@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cluster.errors import InvalidConfig
+from klamm.cluster.errors import InvalidConfig
 
 _NAMES: Final = (
     *("0.8.0", "0.8.1", "0.8.2", "0.9.0", "0.10.0-IV0", "0.10.0-IV1"),

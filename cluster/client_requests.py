@@ -12,16 +12,16 @@ from typing import Final
 
 import msgspec
 
-from cluster.api_errors import Errors
-from cluster.data_requests import UNKNOWN_OFFSET
-from cluster.records import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import UNKNOWN_OFFSET
+from klamm.cluster.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     UNDEFINED_EPOCH_END,
     EpochEndOffset,
 )
-from cluster.types import NO_EPOCH, Broker, TopicPartition
+from klamm.cluster.types import NO_EPOCH, Broker, TopicPartition
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2

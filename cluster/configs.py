@@ -17,8 +17,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from cluster.api_version import LATEST, is_api_version
-from cluster.errors import InvalidConfig, UsageError
+from klamm.cluster.api_version import LATEST, is_api_version
+from klamm.cluster.errors import InvalidConfig, UsageError
 
 LEADER_THROTTLED_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_THROTTLED_RATE: Final = "follower.replication.throttled.rate"

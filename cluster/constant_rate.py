@@ -32,9 +32,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cluster.api_errors import Errors
-from cluster.records import Stretch
-from cluster.types import TopicPartition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.records import Stretch
+from klamm.cluster.types import TopicPartition
 
 RATE_MARGIN_MS: Final = 50.0
 """Delay between participants. A request and its response must take less."""

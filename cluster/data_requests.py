@@ -11,10 +11,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from cluster.api_errors import Errors
-from cluster.constant_rate import RateAgreement
-from cluster.records import EpochEndOffset, Produced, Records
-from cluster.types import NO_EPOCH, TopicPartition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.constant_rate import RateAgreement
+from klamm.cluster.records import EpochEndOffset, Produced, Records
+from klamm.cluster.types import NO_EPOCH, TopicPartition
 
 UNKNOWN_OFFSET: Final = -1
 CONSUMER_REPLICA_ID: Final = -1

@@ -33,7 +33,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from cluster.api_errors import Errors
+from klamm.cluster.api_errors import Errors
 
 KAFKA_ERRORS: Final = "org.apache.kafka.common.errors"
 """The Java package of Kafka's exceptions."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.errors import StateChangeFailed
-from cluster.types import LeaderAndIsr, TopicPartition
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):

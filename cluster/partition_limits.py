@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from cluster.errors import PolicyViolation, UsageError
+from klamm.cluster.errors import PolicyViolation, UsageError
 
 _HINT = "klamm up --max-partitions-per-request and --max-partitions set the limits"
 

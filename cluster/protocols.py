@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from cluster.journal import JournalRow
-from cluster.requests import Message
-from cluster.types import TopicPartition
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.requests import Message
+from klamm.cluster.types import TopicPartition
 
 
 class Clock(Protocol):

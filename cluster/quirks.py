@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from cluster.errors import UsageError
+from klamm.cluster.errors import UsageError
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):

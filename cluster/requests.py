@@ -17,12 +17,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cluster.api_errors import Errors
-from cluster.client_requests import ClientRequest, ClientResponse
-from cluster.constant_rate import ConstantRateRequest, ConstantRateResponse, RevokeRates
-from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from cluster.integers import Int16, Int32
-from cluster.types import Broker, ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import ClientRequest, ClientResponse
+from klamm.cluster.constant_rate import ConstantRateRequest, ConstantRateResponse, RevokeRates
+from klamm.cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from klamm.cluster.integers import Int16, Int32
+from klamm.cluster.types import (
+    Broker,
+    ElectionType,
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicPartition,
+)
 
 
 class Address(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from cluster.errors import InvalidTopic
+from klamm.cluster.errors import InvalidTopic
 
 MAX_NAME_LENGTH: Final = 249
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})

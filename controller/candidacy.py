@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from cluster.errors import KlammError
-from cluster.protocols import Clock
+from klamm.cluster.errors import KlammError
+from klamm.cluster.protocols import Clock
 
 FAILED_FAILOVERS_MAX: Final = 8
 FIRST_PAUSE_MS: Final = 250.0

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from cluster.protocols import Clock, Transport
-from cluster.requests import Address, ControlRequest, Message
-from controller.events import RequestTimeout
-from controller.timer import Timer
+from klamm.cluster.protocols import Clock, Transport
+from klamm.cluster.requests import Address, ControlRequest, Message
+from klamm.controller.events import RequestTimeout
+from klamm.controller.timer import Timer
 
 Schedule = Callable[[RequestTimeout, float], None]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
-from placement.pools import Pools
-from zk.fenced_writes import GROUP_SIZE
+from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
+from klamm.placement.pools import Pools
+from klamm.zk.fenced_writes import GROUP_SIZE
 
 
 class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,26 +10,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cluster.errors import ControllerMoved, SessionExpired
-from cluster.journal import Kind
-from controller import loader
-from controller.events import (
+from klamm.cluster.errors import ControllerMoved, SessionExpired
+from klamm.cluster.journal import Kind
+from klamm.controller import loader
+from klamm.controller.events import (
     AutoPreferredReplicaLeaderElection,
     ControllerChange,
     Reelect,
     RequestTimeout,
     Startup,
 )
-from controller.on_leader_election import resume_preferred_replica_elections
-from controller.on_notifications import ISR_CHANGES, LOG_DIR_EVENTS, delete_notifications, names_of
-from controller.on_reassignment import initialize_partition_reassignments
-from controller.topic_deletion_manager import load_topic_deletions
-from zk.store import Create, ResultCode, SetData
-from zk.znode_client import store_error
-from zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus, MalformedZNode
+from klamm.controller.on_leader_election import resume_preferred_replica_elections
+from klamm.controller.on_notifications import (
+    ISR_CHANGES,
+    LOG_DIR_EVENTS,
+    delete_notifications,
+    names_of,
+)
+from klamm.controller.on_reassignment import initialize_partition_reassignments
+from klamm.controller.topic_deletion_manager import load_topic_deletions
+from klamm.zk.store import Create, ResultCode, SetData
+from klamm.zk.znode_client import store_error
+from klamm.zk.znodes import ControllerZNode, FeatureZNode, FeatureZNodeStatus, MalformedZNode
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 NO_CONTROLLER: Final = -1
 FIRST_REBALANCE_MS: Final = 5_000

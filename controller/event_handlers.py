@@ -10,45 +10,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, get_type_hints
 
-from cluster.api_errors import Errors
-from cluster.requests import Message, Response
-from controller import events
-from controller.controller_election import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import Message, Response
+from klamm.controller import events
+from klamm.controller.controller_election import (
     process_controller_change,
     process_reelect,
     process_startup,
 )
-from controller.events import ControllerEvent, RequestReceived, ResponseReceived
-from controller.on_alter_isr import (
+from klamm.controller.events import ControllerEvent, RequestReceived, ResponseReceived
+from klamm.controller.on_alter_isr import (
     process_alter_isr,
     refuse_alter_isr,
 )
-from controller.on_broker_change import (
+from klamm.controller.on_broker_change import (
     process_broker_change,
     process_broker_modification,
 )
-from controller.on_controlled_shutdown import (
+from klamm.controller.on_controlled_shutdown import (
     process_controlled_shutdown,
     refuse_shutdown,
 )
-from controller.on_elect_leaders import (
+from klamm.controller.on_elect_leaders import (
     process_elect_leaders,
     refuse_elections,
 )
-from controller.on_leader_election import (
+from klamm.controller.on_leader_election import (
     process_auto_preferred_replica_leader_election,
     process_topic_unclean_leader_election_enable,
     process_unclean_leader_election_enable,
     process_zk_replica_leader_election,
 )
-from controller.on_malformed_state import (
+from klamm.controller.on_malformed_state import (
     process_partition_state_modifications,
 )
-from controller.on_notifications import (
+from klamm.controller.on_notifications import (
     process_isr_change_notification,
     process_log_dir_event_notification,
 )
-from controller.on_reassignment import (
+from klamm.controller.on_reassignment import (
     process_api_partition_reassignment,
     process_list_partition_reassignments,
     process_partition_reassignment_isr_change,
@@ -56,34 +56,34 @@ from controller.on_reassignment import (
     refuse_alter,
     refuse_list,
 )
-from controller.on_responses import (
+from klamm.controller.on_responses import (
     process_leader_and_isr_response,
     process_pending_request_timeout,
     process_request_timeout,
     process_stop_replica_response,
     process_update_metadata_response,
 )
-from controller.on_session import (
+from klamm.controller.on_session import (
     process_expire,
     process_register_broker_and_reelect,
     process_shutdown,
 )
-from controller.on_topic_change import (
+from klamm.controller.on_topic_change import (
     process_partition_modifications,
     process_topic_change,
 )
-from controller.on_topic_requests import (
+from klamm.controller.on_topic_requests import (
     process_create_topics,
     process_delete_topics,
     refuse_creation,
     refuse_deletion,
 )
-from controller.topic_deletion_manager import (
+from klamm.controller.topic_deletion_manager import (
     process_topic_deletion,
 )
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 E = TypeVar("E", bound=ControllerEvent)
 R = TypeVar("R", bound=RequestReceived)

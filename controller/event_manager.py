@@ -17,9 +17,9 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from cluster.protocols import Clock
-from controller.events import ControllerEvent, ControllerState
-from controller.timer import Timer
+from klamm.cluster.protocols import Clock
+from klamm.controller.events import ControllerEvent, ControllerState
+from klamm.controller.timer import Timer
 
 E = TypeVar("E", bound=ControllerEvent)
 

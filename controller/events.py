@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from cluster.requests import (
+from klamm.cluster.requests import (
     AlterIsrRequest,
     AlterPartitionReassignmentsRequest,
     ControlledShutdownRequest,
@@ -27,7 +27,7 @@ from cluster.requests import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from cluster.types import TopicPartition
+from klamm.cluster.types import TopicPartition
 
 
 class ControllerState(Enum):

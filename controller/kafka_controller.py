@@ -11,38 +11,38 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from cluster.api_errors import Errors
-from cluster.errors import ControllerMoved
-from cluster.journal import Kind
-from cluster.protocols import Clock, DynamicConfigView, Journal, MetadataView, Transport
-from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.requests import Message, Response
-from cluster.types import Broker, TopicPartition
-from controller import controller_election, events, on_malformed_state, on_session
-from controller.candidacy import Candidacy
-from controller.channel_manager import ChannelManager
-from controller.config import ControllerConfig
-from controller.event_handlers import HANDLERS, event_of_message
-from controller.event_manager import EventManager, QueuedEvent
-from controller.events import ControllerEvent, PendingRequestTimeout, RequestReceived
-from controller.metrics import ControllerMetrics
-from controller.partition_reassignments import PartitionReassignments
-from controller.partition_state_machine import PartitionStateMachine
-from controller.pending_requests import PendingRequests
-from controller.recorder import Recorder
-from controller.replica_state_machine import ReplicaStateMachine
-from controller.request_sender import RequestSender, RequestTap
-from controller.state_change_log import StateChangeLog
-from controller.status import controller_status
-from controller.topic_deletion_manager import TopicDeletionManager
-from controller.watches import Watches
-from placement.draws import IntSource
-from statemachines.context import ControllerContext
-from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
-from zk.controller_client import ControllerZkClient
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import SessionEvent, Store, StoreEvent
-from zk.znodes import MalformedZNode
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import ControllerMoved
+from klamm.cluster.journal import Kind
+from klamm.cluster.protocols import Clock, DynamicConfigView, Journal, MetadataView, Transport
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.requests import Message, Response
+from klamm.cluster.types import Broker, TopicPartition
+from klamm.controller import controller_election, events, on_malformed_state, on_session
+from klamm.controller.candidacy import Candidacy
+from klamm.controller.channel_manager import ChannelManager
+from klamm.controller.config import ControllerConfig
+from klamm.controller.event_handlers import HANDLERS, event_of_message
+from klamm.controller.event_manager import EventManager, QueuedEvent
+from klamm.controller.events import ControllerEvent, PendingRequestTimeout, RequestReceived
+from klamm.controller.metrics import ControllerMetrics
+from klamm.controller.partition_reassignments import PartitionReassignments
+from klamm.controller.partition_state_machine import PartitionStateMachine
+from klamm.controller.pending_requests import PendingRequests
+from klamm.controller.recorder import Recorder
+from klamm.controller.replica_state_machine import ReplicaStateMachine
+from klamm.controller.request_sender import RequestSender, RequestTap
+from klamm.controller.state_change_log import StateChangeLog
+from klamm.controller.status import controller_status
+from klamm.controller.topic_deletion_manager import TopicDeletionManager
+from klamm.controller.watches import Watches
+from klamm.placement.draws import IntSource
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
+from klamm.zk.controller_client import ControllerZkClient
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import SessionEvent, Store, StoreEvent
+from klamm.zk.znodes import MalformedZNode
 
 
 class KafkaController:

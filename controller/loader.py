@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from admin.topics.topics import new_topic_id
-from cluster.types import Broker, ReplicaAssignment, TopicIdReplicaAssignment
-from controller.events import BrokerChange
-from controller.state_change_log import scala_set
-from statemachines.partition_transitions import initialize_partition_states
-from zk.kafka_zk_client import Decoded, RegisteredBroker
-from zk.store import Exists
-from zk.znodes import BrokerIdsZNode, BrokerIdZNode, MalformedZNode, TopicZNode
+from klamm.admin.topics.topics import new_topic_id
+from klamm.cluster.types import Broker, ReplicaAssignment, TopicIdReplicaAssignment
+from klamm.controller.events import BrokerChange
+from klamm.controller.state_change_log import scala_set
+from klamm.statemachines.partition_transitions import initialize_partition_states
+from klamm.zk.kafka_zk_client import Decoded, RegisteredBroker
+from klamm.zk.store import Exists
+from klamm.zk.znodes import BrokerIdsZNode, BrokerIdZNode, MalformedZNode, TopicZNode
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 
 def initialize_controller_context(controller: KafkaController) -> None:

@@ -18,10 +18,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from controller.channel_manager import ChannelManager
-from controller.event_manager import EventManager
-from statemachines.context import ControllerContext
-from statemachines.topic_deletion import DeletionCounts
+from klamm.controller.channel_manager import ChannelManager
+from klamm.controller.event_manager import EventManager
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.topic_deletion import DeletionCounts
 
 CONTROLLER = "kafka_controller_KafkaController"
 STATS = "kafka_controller_ControllerStats"

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.api_errors import Errors
-from cluster.errors import ControllerMoved, StateChangeFailed
-from cluster.requests import AlterIsrRequest, AlterIsrResponse
-from cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
-from controller.events import AlterIsrReceived
-from controller.on_reassignment import maybe_complete_reassignments
-from controller.recorder import IsrChange
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import ControllerMoved, StateChangeFailed
+from klamm.cluster.requests import AlterIsrRequest, AlterIsrResponse
+from klamm.cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
+from klamm.controller.events import AlterIsrReceived
+from klamm.controller.on_reassignment import maybe_complete_reassignments
+from klamm.controller.recorder import IsrChange
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 _Answers = dict[TopicPartition, LeaderAndIsr | Errors]
 

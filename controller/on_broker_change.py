@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cluster.errors import StateChangeFailed
-from cluster.journal import Kind
-from cluster.types import Broker
-from controller.events import BrokerChange, BrokerModifications
-from controller.loader import (
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import Broker
+from klamm.controller.events import BrokerChange, BrokerModifications
+from klamm.controller.loader import (
     broker_and_epochs,
     broker_epochs_text,
     read_live_brokers,
     watch_brokers,
 )
-from controller.on_reassignment import maybe_resume_reassignments
-from controller.state_change_log import id_list
-from controller.topic_deletion_manager import replicas_text
-from statemachines.context import ReplicasByBroker
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
-from statemachines.topic_deletion import queued_replicas
-from zk.kafka_zk_client import RegisteredBroker
-from zk.znodes import BrokerIdZNode, MalformedZNode
+from klamm.controller.on_reassignment import maybe_resume_reassignments
+from klamm.controller.state_change_log import id_list
+from klamm.controller.topic_deletion_manager import replicas_text
+from klamm.statemachines.context import ReplicasByBroker
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.topic_deletion import queued_replicas
+from klamm.zk.kafka_zk_client import RegisteredBroker
+from klamm.zk.znodes import BrokerIdZNode, MalformedZNode
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 
 def process_broker_change(controller: KafkaController, _: BrokerChange) -> None:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from cluster.api_errors import Errors
-from cluster.errors import ControllerMoved
-from cluster.requests import ControlledShutdownRequest, ControlledShutdownResponse
-from cluster.types import NO_BROKER_EPOCH, TopicPartition
-from controller.events import ControlledShutdown
-from controller.state_change_log import id_list
-from statemachines.election import ControlledShutdownElection
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import ControllerMoved
+from klamm.cluster.requests import ControlledShutdownRequest, ControlledShutdownResponse
+from klamm.cluster.types import NO_BROKER_EPOCH, TopicPartition
+from klamm.controller.events import ControlledShutdown
+from klamm.controller.state_change_log import id_list
+from klamm.statemachines.election import ControlledShutdownElection
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 _ELECTION: Final = ControlledShutdownElection()
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from cluster.api_errors import Errors
-from cluster.errors import StateChangeFailed
-from cluster.protocols import MetadataView
-from cluster.requests import ApiError, ElectLeadersRequest, ElectLeadersResponse
-from cluster.types import ElectionType, TopicPartition
-from controller.events import ElectLeadersReceived, ElectLeadersTimeout
-from controller.on_leader_election import ElectionTrigger, leader_of, on_replica_election
-from controller.pending_requests import PendingRequest
-from statemachines.election import ElectionStrategy, OfflineElection, PreferredReplicaElection
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.protocols import MetadataView
+from klamm.cluster.requests import ApiError, ElectLeadersRequest, ElectLeadersResponse
+from klamm.cluster.types import ElectionType, TopicPartition
+from klamm.controller.events import ElectLeadersReceived, ElectLeadersTimeout
+from klamm.controller.on_leader_election import ElectionTrigger, leader_of, on_replica_election
+from klamm.controller.pending_requests import PendingRequest
+from klamm.statemachines.election import ElectionStrategy, OfflineElection, PreferredReplicaElection
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 _Results = dict[TopicPartition, ApiError]
 _NONE: Final = ApiError()

@@ -15,28 +15,28 @@ from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cluster.errors import StateChangeFailed
-from cluster.types import TopicPartition
-from controller.events import (
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.types import TopicPartition
+from klamm.controller.events import (
     AutoPreferredReplicaLeaderElection,
     ReplicaLeaderElection,
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
 )
-from controller.partition_state_machine import ElectionResults
-from statemachines.election import (
+from klamm.controller.partition_state_machine import ElectionResults
+from klamm.statemachines.election import (
     ElectionStrategy,
     PreferredReplicaElection,
     preferred_replica_partition_leader_election,
 )
-from statemachines.partition_state import PartitionState
-from zk.store import Delete, ResultCode
-from zk.znode_client import store_error
-from zk.znodes import MalformedZNode, PreferredReplicaElectionZNode, UnparsableJson
-from zk.znodes.json_values import parse_bytes
+from klamm.statemachines.partition_state import PartitionState
+from klamm.zk.store import Delete, ResultCode
+from klamm.zk.znode_client import store_error
+from klamm.zk.znodes import MalformedZNode, PreferredReplicaElectionZNode, UnparsableJson
+from klamm.zk.znodes.json_values import parse_bytes
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 _PATH: Final = PreferredReplicaElectionZNode.path
 _PREFERRED: Final = PreferredReplicaElection()

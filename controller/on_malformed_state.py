@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cluster.errors import ControllerMoved
-from cluster.journal import Kind
-from cluster.types import TopicPartition
-from controller.events import PartitionStateModifications
-from controller.on_reassignment import maybe_complete_reassignments
-from controller.partition_state_machine import OFFLINE_ELECTION
-from statemachines.partition_state import PartitionState
-from zk.znodes import MalformedZNode, TopicPartitionStateZNode
+from klamm.cluster.errors import ControllerMoved
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import TopicPartition
+from klamm.controller.events import PartitionStateModifications
+from klamm.controller.on_reassignment import maybe_complete_reassignments
+from klamm.controller.partition_state_machine import OFFLINE_ELECTION
+from klamm.statemachines.partition_state import PartitionState
+from klamm.zk.znodes import MalformedZNode, TopicPartitionStateZNode
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 
 def refresh_leaderships(

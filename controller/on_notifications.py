@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cluster.types import TopicPartition
-from controller.events import IsrChangeNotification, LogDirEventNotification
-from controller.on_reassignment import maybe_complete_reassignments
-from controller.state_change_log import id_list
-from statemachines.replica_state import ReplicaState
-from zk.znodes import (
+from klamm.cluster.types import TopicPartition
+from klamm.controller.events import IsrChangeNotification, LogDirEventNotification
+from klamm.controller.on_reassignment import maybe_complete_reassignments
+from klamm.controller.state_change_log import id_list
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.znodes import (
     IsrChangeNotificationSequenceZNode,
     IsrChangeNotificationZNode,
     LogDirEventNotificationSequenceZNode,
@@ -32,7 +32,7 @@ from zk.znodes import (
 )
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 
 class Notifications(NamedTuple):

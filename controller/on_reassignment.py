@@ -11,25 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from cluster.api_errors import Errors
-from cluster.journal import Kind
-from cluster.requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import Kind
+from klamm.cluster.requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ApiError,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from cluster.types import ReplicaAssignment, TopicPartition
-from controller.events import (
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.controller.events import (
     ApiPartitionReassignment,
     ListPartitionReassignments,
     PartitionReassignmentIsrChange,
     ZkPartitionReassignment,
 )
-from placement.pool_rules import outside_pool_text
-from statemachines.context import ControllerContext
-from statemachines.reassignment import (
+from klamm.placement.pool_rules import outside_pool_text
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.reassignment import (
     EMPTY_REPLICA_LIST,
     Assignments,
     build_reassignment,
@@ -39,11 +39,11 @@ from statemachines.reassignment import (
     stray_replicas,
     validate_replicas,
 )
-from statemachines.replica_state import ReplicaState
-from zk.znodes import ReassignPartitionsZNode
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.znodes import ReassignPartitionsZNode
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 _Results = dict[TopicPartition, ApiError]
 _PATH: Final = ReassignPartitionsZNode.path

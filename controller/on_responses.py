@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from cluster.api_errors import Errors
-from cluster.journal import Kind
-from cluster.types import TopicPartition
-from controller.channel_manager import InFlight
-from controller.events import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import TopicPartition
+from klamm.controller.channel_manager import InFlight
+from klamm.controller.events import (
     CreateTopicsTimeout,
     DeleteTopicsTimeout,
     ElectLeadersTimeout,
@@ -25,14 +25,14 @@ from controller.events import (
     StopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
-from controller.on_broker_change import on_replicas_become_offline
-from controller.request_sender import request_name
-from controller.state_change_log import Source
-from controller.topic_deletion_manager import process_deleted_replicas
-from statemachines.replica_state import ReplicaState
+from klamm.controller.on_broker_change import on_replicas_become_offline
+from klamm.controller.request_sender import request_name
+from klamm.controller.state_change_log import Source
+from klamm.controller.topic_deletion_manager import process_deleted_replicas
+from klamm.statemachines.replica_state import ReplicaState
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 _OFFLINE: Final = ReplicaState.OFFLINE
 

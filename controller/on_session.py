@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from controller.controller_election import (
+from klamm.controller.controller_election import (
     NO_CONTROLLER,
     elect_controller,
     maybe_resign,
     resign,
 )
-from controller.events import Expire, RegisterBrokerAndReelect, ShutdownEventThread
-from zk.store import SessionEvent, SessionState
-from zk.znode_client import NodeExists
-from zk.znodes import BrokerInfo
+from klamm.controller.events import Expire, RegisterBrokerAndReelect, ShutdownEventThread
+from klamm.zk.store import SessionEvent, SessionState
+from klamm.zk.znode_client import NodeExists
+from klamm.zk.znodes import BrokerInfo
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 REGISTRATION_RETRY_MS: Final = 1_000
 

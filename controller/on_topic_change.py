@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cluster.journal import Kind
-from cluster.types import TopicIdReplicaAssignment, TopicPartition
-from controller.events import PartitionModifications, TopicChange
-from controller.loader import load_topics, read_topics, with_replicas_kept
-from controller.partition_state_machine import OFFLINE_ELECTION
-from controller.state_change_log import scala_set
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
-from zk.store import ResultCode, SetData
-from zk.znode_client import store_error
-from zk.znodes import MalformedZNode, TopicZNode
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import TopicIdReplicaAssignment, TopicPartition
+from klamm.controller.events import PartitionModifications, TopicChange
+from klamm.controller.loader import load_topics, read_topics, with_replicas_kept
+from klamm.controller.partition_state_machine import OFFLINE_ELECTION
+from klamm.controller.state_change_log import scala_set
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.store import ResultCode, SetData
+from klamm.zk.znode_client import store_error
+from klamm.zk.znodes import MalformedZNode, TopicZNode
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 
 def process_topic_change(controller: KafkaController, _: TopicChange) -> None:

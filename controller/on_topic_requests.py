@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from admin.topics.topics import validate_topic_create
-from cluster.api_errors import Errors
-from cluster.errors import AdminError, OperationTooBig
-from cluster.protocols import MetadataView
-from cluster.requests import (
+from klamm.admin.topics.topics import validate_topic_create
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import AdminError, OperationTooBig
+from klamm.cluster.protocols import MetadataView
+from klamm.cluster.requests import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -27,24 +27,24 @@ from cluster.requests import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
-from controller.events import (
+from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
+from klamm.controller.events import (
     CreateTopicsReceived,
     CreateTopicsTimeout,
     DeleteTopicsReceived,
     DeleteTopicsTimeout,
 )
-from controller.loader import draw_topic_id
-from controller.pending_requests import PendingRequest
-from placement.assign import Assignment
-from placement.broker_metadata import BrokerMetadata
-from placement.pool_rules import assign_in_pool, check_in_pool
-from zk.store import Create, ResultCode, SetData, WriteOp
-from zk.znode_client import reason
-from zk.znodes import ConfigEntityZNode, DeleteTopicsTopicZNode, TopicZNode
+from klamm.controller.loader import draw_topic_id
+from klamm.controller.pending_requests import PendingRequest
+from klamm.placement.assign import Assignment
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.pool_rules import assign_in_pool, check_in_pool
+from klamm.zk.store import Create, ResultCode, SetData, WriteOp
+from klamm.zk.znode_client import reason
+from klamm.zk.znodes import ConfigEntityZNode, DeleteTopicsTopicZNode, TopicZNode
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 UNSET: Final = -1
 UNKNOWN: Final = Errors.UNKNOWN_SERVER_ERROR

@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cluster.errors import StateChangeFailed
-from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.events import ZkPartitionReassignment
-from controller.partition_state_machine import OFFLINE_ELECTION
-from controller.topic_deletion_manager import REASSIGNMENT
-from statemachines.context import replicas_by_broker
-from statemachines.election import ReassignElection
-from statemachines.partition_state import PartitionState
-from statemachines.reassignment import (
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.controller.events import ZkPartitionReassignment
+from klamm.controller.partition_state_machine import OFFLINE_ELECTION
+from klamm.controller.topic_deletion_manager import REASSIGNMENT
+from klamm.statemachines.context import replicas_by_broker
+from klamm.statemachines.election import ReassignElection
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.reassignment import (
     Assignments,
     Phase,
     Replicas,
@@ -36,14 +36,19 @@ from statemachines.reassignment import (
     topics_to_store,
     unneeded_replicas,
 )
-from statemachines.replica_state import ReplicaState
-from zk.store import Delete, ResultCode, SetData, WriteOp
-from zk.znode_client import store_error
-from zk.znodes import MalformedZNode, ReassignmentTargets, ReassignPartitionsZNode, UnparsableJson
-from zk.znodes.json_values import NULL_POINTER
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.store import Delete, ResultCode, SetData, WriteOp
+from klamm.zk.znode_client import store_error
+from klamm.zk.znodes import (
+    MalformedZNode,
+    ReassignmentTargets,
+    ReassignPartitionsZNode,
+    UnparsableJson,
+)
+from klamm.zk.znodes.json_values import NULL_POINTER
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 Failures = dict[TopicPartition, StateChangeFailed]
 _PATH: Final = ReassignPartitionsZNode.path

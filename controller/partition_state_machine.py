@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from cluster.configs import UNCLEAN
-from cluster.errors import StateChangeFailed
-from cluster.outcome import WriteOutcome
-from cluster.types import LeaderAndIsr, TopicPartition
-from controller.request_sender import sent_batch
-from controller.state_change_log import (
+from klamm.cluster.configs import UNCLEAN
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.outcome import WriteOutcome
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.controller.request_sender import sent_batch
+from klamm.controller.state_change_log import (
     ILLEGAL_STATE,
     STATE_CHANGE_FAILED,
     Source,
@@ -23,9 +23,9 @@ from controller.state_change_log import (
     partition_new_text,
     partition_online_text,
 )
-from statemachines.election import ElectionStrategy, OfflineElection
-from statemachines.partition_state import PartitionState
-from statemachines.partition_transitions import (
+from klamm.statemachines.election import ElectionStrategy, OfflineElection
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.partition_transitions import (
     PartitionOutcome,
     PartitionPlan,
     apply_partition_state_changes,
@@ -33,11 +33,11 @@ from statemachines.partition_transitions import (
     plan_partition_state_changes,
     topics_without_live_isr,
 )
-from statemachines.request_batch import ControllerBrokerRequestBatch
-from zk.znodes import ConfigEntityZNode
+from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.zk.znodes import ConfigEntityZNode
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 ElectionResults = dict[TopicPartition, LeaderAndIsr | StateChangeFailed]
 """What was elected, or why nothing was."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cluster.protocols import MetadataView
-from cluster.requests import Message, Response
-from controller.events import PendingRequestTimeout
+from klamm.cluster.protocols import MetadataView
+from klamm.cluster.requests import Message, Response
+from klamm.controller.events import PendingRequestTimeout
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 
 class PendingRequest(msgspec.Struct, frozen=True):

@@ -12,23 +12,23 @@ from functools import partial, wraps
 from itertools import islice
 from typing import Any, Concatenate, ParamSpec
 
-from cluster.errors import StateChangeFailed
-from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
-from cluster.protocols import Clock, Journal
-from cluster.types import (
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from klamm.cluster.protocols import Clock, Journal
+from klamm.cluster.types import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicPartition,
 )
-from controller.config import ControllerConfig
-from controller.event_manager import EventManager, QueuedEvent
-from statemachines.context import ControllerContext, ReplicasByBroker
-from statemachines.partition_state import PartitionState
-from statemachines.partition_transitions import PartitionChange
-from statemachines.reassignment import EpochBump, Phase, reassignment_id, target_text
-from statemachines.replica_state import ReplicaState
-from statemachines.replica_transitions import IsrRemoved, ReplicaMoves
+from klamm.controller.config import ControllerConfig
+from klamm.controller.event_manager import EventManager, QueuedEvent
+from klamm.statemachines.context import ControllerContext, ReplicasByBroker
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.partition_transitions import PartitionChange
+from klamm.statemachines.reassignment import EpochBump, Phase, reassignment_id, target_text
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.replica_transitions import IsrRemoved, ReplicaMoves
 
 IsrChange = tuple[TopicPartition, LeaderIsrAndControllerEpoch, LeaderIsrAndControllerEpoch | None]
 """A partition, its state now, and its state before."""

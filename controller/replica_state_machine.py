@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cluster.errors import StateChangeFailed
-from cluster.outcome import WriteOutcome
-from cluster.types import LeaderAndIsr, TopicPartition
-from controller.request_sender import sent_batch
-from controller.state_change_log import (
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.outcome import WriteOutcome
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.controller.request_sender import sent_batch
+from klamm.controller.state_change_log import (
     ILLEGAL_STATE,
     STATE_CHANGE_FAILED,
     Source,
     replica_failed_text,
 )
-from statemachines.context import ReplicasByBroker
-from statemachines.replica_state import ReplicaState
-from statemachines.replica_transitions import (
+from klamm.statemachines.context import ReplicasByBroker
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.replica_transitions import (
     ReplicaOutcome,
     ReplicaPlan,
     abandon_replica_state_changes,
@@ -30,10 +30,10 @@ from statemachines.replica_transitions import (
     initialize_replica_states,
     plan_replica_state_changes,
 )
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 
 class ReplicaStateMachine:

@@ -10,23 +10,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from cluster.errors import ControllerMoved
-from cluster.journal import Kind
-from cluster.requests import (
+from klamm.cluster.errors import ControllerMoved
+from klamm.cluster.journal import Kind
+from klamm.cluster.requests import (
     ControlRequest,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from controller.channel_manager import ChannelManager
-from controller.config import ControllerConfig
-from controller.recorder import Recorder
-from controller.state_change_log import Source, StateChangeLog, scala_set
-from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
+from klamm.controller.channel_manager import ChannelManager
+from klamm.controller.config import ControllerConfig
+from klamm.controller.recorder import Recorder
+from klamm.controller.state_change_log import Source, StateChangeLog, scala_set
+from klamm.statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 RequestTap = Callable[[int, ControlRequest], None]
 """Called with a broker and a request for it when it is queued, whether the broker lives or not."""

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Final, Protocol
 
-from cluster.plain_text import harmless_line
-from cluster.protocols import Clock
-from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
+from klamm.cluster.plain_text import harmless_line
+from klamm.cluster.protocols import Clock
+from klamm.cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
 
 STATE_CHANGE_FAILED: Final = "kafka.common.StateChangeFailedException"
 ILLEGAL_STATE: Final = "java.lang.IllegalStateException"

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.types import TopicPartition
-from statemachines.context import ControllerContext
+from klamm.cluster.types import TopicPartition
+from klamm.statemachines.context import ControllerContext
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 REASSIGNMENTS_SHOWN: Final = 100
 """Of so many reassignments the status says where they stand: those that wait for a broker first."""

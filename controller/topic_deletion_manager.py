@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cluster.api_errors import Errors
-from cluster.journal import Kind
-from cluster.requests import ControlRequest, StopReplicaRequest, StopReplicaResponse
-from cluster.types import TopicPartition
-from controller.events import TopicDeletion
-from controller.state_change_log import Source, scala_set
-from statemachines.context import ReplicasByBroker
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
-from statemachines.topic_deletion import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import Kind
+from klamm.cluster.requests import ControlRequest, StopReplicaRequest, StopReplicaResponse
+from klamm.cluster.types import TopicPartition
+from klamm.controller.events import TopicDeletion
+from klamm.controller.state_change_log import Source, scala_set
+from klamm.statemachines.context import ReplicasByBroker
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.topic_deletion import (
     DeletionCounts,
     Progress,
     count_deletions,
@@ -34,10 +34,10 @@ from statemachines.topic_deletion import (
     topics_being_reassigned,
     topics_with_offline_replicas,
 )
-from zk.znodes import TopicZNode
+from klamm.zk.znodes import TopicZNode
 
 if TYPE_CHECKING:
-    from controller.kafka_controller import KafkaController
+    from klamm.controller.kafka_controller import KafkaController
 
 _SOURCE = Source.TOPIC_DELETION_MANAGER
 OFFLINE_REPLICAS = "offline replicas"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.types import TopicPartition
-from controller.events import (
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.types import TopicPartition
+from klamm.controller.events import (
     BrokerChange,
     BrokerModifications,
     ControllerChange,
@@ -27,8 +27,8 @@ from controller.events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
-from zk.store import WatchEvent, WatchKind
-from zk.znodes import (
+from klamm.zk.store import WatchEvent, WatchKind
+from klamm.zk.znodes import (
     BrokerIdsZNode,
     ControllerZNode,
     DeleteTopicsZNode,

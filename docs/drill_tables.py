@@ -5,14 +5,14 @@ All of it comes from drills/; docs/generate.py puts it into the page.
 
 from __future__ import annotations
 
-from cluster.quirks import NO_QUIRKS
 from docs.markdown import table
-from drills import text
-from drills.actions import ACTIONS
-from drills.conditions import CONDITIONS
-from drills.library import NAMES, named_drill, named_text
-from drills.run import Verdict, play
-from runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.drills import text
+from klamm.drills.actions import ACTIONS
+from klamm.drills.conditions import CONDITIONS
+from klamm.drills.library import NAMES, named_drill, named_text
+from klamm.drills.run import Verdict, play
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 
 EXAMPLE = "leader-loss"
 

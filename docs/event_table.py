@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from docs.markdown import table
-from replay.encode import PUBLISHED
-from replay.event_schema import CODED_SCHEMA, COLUMN_TEXTS, STATE_CODES
+from klamm.replay.encode import PUBLISHED
+from klamm.replay.event_schema import CODED_SCHEMA, COLUMN_TEXTS, STATE_CODES
 
 
 def column_table() -> str:

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import msgspec
 
-from cluster import quirks
-from cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Config
 from docs import drill_tables, event_table, known_bugs, state_machines
 from docs.http_bounds import bound_table
 from docs.markdown import table
-from replay.answers import answer_table
-from replay.generate.options import planted_table
-from server.api import ROUTES
+from klamm.cluster import quirks
+from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Config
+from klamm.replay.answers import answer_table
+from klamm.replay.generate.options import planted_table
+from klamm.server.api import ROUTES
 from tests.scenarios import SCENARIOS, read_scenario, simulated_differences
 
 ROOT = Path(__file__).parents[1]

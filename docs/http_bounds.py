@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from cluster.partition_limits import DEFAULT_LIMITS
 from docs.markdown import table
-from server import api, client_bodies, client_sessions, endpoint, http_protocol, request_bodies
+from klamm.cluster.partition_limits import DEFAULT_LIMITS
+from klamm.server import (
+    api,
+    client_bodies,
+    client_sessions,
+    endpoint,
+    http_protocol,
+    request_bodies,
+)
 
 
 def bound_table() -> str:

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, Final
 
 from docs.markdown import table
-from statemachines import partition_state, replica_state
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
-from statemachines.rules import machine_of
+from klamm.statemachines import partition_state, replica_state
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.rules import machine_of
 
 _MACHINES: Final[tuple[tuple[str, Enum, Mapping[Any, tuple[Any, ...]]], ...]] = (
     ("partition", PartitionState.NON_EXISTENT, partition_state.PREVIOUS),

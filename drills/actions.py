@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 import yaml
 from msgspec import inspect
 
-from cluster.types import ElectionType
-from drills.reading import DrillReader, is_null
-from runtime import actions
-from runtime.actions import Action, BrokerAction
-from runtime.scenarios import steps
-from runtime.scenarios.tools import TOOL_NAMES
-from zk.ensemble import FOLLOWER, LEADER
+from klamm.cluster.types import ElectionType
+from klamm.drills.reading import DrillReader, is_null
+from klamm.runtime import actions
+from klamm.runtime.actions import Action, BrokerAction
+from klamm.runtime.scenarios import steps
+from klamm.runtime.scenarios.tools import TOOL_NAMES
+from klamm.zk.ensemble import FOLLOWER, LEADER
 
 Actions = tuple[Action, ...]
 Read = Callable[[DrillReader, yaml.Node], Actions]

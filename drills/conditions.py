@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
-from cluster.journal import JournalRow, Kind
-from drills.reading import NONE, DrillReader
-from runtime.scenarios.conditions import MOVED
-from statemachines.partition_state import PartitionState
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.drills.reading import NONE, DrillReader
+from klamm.runtime.scenarios.conditions import MOVED
+from klamm.statemachines.partition_state import PartitionState
 
 Read = Callable[[DrillReader, yaml.Node], Any]
 _ROW_FIELDS: Final = tuple(field.encode_name for field in msgspec.structs.fields(JournalRow))

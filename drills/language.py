@@ -14,17 +14,17 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
-from cluster.configs import check_broker_configs
-from cluster.errors import UsageError
-from drills.actions import ACTIONS, ANSWERED
-from drills.conditions import CONDITIONS
-from drills.reading import DrillReader, Entry, is_null, read_text
-from drills.values import Drill, DrillCluster
-from runtime import actions
-from runtime.actions import Action
-from runtime.scenarios import steps
-from runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, Condition, Moment, Settle, Step
-from zk.ensemble import SIZES
+from klamm.cluster.configs import check_broker_configs
+from klamm.cluster.errors import UsageError
+from klamm.drills.actions import ACTIONS, ANSWERED
+from klamm.drills.conditions import CONDITIONS
+from klamm.drills.reading import DrillReader, Entry, is_null, read_text
+from klamm.drills.values import Drill, DrillCluster
+from klamm.runtime import actions
+from klamm.runtime.actions import Action
+from klamm.runtime.scenarios import steps
+from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, Condition, Moment, Settle, Step
+from klamm.zk.ensemble import SIZES
 
 DRILL_WORDS: Final = ("drill", "about", "cluster", "steps", "checks")
 CLUSTER_WORDS: Final = (

@@ -6,9 +6,9 @@ import difflib
 from pathlib import Path
 from typing import Final
 
-from cluster.errors import UsageError
-from drills.language import parse_drill, read_drill
-from drills.values import Drill
+from klamm.cluster.errors import UsageError
+from klamm.drills.language import parse_drill, read_drill
+from klamm.drills.values import Drill
 
 FOLDER: Final = Path(__file__).with_name("shipped")
 NAMES: Final = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from cluster.errors import UsageError
-from cluster.types import NO_LEADER, TopicPartition
-from runtime.actions import CONTROLLER, DEAD, PAUSED, BrokerRef
+from klamm.cluster.errors import UsageError
+from klamm.cluster.types import NO_LEADER, TopicPartition
+from klamm.runtime.actions import CONTROLLER, DEAD, PAUSED, BrokerRef
 
 HINT: Final = "docs/drills.md shows the language, klamm drill show NAME a whole drill"
 MAX_BYTES: Final = 1_000_000

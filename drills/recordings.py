@@ -10,14 +10,14 @@ from pathlib import Path
 
 import msgspec
 
-from cluster.quirks import Quirks
-from drills.run import Failure, Outcome, Verdict, play_steps
-from runtime.cluster_spec import ClusterSpec
-from runtime.scenarios.diff import compare_scenario
-from runtime.scenarios.driver import ScenarioDriver
-from runtime.scenarios.recorded import Recorder, load_scenario, recorded_spec, recorded_steps
-from runtime.scenarios.rows import Json
-from runtime.scenarios.runner import StepResult
+from klamm.cluster.quirks import Quirks
+from klamm.drills.run import Failure, Outcome, Verdict, play_steps
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.scenarios.diff import compare_scenario
+from klamm.runtime.scenarios.driver import ScenarioDriver
+from klamm.runtime.scenarios.recorded import Recorder, load_scenario, recorded_spec, recorded_steps
+from klamm.runtime.scenarios.rows import Json
+from klamm.runtime.scenarios.runner import StepResult
 
 
 class Recording(msgspec.Struct, frozen=True):

@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from cluster.errors import EnvironmentProblem, KlammError, StoreError
-from drills.values import Drill
-from runtime.scenarios.driver import ScenarioDriver
-from runtime.scenarios.runner import CheckResult, ScenarioRunner, StepResult
-from runtime.scenarios.steps import Moment, Step, plain_text
+from klamm.cluster.errors import EnvironmentProblem, KlammError, StoreError
+from klamm.drills.values import Drill
+from klamm.runtime.scenarios.driver import ScenarioDriver
+from klamm.runtime.scenarios.runner import CheckResult, ScenarioRunner, StepResult
+from klamm.runtime.scenarios.steps import Moment, Step, plain_text
 
 AGREEMENT_TIMEOUT_MS: Final = 10_000.0
 AGREEMENT: Final = "everybody agrees with ZooKeeper"

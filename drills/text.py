@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from drills.run import Outcome, Verdict
-from runtime.scenarios.runner import CheckResult, StepResult
-from runtime.scenarios.steps import Moment
+from klamm.drills.run import Outcome, Verdict
+from klamm.runtime.scenarios.runner import CheckResult, StepResult
+from klamm.runtime.scenarios.steps import Moment
 
 _WORDS: Final = {
     Outcome.PASSED: "passed",

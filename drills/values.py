@@ -13,16 +13,16 @@ from typing import Final
 
 import msgspec
 
-from cluster.quirks import Quirks
-from runtime.actions import Action
-from runtime.cluster_spec import ClusterSpec, rack_map
-from runtime.scenarios.steps import (
+from klamm.cluster.quirks import Quirks
+from klamm.runtime.actions import Action
+from klamm.runtime.cluster_spec import ClusterSpec, rack_map
+from klamm.runtime.scenarios.steps import (
     ActOnZooKeeper,
     DegradeNetwork,
     ProduceConstantly,
     Step,
 )
-from runtime.simulated.world import SimulatedWorld
+from klamm.runtime.simulated.world import SimulatedWorld
 
 SESSION_TIMEOUT_MS: Final = 3_000
 AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"

@@ -14,21 +14,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
-from admin.guard import RunInfo, check_may_run_in, create_marker
-from runtime.cluster_spec import ClusterSpec
-from runtime.journal import FileJournal, MemoryJournal
-from runtime.real.cluster import RealCluster
-from runtime.scenarios.driver import ScenarioDriver
-from runtime.scenarios.real_driver import RealDriver
-from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.simulated.world import SimulatedWorld
-from zk.embedded import EmbeddedZooKeeper
-from zk.ensemble import EmbeddedEnsemble
-from zk.kafka_zk_client import KafkaZkClient
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.security import UNSECURED, ZooKeeperSecurity
-from zk.store import SessionEvent, SessionState
+from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.journal import FileJournal, MemoryJournal
+from klamm.runtime.real.cluster import RealCluster
+from klamm.runtime.scenarios.driver import ScenarioDriver
+from klamm.runtime.scenarios.real_driver import RealDriver
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.ensemble import EmbeddedEnsemble
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.security import UNSECURED, ZooKeeperSecurity
+from klamm.zk.store import SessionEvent, SessionState
 
 JOURNAL_FILE: Final = "journal.jsonl"
 ZOOKEEPER_FOLDER: Final = "zookeeper"

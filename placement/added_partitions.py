@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from cluster.errors import AdminOperationError, InvalidPartitions, InvalidReplicaAssignment
-from cluster.types import ReplicaAssignment
-from placement.assign import Assignment, assign_replicas_to_brokers
-from placement.broker_metadata import BrokerMetadata
-from placement.manual import check_added_assignment
+from klamm.cluster.errors import AdminOperationError, InvalidPartitions, InvalidReplicaAssignment
+from klamm.cluster.types import ReplicaAssignment
+from klamm.placement.assign import Assignment, assign_replicas_to_brokers
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.manual import check_added_assignment
 
 
 def create_new_partitions_assignment(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
-from cluster.errors import AdminOperationError, InvalidPartitions, InvalidReplicationFactor
-from placement.broker_metadata import BrokerMetadata
-from placement.draws import IntSource
+from klamm.cluster.errors import AdminOperationError, InvalidPartitions, InvalidReplicationFactor
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.draws import IntSource
 
 Replicas = tuple[int, ...]
 Assignment = dict[int, Replicas]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from cluster.errors import AdminOperationError
+from klamm.cluster.errors import AdminOperationError
 
 
 class BrokerMetadata(NamedTuple):

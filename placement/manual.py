@@ -11,14 +11,14 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from cluster.errors import (
+from klamm.cluster.errors import (
     AdminCommandFailed,
     AdminOperationError,
     BrokerNotAvailable,
     InvalidNumber,
     InvalidReplicaAssignment,
 )
-from placement.assign import Assignment, Replicas
+from klamm.placement.assign import Assignment, Replicas
 
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 # Integer.parseInt takes any script's digits of the basic plane; Python's int() stops at 4300.

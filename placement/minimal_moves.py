@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cluster.errors import InvalidReplicationFactor
-from cluster.types import TopicPartition
-from placement.broker_metadata import RackAwareMode
-from placement.pools import (
+from klamm.cluster.errors import InvalidReplicationFactor
+from klamm.cluster.types import TopicPartition
+from klamm.placement.broker_metadata import RackAwareMode
+from klamm.placement.pools import (
     ClusterPlacement,
     LegalBrokers,
     PartitionPlace,
@@ -24,7 +24,7 @@ from placement.pools import (
     brokers_for_topic,
     legal_brokers,
 )
-from placement.spread import Spread
+from klamm.placement.spread import Spread
 
 
 @dataclass(frozen=True, slots=True)

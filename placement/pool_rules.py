@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from cluster.errors import InvalidReplicaAssignment, InvalidReplicationFactor, UsageError
-from cluster.types import ReplicaAssignment, TopicPartition
-from placement.added_partitions import create_new_partitions_assignment
-from placement.assign import Assignment, assign_replicas_to_brokers
-from placement.broker_metadata import BrokerMetadata
-from placement.draws import IntSource
-from placement.pools import Pool, Pools, brokers_for_topic
+from klamm.cluster.errors import InvalidReplicaAssignment, InvalidReplicationFactor, UsageError
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.placement.added_partitions import create_new_partitions_assignment
+from klamm.placement.assign import Assignment, assign_replicas_to_brokers
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.draws import IntSource
+from klamm.placement.pools import Pool, Pools, brokers_for_topic
 
 
 def brokers_in_pool(

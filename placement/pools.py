@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cluster.types import TopicPartition
-from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
+from klamm.cluster.types import TopicPartition
+from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
 
 DEFAULT_WEIGHT = 1.0
 

@@ -66,7 +66,7 @@ class Question(StrEnum):
 
 
 _LIMITS: Final[dict[str, dict[str, str]]] = yaml.safe_load(
-    (files("replay") / "answers.yaml").read_text()
+    (files("klamm.replay") / "answers.yaml").read_text()
 )
 assert set(_LIMITS) <= set(Question)
 assert all(set(limited) <= set(Reading) for limited in _LIMITS.values())

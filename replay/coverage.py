@@ -16,8 +16,8 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from replay.event_schema import JOURNAL, KINDS, SOURCES, code_of
-from replay.event_table import OutOfOrder, RunCoverage
+from klamm.replay.event_schema import JOURNAL, KINDS, SOURCES, code_of
+from klamm.replay.event_table import OutOfOrder, RunCoverage
 
 _EPOCH: Final = ("source", "run", "controller", "epoch")
 _JOURNAL: Final = code_of(JOURNAL, SOURCES)

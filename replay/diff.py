@@ -14,20 +14,20 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cluster.errors import UsageError
-from cluster.journal import Kind
-from cluster.types import NO_LEADER
-from replay.event_schema import (
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import NO_LEADER
+from klamm.replay.event_schema import (
     CONTROLLER_LOG,
     SOURCES,
     STATE_CHANGE_LOG,
     code_of,
 )
-from replay.event_table import EventTable
-from replay.questions.columns import is_kind, is_leadership
-from replay.questions.final_states import LEADERSHIP, final_tables
-from replay.spark_errors import unpersist
-from statemachines.partition_state import PartitionState
+from klamm.replay.event_table import EventTable
+from klamm.replay.questions.columns import is_kind, is_leadership
+from klamm.replay.questions.final_states import LEADERSHIP, final_tables
+from klamm.replay.spark_errors import unpersist
+from klamm.statemachines.partition_state import PartitionState
 
 MOST_SHOWN: Final = 50
 _PARTITION: Final = ("topic", "partition")

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from replay.event_schema import (
+from klamm.replay.event_schema import (
     CODED_SCHEMA,
     ELECTIONS,
     KINDS,

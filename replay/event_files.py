@@ -21,10 +21,10 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from cluster.errors import KlammError
-from replay.encode import CODED_ARROW, NAMES_ARROW, Encoder
-from replay.event_schema import DAMAGED_SCHEMA, NAMES_SCHEMA
-from replay.sources import Tasks
+from klamm.cluster.errors import KlammError
+from klamm.replay.encode import CODED_ARROW, NAMES_ARROW, Encoder
+from klamm.replay.event_schema import DAMAGED_SCHEMA, NAMES_SCHEMA
+from klamm.replay.sources import Tasks
 
 DAMAGED_ARROW: Final[pa.Schema] = to_arrow_schema(DAMAGED_SCHEMA)
 COMPRESSION: Final = "zstd"

@@ -23,16 +23,16 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from cluster.journal import Kind
-from statemachines.election import (
+from klamm.cluster.journal import Kind
+from klamm.statemachines.election import (
     ControlledShutdownElection,
     OfflineElection,
     PreferredReplicaElection,
     ReassignElection,
 )
-from statemachines.partition_state import PartitionState
-from statemachines.reassignment import Phase
-from statemachines.replica_state import ReplicaState
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.reassignment import Phase
+from klamm.statemachines.replica_state import ReplicaState
 
 SCHEMA_VERSION: Final = 1
 

@@ -17,15 +17,15 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cluster.errors import UsageError
-from replay.encode import DOMAINS, PUBLISHED, STATES, state_word, word_of
-from replay.event_schema import (
+from klamm.cluster.errors import UsageError
+from klamm.replay.encode import DOMAINS, PUBLISHED, STATES, state_word, word_of
+from klamm.replay.event_schema import (
     CODED_SCHEMA,
     DAMAGED_SCHEMA,
     NAMES_SCHEMA,
     SCHEMA_VERSION,
 )
-from replay.whole_folder import FolderKind, whole_folder
+from klamm.replay.whole_folder import FolderKind, whole_folder
 
 EVENTS: Final = "events"
 NAMES: Final = "names"

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cluster.errors import UsageError
-from replay.event_table import EventTable, Manifest
-from replay.questions.columns import PARTITION
-from replay.questions.final_states import as_of
-from report.scales import time_text
+from klamm.cluster.errors import UsageError
+from klamm.replay.event_table import EventTable, Manifest
+from klamm.replay.questions.columns import PARTITION
+from klamm.replay.questions.final_states import as_of
+from klamm.report.scales import time_text
 
 
 @dataclass(frozen=True, slots=True)

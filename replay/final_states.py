@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from replay.diff import beside, state_by_leader
-from replay.encode import encode
-from replay.event_schema import SCHEMA_VERSION
-from replay.event_table import EventTable, Manifest
-from replay.questions.final_states import final_tables
-from replay.sources import split
-from replay.sources.journal import read_journals
-from replay.spark_errors import unpersist
-from statemachines.replica_state import ReplicaState
+from klamm.replay.diff import beside, state_by_leader
+from klamm.replay.encode import encode
+from klamm.replay.event_schema import SCHEMA_VERSION
+from klamm.replay.event_table import EventTable, Manifest
+from klamm.replay.questions.final_states import final_tables
+from klamm.replay.sources import split
+from klamm.replay.sources.journal import read_journals
+from klamm.replay.spark_errors import unpersist
+from klamm.statemachines.replica_state import ReplicaState
 
 MOST_SHOWN: Final = 20
 _PARTITION: Final = ("topic", "partition")

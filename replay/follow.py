@@ -18,15 +18,15 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cluster.errors import EnvironmentProblem, KlammError, UsageError
-from replay.event_files import Folders, write_files, write_names
-from replay.event_schema import JOURNAL, SOURCES, code_of
-from replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest, is_table
-from replay.ingest import describe
-from replay.sources.file_parts import compression_of
-from replay.sources.follow import FORMAT, GrowingJournal
-from replay.sources.registry import SourceFiles, find_files
-from replay.spark_errors import as_klamm_error, told_in_one_line
+from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
+from klamm.replay.event_files import Folders, write_files, write_names
+from klamm.replay.event_schema import JOURNAL, SOURCES, code_of
+from klamm.replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest, is_table
+from klamm.replay.ingest import describe
+from klamm.replay.sources.file_parts import compression_of
+from klamm.replay.sources.follow import FORMAT, GrowingJournal
+from klamm.replay.sources.registry import SourceFiles, find_files
+from klamm.replay.spark_errors import as_klamm_error, told_in_one_line
 
 CHECKPOINT: Final = "checkpoint"
 FOLLOWED: Final = "followed.json"

@@ -15,17 +15,17 @@ from typing import Final
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from cluster.errors import KlammError
-from replay.coverage import coverage_of
-from replay.event_files import COMPRESSION, Folders, write_files, write_names
-from replay.event_schema import (
+from klamm.cluster.errors import KlammError
+from klamm.replay.coverage import coverage_of
+from klamm.replay.event_files import COMPRESSION, Folders, write_files, write_names
+from klamm.replay.event_schema import (
     CODED_SCHEMA,
     DAMAGED_SCHEMA,
     SCHEMA_VERSION,
     SOURCES,
     code_of,
 )
-from replay.event_table import (
+from klamm.replay.event_table import (
     DAMAGED,
     EVENTS,
     MANIFEST,
@@ -34,11 +34,11 @@ from replay.event_table import (
     SourceSummary,
     new_table_folder,
 )
-from replay.predecessors import add_predecessors
-from replay.progress import Progress
-from replay.sources import SourceOptions
-from replay.sources.registry import SourceFiles, find_files
-from replay.spark_errors import told_in_one_line
+from klamm.replay.predecessors import add_predecessors
+from klamm.replay.progress import Progress
+from klamm.replay.sources import SourceOptions
+from klamm.replay.sources.registry import SourceFiles, find_files
+from klamm.replay.spark_errors import told_in_one_line
 
 _STAGED: Final = "staged"
 _Read = tuple[SourceFiles, float, float | None]

@@ -14,10 +14,10 @@ from collections import Counter
 from importlib.resources import files
 from typing import Final
 
-from cluster.journal import Kind
-from cluster.types import ReplicaAssignment, TopicPartition
-from replay.event_schema import LEADERSHIP_SEEN, REPLICA_SNAPSHOT
-from replay.kafka_lines import (
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.replay.event_schema import LEADERSHIP_SEEN, REPLICA_SNAPSHOT
+from klamm.replay.kafka_lines import (
     ASSIGNMENT,
     LEADER_AND_ISR,
     LEADER_ISR_AND_EPOCH,
@@ -27,14 +27,14 @@ from replay.kafka_lines import (
     Said,
     reason,
 )
-from replay.kafka_messages import Facts, Message, Trace, each, facts_of, one, wanted
-from statemachines.reassignment import Phase, reassignment_id
+from klamm.replay.kafka_messages import Facts, Message, Trace, each, facts_of, one, wanted
+from klamm.statemachines.reassignment import Phase, reassignment_id
 
 LOGGER_PREFIX: Final = "kafka.controller."
 BAD_VERSION: Final = "INVALID_UPDATE_VERSION"
 KNOWN: Final = tuple(
     line.replace("…", " ")
-    for line in (files("replay") / "controller_log_messages.txt").read_text().splitlines()
+    for line in (files("klamm.replay") / "controller_log_messages.txt").read_text().splitlines()
 )
 """How messages begin that say nothing that is asked for, behind the name of the one that speaks."""
 KNOWN_OF_NOBODY: Final = (

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cluster.types import ReplicaAssignment
+from klamm.cluster.types import ReplicaAssignment
 
 CUT_LINE: Final = "cut line"
 NOT_A_LOG_LINE: Final = "not a log line"

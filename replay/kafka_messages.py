@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from cluster.types import ReplicaAssignment, TopicPartition
-from replay.event_schema import STATE_CODES
-from replay.kafka_lines import Fact, assignment, ids
-from statemachines.reassignment import reassignment_id
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.replay.event_schema import STATE_CODES
+from klamm.replay.kafka_lines import Fact, assignment, ids
+from klamm.statemachines.reassignment import reassignment_id
 
 Trace = Sequence[str]
 """The lines of the exception that follows a message."""

@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from cluster.journal import Kind
-from replay.event_schema import ELECTIONS, STATE_CODES
-from replay.kafka_lines import (
+from klamm.cluster.journal import Kind
+from klamm.replay.event_schema import ELECTIONS, STATE_CODES
+from klamm.replay.kafka_lines import (
     ASSIGNMENT,
     BEGIN,
     LEADER_AND_ISR,
@@ -25,7 +25,7 @@ from replay.kafka_lines import (
     Said,
     reason,
 )
-from replay.kafka_messages import Facts, Message, Pattern, Trace, facts_of, one, wanted
+from klamm.replay.kafka_messages import Facts, Message, Pattern, Trace, facts_of, one, wanted
 
 LOGGER: Final = "state.change.logger"
 _FROM_TO: Final = r"from (?P<from_state>\w+) to (?P<to_state>\w+)"

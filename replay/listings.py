@@ -13,8 +13,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from replay.encode import ANSWER_STATES, DOMAINS, PUBLISHED
-from replay.event_schema import STATE_CODES
+from klamm.replay.encode import ANSWER_STATES, DOMAINS, PUBLISHED
+from klamm.replay.event_schema import STATE_CODES
 
 _STATE_WORDS: Final = {code: word for word, code in STATE_CODES.items()}
 

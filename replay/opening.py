@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from cluster.errors import UsageError
-from replay.event_table import EventTable, is_table, open_table, read_manifest
-from replay.follow import check_followed
-from replay.ingest import ingest
-from replay.progress import Progress
-from replay.sources import SourceOptions
-from replay.sources.registry import SourceFiles, find_files
-from replay.spark_cluster import is_local, is_loopback
+from klamm.cluster.errors import UsageError
+from klamm.replay.event_table import EventTable, is_table, open_table, read_manifest
+from klamm.replay.follow import check_followed
+from klamm.replay.ingest import ingest
+from klamm.replay.progress import Progress
+from klamm.replay.sources import SourceOptions
+from klamm.replay.sources.registry import SourceFiles, find_files
+from klamm.replay.spark_cluster import is_local, is_loopback
 
 _PREFIX: Final = "klamm-replay-"
 _NAMED: Final = 3

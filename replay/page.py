@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from replay.answers import Answer, How, Question, Reading
-from replay.listings import Listing
-from replay.page_plots import churn_maps, leader_rows, offline_plots, reassignment_bars
-from replay.page_tables import (
+from klamm.replay.answers import Answer, How, Question, Reading
+from klamm.replay.listings import Listing
+from klamm.replay.page_plots import churn_maps, leader_rows, offline_plots, reassignment_bars
+from klamm.replay.page_tables import (
     PLACED,
     Column,
     after_text,
@@ -27,11 +27,11 @@ from replay.page_tables import (
     took_text,
     within,
 )
-from replay.questions.elections import FLAP_WINDOW_MS, FLAPS
-from replay.run import Answers
-from replay.unread import Unread
-from report.scales import duration_text, time_text
-from report.values import Block, Figure, Page, Section, Table, Tone
+from klamm.replay.questions.elections import FLAP_WINDOW_MS, FLAPS
+from klamm.replay.run import Answers
+from klamm.replay.unread import Unread
+from klamm.report.scales import duration_text, time_text
+from klamm.report.values import Block, Figure, Page, Section, Table, Tone
 
 _NOUNS: Final = {
     "illegal": ("illegal transition", "illegal transitions"),

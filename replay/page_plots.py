@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import Any, Final
 
-from replay.questions.reassignments import DONE, OPEN
-from replay.run import Answers
-from report.scales import duration_text
-from report.values import Bar, Gantt, HeatMap, StepPlot, StepRows, Steps, Tone
+from klamm.replay.questions.reassignments import DONE, OPEN
+from klamm.replay.run import Answers
+from klamm.report.scales import duration_text
+from klamm.report.values import Bar, Gantt, HeatMap, StepPlot, StepRows, Steps, Tone
 
 MOST_RUNS: Final = 4
 _MOST_BROKERS: Final = 40

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from replay.encode import DOMAINS
-from replay.listings import Listing
-from replay.run import Answers
-from report.scales import duration_text, time_text
-from report.values import Cell, Table
+from klamm.replay.encode import DOMAINS
+from klamm.replay.listings import Listing
+from klamm.replay.run import Answers
+from klamm.report.scales import duration_text, time_text
+from klamm.report.values import Cell, Table
 
 Column = tuple[str, str | Callable[[dict[str, Any]], Cell]]
 

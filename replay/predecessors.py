@@ -15,10 +15,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cluster.journal import Kind
-from cluster.types import NO_LEADER
-from replay.event_schema import CODED_SCHEMA, LEADERSHIP_WRITTEN
-from replay.questions.columns import (
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import NO_LEADER
+from klamm.replay.event_schema import CODED_SCHEMA, LEADERSHIP_WRITTEN
+from klamm.replay.questions.columns import (
     FAILURES,
     STATE_KINDS,
     TRANSITIONS,

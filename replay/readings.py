@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from replay.answers import Reading
-from replay.event_schema import (
+from klamm.replay.answers import Reading
+from klamm.replay.event_schema import (
     CONTROLLER_LOG,
     JOURNAL,
     KINDS,

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from replay.encode import ANSWER_STATES
-from replay.event_table import DAMAGED, EventTable
-from replay.listings import Listing
-from replay.run import Answers
-from replay.whole_folder import FolderKind, check_folder, whole_folder
+from klamm.replay.encode import ANSWER_STATES
+from klamm.replay.event_table import DAMAGED, EventTable
+from klamm.replay.listings import Listing
+from klamm.replay.run import Answers
+from klamm.replay.whole_folder import FolderKind, check_folder, whole_folder
 
 ANSWERS: Final = "answers.json"
 PAGE: Final = "page.html"

@@ -18,50 +18,50 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from replay.event_table import EventTable
-from replay.filters import Filters, check, narrow, since
-from replay.listings import Listing, first_listed
-from replay.questions.availability import (
+from klamm.replay.event_table import EventTable
+from klamm.replay.filters import Filters, check, narrow, since
+from klamm.replay.listings import Listing, first_listed
+from klamm.replay.questions.availability import (
     leaderless_intervals,
     offline_intervals,
     tells_availability,
     tells_partition_state,
     with_held,
 )
-from replay.questions.columns import PARTITION, is_unclean, partition_code
-from replay.questions.controllers import (
+from klamm.replay.questions.columns import PARTITION, is_unclean, partition_code
+from klamm.replay.questions.controllers import (
     IS_LATE,
     epochs,
     failovers,
     late_writes,
     shared_epochs,
 )
-from replay.questions.duplicates import duplicates, without
-from replay.questions.elections import (
+from klamm.replay.questions.duplicates import duplicates, without
+from klamm.replay.questions.elections import (
     FLAPS,
     flap_suspects,
     flapping_replicas,
     unclean_elections,
 )
-from replay.questions.final_states import final_partitions, final_replicas
-from replay.questions.histories import SUMS, by_partition, by_replica, histories
-from replay.questions.reassignments import OPEN, reassignments, tells_reassignment
-from replay.questions.row_checks import (
+from klamm.replay.questions.final_states import final_partitions, final_replicas
+from klamm.replay.questions.histories import SUMS, by_partition, by_replica, histories
+from klamm.replay.questions.reassignments import OPEN, reassignments, tells_reassignment
+from klamm.replay.questions.row_checks import (
     failed_transitions,
     gap_places,
     illegal_transitions,
     tells_legality,
 )
-from replay.questions.timeline import (
+from klamm.replay.questions.timeline import (
     differences,
     isr_churn,
     leaders_over_time,
     offline_timeline,
     width_of,
 )
-from replay.questions.trouble import brokers_by_trouble, topics_by_trouble
-from replay.spark_errors import unpersist
-from replay.unread import Unread, unread
+from klamm.replay.questions.trouble import brokers_by_trouble, topics_by_trouble
+from klamm.replay.spark_errors import unpersist
+from klamm.replay.unread import Unread, unread
 
 MOST_SENT: Final = 100_000
 """Rows that are worth sending to every processor instead of sorting all events."""

@@ -26,16 +26,16 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import Row as Row
 from pyspark.sql import SparkSession as SparkSession
 
-from cluster.errors import EnvironmentProblem
-from replay.spark_cluster import (
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.replay.spark_cluster import (
     check_master,
     is_local,
     is_loopback,
     wait_for_executor,
     write_packages,
 )
-from replay.spark_errors import interrupt_behind
-from zk.java import find_java, spark_java_home
+from klamm.replay.spark_errors import interrupt_behind
+from klamm.zk.java import find_java, spark_java_home
 
 LOOPBACK: Final = "127.0.0.1"
 EXIT_TIMEOUT_S: Final = 20.0

@@ -17,7 +17,7 @@ from typing import Final
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
-from cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.errors import EnvironmentProblem, UsageError
 
 PACKAGES: Final = ("cluster", "replay", "report", "statemachines", "zk")
 """What Python workers import of klamm."""
@@ -97,8 +97,10 @@ def _has_executor(context: SparkContext) -> bool:
 def write_packages(archive: Path) -> Path:
     """A zip of the packages that Python workers import, for Spark's ``--py-files``."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        found = [_ROOT / "__init__.py"]
         for package in PACKAGES:
-            for source in sorted((_ROOT / package).rglob("*.*")):
-                if source.suffix != ".pyc":
-                    file.write(source, source.relative_to(_ROOT).as_posix())
+            found += sorted((_ROOT / package).rglob("*.*"))
+        for source in found:
+            if source.suffix != ".pyc":
+                file.write(source, f"klamm/{source.relative_to(_ROOT).as_posix()}")
     return archive

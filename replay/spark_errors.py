@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from cluster.errors import EnvironmentProblem, KlammError
+from klamm.cluster.errors import EnvironmentProblem, KlammError
 
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC")
 _PYTHON_ERROR: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Problem)): (.+)$", re.M)

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from replay.event_schema import LOST_TRANSACTIONS
-from replay.event_table import EventTable
-from replay.listings import MOST_LISTED, Listing
+from klamm.replay.event_schema import LOST_TRANSACTIONS
+from klamm.replay.event_table import EventTable
+from klamm.replay.listings import MOST_LISTED, Listing
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cluster.errors import UsageError
-from replay.event_table import EventTable
-from replay.questions.columns import RUN
-from replay.questions.final_states import final_tables
+from klamm.cluster.errors import UsageError
+from klamm.replay.event_table import EventTable
+from klamm.replay.questions.columns import RUN
+from klamm.replay.questions.final_states import final_tables
 
 VIEWS: Final = ("events", "partitions", "replicas", "names", "damaged")
 _QUERIES: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.errors import EnvironmentProblem, UsageError
 
 _PARTIAL: Final = ".partial"
 _OLD: Final = ".old"

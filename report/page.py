@@ -13,9 +13,9 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from report.plots import MOST_BARS, MOST_POINTS, MOST_ROWS, Plot, drawn
-from report.scales import duration_text, time_marks, time_text
-from report.values import Block, Cell, Gantt, HeatMap, Page, StepPlot, StepRows, Table
+from klamm.report.plots import MOST_BARS, MOST_POINTS, MOST_ROWS, Plot, drawn
+from klamm.report.scales import duration_text, time_marks, time_text
+from klamm.report.values import Block, Cell, Gantt, HeatMap, Page, StepPlot, StepRows, Table
 
 MOST_TABLE_ROWS: Final = 200
 _MOST_BESIDE: Final = 100
@@ -47,7 +47,7 @@ def _shown(value: object) -> object:
 
 
 _ENVIRONMENT: Final = Environment(
-    loader=PackageLoader("report"),
+    loader=PackageLoader("klamm.report"),
     autoescape=True,
     finalize=_shown,
     keep_trailing_newline=True,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from report.scales import Scale, duration_text, number_marks, thinned, time_text
-from report.values import Gantt, HeatMap, StepPlot, StepRows
+from klamm.report.scales import Scale, duration_text, number_marks, thinned, time_text
+from klamm.report.values import Gantt, HeatMap, StepPlot, StepRows
 
 Plot = StepPlot | StepRows | HeatMap | Gantt
 WIDTH: Final = 960

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, P
 import msgspec
 from msgspec import Meta
 
-from brokers.storage.faults import DiskFault, FaultKind
-from cluster.types import TopicPartition
-from zk.store import Create, Delete, GetData, Store
+from klamm.brokers.storage.faults import DiskFault, FaultKind
+from klamm.cluster.types import TopicPartition
+from klamm.zk.store import Create, Delete, GetData, Store
 
 if TYPE_CHECKING:
-    from runtime.cluster import Cluster
+    from klamm.runtime.cluster import Cluster
 
 CONTROLLER: Final = "controller"
 DEAD: Final = "dead"
@@ -224,7 +224,9 @@ class MoveController(Action, frozen=True):
     """Delete /controller, so that another controller is elected."""
 
     def act(self, target: ActionTarget) -> None:
-        from zk.kafka_zk_client import KafkaZkClient  # commands that send an action do without
+        from klamm.zk.kafka_zk_client import (
+            KafkaZkClient,  # commands that send an action do without
+        )
 
         KafkaZkClient(target.store).delete("/controller")
 

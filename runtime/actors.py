@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from greenlet import getcurrent, greenlet
 
-from cluster.protocols import Clock
-from cluster.requests import Address, Message
+from klamm.cluster.protocols import Clock
+from klamm.cluster.requests import Address, Message
 
 if TYPE_CHECKING:
-    from zk.kazoo_waves import Completion
+    from klamm.zk.kazoo_waves import Completion
 
 AT_ONCE: Final = float("-inf")
 

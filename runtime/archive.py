@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from brokers.storage.disk import LOCAL_DISK, Disk
-from cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated_names
+from klamm.brokers.storage.disk import LOCAL_DISK, Disk
+from klamm.cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated_names
 
 MAX_SEGMENT_BYTES: Final = 64 << 20
 """Readers decompress a whole file in memory."""

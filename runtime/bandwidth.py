@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from brokers.bandwidth.copying import Copying
-from cluster.requests import Address
-from runtime.actors import Actor
+from klamm.brokers.bandwidth.copying import Copying
+from klamm.cluster.requests import Address
+from klamm.runtime.actors import Actor
 
 ADDRESS = Address("bandwidth", 0)
 

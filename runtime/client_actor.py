@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cluster.protocols import Clock, Transport
-from cluster.requests import Address, Message
-from runtime.actors import Actor
+from klamm.cluster.protocols import Clock, Transport
+from klamm.cluster.requests import Address, Message
+from klamm.runtime.actors import Actor
 
 
 class Client(Protocol):

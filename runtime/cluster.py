@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from brokers.broker import Broker
-from cluster.protocols import Clock
-from controller.request_sender import RequestTap
-from runtime.cluster_spec import ClusterSpec
-from runtime.disks import ClusterDisks
-from runtime.transport import RoutedTransport
+from klamm.brokers.broker import Broker
+from klamm.cluster.protocols import Clock
+from klamm.controller.request_sender import RequestTap
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.disks import ClusterDisks
+from klamm.runtime.transport import RoutedTransport
 
 
 class Cluster(Protocol):

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from brokers.config import BrokerConfig, broker_config
-from cluster import types
-from cluster.api_version import ApiVersion
-from cluster.configs import BROKER_CONFIGS, broker_fields
-from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
-from cluster.quirks import NO_QUIRKS, Quirks
-from controller.config import ControllerConfig
-from placement.pools import Pools
-from zk.fenced_writes import GROUP_SIZE
-from zk.security import UNSECURED, ZooKeeperSecurity
+from klamm.brokers.config import BrokerConfig, broker_config
+from klamm.cluster import types
+from klamm.cluster.api_version import ApiVersion
+from klamm.cluster.configs import BROKER_CONFIGS, broker_fields
+from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.controller.config import ControllerConfig
+from klamm.placement.pools import Pools
+from klamm.zk.fenced_writes import GROUP_SIZE
+from klamm.zk.security import UNSECURED, ZooKeeperSecurity
 
 FIRST_PORT = 9092
 MAX_PORT = 65_535

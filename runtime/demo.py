@@ -16,25 +16,25 @@ from typing import Any, Final
 
 import msgspec
 
-from admin.tool_output import ToolOutput
-from admin.topics.options import TopicCommandOptions
-from admin.topics.zookeeper_topics import ZooKeeperTopics
-from cluster.api_errors import Errors
-from cluster.errors import KlammError
-from cluster.journal import JournalRow, Kind
-from cluster.requests import (
+from klamm.admin.tool_output import ToolOutput
+from klamm.admin.topics.options import TopicCommandOptions
+from klamm.admin.topics.zookeeper_topics import ZooKeeperTopics
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import KlammError
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.requests import (
     Address,
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
     Message,
 )
-from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
-from runtime.checks.agreement import StoredCluster, check_real_cluster
-from runtime.demo_stage import POLL_S, RACKS, TIMEOUT_S, DemoOptions, Stage
-from statemachines.partition_state import PartitionState
-from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import TopicZNode
+from klamm.cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
+from klamm.runtime.checks.agreement import StoredCluster, check_real_cluster
+from klamm.runtime.demo_stage import POLL_S, RACKS, TIMEOUT_S, DemoOptions, Stage
+from klamm.statemachines.partition_state import PartitionState
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import TopicZNode
 
 MIN_BROKERS: Final = 3
 AUTOMATIC: Final = "orders"

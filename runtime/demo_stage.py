@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from admin.guard import RunInfo, create_marker
-from admin.topics.topics import new_topic_id
-from cluster.errors import KlammError, SessionExpired
-from cluster.journal import JournalRow
-from controller.kafka_controller import KafkaController
-from placement.draws import JavaRandom
-from runtime.checks.agreement import StoredCluster
-from runtime.clock import WallClock
-from runtime.cluster_spec import ClusterSpec, rack_map
-from runtime.journal import FileJournal, read_journal
-from runtime.kafka_logs import KafkaLogs
-from runtime.real.cluster import RealCluster
-from zk.embedded import EmbeddedZooKeeper
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.admin.guard import RunInfo, create_marker
+from klamm.admin.topics.topics import new_topic_id
+from klamm.cluster.errors import KlammError, SessionExpired
+from klamm.cluster.journal import JournalRow
+from klamm.controller.kafka_controller import KafkaController
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.checks.agreement import StoredCluster
+from klamm.runtime.clock import WallClock
+from klamm.runtime.cluster_spec import ClusterSpec, rack_map
+from klamm.runtime.journal import FileJournal, read_journal
+from klamm.runtime.kafka_logs import KafkaLogs
+from klamm.runtime.real.cluster import RealCluster
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 RACKS: Final = ("rack-a", "rack-b", "rack-c")
 TIMEOUT_S: Final = 30.0

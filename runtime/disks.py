@@ -11,17 +11,17 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from brokers.bandwidth.copying import Copying
-from brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind
-from brokers.storage.disk import LOCAL_DISK
-from brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
-from brokers.storage.memory_disk import MemoryDisk
-from cluster.errors import NotFound
-from cluster.protocols import Clock, Journal
-from runtime.cluster_spec import ClusterSpec
-from runtime.journal import FileJournal, MemoryJournal
-from runtime.log_stores import LogStores
-from runtime.node_actors import FailLogDir
+from klamm.brokers.bandwidth.copying import Copying
+from klamm.brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind
+from klamm.brokers.storage.disk import LOCAL_DISK
+from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
+from klamm.brokers.storage.memory_disk import MemoryDisk
+from klamm.cluster.errors import NotFound
+from klamm.cluster.protocols import Clock, Journal
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.journal import FileJournal, MemoryJournal
+from klamm.runtime.log_stores import LogStores
+from klamm.runtime.node_actors import FailLogDir
 
 
 def local_disk() -> FaultyDisk:

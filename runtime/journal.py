@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
-from brokers.storage.disk import LOCAL_DISK, Disk
-from cluster.errors import JournalUnwritable
-from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
-from runtime.archive import Archive
-from runtime.line_file import MAX_PENDING_BYTES, LineFile
-from runtime.rotated_files import whole_lines
+from klamm.brokers.storage.disk import LOCAL_DISK, Disk
+from klamm.cluster.errors import JournalUnwritable
+from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from klamm.runtime.archive import Archive
+from klamm.runtime.line_file import MAX_PENDING_BYTES, LineFile
+from klamm.runtime.rotated_files import whole_lines
 
 _JOURNAL_ITSELF: Final = -2
 _decoder = msgspec.json.Decoder(JournalRow)

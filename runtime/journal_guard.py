@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from cluster.errors import JournalUnwritable
-from cluster.journal import JournalRow
-from cluster.protocols import Clock, Journal
-from cluster.requests import Address
-from controller.candidacy import Candidacy
-from runtime.actors import Actor
-from runtime.journal import FileJournal, MemoryJournal
-from runtime.kafka_logs import KafkaLogs
+from klamm.cluster.errors import JournalUnwritable
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.protocols import Clock, Journal
+from klamm.cluster.requests import Address
+from klamm.controller.candidacy import Candidacy
+from klamm.runtime.actors import Actor
+from klamm.runtime.journal import FileJournal, MemoryJournal
+from klamm.runtime.kafka_logs import KafkaLogs
 
 RETRY_INTERVAL_MS: Final = 500.0
 ADDRESS: Final = Address("journal", 0)

@@ -10,12 +10,12 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from brokers.storage.disk import LOCAL_DISK, Disk
-from cluster.errors import JournalUnwritable
-from cluster.protocols import Clock
-from controller.state_change_log import StateChangeLog
-from runtime.archive import Archive
-from runtime.line_file import LineFile
+from klamm.brokers.storage.disk import LOCAL_DISK, Disk
+from klamm.cluster.errors import JournalUnwritable
+from klamm.cluster.protocols import Clock
+from klamm.controller.state_change_log import StateChangeLog
+from klamm.runtime.archive import Archive
+from klamm.runtime.line_file import LineFile
 
 STATE_CHANGE_LOG: Final = "state-change.log"
 CONTROLLER_LOG: Final = "controller.log"

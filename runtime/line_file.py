@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from brokers.storage.disk import LOCAL_DISK, Disk
-from cluster.errors import JournalUnwritable
-from cluster.rotated_names import rotated_name, rotated_names
-from runtime.archive import Archive
-from runtime.clock import WallClock
+from klamm.brokers.storage.disk import LOCAL_DISK, Disk
+from klamm.cluster.errors import JournalUnwritable
+from klamm.cluster.rotated_names import rotated_name, rotated_names
+from klamm.runtime.archive import Archive
+from klamm.runtime.clock import WallClock
 
 MAX_PENDING_BYTES: Final = 16 << 20
 _BUFFER_BYTES: Final = 1 << 20

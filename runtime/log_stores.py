@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 
-from brokers.logs.file_log_store import FileLogStore
-from brokers.logs.log_journal import LogJournal
-from brokers.logs.log_store import LogStore, MemoryLogStore
-from brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
-from cluster.errors import UsageError
+from klamm.brokers.logs.file_log_store import FileLogStore
+from klamm.brokers.logs.log_journal import LogJournal
+from klamm.brokers.logs.log_store import LogStore, MemoryLogStore
+from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
+from klamm.cluster.errors import UsageError
 
 
 class LogStores:

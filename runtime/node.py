@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from admin.topics.topics import new_topic_id
-from brokers.bandwidth.copying import Copying
-from brokers.broker import Broker
-from brokers.constant_rate.connections import CertainConnections
-from brokers.logs.log_journal import LogJournal
-from brokers.logs.log_store import LogStore
-from cluster.protocols import Clock, Journal, Transport
-from controller.candidacy import Candidacy
-from controller.kafka_controller import KafkaController
-from controller.request_sender import RequestTap
-from controller.state_change_log import StateChangeLog
-from placement.draws import JavaRandom
-from runtime.cluster_spec import ClusterSpec
-from zk.store import Store
+from klamm.admin.topics.topics import new_topic_id
+from klamm.brokers.bandwidth.copying import Copying
+from klamm.brokers.broker import Broker
+from klamm.brokers.constant_rate.connections import CertainConnections
+from klamm.brokers.logs.log_journal import LogJournal
+from klamm.brokers.logs.log_store import LogStore
+from klamm.cluster.protocols import Clock, Journal, Transport
+from klamm.controller.candidacy import Candidacy
+from klamm.controller.kafka_controller import KafkaController
+from klamm.controller.request_sender import RequestTap
+from klamm.controller.state_change_log import StateChangeLog
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.zk.store import Store
 
 
 @dataclass(kw_only=True)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from brokers.bandwidth.copying import Arrived
-from brokers.broker import Broker
-from cluster.errors import KlammError, NotFound, SessionExpired
-from cluster.protocols import Clock
-from cluster.requests import Address, Message
-from controller.kafka_controller import KafkaController
-from runtime.actors import Actor
-from runtime.node import Node
-from zk.store import SessionEvent, SessionState, StoreEvent, WatchEvent, WatchKind
-from zk.znode_client import NodeExists
-from zk.znodes import BrokerIdZNode, ConfigEntityChangeNotificationZNode
+from klamm.brokers.bandwidth.copying import Arrived
+from klamm.brokers.broker import Broker
+from klamm.cluster.errors import KlammError, NotFound, SessionExpired
+from klamm.cluster.protocols import Clock
+from klamm.cluster.requests import Address, Message
+from klamm.controller.kafka_controller import KafkaController
+from klamm.runtime.actors import Actor
+from klamm.runtime.node import Node
+from klamm.zk.store import SessionEvent, SessionState, StoreEvent, WatchEvent, WatchKind
+from klamm.zk.znode_client import NodeExists
+from klamm.zk.znodes import BrokerIdZNode, ConfigEntityChangeNotificationZNode
 
 REGISTRATION_RETRY_MS = 200.0
 CONFIG_CHANGES_PATH = ConfigEntityChangeNotificationZNode.path

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from brokers.broker import Broker
-from brokers.logs.interval_log import IntervalLog
-from brokers.partitions.partition import Partition
-from brokers.partitions.remote_replica import RemoteReplica
-from cluster.errors import UsageError
-from cluster.protocols import Clock
-from cluster.records import Interval, IntervalRecords
-from cluster.types import TopicPartition
+from klamm.brokers.broker import Broker
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.partitions.partition import Partition
+from klamm.brokers.partitions.remote_replica import RemoteReplica
+from klamm.cluster.errors import UsageError
+from klamm.cluster.protocols import Clock
+from klamm.cluster.records import Interval, IntervalRecords
+from klamm.cluster.types import TopicPartition
 
 
 def preload_replicas(

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from cluster.rotated_names import RotatedName, rotated_names
+from klamm.cluster.rotated_names import RotatedName, rotated_names
 
 _BLOCK_BYTES: Final = 1 << 20
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
 
-from brokers.broker import Broker
-from brokers.constant_rate.producer import ConstantRateProducer, Rate
-from cluster.requests import Address
-from cluster.types import NO_EPOCH, TopicPartition
-from runtime.checks.replicas import ReplicationChecker, ReplicaView
-from runtime.simulated.world import SimulatedWorld
+from klamm.brokers.broker import Broker
+from klamm.brokers.constant_rate.producer import ConstantRateProducer, Rate
+from klamm.cluster.requests import Address
+from klamm.cluster.types import NO_EPOCH, TopicPartition
+from klamm.runtime.checks.replicas import ReplicationChecker, ReplicaView
+from klamm.runtime.simulated.world import SimulatedWorld
 
 
 def begin_workload(

@@ -14,9 +14,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from cluster.protocols import Clock
-from cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message
+from klamm.cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from klamm.cluster.protocols import Clock
+from klamm.cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message
 
 Receiver = Callable[[Message], None]
 Tap = Callable[[Message], None]

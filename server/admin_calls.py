@@ -14,25 +14,25 @@ from typing import Any, ClassVar, Final, NamedTuple, cast, get_type_hints
 
 import msgspec
 
-from admin.configs.config_resource import ConfigResource
-from admin.configs.configs_admin import ConfigEntry
-from admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaInfo, ReplicaLogDirs
-from admin.reassignments.reassignment_json import TopicPartitionReplica
-from admin.topics.text import TopicDescription
-from cluster.api_errors import Errors
-from cluster.integers import Count, Int32
-from cluster.requests import ApiError, CreateTopicsRequest, CreateTopicsResponse, NewPartitions
-from cluster.types import ElectionType, ReplicaAssignment, TopicPartition
-from placement.broker_metadata import BrokerMetadata
-from server.bodies import RequestBody
-from server.entries import Entry, field_types, read_entry, read_fields, written, written_entry
+from klamm.admin.configs.config_resource import ConfigResource
+from klamm.admin.configs.configs_admin import ConfigEntry
+from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaInfo, ReplicaLogDirs
+from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
+from klamm.admin.topics.text import TopicDescription
+from klamm.cluster import requests
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.integers import Count, Int32
+from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.server.bodies import RequestBody
+from klamm.server.entries import Entry, field_types, read_entry, read_fields, written, written_entry
 
 DEFAULT_TIMEOUT_MS = 30_000
 Request = Callable[[str, str, object], bytes]
 
 
-def _api_error(code: str, message: str | None) -> ApiError:
-    return ApiError(Errors[code], message)
+def _api_error(code: str, message: str | None) -> requests.ApiError:
+    return requests.ApiError(Errors[code], message)
 
 
 # -- entries of mappings: the fields of the key, then those of the value
@@ -161,7 +161,7 @@ class Topics(RequestBody, frozen=True):
 class CreatePartitions(RequestBody, frozen=True):
     """Body of POST /topics/partitions."""
 
-    topics: dict[str, NewPartitions]
+    topics: dict[str, requests.NewPartitions]
     timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
 
 
@@ -289,7 +289,7 @@ class ConfigEntries(msgspec.Struct, frozen=True):
 # -- the calls
 
 
-_ARGUMENTS: Final = (Entity, CreateTopicsRequest)
+_ARGUMENTS: Final = (Entity, requests.CreateTopicsRequest)
 """Bodies that are the one argument of their calls."""
 
 
@@ -403,8 +403,8 @@ CALLS: Final = (
     AdminCall(
         KafkaAdmin.create_topics,
         "POST /topics",
-        CreateTopicsRequest,
-        CreateTopicsResponse,
+        requests.CreateTopicsRequest,
+        requests.CreateTopicsResponse,
         "create_topics",
         "Create topics; the body is a CreateTopicsRequest, the answer its response.",
     ),

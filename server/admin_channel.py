@@ -14,26 +14,26 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, NamedTuple, TypeVar
 
-from admin.admin_channel import RETRY_BACKOFF_MS, is_not_controller, timed_out
-from admin.kafka_admin import KafkaAdmin
-from brokers.metadata_cache import MetadataCache
-from brokers.topic_metadata import answer_metadata
-from cluster.client_requests import MetadataRequest, MetadataResponse
-from cluster.errors import RequestTimedOut
-from cluster.requests import (
+from klamm.admin.admin_channel import RETRY_BACKOFF_MS, is_not_controller, timed_out
+from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.brokers.metadata_cache import MetadataCache
+from klamm.brokers.topic_metadata import answer_metadata
+from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
+from klamm.cluster.errors import RequestTimedOut
+from klamm.cluster.requests import (
     Address,
     ListPartitionReassignmentsRequest,
     Message,
     Request,
     Response,
 )
-from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
-from runtime.checks.agreement import context_of_real_cluster
-from runtime.real.cluster import RealCluster
-from runtime.real.running_node import RunningNode
-from server.closing import POLL_S, Closing
-from server.zookeeper import connected_store, lost_zookeeper, why_no_controller
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
+from klamm.runtime.checks.agreement import context_of_real_cluster
+from klamm.runtime.real.cluster import RealCluster
+from klamm.runtime.real.running_node import RunningNode
+from klamm.server.closing import POLL_S, Closing
+from klamm.server.zookeeper import connected_store, lost_zookeeper, why_no_controller
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 API_TIMEOUT_S: Final = 60.0
 """How long a call looks for a broker or controller to answer it: default.api.timeout.ms."""

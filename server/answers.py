@@ -21,8 +21,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from admin.command_result import ErrorAnswer, describe_error
-from cluster.errors import (
+from klamm.admin.command_result import ErrorAnswer, describe_error
+from klamm.cluster.errors import (
     AdminError,
     EnvironmentProblem,
     KlammError,
@@ -33,7 +33,7 @@ from cluster.errors import (
     UsageError,
     WrongState,
 )
-from server.request_bodies import BodyTooLarge, BodyTooSlow
+from klamm.server.request_bodies import BodyTooLarge, BodyTooSlow
 
 logger = logging.getLogger(__name__)
 

@@ -20,21 +20,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from admin.topics.text import TopicDescription
-from cluster.errors import KlammError
-from cluster.integers import Count
-from runtime.actions import ACTIONS, ActionKind, FailDisk, HealDisks, SlowDisk
-from server import client_bodies as bodies
-from server.admin_calls import CALLS, AdminCall
-from server.answers import CountedAnswers, on_error, on_http_error
-from server.bodies import DiskFaults, RequestBody, body_of
-from server.cluster_server import ClusterServer
-from server.endpoint import Endpoints
-from server.journal_tail import JournalPage, last_rows, rows_after
-from server.metrics import CONTENT_TYPE, metrics_text
-from server.openapi import ApiRoute, openapi_document
-from server.security import Gatekeeper
-from zk.ensemble import SINGLE_SERVER
+from klamm.admin.topics.text import TopicDescription
+from klamm.cluster.errors import KlammError
+from klamm.cluster.integers import Count
+from klamm.runtime.actions import ACTIONS, ActionKind, FailDisk, HealDisks, SlowDisk
+from klamm.server import client_bodies as bodies
+from klamm.server.admin_calls import CALLS, AdminCall
+from klamm.server.answers import CountedAnswers, on_error, on_http_error
+from klamm.server.bodies import DiskFaults, RequestBody, body_of
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.endpoint import Endpoints
+from klamm.server.journal_tail import JournalPage, last_rows, rows_after
+from klamm.server.metrics import CONTENT_TYPE, metrics_text
+from klamm.server.openapi import ApiRoute, openapi_document
+from klamm.server.security import Gatekeeper
+from klamm.zk.ensemble import SINGLE_SERVER
 
 MAX_ROWS: Final = 10_000
 MAX_PLACE: Final = 1 << 42

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from cluster.integers import Count
-from runtime.actions import BROKER, ActionKind, BrokerRef
+from klamm.cluster.integers import Count
+from klamm.runtime.actions import BROKER, ActionKind, BrokerRef
 
 _WITH_IDS: Final = {
     BrokerRef: int,

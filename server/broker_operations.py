@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from brokers.controlled_shutdown import ControlledShutdown
-from brokers.status import metadata_status
-from cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError
-from controller.events import ControllerState
-from runtime.actions import (
+from klamm.brokers.controlled_shutdown import ControlledShutdown
+from klamm.brokers.status import metadata_status
+from klamm.cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError
+from klamm.controller.events import ControllerState
+from klamm.runtime.actions import (
     KILLED,
     PAUSED,
     RUNNING,
@@ -36,15 +36,15 @@ from runtime.actions import (
     Start,
     Stop,
 )
-from runtime.cluster import Cluster
-from runtime.real.cluster import RealCluster
-from server.bodies import DiskFaults, DiskFaultState
-from server.closing import Closing
-from server.config import check_broker_id
-from server.zookeeper import connected_store, why_no_controller
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Exists, Store
-from zk.znodes import BrokerIdZNode, ControllerZNode
+from klamm.runtime.cluster import Cluster
+from klamm.runtime.real.cluster import RealCluster
+from klamm.server.bodies import DiskFaults, DiskFaultState
+from klamm.server.closing import Closing
+from klamm.server.config import check_broker_id
+from klamm.server.zookeeper import connected_store, why_no_controller
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Exists, Store
+from klamm.zk.znodes import BrokerIdZNode, ControllerZNode
 
 STARTING: Final = "starting"
 ADDED: Final = "added"

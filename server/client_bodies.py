@@ -10,9 +10,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from cluster.data_requests import Acks
-from cluster.integers import INT32_MAX, INT64_MAX, Count, Int64
-from server.bodies import RequestBody
+from klamm.cluster.data_requests import Acks
+from klamm.cluster.integers import INT32_MAX, INT64_MAX, Count, Int64
+from klamm.server.bodies import RequestBody
 
 NO_TIME_MS = -1
 MAX_RECORDS: Final = 100_000

@@ -18,30 +18,30 @@ import msgspec
 from aiokafka.partitioner import murmur2
 from starlette.concurrency import run_in_threadpool
 
-from admin.topics.text import TopicDescription
-from brokers.clients.batches import Counted, Payload, size_bytes
-from brokers.clients.config import ConsumerConfig, OffsetReset, ProducerConfig
-from brokers.clients.consumer import Consumer, Read
-from brokers.clients.metadata import Metadata
-from brokers.clients.producer import Producer
-from brokers.clients.ranges import Unacknowledged
-from brokers.logs.record_batch import walk
-from brokers.logs.records import Record, decode_batch
-from cluster.api_errors import Errors
-from cluster.errors import (
+from klamm.admin.topics.text import TopicDescription
+from klamm.brokers.clients.batches import Counted, Payload, size_bytes
+from klamm.brokers.clients.config import ConsumerConfig, OffsetReset, ProducerConfig
+from klamm.brokers.clients.consumer import Consumer, Read
+from klamm.brokers.clients.metadata import Metadata
+from klamm.brokers.clients.producer import Producer
+from klamm.brokers.clients.ranges import Unacknowledged
+from klamm.brokers.logs.record_batch import walk
+from klamm.brokers.logs.records import Record, decode_batch
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import (
     EnvironmentProblem,
     NotFound,
     RequestTimedOut,
     UnknownTopicOrPartition,
     UsageError,
 )
-from cluster.topic_names import validate_topic_name
-from cluster.types import TopicPartition
-from runtime.client_actor import Client
-from runtime.real.cluster import RealCluster
-from server import client_bodies as bodies
-from server.admin_channel import new_client_address
-from server.closing import Closing
+from klamm.cluster.topic_names import validate_topic_name
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.client_actor import Client
+from klamm.runtime.real.cluster import RealCluster
+from klamm.server import client_bodies as bodies
+from klamm.server.admin_channel import new_client_address
+from klamm.server.closing import Closing
 
 IDLE_S: Final = 300.0
 BATCH_SIZE_BYTES: Final = 16_384

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import Any, Final, TypeVar
 
-from cluster.errors import KlammError, RequestTimedOut
+from klamm.cluster.errors import KlammError, RequestTimedOut
 
 POLL_S: Final = 0.02
 _FIRST: Final = asyncio.FIRST_COMPLETED

@@ -16,37 +16,37 @@ from typing import Any
 
 import msgspec
 
-from admin.guard import RunInfo, check_may_run_in, create_marker
-from admin.kafka_admin import KafkaAdmin
-from admin.topics.topics import new_topic_id
-from cluster.errors import EnvironmentProblem, KlammError, RequestTimedOut, UsageError
-from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
-from cluster.quirks import NAMES
-from cluster.version import klamm_version
-from placement.draws import JavaRandom
-from runtime.archive import Archive
-from runtime.clock import WallClock
-from runtime.disks import local_disk
-from runtime.journal import FileJournal
-from runtime.kafka_logs import KafkaLogs
-from runtime.real.cluster import RealCluster
-from server.admin_channel import admin_of
-from server.answers import AnswerCounts
-from server.broker_operations import BrokerOperations, controller_of_all
-from server.client_sessions import ClientSessions
-from server.closing import Closing
-from server.config import ServerConfig
-from server.data_dir import DataDir, ServerAddress
-from server.dump_loading import Say, load_dump
-from server.status import cluster_status
-from server.zookeeper_guard import ZooKeeperGuard
-from server.zookeeper_monitor import ZooKeeperMonitor
-from zk.dump_load import check_no_load_is_open
-from zk.ensemble import EmbeddedEnsemble
-from zk.kafka_zk_client import KafkaZkClient
-from zk.kazoo_store import KazooStore
-from zk.store import Exists
-from zk.znodes import BrokerIdZNode, ControllerEpochZNode, MalformedZNode
+from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
+from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.topics.topics import new_topic_id
+from klamm.cluster.errors import EnvironmentProblem, KlammError, RequestTimedOut, UsageError
+from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from klamm.cluster.quirks import NAMES
+from klamm.cluster.version import klamm_version
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.archive import Archive
+from klamm.runtime.clock import WallClock
+from klamm.runtime.disks import local_disk
+from klamm.runtime.journal import FileJournal
+from klamm.runtime.kafka_logs import KafkaLogs
+from klamm.runtime.real.cluster import RealCluster
+from klamm.server.admin_channel import admin_of
+from klamm.server.answers import AnswerCounts
+from klamm.server.broker_operations import BrokerOperations, controller_of_all
+from klamm.server.client_sessions import ClientSessions
+from klamm.server.closing import Closing
+from klamm.server.config import ServerConfig
+from klamm.server.data_dir import DataDir, ServerAddress
+from klamm.server.dump_loading import Say, load_dump
+from klamm.server.status import cluster_status
+from klamm.server.zookeeper_guard import ZooKeeperGuard
+from klamm.server.zookeeper_monitor import ZooKeeperMonitor
+from klamm.zk.dump_load import check_no_load_is_open
+from klamm.zk.ensemble import EmbeddedEnsemble
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.store import Exists
+from klamm.zk.znodes import BrokerIdZNode, ControllerEpochZNode, MalformedZNode
 
 ELECTION_TIMEOUT_S = 30.0
 EXPIRY_MARGIN_S = 5.0

@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from brokers.config import broker_config
-from cluster.configs import BROKER_CONFIGS, check_broker_configs
-from cluster.errors import UsageError
-from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
-from cluster.quirks import NO_QUIRKS, Quirks
-from placement.pool_rules import check_brokers_exist
-from placement.pools import Pools
-from runtime.archive import DEFAULT_ROTATION, Rotation
-from runtime.cluster_spec import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
-from runtime.log_stores import check_log_dirs_are_relative
-from server.dumped_cluster import DumpedCluster
-from zk.kazoo_session import KazooSession
-from zk.security import ZooKeeperSecurity, ZooKeeperTls
+from klamm.brokers.config import broker_config
+from klamm.cluster.configs import BROKER_CONFIGS, check_broker_configs
+from klamm.cluster.errors import UsageError
+from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.placement.pool_rules import check_brokers_exist
+from klamm.placement.pools import Pools
+from klamm.runtime.archive import DEFAULT_ROTATION, Rotation
+from klamm.runtime.cluster_spec import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
+from klamm.runtime.log_stores import check_log_dirs_are_relative
+from klamm.server.dumped_cluster import DumpedCluster
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8282

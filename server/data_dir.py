@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from brokers.logs.checkpoints import META_PROPERTIES
-from brokers.storage.disk import LOCAL_DISK, UNFINISHED, Disk, read_whole, write_whole
-from cluster.errors import EnvironmentProblem, UsageError
+from klamm.brokers.logs.checkpoints import META_PROPERTIES
+from klamm.brokers.storage.disk import LOCAL_DISK, UNFINISHED, Disk, read_whole, write_whole
+from klamm.cluster.errors import EnvironmentProblem, UsageError
 
 DATA_DIR_VARIABLE: Final = "KLAMM_DATA_DIR"
 ADDRESS_FILE: Final = "server.json"

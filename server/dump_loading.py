@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from admin.guard import MARKER_PATH, RunInfo, marker
-from cluster.errors import KlammError
-from server.config import ServerConfig
-from server.dumped_cluster import DumpedCluster
-from zk.dump_load import NotEmpty, apart, cut_short, load
-from zk.kazoo_store import KazooStore
-from zk.store import Create, SessionEvent, SessionState, StoreEvent
+from klamm.admin.guard import MARKER_PATH, RunInfo, marker
+from klamm.cluster.errors import KlammError
+from klamm.server.config import ServerConfig
+from klamm.server.dumped_cluster import DumpedCluster
+from klamm.zk.dump_load import NotEmpty, apart, cut_short, load
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.store import Create, SessionEvent, SessionState, StoreEvent
 
 Say = Callable[[str], None]
 """Tells people of a step."""

@@ -10,15 +10,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from admin.guard import MARKER_PATH
-from cluster.errors import UsageError
-from cluster.types import EndPoint, ReplicaAssignment, TopicPartition
-from zk.dump import ZNode
-from zk.dump_store import DumpStore
-from zk.kafka_zk_client import KafkaZkClient
-from zk.load_plan import LoadPlan, plan_load
-from zk.znode_client import parent_path
-from zk.znodes import (
+from klamm.admin.guard import MARKER_PATH
+from klamm.cluster.errors import UsageError
+from klamm.cluster.types import EndPoint, ReplicaAssignment, TopicPartition
+from klamm.zk.dump import ZNode
+from klamm.zk.dump_store import DumpStore
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.load_plan import LoadPlan, plan_load
+from klamm.zk.znode_client import parent_path
+from klamm.zk.znodes import (
     BrokerIdsZNode,
     ControllerEpochZNode,
     ControllerZNode,

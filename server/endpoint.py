@@ -18,10 +18,10 @@ from anyio import CapacityLimiter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from server.answers import environment_problem, json_answer
-from server.bodies import NoFields
-from server.openapi import ApiRoute
-from server.request_bodies import RequestBodies, decode, decode_query
+from klamm.server.answers import environment_problem, json_answer
+from klamm.server.bodies import NoFields
+from klamm.server.openapi import ApiRoute
+from klamm.server.request_bodies import RequestBodies, decode, decode_query
 
 LOOKING_THREADS: Final = 4
 OTHER_THREADS: Final = 64

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, get_args
 
 import msgspec
 
-from cluster.errors import UsageError
-from cluster.requests import ApiError
-from server.bodies import RequestBody
+from klamm.cluster.errors import UsageError
+from klamm.cluster.requests import ApiError
+from klamm.server.bodies import RequestBody
 
 
 class Entry(RequestBody, frozen=True):

@@ -12,8 +12,8 @@ from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from cluster.journal import line_problem
-from runtime.rotated_files import Segment, line_number, opened_at, rotated
+from klamm.cluster.journal import line_problem
+from klamm.runtime.rotated_files import Segment, line_number, opened_at, rotated
 
 _BLOCK: Final = 1 << 16
 MAX_BYTES: Final = 1 << 22

@@ -14,7 +14,7 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.errors import EnvironmentProblem, UsageError
 
 MAX_BODY_BYTES: Final = 32 << 20
 LARGE_BODY_BYTES: Final = 1 << 20

@@ -18,8 +18,8 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cluster.errors import EnvironmentProblem, Refused, UsageError
-from server.answers import refusal
+from klamm.cluster.errors import EnvironmentProblem, Refused, UsageError
+from klamm.server.answers import refusal
 
 FORBIDDEN = 403
 UNAUTHORIZED = 401

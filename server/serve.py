@@ -20,12 +20,12 @@ from typing import Any, Final
 
 import uvicorn
 
-from cluster.errors import EnvironmentProblem
-from server.api import create_app
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
-from server.dump_loading import Say
-from server.http_protocol import (
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.server.api import create_app
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.server.dump_loading import Say
+from klamm.server.http_protocol import (
     HEADER_TIMEOUT_S,
     KEEP_ALIVE_S,
     MAX_HEADER_BYTES,
@@ -33,8 +33,8 @@ from server.http_protocol import (
     WRITE_TIMEOUT_S,
     BoundedProtocol,
 )
-from server.signals import ending_signals_handled
-from server.thread_failures import threads_watched
+from klamm.server.signals import ending_signals_handled
+from klamm.server.thread_failures import threads_watched
 
 INTERRUPTED: Final = 130
 TERMINATED: Final = 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.errors import StoreError, ZooKeeperUnavailable
-from runtime.real.cluster import RealCluster
-from server.broker_operations import BrokerOperations
-from server.zookeeper import connected_store
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import SessionState
-from zk.znodes import ControllerEpochZNode, ControllerZNode, MalformedZNode
+from klamm.cluster.errors import StoreError, ZooKeeperUnavailable
+from klamm.runtime.real.cluster import RealCluster
+from klamm.server.broker_operations import BrokerOperations
+from klamm.server.zookeeper import connected_store
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import SessionState
+from klamm.zk.znodes import ControllerEpochZNode, ControllerZNode, MalformedZNode
 
 _NOTHING_KNOWN = dict.fromkeys(("partitions", "leaders", "under_replicated", "offline"), 0)
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from cluster.errors import KlammError
+from klamm.cluster.errors import KlammError
 
 IN_FILE_ONLY: Final = "in_file_only"
 """Attribute of a log record that the terminal skips: an error message repeats it."""

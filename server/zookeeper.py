@@ -3,9 +3,9 @@ no controller is elected, in words for operators."""
 
 from __future__ import annotations
 
-from cluster.errors import ZooKeeperUnavailable
-from runtime.real.cluster import RealCluster
-from zk.store import SessionState, Store
+from klamm.cluster.errors import ZooKeeperUnavailable
+from klamm.runtime.real.cluster import RealCluster
+from klamm.zk.store import SessionState, Store
 
 
 def connected_store(cluster: RealCluster) -> Store:

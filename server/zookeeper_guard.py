@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from cluster.errors import KlammError, ZooKeeperUnavailable
-from zk.ensemble import NO_ANSWER, SINGLE_SERVER, EmbeddedEnsemble, ServerState
+from klamm.cluster.errors import KlammError, ZooKeeperUnavailable
+from klamm.zk.ensemble import NO_ANSWER, SINGLE_SERVER, EmbeddedEnsemble, ServerState
 
 ATTEMPTS: Final = 3
 STEADY_S: Final = 30.0

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from cluster.errors import KlammError, StoreError, ZooKeeperUnavailable
-from runtime.real.cluster import RealCluster
-from zk.kafka_zk_client import KafkaZkClient
-from zk.kazoo_store import newest_zxid
-from zk.kazoo_waves import within
-from zk.store import SessionState
-from zk.znodes import MalformedZNode
+from klamm.cluster.errors import KlammError, StoreError, ZooKeeperUnavailable
+from klamm.runtime.real.cluster import RealCluster
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.kazoo_store import newest_zxid
+from klamm.zk.kazoo_waves import within
+from klamm.zk.store import SessionState
+from klamm.zk.znodes import MalformedZNode
 
 LOST_AFTER_S: Final = 0.5
 """Moving to another server of an ensemble takes less time and is not reported."""

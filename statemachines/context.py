@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.types import (
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.types import (
     EMPTY_ASSIGNMENT,
     INITIAL_CONTROLLER_EPOCH,
     Broker,
@@ -21,8 +21,8 @@ from cluster.types import (
     ReplicaAssignment,
     TopicPartition,
 )
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
 
 ReplicasByBroker = dict[int, list[TopicPartition]]
 """Replicas, as the partitions they belong to by the broker they are on; brokers ascending."""

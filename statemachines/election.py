@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from cluster.types import LeaderAndIsr, TopicPartition
-from statemachines.context import ControllerContext
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.statemachines.context import ControllerContext
 
 
 class OfflineElection(msgspec.Struct, frozen=True):

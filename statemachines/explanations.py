@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from cluster.journal import Kind
-from statemachines.election import (
+from klamm.cluster.journal import Kind
+from klamm.statemachines.election import (
     ControlledShutdownElection,
     OfflineElection,
     PreferredReplicaElection,
     ReassignElection,
 )
-from statemachines.partition_state import PartitionState as P
-from statemachines.reassignment import Phase
-from statemachines.replica_state import ReplicaState as R
+from klamm.statemachines.partition_state import PartitionState as P
+from klamm.statemachines.reassignment import Phase
+from klamm.statemachines.replica_state import ReplicaState as R
 
 _PARTITIONS: Final = "kafka/controller/PartitionStateMachine.scala"
 _REPLICAS: Final = "kafka/controller/ReplicaStateMachine.scala"

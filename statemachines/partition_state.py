@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from statemachines.rules import previous_names, valid_previous
+from klamm.statemachines.rules import previous_names, valid_previous
 
 
 class PartitionState(Enum):

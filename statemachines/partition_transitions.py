@@ -10,18 +10,18 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from cluster.errors import StateChangeFailed
-from cluster.outcome import WriteOutcome
-from cluster.types import (
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.outcome import WriteOutcome
+from klamm.cluster.types import (
     INITIAL_LEADER_EPOCH,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     TopicPartition,
 )
-from statemachines.context import ControllerContext
-from statemachines.election import ElectionResult, ElectionStrategy, elect_leaders
-from statemachines.partition_state import PREVIOUS_NAMES, VALID_PREVIOUS, PartitionState
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.election import ElectionResult, ElectionStrategy, elect_leaders
+from klamm.statemachines.partition_state import PREVIOUS_NAMES, VALID_PREVIOUS, PartitionState
+from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 
 Failures = dict[TopicPartition, StateChangeFailed]
 

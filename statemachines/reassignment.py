@@ -16,18 +16,18 @@ from typing import Final
 
 import msgspec
 
-from cluster.api_errors import Errors
-from cluster.errors import StateChangeFailed
-from cluster.requests import ApiError
-from cluster.types import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.requests import ApiError
+from klamm.cluster.types import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from statemachines.context import ControllerContext, ReplicasByBroker, replicas_by_broker
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.statemachines.context import ControllerContext, ReplicasByBroker, replicas_by_broker
+from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 
 Assignments = dict[TopicPartition, ReplicaAssignment]
 Replicas = dict[TopicPartition, tuple[int, ...]]

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cluster.errors import StateChangeFailed
-from cluster.outcome import WriteOutcome
-from cluster.types import (
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.outcome import WriteOutcome
+from klamm.cluster.types import (
     NO_LEADER,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
@@ -20,9 +20,9 @@ from cluster.types import (
     ReplicaAssignment,
     TopicPartition,
 )
-from statemachines.context import ControllerContext, ReplicasByBroker
-from statemachines.replica_state import PREVIOUS_NAMES, VALID_PREVIOUS, ReplicaState
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.statemachines.context import ControllerContext, ReplicasByBroker
+from klamm.statemachines.replica_state import PREVIOUS_NAMES, VALID_PREVIOUS, ReplicaState
+from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 
 Failures = dict[TopicPartition, StateChangeFailed]
 

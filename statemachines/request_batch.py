@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cluster.errors import KlammError
-from cluster.requests import (
+from klamm.cluster.errors import KlammError
+from klamm.cluster.requests import (
     ControlRequest,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -19,7 +19,7 @@ from cluster.requests import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
-from cluster.types import (
+from klamm.cluster.types import (
     EMPTY_ASSIGNMENT,
     EPOCH_DURING_DELETE,
     INITIAL_LEADER_EPOCH,
@@ -31,7 +31,7 @@ from cluster.types import (
     ReplicaAssignment,
     TopicPartition,
 )
-from statemachines.context import ControllerContext
+from klamm.statemachines.context import ControllerContext
 
 _SharedState = tuple[LeaderIsrAndControllerEpoch, ReplicaAssignment, LeaderAndIsrPartitionState]
 _Shared = tuple[dict[TopicPartition, _SharedState], dict[TopicPartition, _SharedState]]

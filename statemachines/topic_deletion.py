@@ -12,9 +12,9 @@ from enum import Enum
 
 import msgspec
 
-from cluster.types import TopicPartition
-from statemachines.context import ControllerContext, ReplicasByBroker
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.types import TopicPartition
+from klamm.statemachines.context import ControllerContext, ReplicasByBroker
+from klamm.statemachines.replica_state import ReplicaState
 
 
 class Progress(Enum):

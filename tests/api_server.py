@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from server.cluster_server import ClusterServer
-from server.http_protocol import HEADER_TIMEOUT_S, WRITE_TIMEOUT_S
-from server.serve import http_server, listen
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.http_protocol import HEADER_TIMEOUT_S, WRITE_TIMEOUT_S
+from klamm.server.serve import http_server, listen
 
 
 class ApiServer:

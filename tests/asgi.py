@@ -10,9 +10,9 @@ from urllib.parse import unquote
 import msgspec
 from starlette.types import ASGIApp
 
-from admin.kafka_admin import KafkaAdmin
-from cli.client import answered_error
-from server.admin_calls import http_admin
+from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.cli.client import answered_error
+from klamm.server.admin_calls import http_admin
 
 Headers = Mapping[str, str] | Sequence[tuple[str, str]]
 

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded import EmbeddedZooKeeper
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +134,7 @@ def chroot(zookeeper: EmbeddedZooKeeper | ExternalZooKeeper, zookeeper_client: K
 def shared_spark() -> Iterator[SparkSession]:
     """One Spark for all who ask: what its Java has compiled for one test is there for the next."""
     # Importing it takes longer than most tests run.
-    from replay.spark import spark_session
+    from klamm.replay.spark import spark_session
 
     with spark_session(is_small=True) as session:
         # Rows that belong together have to meet.
@@ -153,7 +153,7 @@ def spark(shared_spark: SparkSession) -> Iterator[SparkSession]:
 def commands_share_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that a test runs in this process take the session that is there."""
     monkeypatch.setattr(
-        "replay.spark.spark_session", lambda *_, **__: contextlib.nullcontext(spark)
+        "klamm.replay.spark.spark_session", lambda *_, **__: contextlib.nullcontext(spark)
     )
 
 

@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cluster.types import Broker, EndPoint
+from klamm.cluster.types import Broker, EndPoint
+from klamm.zk.dump import ZNode
+from klamm.zk.dump_text import data_of
+from klamm.zk.znodes import PERSISTENT_ZK_PATHS, BrokerIdZNode, BrokerInfo
 from tests.scenarios import SCENARIOS, read_scenario
-from zk.dump import ZNode
-from zk.dump_text import data_of
-from zk.znodes import PERSISTENT_ZK_PATHS, BrokerIdZNode, BrokerInfo
 
 SESSION = "0x100000000000001"
 _ID = re.compile(r"<id-(\d+)>")

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster.quirks import Quirks
-from runtime.journal import MemoryJournal
-from runtime.real.cluster import RealCluster
-from runtime.scenarios.diff import compare_scenario
-from runtime.scenarios.real_driver import RealDriver
-from runtime.scenarios.recorded import load_scenario, recorded_spec, run_recorded
-from runtime.scenarios.rows import Json
-from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.quirks import Quirks
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.real.cluster import RealCluster
+from klamm.runtime.scenarios.diff import compare_scenario
+from klamm.runtime.scenarios.real_driver import RealDriver
+from klamm.runtime.scenarios.recorded import load_scenario, recorded_spec, run_recorded
+from klamm.runtime.scenarios.rows import Json
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.runtime.simulated.world import SimulatedWorld
 
 _DATA = Path(__file__).parent / "data" / "scenarios"
 SCENARIOS = tuple(sorted(path.stem for path in _DATA.glob("*.json")))

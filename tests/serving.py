@@ -16,12 +16,12 @@ from typing import cast
 import msgspec
 import pytest
 
-from cli.main import main
-from server.data_dir import read_address
+from klamm.cli.main import main
+from klamm.server.data_dir import read_address
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
-KLAMM = (sys.executable, "-m", "cli.main")
+KLAMM = (sys.executable, "-m", "klamm")
 
 
 def environ_for(data_dir: Path, **more: str) -> dict[str, str]:

@@ -13,8 +13,12 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = tuple(
-    tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    package.partition(".")[2]
+    for package in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "packages"
+    ]
 )
+"""The shipped packages below klamm; empty for klamm itself, the root of the repository."""
 NOT_OURS = ("build", "dist", "__pycache__", ".git")
 LINE_COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
@@ -67,7 +71,12 @@ def sources() -> tuple[Source, ...]:
 
 
 def product_sources() -> Iterator[Source]:
-    return (source for source in sources() if source.name.split("/")[0] in PRODUCT)
+    folders = {package.split(".")[0] for package in PRODUCT}
+    return (
+        source
+        for source in sources()
+        if "/" not in source.name or source.name.split("/")[0] in folders
+    )
 
 
 def functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from zk.embedded import EmbeddedZooKeeper
-from zk.ports import HOST, free_port
-from zk.security import ZooKeeperTls
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.ports import HOST, free_port
+from klamm.zk.security import ZooKeeperTls
 
 KEY_PASSWORD = "of the key"
 

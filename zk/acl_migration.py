@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from cluster.errors import StoreError
-from zk.acls import OPEN_ACL, SECURE_ROOT_PATHS, default_acl
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.kazoo_wire import SetAcl
-from zk.store import GetChildren, ResultCode
-from zk.znode_client import missing_chroot
+from klamm.cluster.errors import StoreError
+from klamm.zk.acls import OPEN_ACL, SECURE_ROOT_PATHS, default_acl
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.kazoo_wire import SetAcl
+from klamm.zk.store import GetChildren, ResultCode
+from klamm.zk.znode_client import missing_chroot
 
 _AT_ONCE = 1_000
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntFlag
 from typing import Final, NamedTuple
 
-from zk.znodes import (
+from klamm.zk.znodes import (
     AclZNode,
     AdminZNode,
     BrokersZNode,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from cluster.errors import ControllerMoved, OperationTooBig, StateChangeFailed
-from cluster.outcome import WriteOutcome
-from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.types import (
+from klamm.cluster.errors import ControllerMoved, OperationTooBig, StateChangeFailed
+from klamm.cluster.outcome import WriteOutcome
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.types import (
     INITIAL_CONTROLLER_EPOCH,
     INITIAL_ZK_VERSION,
     LeaderAndIsr,
@@ -20,12 +20,12 @@ from cluster.types import (
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from zk.fenced_writes import GROUP_SIZE, FencedDeleter, FencedWriter
-from zk.kafka_zk_client import KafkaZkClient
-from zk.request_size import GROUP_BYTES
-from zk.store import Create, OpResult, ResultCode, SetData, Store, WriteOp
-from zk.znode_client import reason, store_error
-from zk.znodes import (
+from klamm.zk.fenced_writes import GROUP_SIZE, FencedDeleter, FencedWriter
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.request_size import GROUP_BYTES
+from klamm.zk.store import Create, OpResult, ResultCode, SetData, Store, WriteOp
+from klamm.zk.znode_client import reason, store_error
+from klamm.zk.znodes import (
     ConfigEntityZNode,
     ControllerEpochZNode,
     ControllerZNode,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from zk.store import (
+from klamm.zk.store import (
     ANY_VERSION,
     Check,
     Create,

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from cluster.errors import StoreError
-from zk.store import GetChildren, GetData, ReadOp, ResultCode, Stat, Store
-from zk.znode_client import missing_chroot, store_error
+from klamm.cluster.errors import StoreError
+from klamm.zk.store import GetChildren, GetData, ReadOp, ResultCode, Stat, Store
+from klamm.zk.znode_client import missing_chroot, store_error
 
 ZNODES_A_WAVE: Final = 5_000
 _GONE: Final = (ResultCode.NONODE, ResultCode.NOAUTH)

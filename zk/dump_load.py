@@ -16,10 +16,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from cluster.errors import KlammError, StoreError
-from zk.load_plan import LOADING_PATH, ZOOKEEPERS_OWN, LoadPlan
-from zk.request_size import GROUP_BYTES, op_size
-from zk.store import (
+from klamm.cluster.errors import KlammError, StoreError
+from klamm.zk.load_plan import LOADING_PATH, ZOOKEEPERS_OWN, LoadPlan
+from klamm.zk.request_size import GROUP_BYTES, op_size
+from klamm.zk.store import (
     Create,
     Delete,
     Exists,
@@ -30,7 +30,7 @@ from zk.store import (
     Store,
     WriteOp,
 )
-from zk.znode_client import store_error
+from klamm.zk.znode_client import store_error
 
 ZNODES_A_WAVE: Final = 5_000
 OPS_A_TRANSACTION: Final = 100

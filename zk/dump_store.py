@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from cluster.errors import StoreError
-from zk.dump import STAT_FIELDS, ZNode
-from zk.dump_text import data_of, is_unreadable, owner_of, parse_dump
-from zk.store import Listener, ReadOp, ReadResult, ResultCode, Stat, Transaction, TxnResult
+from klamm.cluster.errors import StoreError
+from klamm.zk.dump import STAT_FIELDS, ZNode
+from klamm.zk.dump_text import data_of, is_unreadable, owner_of, parse_dump
+from klamm.zk.store import Listener, ReadOp, ReadResult, ResultCode, Stat, Transaction, TxnResult
 
 __all__ = ["DumpStore", "parse_dump"]
 

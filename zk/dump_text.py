@@ -16,10 +16,10 @@ from typing import Final
 
 import msgspec
 
-from cluster.errors import UsageError
-from zk.data_tree import is_valid
-from zk.dump import ZNode
-from zk.znodes import BrokerIdsZNode, ControllerZNode
+from klamm.cluster.errors import UsageError
+from klamm.zk.data_tree import is_valid
+from klamm.zk.dump import ZNode
+from klamm.zk.znodes import BrokerIdsZNode, ControllerZNode
 
 _decode_dump = msgspec.json.Decoder(list[ZNode]).decode
 _HINT: Final = "klamm zk dump makes one"

@@ -22,9 +22,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
-from cluster.errors import ZooKeeperUnavailable
-from zk.java import find_java
-from zk.ports import HOST, PORT_TRIES, free_port, require_free
+from klamm.cluster.errors import ZooKeeperUnavailable
+from klamm.zk.java import find_java
+from klamm.zk.ports import HOST, PORT_TRIES, free_port, require_free
 
 LOG_NAME = "zookeeper.log"
 _CONFIG_NAME = "zoo.cfg"

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from cluster.errors import NotFound, UsageError, WrongState, ZooKeeperUnavailable
-from zk.embedded import NOT_SERVING, PROBE_INTERVAL_S, EmbeddedZooKeeper, four_letter_word
-from zk.ports import HOST, free_port
+from klamm.cluster.errors import NotFound, UsageError, WrongState, ZooKeeperUnavailable
+from klamm.zk.embedded import NOT_SERVING, PROBE_INTERVAL_S, EmbeddedZooKeeper, four_letter_word
+from klamm.zk.ports import HOST, free_port
 
 SIZES: Final = (1, 3, 5)
 """Odd numbers only: an even number tolerates no more failures than one server less."""

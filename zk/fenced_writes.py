@@ -11,11 +11,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from cluster.errors import ControllerMoved, OperationTooBig
-from zk.request_size import GROUP_BYTES, MAX_TRANSACTION_BYTES, op_size, transaction_size
-from zk.store import Check, Delete, GetChildren, OpResult, ResultCode, Store, Transaction, WriteOp
-from zk.znode_client import ZNodeClient, store_error
-from zk.znodes import ControllerEpochZNode
+from klamm.cluster.errors import ControllerMoved, OperationTooBig
+from klamm.zk.request_size import GROUP_BYTES, MAX_TRANSACTION_BYTES, op_size, transaction_size
+from klamm.zk.store import (
+    Check,
+    Delete,
+    GetChildren,
+    OpResult,
+    ResultCode,
+    Store,
+    Transaction,
+    WriteOp,
+)
+from klamm.zk.znode_client import ZNodeClient, store_error
+from klamm.zk.znodes import ControllerEpochZNode
 
 GROUP_SIZE: Final = 500
 FAILURES_BEFORE_SINGLES: Final = 3

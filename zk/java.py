@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from cluster.errors import JavaNotFound
+from klamm.cluster.errors import JavaNotFound
 
 MINIMUM_VERSION = 17
 VECTOR_MODULE = "jdk.incubator.vector"

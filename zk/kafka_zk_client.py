@@ -11,17 +11,17 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.types import (
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.types import (
     Broker,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from zk.store import Create, GetData, ReadResult, ResultCode, SetData, Store, WriteOp
-from zk.znode_client import NodeExists, ZNodeClient, reason, store_error
-from zk.znodes import (
+from klamm.zk.store import Create, GetData, ReadResult, ResultCode, SetData, Store, WriteOp
+from klamm.zk.znode_client import NodeExists, ZNodeClient, reason, store_error
+from klamm.zk.znodes import (
     PERSISTENT_ZK_PATHS,
     BrokerIdsZNode,
     BrokerIdZNode,
@@ -46,7 +46,7 @@ from zk.znodes import (
     TopicZNode,
     UnparsableJson,
 )
-from zk.znodes.json_values import parse_bytes, parse_int
+from klamm.zk.znodes.json_values import parse_bytes, parse_int
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -25,13 +25,13 @@ from kazoo.protocol.serialization import CloseInstance
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
-from cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
-from zk.kazoo_connection import Connection, SessionHandler, attempt_timeout_s
-from zk.kazoo_watches import WatchTable
-from zk.kazoo_waves import Completion, Wait, Wave, block, unless_lost
-from zk.kazoo_wire import Chroot, Multi, Request, read_watch_event
-from zk.security import UNSECURED, ZooKeeperSecurity, tls_failure
-from zk.store import (
+from klamm.cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
+from klamm.zk.kazoo_connection import Connection, SessionHandler, attempt_timeout_s
+from klamm.zk.kazoo_watches import WatchTable
+from klamm.zk.kazoo_waves import Completion, Wait, Wave, block, unless_lost
+from klamm.zk.kazoo_wire import Chroot, Multi, Request, read_watch_event
+from klamm.zk.security import UNSECURED, ZooKeeperSecurity, tls_failure
+from klamm.zk.store import (
     Create,
     Listener,
     ResultCode,

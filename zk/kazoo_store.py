@@ -12,12 +12,12 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
-from zk.kazoo_session import KazooSession
-from zk.kazoo_watches import set_watches, watch_for
-from zk.kazoo_waves import Wait, within
-from zk.kazoo_wire import Multi, MultiRead, Request, SingleRead, multi_reads
-from zk.security import UNSECURED, ZooKeeperSecurity
-from zk.store import (
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_watches import set_watches, watch_for
+from klamm.zk.kazoo_waves import Wait, within
+from klamm.zk.kazoo_wire import Multi, MultiRead, Request, SingleRead, multi_reads
+from klamm.zk.security import UNSECURED, ZooKeeperSecurity
+from klamm.zk.store import (
     Exists,
     GetData,
     Listener,

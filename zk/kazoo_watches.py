@@ -14,13 +14,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from zk.kazoo_wire import (
+from klamm.zk.kazoo_wire import (
     Chroot,
     Request,
     set_watches_payload,
 )
-from zk.request_size import GROUP_BYTES
-from zk.store import Exists, GetChildren, ReadOp, ReadResult, ResultCode, WatchKind
+from klamm.zk.request_size import GROUP_BYTES
+from klamm.zk.store import Exists, GetChildren, ReadOp, ReadResult, ResultCode, WatchKind
 
 # The kinds of watch that ZooKeeper keeps, as bits: on a znode that is there, on one that is not, on
 # one whose children were listed.

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from cluster.errors import ZooKeeperUnavailable
-from zk.kazoo_wire import Request
-from zk.store import ResultCode
+from klamm.cluster.errors import ZooKeeperUnavailable
+from klamm.zk.kazoo_wire import Request
+from klamm.zk.store import ResultCode
 
 _LOOK_AGAIN_S: Final = 0.1
 

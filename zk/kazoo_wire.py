@@ -15,10 +15,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.errors import OperationTooBig
-from zk.acls import CREATOR_ACL, CREATOR_WRITES_ALL_READ, OPEN_ACL, Acl, default_acl
-from zk.request_size import GROUP_BYTES, MAX_TRANSACTION_BYTES
-from zk.store import (
+from klamm.cluster.errors import OperationTooBig
+from klamm.zk.acls import CREATOR_ACL, CREATOR_WRITES_ALL_READ, OPEN_ACL, Acl, default_acl
+from klamm.zk.request_size import GROUP_BYTES, MAX_TRANSACTION_BYTES
+from klamm.zk.store import (
     Check,
     Create,
     Delete,
@@ -36,7 +36,7 @@ from zk.store import (
 )
 
 if TYPE_CHECKING:
-    from zk.kazoo_waves import Wave
+    from klamm.zk.kazoo_waves import Wave
 
 READS_A_REQUEST: Final = 1_000
 

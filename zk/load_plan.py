@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cluster.errors import UsageError
-from zk.dump import ZNode
-from zk.dump_text import data_of, is_ephemeral, is_unreadable
-from zk.request_size import MAX_TRANSACTION_BYTES, op_size
-from zk.store import Create
-from zk.znode_client import parent_path
+from klamm.cluster.errors import UsageError
+from klamm.zk.dump import ZNode
+from klamm.zk.dump_text import data_of, is_ephemeral, is_unreadable
+from klamm.zk.request_size import MAX_TRANSACTION_BYTES, op_size
+from klamm.zk.store import Create
+from klamm.zk.znode_client import parent_path
 
 LOADING_PATH: Final = "/klamm-loading"
 """There while a dump is being loaded, and where a load was cut short."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from cluster.protocols import Clock
-from zk.data_tree import Change, DataTree, split
-from zk.store import (
+from klamm.cluster.protocols import Clock
+from klamm.zk.data_tree import Change, DataTree, split
+from klamm.zk.store import (
     GetChildren,
     GetData,
     ReadOp,

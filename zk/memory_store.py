@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from cluster.errors import OperationTooBig
-from zk.memory_server import Crashed, LostReply, MemoryServer
-from zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
-from zk.store import (
+from klamm.cluster.errors import OperationTooBig
+from klamm.zk.memory_server import Crashed, LostReply, MemoryServer
+from klamm.zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
+from klamm.zk.store import (
     Listener,
     ReadOp,
     ReadResult,

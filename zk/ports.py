@@ -6,7 +6,7 @@ import errno
 import secrets
 import socket
 
-from cluster.errors import UsageError, ZooKeeperUnavailable
+from klamm.cluster.errors import UsageError, ZooKeeperUnavailable
 
 HOST = "127.0.0.1"
 # Below every system's ephemeral range: inside it, a client that retries a dead port may get that

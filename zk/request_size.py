@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zk.store import Create, SetData, Transaction, WriteOp
+from klamm.zk.store import Create, SetData, Transaction, WriteOp
 
 MAX_TRANSACTION_BYTES: Final = 0xFFFFF - 8
 """jute.maxbuffer of a server as it comes, less the xid and the type of a request."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from cluster.errors import UsageError, ZooKeeperUnavailable
+from klamm.cluster.errors import UsageError, ZooKeeperUnavailable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

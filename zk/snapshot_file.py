@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cluster.errors import EnvironmentProblem
-from zk.jute import JuteError, JuteReader
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.zk.jute import JuteError, JuteReader
 
 MAGIC: Final = b"ZKSN"
 VERSION: Final = 2

@@ -17,8 +17,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from cluster.errors import EnvironmentProblem
-from zk.jute import JuteError, JuteReader
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.zk.jute import JuteError, JuteReader
 
 MAGIC: Final = b"ZKLG"
 VERSION: Final = 2

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from cluster.errors import SessionExpired, StoreError
-from zk.store import (
+from klamm.cluster.errors import SessionExpired, StoreError
+from klamm.zk.store import (
     ANY_VERSION,
     Create,
     Delete,

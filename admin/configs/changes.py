@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from admin.config_validation import changed_configs, validate_broker_configs, validate_topic_configs
-from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from admin.configs.zookeeper import ZooKeeperConfigs
-from admin.failures import InvalidConfiguration, InvalidRequest
-from cluster.errors import InvalidConfig, UnknownTopicOrPartition
-from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import DEFAULT_ENTITY
-from zk.znodes.json_values import MalformedZNode, parse_int
+from klamm.admin.config_validation import (
+    changed_configs,
+    validate_broker_configs,
+    validate_topic_configs,
+)
+from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+from klamm.admin.failures import InvalidConfiguration, InvalidRequest
+from klamm.cluster.errors import InvalidConfig, UnknownTopicOrPartition
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import DEFAULT_ENTITY
+from klamm.zk.znodes.json_values import MalformedZNode, parse_int
 
 
 class ConfigChanges:

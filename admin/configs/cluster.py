@@ -8,20 +8,25 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from admin.configs.configs_admin import ConfigEntry, ConfigSource
-from admin.configs.options import ConfigOptions, illegal_argument
-from admin.failures import ExecutionException, InvalidConfiguration, InvalidRequest, as_futures
-from admin.java_maps import hash_map_order
-from admin.scala_sets import immutable_order, mutable_order
-from admin.tool_output import ToolOutput
-from cluster.errors import AdminError, RequestTimedOut, UnknownTopicOrPartition
-from cluster.java_hash import string_hash
-from cluster.topic_names import validate_topic_name
-from zk.znodes import DEFAULT_ENTITY
+from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
+from klamm.admin.configs.options import ConfigOptions, illegal_argument
+from klamm.admin.failures import (
+    ExecutionException,
+    InvalidConfiguration,
+    InvalidRequest,
+    as_futures,
+)
+from klamm.admin.java_maps import hash_map_order
+from klamm.admin.scala_sets import immutable_order, mutable_order
+from klamm.admin.tool_output import ToolOutput
+from klamm.cluster.errors import AdminError, RequestTimedOut, UnknownTopicOrPartition
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.topic_names import validate_topic_name
+from klamm.zk.znodes import DEFAULT_ENTITY
 
 if TYPE_CHECKING:
-    from admin.kafka_admin import KafkaAdmin
+    from klamm.admin.kafka_admin import KafkaAdmin
 
 _BROKER_CONFIG_COUNT: Final = 234
 """How many configs a broker of 2.8.2 has: the order of a part of them follows from it."""

@@ -10,29 +10,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from admin.command_result import CommandResult
-from admin.config_validation import changed_configs, validate_broker_configs
-from admin.configs.cluster import ClusterConfigs, check_there, entity_report
-from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from admin.configs.options import PARSER, ConfigOptions, illegal_argument
-from admin.configs.zookeeper import ZooKeeperConfigs
-from admin.failures import InvalidConfiguration
-from admin.java_maps import hash_map_order
-from admin.jopt import UncaughtException, UsageExit, VersionExit
-from admin.scala_sets import mutable_order
-from admin.tool_output import ZOOKEEPER_WARNING, ToolOutput, check_properties_file, java_class
-from admin.tool_services import ToolServices
-from cluster.configs import THROTTLED_RATES
-from cluster.errors import (
+from klamm.admin.command_result import CommandResult
+from klamm.admin.config_validation import changed_configs, validate_broker_configs
+from klamm.admin.configs.cluster import ClusterConfigs, check_there, entity_report
+from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.configs.options import PARSER, ConfigOptions, illegal_argument
+from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+from klamm.admin.failures import InvalidConfiguration
+from klamm.admin.java_maps import hash_map_order
+from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
+from klamm.admin.scala_sets import mutable_order
+from klamm.admin.tool_output import ZOOKEEPER_WARNING, ToolOutput, check_properties_file, java_class
+from klamm.admin.tool_services import ToolServices
+from klamm.cluster.configs import THROTTLED_RATES
+from klamm.cluster.errors import (
     EnvironmentProblem,
     KlammError,
     NotKlamm,
     UsageError,
 )
-from cluster.java_hash import string_hash
-from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import DEFAULT_ENTITY
-from zk.znodes.json_values import ILLEGAL_ARGUMENT
+from klamm.cluster.java_hash import string_hash
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import DEFAULT_ENTITY
+from klamm.zk.znodes.json_values import ILLEGAL_ARGUMENT
 
 _INVALID_CONFIGURATION: Final = InvalidConfiguration.kafka_class
 

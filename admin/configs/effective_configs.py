@@ -11,8 +11,8 @@ from itertools import dropwhile
 
 import msgspec
 
-from admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
-from cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, topic_default, with_synonyms
+from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
+from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, topic_default, with_synonyms
 
 
 class BrokerConfigs(msgspec.Struct, frozen=True):

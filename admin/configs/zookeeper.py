@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from admin.config_validation import changed_configs
-from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from admin.topics.topics import change_topic_config
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.admin.config_validation import changed_configs
+from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.topics.topics import change_topic_config
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 
 class ZooKeeperConfigs:

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from admin.command_result import CommandResult
-from admin.elections.elections import ElectionTexts, elect_leaders, parse_election_data
-from admin.jopt import (
+from klamm.admin.command_result import CommandResult
+from klamm.admin.elections.elections import ElectionTexts, elect_leaders, parse_election_data
+from klamm.admin.jopt import (
     OptionParser,
     Options,
     UncaughtException,
     UsageExit,
     VersionExit,
 )
-from admin.tool_output import ToolOutput, check_properties_file, read_file
-from admin.tool_services import ToolServices
-from cluster.errors import AdminCommandFailed, AdminError, UsageError
-from cluster.types import ElectionType, TopicPartition
+from klamm.admin.tool_output import ToolOutput, check_properties_file, read_file
+from klamm.admin.tool_services import ToolServices
+from klamm.cluster.errors import AdminCommandFailed, AdminError, UsageError
+from klamm.cluster.types import ElectionType, TopicPartition
 
 PARSER: Final = OptionParser(
     "kafka-leader-election",

@@ -10,26 +10,26 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from admin.command_result import CommandResult
-from admin.elections.elections import ElectionTexts, elect_leaders, parse_election_data
-from admin.jopt import (
+from klamm.admin.command_result import CommandResult
+from klamm.admin.elections.elections import ElectionTexts, elect_leaders, parse_election_data
+from klamm.admin.jopt import (
     OptionParser,
     Options,
     UncaughtException,
     UsageExit,
     VersionExit,
 )
-from admin.scala_sets import hash_set_order, immutable_order, topic_partition_hash
-from admin.tool_output import (
+from klamm.admin.scala_sets import hash_set_order, immutable_order, topic_partition_hash
+from klamm.admin.tool_output import (
     ZOOKEEPER_WARNING,
     ToolOutput,
     check_properties_file,
     read_file,
     uncaught_text,
 )
-from admin.tool_services import ToolServices
-from admin.topics.topics import read_assignments
-from cluster.errors import (
+from klamm.admin.tool_services import ToolServices
+from klamm.admin.topics.topics import read_assignments
+from klamm.cluster.errors import (
     AdminCommandFailed,
     AdminError,
     AdminOperationError,
@@ -37,10 +37,10 @@ from cluster.errors import (
     KlammError,
     NotKlamm,
 )
-from cluster.types import ElectionType, TopicPartition
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import GetChildren
-from zk.znodes import TopicPartitionsZNode
+from klamm.cluster.types import ElectionType, TopicPartition
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import GetChildren
+from klamm.zk.znodes import TopicPartitionsZNode
 
 PARSER: Final = OptionParser(
     "kafka-preferred-replica-election",

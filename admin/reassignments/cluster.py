@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from admin.failures import ExecutionException, admin_error
-from admin.reassignments.common import (
+from klamm.admin.failures import ExecutionException, admin_error
+from klamm.admin.reassignments.common import (
     OwnOptions,
     ReassignmentTool,
     TerseFailure,
     check_plan_in_pools,
 )
-from admin.reassignments.log_dirs import LogDirMoves
-from admin.reassignments.moves import calculate_moving_brokers, calculate_proposed_move_map
-from admin.reassignments.options import ReassignOptions
-from admin.reassignments.reassignment_json import (
+from klamm.admin.reassignments.log_dirs import LogDirMoves
+from klamm.admin.reassignments.moves import calculate_moving_brokers, calculate_proposed_move_map
+from klamm.admin.reassignments.options import ReassignOptions
+from klamm.admin.reassignments.reassignment_json import (
     Replicas,
     parse_execute_arguments,
     parse_reassignment,
 )
-from admin.reassignments.text import (
+from klamm.admin.reassignments.text import (
     CANNOT_EXECUTE,
     YOU_MUST_RUN_VERIFY,
     PartitionReassignmentState,
@@ -37,17 +37,17 @@ from admin.reassignments.text import (
     reassignments_text,
     replica_states_text,
 )
-from admin.scala_sets import immutable_order, int_hash
-from admin.tool_output import ToolOutput
-from admin.tool_services import ToolServices
-from cluster.errors import AdminCommandFailed, UnknownTopicOrPartition
-from cluster.java_hash import string_hash
-from cluster.requests import ApiError
-from cluster.types import ReplicaAssignment, TopicPartition
-from placement.broker_metadata import BrokerMetadata
+from klamm.admin.scala_sets import immutable_order, int_hash
+from klamm.admin.tool_output import ToolOutput
+from klamm.admin.tool_services import ToolServices
+from klamm.cluster.errors import AdminCommandFailed, UnknownTopicOrPartition
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.requests import ApiError
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.placement.broker_metadata import BrokerMetadata
 
 if TYPE_CHECKING:
-    from admin.kafka_admin import KafkaAdmin
+    from klamm.admin.kafka_admin import KafkaAdmin
 
 REQUEST_TIMEOUT_MS = 30_000
 

@@ -10,22 +10,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from admin.command_result import CommandResult
-from admin.failures import as_futures
-from admin.jopt import UncaughtException, UsageExit, VersionExit
-from admin.reassignments.cluster import ClusterReassignment
-from admin.reassignments.common import DIFFERENT, IN_PROGRESS, OwnOptions, TerseFailure
-from admin.reassignments.options import PARSER, ReassignOptions
-from admin.reassignments.throttles import read_saved
-from admin.reassignments.zookeeper import ZooKeeperReassignment
-from admin.tool_output import (
+from klamm.admin.command_result import CommandResult
+from klamm.admin.failures import as_futures
+from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
+from klamm.admin.reassignments.cluster import ClusterReassignment
+from klamm.admin.reassignments.common import DIFFERENT, IN_PROGRESS, OwnOptions, TerseFailure
+from klamm.admin.reassignments.options import PARSER, ReassignOptions
+from klamm.admin.reassignments.throttles import read_saved
+from klamm.admin.reassignments.zookeeper import ZooKeeperReassignment
+from klamm.admin.tool_output import (
     ToolOutput,
     check_properties_file,
     java_class,
 )
-from admin.tool_services import ToolServices
-from cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.admin.tool_services import ToolServices
+from klamm.cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 INCONCLUSIVE: Final = 12
 """klamm's exit code of ``--verify`` while something still moves."""

@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from admin.reassignments.options import ReassignOptions
-from admin.reassignments.reassignment_json import (
+from klamm.admin.reassignments.options import ReassignOptions
+from klamm.admin.reassignments.reassignment_json import (
     TopicPartitionReplica,
     format_reassignment,
     parse_generate_arguments,
 )
-from admin.reassignments.text import LogDirMoveState, PartitionReassignmentState, started_text
-from admin.reassignments.throttles import Throttles
-from admin.scala_sets import hash_set_order, immutable_order, int_hash, topic_partition_hash
-from admin.tool_output import ToolOutput
-from admin.tool_services import ToolServices
-from cluster.errors import AdminError
-from cluster.java_hash import string_hash
-from cluster.types import TopicPartition
-from placement.assign import Replicas
-from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
-from placement.draws import IntSource
-from placement.pool_rules import assign_in_pool, check_moves_in_pool
-from placement.pools import Pools
+from klamm.admin.reassignments.text import LogDirMoveState, PartitionReassignmentState, started_text
+from klamm.admin.reassignments.throttles import Throttles
+from klamm.admin.scala_sets import hash_set_order, immutable_order, int_hash, topic_partition_hash
+from klamm.admin.tool_output import ToolOutput
+from klamm.admin.tool_services import ToolServices
+from klamm.cluster.errors import AdminError
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.types import TopicPartition
+from klamm.placement.assign import Replicas
+from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
+from klamm.placement.draws import IntSource
+from klamm.placement.pool_rules import assign_in_pool, check_moves_in_pool
+from klamm.placement.pools import Pools
 
 if TYPE_CHECKING:
-    from admin.configs.zookeeper import ZooKeeperConfigs
-    from admin.kafka_admin import KafkaAdmin
+    from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+    from klamm.admin.kafka_admin import KafkaAdmin
 
 COMPLETE: Final = "complete"
 IN_PROGRESS: Final = "in_progress"

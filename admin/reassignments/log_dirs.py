@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from admin.reassignments.common import TerseFailure
-from admin.reassignments.reassignment_json import TopicPartitionReplica
-from admin.reassignments.text import LogDirMoveState, joined, plural
-from admin.tool_output import ToolOutput
-from cluster.api_errors import Errors
-from cluster.errors import AdminCommandFailed
+from klamm.admin.reassignments.common import TerseFailure
+from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
+from klamm.admin.reassignments.text import LogDirMoveState, joined, plural
+from klamm.admin.tool_output import ToolOutput
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import AdminCommandFailed
 
 if TYPE_CHECKING:
-    from admin.kafka_admin import KafkaAdmin
+    from klamm.admin.kafka_admin import KafkaAdmin
 
 RETRY_MS: Final = 100
 

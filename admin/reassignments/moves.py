@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from admin.jopt import UncaughtException
-from admin.reassignments.reassignment_json import TopicPartitionReplica
-from cluster.types import ReplicaAssignment, TopicPartition
+from klamm.admin.jopt import UncaughtException
+from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
 
 
 class PartitionMove(NamedTuple):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from admin.jopt import OptionParser, Options, UncaughtException, UsageExit
-from admin.tool_output import read_file
-from cluster.errors import UsageError
+from klamm.admin.jopt import OptionParser, Options, UncaughtException, UsageExit
+from klamm.admin.tool_output import read_file
+from klamm.cluster.errors import UsageError
 
 _ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 _REQUIRED: Final = {

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admin.scala_sets import duplicates, int_hash, topic_partition_hash
-from admin.tool_json import decoding, parse_json
-from cluster.errors import AdminCommandFailed, AdminOperationError
-from cluster.java_hash import string_hash
-from cluster.types import TopicPartition
-from zk.znodes.json_values import (
+from klamm.admin.scala_sets import duplicates, int_hash, topic_partition_hash
+from klamm.admin.tool_json import decoding, parse_json
+from klamm.cluster.errors import AdminCommandFailed, AdminOperationError
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.types import TopicPartition
+from klamm.zk.znodes.json_values import (
     as_array,
     as_object,
     field,

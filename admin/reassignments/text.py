@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from admin.reassignments.reassignment_json import TopicPartitionReplica, format_reassignment
-from cluster.types import ReplicaAssignment, TopicPartition
+from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica, format_reassignment
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
 
 CANNOT_EXECUTE: Final = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to "

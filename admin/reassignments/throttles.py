@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from admin.reassignments.moves import (
+from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.reassignments.moves import (
     MoveMap,
     calculate_follower_throttles,
     calculate_leader_throttles,
     calculate_reassigning_brokers,
 )
-from admin.reassignments.text import joined, plural
-from admin.scala_sets import immutable_order, int_hash, mutable_order
-from admin.tool_output import ToolOutput
-from cluster.configs import (
+from klamm.admin.reassignments.text import joined, plural
+from klamm.admin.scala_sets import immutable_order, int_hash, mutable_order
+from klamm.admin.tool_output import ToolOutput
+from klamm.cluster.configs import (
     FOLLOWER_THROTTLED_RATE,
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_RATE,
@@ -31,12 +31,12 @@ from cluster.configs import (
     LOG_DIRS_THROTTLED_RATE,
     THROTTLED_RATES,
 )
-from cluster.errors import UsageError
-from cluster.java_hash import string_hash
+from klamm.cluster.errors import UsageError
+from klamm.cluster.java_hash import string_hash
 
 if TYPE_CHECKING:
-    from admin.configs.zookeeper import ZooKeeperConfigs
-    from admin.kafka_admin import KafkaAdmin
+    from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+    from klamm.admin.kafka_admin import KafkaAdmin
 
 _NAMES = {
     TOPICS: (LEADER_THROTTLED_REPLICAS, FOLLOWER_THROTTLED_REPLICAS),

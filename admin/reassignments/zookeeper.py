@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from admin.configs.zookeeper import ZooKeeperConfigs
-from admin.reassignments.common import (
+from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+from klamm.admin.reassignments.common import (
     OwnOptions,
     ReassignmentTool,
     TerseFailure,
     check_plan_in_pools,
 )
-from admin.reassignments.moves import calculate_proposed_move_map
-from admin.reassignments.options import ReassignOptions
-from admin.reassignments.reassignment_json import (
+from klamm.admin.reassignments.moves import calculate_proposed_move_map
+from klamm.admin.reassignments.options import ReassignOptions
+from klamm.admin.reassignments.reassignment_json import (
     Replicas,
     parse_execute_arguments,
     parse_reassignment,
 )
-from admin.reassignments.text import (
+from klamm.admin.reassignments.text import (
     CANNOT_EXECUTE,
     NEEDS_BOOTSTRAP_SERVER,
     YOU_MUST_RUN_VERIFY,
@@ -32,15 +32,15 @@ from admin.reassignments.text import (
     joined,
     partition_states_text,
 )
-from admin.scala_sets import immutable_order, int_hash, topic_partition_hash
-from admin.tool_output import ToolOutput
-from admin.tool_services import ToolServices
-from admin.topics.topics import read_assignments, registered_brokers
-from cluster.errors import AdminCommandFailed
-from cluster.java_hash import string_hash
-from cluster.types import ReplicaAssignment, TopicPartition
-from placement.broker_metadata import BrokerMetadata
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.admin.scala_sets import immutable_order, int_hash, topic_partition_hash
+from klamm.admin.tool_output import ToolOutput
+from klamm.admin.tool_services import ToolServices
+from klamm.admin.topics.topics import read_assignments, registered_brokers
+from klamm.cluster.errors import AdminCommandFailed
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 _INCOMPLETE: Final = (
     "Warning: because you are using the deprecated --zookeeper option, the results may be "

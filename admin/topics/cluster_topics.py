@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from admin.failures import admin_error
-from admin.java_maps import hash_map_order
-from admin.tool_output import ToolOutput
-from admin.topics.options import TopicCommandOptions
-from admin.topics.service import (
+from klamm.admin.failures import admin_error
+from klamm.admin.java_maps import hash_map_order
+from klamm.admin.tool_output import ToolOutput
+from klamm.admin.topics.options import TopicCommandOptions
+from klamm.admin.topics.service import (
     TopicArguments,
     ensure_topics_exist,
     read_new_topic,
@@ -22,14 +22,14 @@ from admin.topics.service import (
     select_topics,
     show,
 )
-from admin.topics.text import DescribeFilter
-from cluster.api_errors import Errors
-from cluster.configs import TOPIC_CONFIGS
-from cluster.errors import UsageError
-from cluster.requests import ApiError, CreatableTopic, CreateTopicsRequest, NewPartitions
+from klamm.admin.topics.text import DescribeFilter
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.configs import TOPIC_CONFIGS
+from klamm.cluster.errors import UsageError
+from klamm.cluster.requests import ApiError, CreatableTopic, CreateTopicsRequest, NewPartitions
 
 if TYPE_CHECKING:
-    from admin.kafka_admin import KafkaAdmin
+    from klamm.admin.kafka_admin import KafkaAdmin
 
 REQUEST_TIMEOUT_MS: Final = 30_000
 _REPLICATION_FACTOR_MAX: Final = 2**15 - 1

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from admin.command_result import CommandResult
-from admin.jopt import UncaughtException, UsageExit, VersionExit
-from admin.tool_output import ToolOutput, check_properties_file
-from admin.tool_services import ToolServices
-from admin.topics.cluster_topics import ClusterTopics
-from admin.topics.options import PARSER, TopicCommandOptions
-from admin.topics.zookeeper_topics import ZooKeeperTopics
-from cluster.errors import EnvironmentProblem, KlammError, UsageError
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.admin.command_result import CommandResult
+from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
+from klamm.admin.tool_output import ToolOutput, check_properties_file
+from klamm.admin.tool_services import ToolServices
+from klamm.admin.topics.cluster_topics import ClusterTopics
+from klamm.admin.topics.options import PARSER, TopicCommandOptions
+from klamm.admin.topics.zookeeper_topics import ZooKeeperTopics
+from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 WRITING_ACTIONS: Final = frozenset({"create", "alter", "delete"})
 

@@ -9,13 +9,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from admin.config_validation import validate_topic_configs, validate_topic_names
-from admin.jopt import OptionParser, Options, UncaughtException, UsageExit
-from admin.tool_output import ToolOutput, message_format_warnings
-from cluster.errors import UsageError
-from placement.assign import Assignment
-from placement.broker_metadata import RackAwareMode
-from placement.manual import parse_replica_assignment
+from klamm.admin.config_validation import validate_topic_configs, validate_topic_names
+from klamm.admin.jopt import OptionParser, Options, UncaughtException, UsageExit
+from klamm.admin.tool_output import ToolOutput, message_format_warnings
+from klamm.cluster.errors import UsageError
+from klamm.placement.assign import Assignment
+from klamm.placement.broker_metadata import RackAwareMode
+from klamm.placement.manual import parse_replica_assignment
 
 _ACTIONS: Final = ("alter", "create", "describe", "list", "delete")
 _REPORTS: Final = (

@@ -10,14 +10,14 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from admin.jopt import UncaughtException
-from admin.tool_output import ToolOutput
-from admin.topics.options import TopicCommandOptions
-from admin.topics.text import DescribeFilter, TopicDescription
-from cluster.errors import UsageError
-from cluster.topic_names import has_collision_chars, is_internal
-from placement.assign import Assignment
-from placement.broker_metadata import RackAwareMode
+from klamm.admin.jopt import UncaughtException
+from klamm.admin.tool_output import ToolOutput
+from klamm.admin.topics.options import TopicCommandOptions
+from klamm.admin.topics.text import DescribeFilter, TopicDescription
+from klamm.cluster.errors import UsageError
+from klamm.cluster.topic_names import has_collision_chars, is_internal
+from klamm.placement.assign import Assignment
+from klamm.placement.broker_metadata import RackAwareMode
 
 
 class TopicArguments(msgspec.Struct, frozen=True):

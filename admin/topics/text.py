@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from admin.jopt import Options
-from cluster.types import ReplicaAssignment
+from klamm.admin.jopt import Options
+from klamm.cluster.types import ReplicaAssignment
 
 _ZERO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Mapping, Sequence
 
-from admin.config_validation import validate_topic_configs
-from cluster.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
-from cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
-from cluster.topic_names import has_collision, has_collision_chars, validate_topic_name
-from cluster.types import ReplicaAssignment, TopicPartition
-from placement.assign import Assignment
-from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
-from placement.draws import IntSource
-from placement.manual import check_new_topic_assignment
-from placement.pool_rules import (
+from klamm.admin.config_validation import validate_topic_configs
+from klamm.cluster.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
+from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
+from klamm.cluster.topic_names import has_collision, has_collision_chars, validate_topic_name
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.placement.assign import Assignment
+from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
+from klamm.placement.draws import IntSource
+from klamm.placement.manual import check_new_topic_assignment
+from klamm.placement.pool_rules import (
     add_partitions_in_pool,
     assign_in_pool,
     brokers_in_pool,
     check_in_pool,
 )
-from placement.pools import Pools
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.placement.pools import Pools
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 _RESERVED_TOPIC_IDS = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
 

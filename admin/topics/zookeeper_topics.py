@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from typing import Final
 
-from admin.config_validation import changed_configs
-from admin.java_maps import hash_map_order
-from admin.jopt import UncaughtException
-from admin.tool_output import ToolOutput
-from admin.topics.options import TopicCommandOptions
-from admin.topics.service import (
+from klamm.admin.config_validation import changed_configs
+from klamm.admin.java_maps import hash_map_order
+from klamm.admin.jopt import UncaughtException
+from klamm.admin.tool_output import ToolOutput
+from klamm.admin.topics.options import TopicCommandOptions
+from klamm.admin.topics.service import (
     TopicArguments,
     ensure_topics_exist,
     read_new_topic,
@@ -21,9 +21,9 @@ from admin.topics.service import (
     select_topics,
     show,
 )
-from admin.topics.text import DescribeFilter, PartitionDescription, TopicDescription
-from admin.topics.topics import TopicAdmin, change_topic_config
-from cluster.errors import (
+from klamm.admin.topics.text import DescribeFilter, PartitionDescription, TopicDescription
+from klamm.admin.topics.topics import TopicAdmin, change_topic_config
+from klamm.cluster.errors import (
     AdminOperationError,
     InvalidTopic,
     KlammError,
@@ -31,17 +31,17 @@ from cluster.errors import (
     TopicExists,
     UsageError,
 )
-from cluster.topic_names import is_internal
-from cluster.types import (
+from klamm.cluster.topic_names import is_internal
+from klamm.cluster.types import (
     NO_LEADER,
     LeaderIsrAndControllerEpoch,
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from placement.added_partitions import drop_existing_partitions
-from placement.draws import IntSource
-from placement.pools import Pools
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.placement.added_partitions import drop_existing_partitions
+from klamm.placement.draws import IntSource
+from klamm.placement.pools import Pools
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 _TOPICS_A_WAVE: Final = 500
 

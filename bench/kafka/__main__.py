@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.kafka.run import DEFAULT_STEPS, problems, run_kafka
 from bench.kafka.steps import Result
 from bench.kafka.table import HEADER, row
-from cluster.errors import KlammError
+from klamm.cluster.errors import KlammError
 
 
 def main() -> int:

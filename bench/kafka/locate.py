@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.errors import EnvironmentProblem
-from zk.java import find_java
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.zk.java import find_java
 
 LIBS_VARIABLE = "KAFKA_LIBS"
 KAFKA_JAR = "kafka_2.13-2.8.2.jar"

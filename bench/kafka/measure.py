@@ -17,7 +17,7 @@ from bench.kafka.cpu import host_cpu_s, process_cpu_s, resident_mb, thread_cpu_s
 from bench.kafka.peer import Peer
 from bench.kafka.scenarios import Partition
 from bench.kafka.zookeeper import Gone, State
-from cluster.errors import EnvironmentProblem
+from klamm.cluster.errors import EnvironmentProblem
 
 SAMPLE_INTERVAL_S = 0.2
 REST_BEFORE_S = 1.0

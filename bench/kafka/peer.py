@@ -17,8 +17,8 @@ from bench.kafka.cpu import java_pid
 from bench.kafka.processes import FakeBrokers, RealController, free_ports
 from bench.kafka.scenarios import Partition, Topic, topics
 from bench.kafka.zookeeper import BenchClient
-from cluster.errors import UsageError
-from zk.embedded import EmbeddedZooKeeper
+from klamm.cluster.errors import UsageError
+from klamm.zk.embedded import EmbeddedZooKeeper
 
 ZOOKEEPER_HEAP_MB = 2048
 TICK_TIME_MS = 2000

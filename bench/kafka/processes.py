@@ -19,9 +19,9 @@ from typing import Any, Self
 from bench.kafka.cpu import child_pid
 from bench.kafka.locate import compile_java, require_kafka_libs
 from bench.kafka.scenarios import FIRST_BROKER
-from cluster.errors import EnvironmentProblem
-from zk.java import find_java
-from zk.ports import FREE_PORTS
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.zk.java import find_java
+from klamm.zk.ports import FREE_PORTS
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.kafka.locate import require_kafka_libs
 from bench.kafka.peer import KafkaPeer, Options, Peer
 from bench.kafka.steps import STEPS, Result
-from cluster.errors import UsageError
+from klamm.cluster.errors import UsageError
 
 DEFAULT_STEPS = ("create:1000", "create", "failover", "failover", "broker_failure")
 MIN_BROKERS = 4

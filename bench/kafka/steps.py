@@ -16,7 +16,7 @@ from bench.kafka.measure import Job, Started, Stats, measure
 from bench.kafka.peer import Peer
 from bench.kafka.scenarios import FIRST_BROKER, REPLICATION_FACTOR, Partition
 from bench.kafka.zookeeper import State, children_gone, znode_gone
-from cluster.errors import UsageError
+from klamm.cluster.errors import UsageError
 
 VICTIM = FIRST_BROKER + 1
 # An admin znode is one request, which ZooKeeper limits to 1 MiB.

@@ -19,7 +19,7 @@ from kazoo.protocol import serialization
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from bench.kafka.scenarios import TOPIC_CONFIG, Partition, Topic
-from zk.embedded import four_letter_word
+from klamm.zk.embedded import four_letter_word
 
 SESSION_TIMEOUT_S = 30.0
 READS_PER_REQUEST = 1000

@@ -14,14 +14,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokers.bandwidth.model import UNLIMITED, Completed, Flow, FluidModel, Resource, ResourceKind
-from brokers.bandwidth.replication_quotas import Place
-from brokers.logs.record_parts import end_of, first_part, rest_after
-from cluster.data_requests import FetchedPartition, FetchResponse
-from cluster.protocols import Clock
-from cluster.records import size_of
-from cluster.requests import NO_CORRELATION_ID, Address, Message
-from cluster.types import TopicPartition
+from klamm.brokers.bandwidth.model import (
+    UNLIMITED,
+    Completed,
+    Flow,
+    FluidModel,
+    Resource,
+    ResourceKind,
+)
+from klamm.brokers.bandwidth.replication_quotas import Place
+from klamm.brokers.logs.record_parts import end_of, first_part, rest_after
+from klamm.cluster.data_requests import FetchedPartition, FetchResponse
+from klamm.cluster.protocols import Clock
+from klamm.cluster.records import size_of
+from klamm.cluster.requests import NO_CORRELATION_ID, Address, Message
+from klamm.cluster.types import TopicPartition
 
 PathOf = Callable[[TopicPartition], str | None]
 """The log directory in which a broker has a replica."""

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from brokers.bandwidth.model import UNLIMITED, Flow, Id, Resource, ResourceKind
-from cluster.configs import (
+from klamm.brokers.bandwidth.model import UNLIMITED, Flow, Id, Resource, ResourceKind
+from klamm.cluster.configs import (
     BROKER_CONFIGS,
     FOLLOWER_THROTTLED_RATE,
     LEADER_THROTTLED_RATE,

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from brokers.logs.records import Record, encode_batch
-from cluster.api_errors import Errors
-from cluster.records import (
+from klamm.brokers.logs.records import Record, encode_batch
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,

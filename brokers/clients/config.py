@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from brokers.logs.record_batch import COMPRESSIONS
-from cluster.data_requests import Acks
-from cluster.errors import InvalidConfig
+from klamm.brokers.logs.record_batch import COMPRESSIONS
+from klamm.cluster.data_requests import Acks
+from klamm.cluster.errors import InvalidConfig
 
 OffsetReset = Literal["earliest", "latest", "none"]
 

@@ -15,14 +15,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from brokers.clients.config import ConsumerConfig
-from brokers.clients.network_client import Ended, NetworkClient
-from brokers.clients.ranges import add_stretch, readable_part
-from brokers.clients.retriable import INVALID_METADATA
-from brokers.logs.log_journal import LogJournal, Spoilt
-from brokers.logs.spoilt_batch import SpoiltBatch
-from cluster.api_errors import Errors
-from cluster.client_requests import (
+from klamm.brokers.clients.config import ConsumerConfig
+from klamm.brokers.clients.network_client import Ended, NetworkClient
+from klamm.brokers.clients.ranges import add_stretch, readable_part
+from klamm.brokers.clients.retriable import INVALID_METADATA
+from klamm.brokers.logs.log_journal import LogJournal, Spoilt
+from klamm.brokers.logs.spoilt_batch import SpoiltBatch
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     LeaderEpochEnd,
@@ -34,7 +34,7 @@ from cluster.client_requests import (
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
-from cluster.data_requests import (
+from klamm.cluster.data_requests import (
     CONSUMER_REPLICA_ID,
     UNKNOWN_OFFSET,
     FetchedPartition,
@@ -42,9 +42,9 @@ from cluster.data_requests import (
     FetchRequest,
     FetchResponse,
 )
-from cluster.records import Records, Stretch
-from cluster.requests import Address, Message, Request
-from cluster.types import NO_EPOCH, TopicPartition
+from klamm.cluster.records import Records, Stretch
+from klamm.cluster.requests import Address, Message, Request
+from klamm.cluster.types import NO_EPOCH, TopicPartition
 
 
 class Position(NamedTuple):

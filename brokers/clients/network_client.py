@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from brokers.clients.config import ClientConfig
-from brokers.clients.metadata import Metadata
-from cluster.client_requests import MetadataRequest, MetadataResponse
-from cluster.requests import Address, Disconnected, Message, Request, Response
+from klamm.brokers.clients.config import ClientConfig
+from klamm.brokers.clients.metadata import Metadata
+from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
+from klamm.cluster.requests import Address, Disconnected, Message, Request, Response
 
 
 class InFlight(msgspec.Struct, frozen=True):

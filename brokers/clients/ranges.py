@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from brokers.logs.errors import ReplicaLogError
-from brokers.logs.record_batch import checked_batches
-from brokers.logs.spoilt_batch import SpoiltBatch, spoilt_at
-from cluster.api_errors import Errors
-from cluster.records import Records, Stretch
+from klamm.brokers.logs.errors import ReplicaLogError
+from klamm.brokers.logs.record_batch import checked_batches
+from klamm.brokers.logs.spoilt_batch import SpoiltBatch, spoilt_at
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.records import Records, Stretch
 
 
 class Acknowledged(NamedTuple):

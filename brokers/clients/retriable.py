@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cluster.api_errors import Errors
+from klamm.cluster.api_errors import Errors
 
 INVALID_METADATA: Final = (
     Errors.UNKNOWN_TOPIC_OR_PARTITION,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from cluster.constant_rate import NO_CONNECTION, RATE_MARGIN_MS
-from cluster.requests import Address
+from klamm.cluster.constant_rate import NO_CONNECTION, RATE_MARGIN_MS
+from klamm.cluster.requests import Address
 
 _NONE: Final[Mapping[Address, int]] = {}
 IsLossless = Callable[[Address, Address], bool]

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokers.bandwidth.copying import Copying
-from brokers.bandwidth.replication_quotas import constant_traffic
-from brokers.config import BrokerConfig
-from brokers.constant_rate.connections import CertainConnections
-from brokers.constant_rate.replica_rates import FollowerRate, LeaderRate
-from brokers.logs.interval_log import IntervalLog
-from brokers.logs.record_parts import end_of
-from brokers.partitions.partition import Partition
-from brokers.partitions.remote_replica import NEVER_MS
-from cluster.api_errors import Errors
-from cluster.constant_rate import (
+from klamm.brokers.bandwidth.copying import Copying
+from klamm.brokers.bandwidth.replication_quotas import constant_traffic
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.constant_rate.connections import CertainConnections
+from klamm.brokers.constant_rate.replica_rates import FollowerRate, LeaderRate
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.record_parts import end_of
+from klamm.brokers.partitions.partition import Partition
+from klamm.brokers.partitions.remote_replica import NEVER_MS
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.constant_rate import (
     NO_CONNECTION,
     ConstantRate,
     ConstantRateProgress,
@@ -35,18 +35,18 @@ from cluster.constant_rate import (
     RateSchedule,
     RevokeRates,
 )
-from cluster.data_requests import (
+from klamm.cluster.data_requests import (
     UNKNOWN_OFFSET,
     FetchedPartition,
     FetchPartition,
     FetchResponse,
 )
-from cluster.records import size_of
-from cluster.requests import Address, Disconnected, Message
-from cluster.types import NO_EPOCH, TopicPartition
+from klamm.cluster.records import size_of
+from klamm.cluster.requests import Address, Disconnected, Message
+from klamm.cluster.types import NO_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
-    from brokers.leaders.leader_replicas import LeaderReplicas
+    from klamm.brokers.leaders.leader_replicas import LeaderReplicas
 
 RateMessage = ConstantRateResponse | FetchResponse | RevokeRates
 

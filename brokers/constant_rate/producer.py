@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from brokers.constant_rate.connections import CertainConnections
-from cluster.api_errors import Errors
-from cluster.client_requests import MetadataRequest, MetadataResponse
-from cluster.constant_rate import (
+from klamm.brokers.constant_rate.connections import CertainConnections
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
+from klamm.cluster.constant_rate import (
     RATE_MARGIN_MS,
     ConstantRate,
     ConstantRateProgress,
@@ -30,9 +30,9 @@ from cluster.constant_rate import (
     RateSchedule,
     record_count,
 )
-from cluster.records import Stretch
-from cluster.requests import Address, Disconnected, Message
-from cluster.types import NO_LEADER, TopicPartition
+from klamm.cluster.records import Stretch
+from klamm.cluster.requests import Address, Disconnected, Message
+from klamm.cluster.types import NO_LEADER, TopicPartition
 
 DELIVERY_TIMEOUT_MS: Final = 120_000.0
 """delivery.timeout.ms"""

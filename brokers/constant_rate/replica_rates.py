@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import msgspec
 
-from brokers.logs.interval_log import IntervalLog
-from brokers.partitions.partition import Partition
-from brokers.partitions.remote_replica import NEVER_MS
-from cluster.constant_rate import RATE_MARGIN_MS, RateAgreement, RateSchedule
-from cluster.data_requests import MAX_BYTES
-from cluster.records import Interval, IntervalRecords, Stretch
-from cluster.requests import Address
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.partitions.partition import Partition
+from klamm.brokers.partitions.remote_replica import NEVER_MS
+from klamm.cluster.constant_rate import RATE_MARGIN_MS, RateAgreement, RateSchedule
+from klamm.cluster.data_requests import MAX_BYTES
+from klamm.cluster.records import Interval, IntervalRecords, Stretch
+from klamm.cluster.requests import Address
 
 
 class LeaderRate(msgspec.Struct, gc=False):

@@ -12,23 +12,23 @@ import itertools
 import logging
 from collections.abc import Callable, Container
 
-from brokers.config import BrokerConfig
-from brokers.constant_rate.constant_rates import ConstantRates
-from brokers.followers.follower import NextFetch, fetch_position, take_fetched
-from brokers.logs.errors import CorruptRecord, InvalidRecord, OnLogError, ReplicaLogError
-from brokers.logs.log_journal import LogJournal, Spoilt, Truncation
-from brokers.logs.spoilt_batch import SpoiltBatch, first_spoilt
-from brokers.partitions.partition import Partition
-from cluster.api_errors import Errors
-from cluster.data_requests import (
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.constant_rate.constant_rates import ConstantRates
+from klamm.brokers.followers.follower import NextFetch, fetch_position, take_fetched
+from klamm.brokers.logs.errors import CorruptRecord, InvalidRecord, OnLogError, ReplicaLogError
+from klamm.brokers.logs.log_journal import LogJournal, Spoilt, Truncation
+from klamm.brokers.logs.spoilt_batch import SpoiltBatch, first_spoilt
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import (
     UNKNOWN_OFFSET,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     FetchResponse,
 )
-from cluster.requests import Address
-from cluster.types import TopicPartition
+from klamm.cluster.requests import Address
+from klamm.cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from brokers.logs.errors import UnexpectedAppendOffset
-from brokers.logs.record_parts import pieces
-from brokers.logs.replica_log import ReplicaLog
-from brokers.partitions.partition import Partition
-from cluster.api_errors import Errors
-from cluster.data_requests import FetchedPartition, FetchPartition
-from cluster.records import EpochEndOffset, Records
-from cluster.types import NO_EPOCH
+from klamm.brokers.logs.errors import UnexpectedAppendOffset
+from klamm.brokers.logs.record_parts import pieces
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import FetchedPartition, FetchPartition
+from klamm.cluster.records import EpochEndOffset, Records
+from klamm.cluster.types import NO_EPOCH
 
 
 class NextFetch(Enum):

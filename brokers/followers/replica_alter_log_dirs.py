@@ -20,20 +20,20 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from brokers.bandwidth.copying import CopyId, Copying, DirectoryMove
-from brokers.bandwidth.replication_quotas import Place, directory_move_flow
-from brokers.config import BrokerConfig
-from brokers.followers.follower import append_fetched
-from brokers.logs.errors import CorruptRecord, InvalidRecord, LogStorageError, ReplicaLogError
-from brokers.logs.interval_log import IntervalLog
-from brokers.logs.log_manager import LogManager
-from brokers.logs.record_parts import first_part
-from brokers.logs.replica_log import ReplicaLog
-from brokers.partitions.partition import Partition
-from cluster.java_hash import string_hash
-from cluster.quirks import Quirks
-from cluster.records import Records, size_of
-from cluster.types import TopicPartition
+from klamm.brokers.bandwidth.copying import CopyId, Copying, DirectoryMove
+from klamm.brokers.bandwidth.replication_quotas import Place, directory_move_flow
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.followers.follower import append_fetched
+from klamm.brokers.logs.errors import CorruptRecord, InvalidRecord, LogStorageError, ReplicaLogError
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.log_manager import LogManager
+from klamm.brokers.logs.record_parts import first_part
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.records import Records, size_of
+from klamm.cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 

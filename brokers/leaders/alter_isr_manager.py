@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from brokers.config import BrokerConfig
-from brokers.metadata_cache import MetadataCache
-from cluster.api_errors import Errors
-from cluster.requests import Address, AlterIsrRequest, AlterIsrResponse
-from cluster.types import LeaderAndIsr, TopicPartition
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.metadata_cache import MetadataCache
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import Address, AlterIsrRequest, AlterIsrResponse
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
 
 Send = Callable[[Address, AlterIsrRequest], int]
 """Sends a request and returns its correlation id."""

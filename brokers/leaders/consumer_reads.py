@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from brokers.logs.errors import OnLogError, ReplicaLogError
-from brokers.partitions.partition import Partition
-from cluster.api_errors import Errors
-from cluster.client_requests import (
+from klamm.brokers.logs.errors import OnLogError, ReplicaLogError
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     LeaderEpochEnd,
@@ -28,10 +28,15 @@ from cluster.client_requests import (
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
-from cluster.data_requests import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
-from cluster.records import size_of
-from cluster.requests import Message
-from cluster.types import TopicPartition
+from klamm.cluster.data_requests import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
+from klamm.cluster.records import size_of
+from klamm.cluster.requests import Message
+from klamm.cluster.types import TopicPartition
 
 Find = Callable[[TopicPartition, int], Partition | Errors]
 EnoughMs = Callable[[Iterable[TopicPartition], int, float, float], float]

@@ -12,15 +12,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from brokers.bandwidth.copying import CopyId, Copying, PathOf, ReplicaCopy
-from brokers.bandwidth.model import Flow
-from brokers.bandwidth.replication_quotas import capacities, replication_flow, throttles
-from brokers.config import BrokerConfig
-from brokers.partitions.partition import Partition
-from cluster.data_requests import FetchedPartition
-from cluster.errors import InvalidConfig
-from cluster.records import size_of
-from cluster.types import TopicPartition
+from klamm.brokers.bandwidth.copying import CopyId, Copying, PathOf, ReplicaCopy
+from klamm.brokers.bandwidth.model import Flow
+from klamm.brokers.bandwidth.replication_quotas import capacities, replication_flow, throttles
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.data_requests import FetchedPartition
+from klamm.cluster.errors import InvalidConfig
+from klamm.cluster.records import size_of
+from klamm.cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from brokers.config import BrokerConfig
-from brokers.leaders.alter_isr_manager import AlterIsrResult
-from brokers.leaders.zk_isr_manager import IsrManager
-from brokers.metadata_cache import MetadataCache
-from brokers.partitions.partition import Partition
-from cluster.api_errors import Errors
-from cluster.types import LeaderAndIsr, TopicPartition
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.leaders.alter_isr_manager import AlterIsrResult
+from klamm.brokers.leaders.zk_isr_manager import IsrManager
+from klamm.brokers.metadata_cache import MetadataCache
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
 
 _FINAL_ERRORS = frozenset(
     (

@@ -13,32 +13,32 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Set
 from typing import Final
 
-from brokers.bandwidth.copying import ReplicaCopy
-from brokers.config import BrokerConfig
-from brokers.constant_rate.constant_rates import ConstantRates
-from brokers.leaders.alter_isr_manager import AlterIsrResult
-from brokers.leaders.consumer_reads import ConsumerReads
-from brokers.leaders.copies import Copies
-from brokers.leaders.isr_changes import IsrChanges
-from brokers.leaders.produces import Produces
-from brokers.leaders.zk_isr_manager import IsrManager
-from brokers.logs.errors import OnLogError, ReplicaLogError
-from brokers.logs.interval_log import IntervalLog
-from brokers.logs.replica_log import Appended, ReplicaLog
-from brokers.metadata_cache import MetadataCache
-from brokers.partitions.partition import Partition
-from cluster.api_errors import Errors
-from cluster.data_requests import (
+from klamm.brokers.bandwidth.copying import ReplicaCopy
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.constant_rate.constant_rates import ConstantRates
+from klamm.brokers.leaders.alter_isr_manager import AlterIsrResult
+from klamm.brokers.leaders.consumer_reads import ConsumerReads
+from klamm.brokers.leaders.copies import Copies
+from klamm.brokers.leaders.isr_changes import IsrChanges
+from klamm.brokers.leaders.produces import Produces
+from klamm.brokers.leaders.zk_isr_manager import IsrManager
+from klamm.brokers.logs.errors import OnLogError, ReplicaLogError
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.replica_log import Appended, ReplicaLog
+from klamm.brokers.metadata_cache import MetadataCache
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import (
     UNKNOWN_OFFSET,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     FetchResponse,
 )
-from cluster.quirks import Quirks
-from cluster.records import Produced, Records
-from cluster.requests import LeaderAndIsrPartitionState
-from cluster.types import PartitionAndReplica, TopicPartition
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.records import Produced, Records
+from klamm.cluster.requests import LeaderAndIsrPartitionState
+from klamm.cluster.types import PartitionAndReplica, TopicPartition
 
 _RARELY: Final = 5
 """How many times later a follower that cannot be connected to is notified again."""

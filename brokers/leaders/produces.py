@@ -12,14 +12,14 @@ from typing import Final
 
 import msgspec
 
-from brokers.logs.errors import OnLogError, ReplicaLogError
-from brokers.logs.replica_log import Appended
-from brokers.partitions.partition import Partition
-from cluster.api_errors import Errors
-from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
-from cluster.records import Produced
-from cluster.requests import Message
-from cluster.types import TopicPartition
+from klamm.brokers.logs.errors import OnLogError, ReplicaLogError
+from klamm.brokers.logs.replica_log import Appended
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
+from klamm.cluster.records import Produced
+from klamm.cluster.requests import Message
+from klamm.cluster.types import TopicPartition
 
 
 class _Waiting(msgspec.Struct):

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
-from cluster.api_errors import Errors
-from cluster.errors import SessionExpired
-from cluster.requests import AlterIsrResponse
-from cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import ResultCode, SetData
-from zk.znode_client import store_error
-from zk.znodes import TopicPartitionStateZNode
+from klamm.brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import SessionExpired
+from klamm.cluster.requests import AlterIsrResponse
+from klamm.cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import ResultCode, SetData
+from klamm.zk.znode_client import store_error
+from klamm.zk.znodes import TopicPartitionStateZNode
 
 CHECK_INTERVAL_MS: Final = 2_500
 LINGER_MS: Final = 5_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
-from brokers.logs.record_batch import (
+from klamm.brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
+from klamm.brokers.logs.record_batch import (
     HEADER_SIZE_BYTES,
     LOG_OVERHEAD_BYTES,
     BatchHeader,
@@ -18,7 +18,7 @@ from brokers.logs.record_batch import (
     parse_header,
     refuse_old_format,
 )
-from brokers.storage.disk import Disk, ReadAt
+from klamm.brokers.storage.disk import Disk, ReadAt
 
 OFFSET_DELTA_MAX: Final = 2**31 - 1
 # About as much as lies between two entries of an index.

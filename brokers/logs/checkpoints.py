@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from brokers.logs.errors import CorruptCheckpoint, LogStorageError
-from brokers.storage.disk import LOCAL_DISK, Disk, read_whole, write_whole
-from cluster.types import TopicPartition
+from klamm.brokers.logs.errors import CorruptCheckpoint, LogStorageError
+from klamm.brokers.storage.disk import LOCAL_DISK, Disk, read_whole, write_whole
+from klamm.cluster.types import TopicPartition
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT: Final = "replication-offset-checkpoint"

@@ -29,9 +29,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from cluster.api_errors import Errors
-from cluster.errors import KlammError
-from cluster.types import TopicPartition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import KlammError
+from klamm.cluster.types import TopicPartition
 
 
 class ReplicaLogError(KlammError):

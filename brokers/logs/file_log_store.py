@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from brokers.logs.checkpoints import (
+from klamm.brokers.logs.checkpoints import (
     CLEAN_SHUTDOWN,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
@@ -24,15 +24,15 @@ from brokers.logs.checkpoints import (
     write_meta_properties,
     write_offsets,
 )
-from brokers.logs.errors import (
+from klamm.brokers.logs.errors import (
     CorruptCheckpoint,
     DamagedLog,
     LogStorageError,
     storage_errors,
 )
-from brokers.logs.log_config import LogConfig
-from brokers.logs.log_store import DirLogs, Draw, FoundDir, LogConfigs
-from brokers.logs.recovery import (
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.log_store import DirLogs, Draw, FoundDir, LogConfigs
+from klamm.brokers.logs.recovery import (
     NOTHING_KNOWN,
     Known,
     Repair,
@@ -40,8 +40,8 @@ from brokers.logs.recovery import (
     cut_files,
     forget_unflushed,
 )
-from brokers.logs.replica_log import ReplicaLog
-from brokers.logs.segment_files import (
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.brokers.logs.segment_files import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
     log_delete_dir_name,
@@ -49,10 +49,10 @@ from brokers.logs.segment_files import (
     log_future_dir_name,
     parse_log_dir_name,
 )
-from brokers.logs.segment_log import SegmentLog
-from brokers.storage.disk import LOCAL_DISK, Disk
-from cluster.errors import EnvironmentProblem
-from cluster.types import TopicPartition
+from klamm.brokers.logs.segment_log import SegmentLog
+from klamm.brokers.storage.disk import LOCAL_DISK, Disk
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.cluster.types import TopicPartition
 
 LOCK: Final = ".lock"
 

@@ -13,8 +13,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import ClassVar, NamedTuple
 
-from brokers.storage.disk import Disk, read_whole
-from cluster.records import NO_TIMESTAMP
+from klamm.brokers.storage.disk import Disk, read_whole
+from klamm.cluster.records import NO_TIMESTAMP
 
 
 class IndexFile:

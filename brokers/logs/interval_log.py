@@ -18,22 +18,22 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from brokers.logs import leader_epoch_cache
-from brokers.logs.errors import (
+from klamm.brokers.logs import leader_epoch_cache
+from klamm.brokers.logs.errors import (
     OffsetOutOfRange,
     OffsetsOutOfOrder,
     RecordBatchTooLarge,
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
-from brokers.logs.intervals import NOTHING_HELD, Held, can_be_joined, fold, joined, unfold
-from brokers.logs.leader_epoch_cache import EpochEntries
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
-from brokers.logs.producer_state import ProducerStates, last_sequence
-from brokers.logs.replica_log import Appended, Deleted
-from brokers.logs.retention import count_deletable, next_expiry_ms
-from brokers.logs.validation import check_timestamp, counted_batch_of
-from cluster.records import (
+from klamm.brokers.logs.intervals import NOTHING_HELD, Held, can_be_joined, fold, joined, unfold
+from klamm.brokers.logs.leader_epoch_cache import EpochEntries
+from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
+from klamm.brokers.logs.producer_state import ProducerStates, last_sequence
+from klamm.brokers.logs.replica_log import Appended, Deleted
+from klamm.brokers.logs.retention import count_deletable, next_expiry_ms
+from klamm.brokers.logs.validation import check_timestamp, counted_batch_of
+from klamm.cluster.records import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     EpochEndOffset,

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from brokers.logs.record_batch import BatchHeader
-from cluster.records import NO_TIMESTAMP, Interval
+from klamm.brokers.logs.record_batch import BatchHeader
+from klamm.cluster.records import NO_TIMESTAMP, Interval
 
 _start_of: Final = attrgetter("start")
 _end_of: Final = attrgetter("end")

@@ -14,10 +14,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from brokers.logs.checkpoints import EpochEntry, write_epochs
-from brokers.storage.disk import LOCAL_DISK, Disk
-from cluster.records import UNDEFINED_EPOCH_END, EpochEndOffset
-from cluster.types import NO_EPOCH
+from klamm.brokers.logs.checkpoints import EpochEntry, write_epochs
+from klamm.brokers.storage.disk import LOCAL_DISK, Disk
+from klamm.cluster.records import UNDEFINED_EPOCH_END, EpochEndOffset
+from klamm.cluster.types import NO_EPOCH
 
 EpochEntries = tuple[EpochEntry, ...]
 _SHARED_MAX: Final = 1024

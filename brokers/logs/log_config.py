@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
+from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 
 NO_LIMIT: Final = -1
 NEVER: Final = 2**63 - 1

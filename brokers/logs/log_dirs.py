@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from brokers.logs.log_store import DirLogs
-from brokers.logs.replica_log import ReplicaLog
-from cluster.types import TopicPartition
+from klamm.brokers.logs.log_store import DirLogs
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.cluster.types import TopicPartition
 
 
 class LogDirs:

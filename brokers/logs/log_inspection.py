@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from brokers.logs.batch_file import BatchFile
-from brokers.logs.checkpoints import EpochEntry
-from brokers.logs.errors import CorruptRecord, DamagedLog
-from brokers.logs.leader_epoch_cache import (
+from klamm.brokers.logs.batch_file import BatchFile
+from klamm.brokers.logs.checkpoints import EpochEntry
+from klamm.brokers.logs.errors import CorruptRecord, DamagedLog
+from klamm.brokers.logs.leader_epoch_cache import (
     EpochEntries,
     truncate_from_end,
     truncate_from_start,
 )
-from brokers.logs.producer_state import ProducerStates
-from brokers.logs.record_batch import BatchHeader
-from brokers.logs.segment import LogSegment
-from cluster.records import NO_TIMESTAMP
-from cluster.types import NO_EPOCH
+from klamm.brokers.logs.producer_state import ProducerStates
+from klamm.brokers.logs.record_batch import BatchHeader
+from klamm.brokers.logs.segment import LogSegment
+from klamm.cluster.records import NO_TIMESTAMP
+from klamm.cluster.types import NO_EPOCH
 
 _NO_ENTRY: Final = (0, 1 << 62)
 

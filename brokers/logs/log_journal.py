@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from brokers.logs.errors import DamagedLog
-from brokers.logs.recovery import Repair, RepairKind
-from brokers.logs.spoilt_batch import SpoiltBatch
-from cluster.errors import JournalUnwritable
-from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
-from cluster.protocols import Clock, Journal
-from cluster.types import TopicPartition
+from klamm.brokers.logs.errors import DamagedLog
+from klamm.brokers.logs.recovery import Repair, RepairKind
+from klamm.brokers.logs.spoilt_batch import SpoiltBatch
+from klamm.cluster.errors import JournalUnwritable
+from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from klamm.cluster.protocols import Clock, Journal
+from klamm.cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 

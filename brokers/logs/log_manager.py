@@ -11,15 +11,15 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.errors import DamagedLog, LogStorageError, ReplicaLogError
-from brokers.logs.log_config import NEVER, LogConfig
-from brokers.logs.log_dirs import LogDirs
-from brokers.logs.log_store import FoundDir, LogConfigs, LogStore
-from brokers.logs.recovery import Repair
-from brokers.logs.replica_log import Deleted, ReplicaLog
-from cluster.api_errors import Errors
-from cluster.types import TopicPartition
+from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.errors import DamagedLog, LogStorageError, ReplicaLogError
+from klamm.brokers.logs.log_config import NEVER, LogConfig
+from klamm.brokers.logs.log_dirs import LogDirs
+from klamm.brokers.logs.log_store import FoundDir, LogConfigs, LogStore
+from klamm.brokers.logs.recovery import Repair
+from klamm.brokers.logs.replica_log import Deleted, ReplicaLog
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 

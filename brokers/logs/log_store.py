@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.errors import DamagedLog, LogStorageError
-from brokers.logs.interval_log import IntervalLog
-from brokers.logs.log_config import LogConfig
-from brokers.logs.recovery import Repair, RepairKind
-from brokers.logs.replica_log import ReplicaLog
-from cluster.types import TopicPartition
+from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.errors import DamagedLog, LogStorageError
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.recovery import Repair, RepairKind
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.cluster.types import TopicPartition
 
 LogConfigs = Callable[[str], LogConfig]
 """The config of a topic's logs."""

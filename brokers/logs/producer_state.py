@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from brokers.logs.errors import InvalidProducerEpoch, OutOfOrderSequence
-from cluster.records import SEQUENCE_MAX, ProducerBatch
+from klamm.brokers.logs.errors import InvalidProducerEpoch, OutOfOrderSequence
+from klamm.cluster.records import SEQUENCE_MAX, ProducerBatch
 
 BATCHES_KEPT: Final = 5
 

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
-from brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
-from cluster.records import NO_PRODUCER_ID, NO_SEQUENCE, SEQUENCE_MAX, ProducerBatch, Records
+from klamm.brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
+from klamm.cluster.records import NO_PRODUCER_ID, NO_SEQUENCE, SEQUENCE_MAX, ProducerBatch, Records
 
 HEADER_SIZE_BYTES: Final = 61
 LOG_OVERHEAD_BYTES: Final = 12

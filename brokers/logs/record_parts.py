@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from brokers.logs.intervals import cut
-from brokers.logs.record_batch import walk
-from cluster.records import EpochEndOffset, Interval, IntervalRecords, ProducerBatch, Records
+from klamm.brokers.logs.intervals import cut
+from klamm.brokers.logs.record_batch import walk
+from klamm.cluster.records import EpochEndOffset, Interval, IntervalRecords, ProducerBatch, Records
 
 
 def first_part(records: Records, size_bytes: int) -> Records | None:

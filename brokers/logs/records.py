@@ -15,9 +15,9 @@ import cramjam
 from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from brokers.logs.errors import CorruptRecord
-from brokers.logs.record_batch import COMPRESSIONS, MAGIC, BatchHeader
-from cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from klamm.brokers.logs.errors import CorruptRecord
+from klamm.brokers.logs.record_batch import COMPRESSIONS, MAGIC, BatchHeader
+from klamm.cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 _NO_LIMIT_BYTES: Final = 2**31 - 1
 # What the libraries behind aiokafka raise for bytes that are no such compression or no record.

@@ -16,19 +16,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from brokers.logs.batch_file import BatchFile
-from brokers.logs.checkpoints import LEADER_EPOCH_CHECKPOINT, read_epochs
-from brokers.logs.errors import (
+from klamm.brokers.logs.batch_file import BatchFile
+from klamm.brokers.logs.checkpoints import LEADER_EPOCH_CHECKPOINT, read_epochs
+from klamm.brokers.logs.errors import (
     CorruptCheckpoint,
     CorruptRecord,
     DamagedLog,
     UnsupportedMessageFormat,
 )
-from brokers.logs.leader_epoch_cache import EpochEntries
-from brokers.logs.log_inspection import Inspected, agreed_epochs, epochs_between, inspect
-from brokers.logs.producer_state import ProducerStates
-from brokers.logs.segment import LogSegment
-from brokers.logs.segment_files import (
+from klamm.brokers.logs.leader_epoch_cache import EpochEntries
+from klamm.brokers.logs.log_inspection import Inspected, agreed_epochs, epochs_between, inspect
+from klamm.brokers.logs.producer_state import ProducerStates
+from klamm.brokers.logs.segment import LogSegment
+from klamm.brokers.logs.segment_files import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -36,7 +36,7 @@ from brokers.logs.segment_files import (
     file_name,
     parse_file_name,
 )
-from brokers.storage.disk import Disk
+from klamm.brokers.storage.disk import Disk
 
 _CLEANED_SUFFIX: Final = ".cleaned"
 _SNAPSHOT_SUFFIX: Final = ".snapshot"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from brokers.logs.log_config import LogConfig
-from cluster.records import EpochEndOffset, Interval, Produced, Records, TimestampOffset
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.cluster.records import EpochEndOffset, Interval, Produced, Records, TimestampOffset
 
 
 class Appended(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from brokers.logs.log_config import NO_LIMIT, LogConfig
+from klamm.brokers.logs.log_config import NO_LIMIT, LogConfig
 
 
 class Aged(Protocol):

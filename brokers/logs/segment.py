@@ -12,12 +12,12 @@ from contextlib import suppress
 from itertools import takewhile
 from typing import NamedTuple
 
-from brokers.logs.batch_file import OFFSET_DELTA_MAX, BatchFile, Found
-from brokers.logs.errors import CorruptRecord, DamagedLog
-from brokers.logs.index_file import OffsetIndex, OffsetPosition, TimeIndex, TimeIndexEntry
-from brokers.logs.log_config import LogConfig
-from brokers.logs.record_batch import BatchHeader
-from brokers.logs.segment_files import (
+from klamm.brokers.logs.batch_file import OFFSET_DELTA_MAX, BatchFile, Found
+from klamm.brokers.logs.errors import CorruptRecord, DamagedLog
+from klamm.brokers.logs.index_file import OffsetIndex, OffsetPosition, TimeIndex, TimeIndexEntry
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.record_batch import BatchHeader
+from klamm.brokers.logs.segment_files import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -25,8 +25,8 @@ from brokers.logs.segment_files import (
     TIME_INDEX_SUFFIX,
     file_name,
 )
-from brokers.storage.disk import Disk
-from cluster.records import NO_TIMESTAMP, TimestampOffset
+from klamm.brokers.storage.disk import Disk
+from klamm.cluster.records import NO_TIMESTAMP, TimestampOffset
 
 
 class Cut(NamedTuple):
@@ -214,7 +214,7 @@ class LogSegment:
     def find_offset_by_timestamp(self, timestamp_ms: int, start: int) -> TimestampOffset | None:
         """The first record of this time or later, at offset ``start`` or after it; None if none."""
         # Decoding takes a library that most brokers never need.
-        from brokers.logs.records import decode_batch
+        from klamm.brokers.logs.records import decode_batch
 
         before = self.time_index.lookup(timestamp_ms).offset
         position = self.offset_index.lookup(max(before, start)).position

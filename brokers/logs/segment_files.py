@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from brokers.logs.errors import LogStorageError
-from cluster.types import TopicPartition
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.cluster.types import TopicPartition
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"

@@ -13,32 +13,32 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from brokers.logs.batch_file import OFFSET_DELTA_MAX
-from brokers.logs.checkpoints import (
+from klamm.brokers.logs.batch_file import OFFSET_DELTA_MAX
+from klamm.brokers.logs.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     read_topic_id,
     write_topic_id,
 )
-from brokers.logs.errors import (
+from klamm.brokers.logs.errors import (
     CorruptCheckpoint,
     OffsetOutOfRange,
     RecordBatchTooLarge,
     storage_errors,
 )
-from brokers.logs.intervals import add_batch
-from brokers.logs.leader_epoch_cache import LeaderEpochFileCache
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
-from brokers.logs.log_inspection import inspect
-from brokers.logs.record_batch import BatchHeader, place
-from brokers.logs.recovery import NOTHING_KNOWN, Known, Repair, RepairKind, load_segments
-from brokers.logs.replica_log import Appended, Deleted
-from brokers.logs.retention import count_deletable, next_expiry_ms
-from brokers.logs.segment import LogSegment
-from brokers.logs.segment_files import parse_log_dir_name
-from brokers.logs.validation import batch_of, check_fetched, check_produced
-from brokers.storage.disk import LOCAL_DISK, Disk
-from cluster.records import EpochEndOffset, Interval, Produced, Records, TimestampOffset
+from klamm.brokers.logs.intervals import add_batch
+from klamm.brokers.logs.leader_epoch_cache import LeaderEpochFileCache
+from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
+from klamm.brokers.logs.log_inspection import inspect
+from klamm.brokers.logs.record_batch import BatchHeader, place
+from klamm.brokers.logs.recovery import NOTHING_KNOWN, Known, Repair, RepairKind, load_segments
+from klamm.brokers.logs.replica_log import Appended, Deleted
+from klamm.brokers.logs.retention import count_deletable, next_expiry_ms
+from klamm.brokers.logs.segment import LogSegment
+from klamm.brokers.logs.segment_files import parse_log_dir_name
+from klamm.brokers.logs.validation import batch_of, check_fetched, check_produced
+from klamm.brokers.storage.disk import LOCAL_DISK, Disk
+from klamm.cluster.records import EpochEndOffset, Interval, Produced, Records, TimestampOffset
 
 _base_offset_of: Final = attrgetter("base_offset")
 

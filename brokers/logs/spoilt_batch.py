@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from brokers.logs.errors import ReplicaLogError
-from brokers.logs.record_batch import checked_batches, parse_header
+from klamm.brokers.logs.errors import ReplicaLogError
+from klamm.brokers.logs.record_batch import checked_batches, parse_header
 
 
 class SpoiltBatch(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from brokers.logs.errors import (
+from klamm.brokers.logs.errors import (
     CorruptRecord,
     InvalidRecord,
     InvalidTimestamp,
@@ -18,8 +18,8 @@ from brokers.logs.errors import (
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
-from brokers.logs.log_config import NEVER, LogConfig
-from brokers.logs.record_batch import (
+from klamm.brokers.logs.log_config import NEVER, LogConfig
+from klamm.brokers.logs.record_batch import (
     COMPRESSIONS,
     HEADER_SIZE_BYTES,
     BatchHeader,
@@ -28,7 +28,7 @@ from brokers.logs.record_batch import (
     parse_header,
     stamped,
 )
-from cluster.records import NO_TIMESTAMP, CountedBatch, Produced
+from klamm.cluster.records import NO_TIMESTAMP, CountedBatch, Produced
 
 
 def batch_of(produced: Produced) -> bytes:
@@ -84,7 +84,7 @@ def check_produced(
         return stamped(batch, header, now_ms)
     if config.timestamp_difference_max_ms < NEVER:
         # Decoding takes a library that most brokers never need.
-        from brokers.logs.records import decode_batch
+        from klamm.brokers.logs.records import decode_batch
 
         for _, record in decode_batch(batch, header):
             check_timestamp(record.timestamp_ms, config, now_ms)
@@ -101,7 +101,7 @@ def _check_size(batch: bytes, name: str, config: LogConfig) -> None:
 
 def _compressed_anew(batch: bytes, header: BatchHeader, compression_id: int) -> bytes:
     # Decoding takes a library that most brokers never need.
-    from brokers.logs.records import decode_batch, encode_batch
+    from klamm.brokers.logs.records import decode_batch, encode_batch
 
     return encode_batch(
         [stored.record for stored in decode_batch(batch, header)],

@@ -11,15 +11,21 @@ from typing import Final
 
 import msgspec
 
-from brokers.logs.interval_log import IntervalLog
-from brokers.logs.record_batch import first_epoch
-from brokers.logs.replica_log import Appended, ReplicaLog
-from brokers.partitions.remote_replica import NEVER_MS, RemoteReplica, RemoteReplicas, fold, unfold
-from cluster.api_errors import Errors
-from cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition, FetchPartition
-from cluster.records import UNDEFINED_EPOCH_END, Produced
-from cluster.requests import LeaderAndIsrPartitionState
-from cluster.types import NO_EPOCH, LeaderAndIsr
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.record_batch import first_epoch
+from klamm.brokers.logs.replica_log import Appended, ReplicaLog
+from klamm.brokers.partitions.remote_replica import (
+    NEVER_MS,
+    RemoteReplica,
+    RemoteReplicas,
+    fold,
+    unfold,
+)
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition, FetchPartition
+from klamm.cluster.records import UNDEFINED_EPOCH_END, Produced
+from klamm.cluster.requests import LeaderAndIsrPartitionState
+from klamm.cluster.types import NO_EPOCH, LeaderAndIsr
 
 HIGH_WATERMARK_CHECKPOINT_MS: Final = 5_000.0
 """replica.high.watermark.checkpoint.interval.ms"""

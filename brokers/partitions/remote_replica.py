@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from cluster.data_requests import UNKNOWN_OFFSET, FetchPartition
+from klamm.cluster.data_requests import UNKNOWN_OFFSET, FetchPartition
 
 NEVER_MS: Final = float("-inf")
 

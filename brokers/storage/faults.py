@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from brokers.storage.disk import Disk, FileStat, ReadAt, StrPath
-from cluster.errors import UsageError
+from klamm.brokers.storage.disk import Disk, FileStat, ReadAt, StrPath
+from klamm.cluster.errors import UsageError
 
 
 class FaultKind(StrEnum):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from brokers.storage.disk import FileStat, ReadAt, StrPath
+from klamm.brokers.storage.disk import FileStat, ReadAt, StrPath
 
 
 class _File:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from cli.explanations.linked_events import (
+from klamm.cli.explanations.linked_events import (
     Change,
     EventKey,
     Lines,
@@ -22,13 +22,13 @@ from cli.explanations.linked_events import (
     key_of,
     read_rows,
 )
-from cli.explanations.rows import Standing, standing
-from cluster.errors import UnknownTopicOrPartition, UsageError
-from cluster.journal import JournalRow, Kind
-from cluster.types import TopicPartition
-from statemachines.partition_state import PartitionState
-from statemachines.reassignment import Phase
-from statemachines.replica_state import ReplicaState
+from klamm.cli.explanations.rows import Standing, standing
+from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import TopicPartition
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.reassignment import Phase
+from klamm.statemachines.replica_state import ReplicaState
 
 Chosen = Callable[[Sequence[Sequence[JournalRow]]], int | None]
 """Picks one of a partition's changes, given the rows of each; None if there is no such one."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cli.explanations.rows import (
+from klamm.cli.explanations.rows import (
     ZNodeWrite,
     event_meaning,
     event_name,
@@ -20,12 +20,12 @@ from cli.explanations.rows import (
     trigger_of,
     znodes_of,
 )
-from cluster.errors import UsageError
-from cluster.journal import JournalRow, Kind
-from cluster.types import TopicPartition
-from statemachines.explanations import Rule
-from statemachines.reassignment import Phase
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import TopicPartition
+from klamm.statemachines.explanations import Rule
+from klamm.statemachines.reassignment import Phase
+from klamm.statemachines.replica_state import ReplicaState
 
 Lines = Callable[[], Iterable[bytes]]
 """Gives the journal from its first row, as often as it is called."""

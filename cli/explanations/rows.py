@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-import controller.events
-from cluster.journal import JournalRow, Kind
-from cluster.types import TopicPartition
-from statemachines.explanations import (
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import TopicPartition
+from klamm.controller import events
+from klamm.statemachines.explanations import (
     ELECTION_RULES,
     KIND_RULES,
     PARTITION_RULES,
@@ -22,10 +22,10 @@ from statemachines.explanations import (
     REPLICA_RULES,
     Rule,
 )
-from statemachines.partition_state import PartitionState
-from statemachines.reassignment import Phase
-from statemachines.replica_state import ReplicaState
-from zk.znodes import (
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.reassignment import Phase
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.znodes import (
     BrokerIdsZNode,
     ConfigEntityZNode,
     ControllerEpochZNode,
@@ -79,7 +79,7 @@ def event_name(row: JournalRow) -> str:
 
 def event_meaning(name: str) -> str | None:
     """What an event of this name tells the controller; None for a name that is not known."""
-    found = getattr(controller.events, name, None)
+    found = getattr(events, name, None)
     text = found.__doc__ if isinstance(found, type) else None
     return " ".join(text.split()).partition(";")[0].rstrip(".") + "." if text else None
 

@@ -13,17 +13,21 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.errors import EnvironmentProblem
-from replay.generate.history import History
-from replay.generate.journal_writer import Places, Write, write_journal
-from replay.generate.kafka_log_writer import CONTROLLER_LOG, STATE_CHANGE_LOG, write_kafka_logs
-from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
-from replay.generate.planting import Anomaly
-from replay.generate.rows import Block
-from replay.generate.table_writer import write_table
-from replay.generate.tiling import run_name
-from replay.generate.zookeeper_writer import write_zookeeper
-from replay.whole_folder import FolderKind, whole_folder
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.replay.generate.history import History
+from klamm.replay.generate.journal_writer import Places, Write, write_journal
+from klamm.replay.generate.kafka_log_writer import (
+    CONTROLLER_LOG,
+    STATE_CHANGE_LOG,
+    write_kafka_logs,
+)
+from klamm.replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
+from klamm.replay.generate.planting import Anomaly
+from klamm.replay.generate.rows import Block
+from klamm.replay.generate.table_writer import write_table
+from klamm.replay.generate.tiling import run_name
+from klamm.replay.generate.zookeeper_writer import write_zookeeper
+from klamm.replay.whole_folder import FolderKind, whole_folder
 
 TRUTH: Final = "planted.json"
 _KIND: Final = FolderKind(

@@ -12,13 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from cluster.journal import Kind
-from replay.event_schema import KINDS, code_of
-from replay.generate.options import HistoryOptions, Planted
-from replay.generate.planting import Planting
-from replay.generate.recording import Recording
-from replay.generate.rows import LOST, Block
-from replay.generate.tiling import CALM_MS, Layout, Player, Tile, recorded_name, run_name
+from klamm.cluster.journal import Kind
+from klamm.replay.event_schema import KINDS, code_of
+from klamm.replay.generate.options import HistoryOptions, Planted
+from klamm.replay.generate.planting import Planting
+from klamm.replay.generate.recording import Recording
+from klamm.replay.generate.rows import LOST, Block
+from klamm.replay.generate.tiling import CALM_MS, Layout, Player, Tile, recorded_name, run_name
 
 _RECORDED_SEGMENTS: Final = 4
 _FROM: Final = 0.05

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from cluster.journal import SCHEMA_VERSION, JournalRow
-from replay.event_schema import ELECTIONS, KINDS, STATE_CODES
-from replay.generate.planting import Anomaly
-from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, OR_NULL, Array, Block
-from replay.generate.tiling import Layout, run_name, topic_name
+from klamm.cluster.journal import SCHEMA_VERSION, JournalRow
+from klamm.replay.event_schema import ELECTIONS, KINDS, STATE_CODES
+from klamm.replay.generate.planting import Anomaly
+from klamm.replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, OR_NULL, Array, Block
+from klamm.replay.generate.tiling import Layout, run_name, topic_name
 
 FILE_NAME: Final = "journal.jsonl"
 GARBAGE: Final = b'{"v":1,"run_id":"\n'

@@ -12,25 +12,25 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
-from cluster.journal import JournalRow, Kind
-from cluster.types import (
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicPartition,
 )
-from controller.state_change_log import (
+from klamm.controller.state_change_log import (
     StateChangeLog,
     partition_failed_text,
     partition_new_text,
     partition_online_text,
 )
-from replay.generate.journal_writer import InWords, Places, in_words
-from replay.generate.rows import DAMAGED, LOST, REPEATED, Block
-from replay.generate.tiling import Layout
-from replay.kafka_lines import ASSIGNMENT, assignment
-from statemachines.partition_state import PartitionState
-from statemachines.reassignment import Phase
+from klamm.replay.generate.journal_writer import InWords, Places, in_words
+from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, Block
+from klamm.replay.generate.tiling import Layout
+from klamm.replay.kafka_lines import ASSIGNMENT, assignment
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.reassignment import Phase
 
 STATE_CHANGE_LOG: Final = "state-change.log"
 CONTROLLER_LOG: Final = "controller.log"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from cluster.errors import UsageError
+from klamm.cluster.errors import UsageError
 
 REPLICATION_FACTOR: Final = 3
 ROWS_A_CREATION: Final = 8

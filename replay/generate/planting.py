@@ -13,16 +13,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from cluster.journal import Kind
-from cluster.types import NO_LEADER, ReplicaAssignment
-from replay.event_schema import ELECTIONS, KINDS, STATE_CODES, code_of
-from replay.generate.options import Planted
-from replay.generate.rows import DAMAGED, LOST, REPEATED, WRITTEN, Block
-from replay.generate.tiling import Player
-from statemachines.election import OfflineElection, PreferredReplicaElection
-from statemachines.partition_state import PartitionState
-from statemachines.reassignment import Phase, reassignment_id
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import NO_LEADER, ReplicaAssignment
+from klamm.replay.event_schema import ELECTIONS, KINDS, STATE_CODES, code_of
+from klamm.replay.generate.options import Planted
+from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, WRITTEN, Block
+from klamm.replay.generate.tiling import Player
+from klamm.statemachines.election import OfflineElection, PreferredReplicaElection
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.reassignment import Phase, reassignment_id
+from klamm.statemachines.replica_state import ReplicaState
 
 FLAPS: Final = 12
 _STEP_MS: Final = 700

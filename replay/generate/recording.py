@@ -13,11 +13,11 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from brokers.clients.batches import Counted
-from brokers.clients.config import ProducerConfig
-from brokers.clients.producer import Producer
-from cluster.journal import JournalRow, Kind
-from cluster.requests import (
+from klamm.brokers.clients.batches import Counted
+from klamm.brokers.clients.config import ProducerConfig
+from klamm.brokers.clients.producer import Producer
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.requests import (
     Address,
     AlterPartitionReassignmentsRequest,
     CreatableTopic,
@@ -26,14 +26,14 @@ from cluster.requests import (
     ElectLeadersRequest,
     Request,
 )
-from cluster.types import NO_LEADER, ElectionType, TopicPartition
-from runtime.cluster import brokers_of
-from runtime.cluster_spec import ClusterSpec
-from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.simulated.world import SimulatedWorld
-from statemachines.context import ControllerContext
-from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import ControllerZNode
+from klamm.cluster.types import NO_LEADER, ElectionType, TopicPartition
+from klamm.runtime.cluster import brokers_of
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.statemachines.context import ControllerContext
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import ControllerZNode
 
 KEPT: Final = "kept"
 DELETED: Final = "deleted"

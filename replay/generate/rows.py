@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from replay.generate.options import REPLICATION_FACTOR
+from klamm.replay.generate.options import REPLICATION_FACTOR
 
 Array = NDArray[Any]
 NULL: Final = np.iinfo(np.int32).min

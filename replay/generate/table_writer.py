@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from replay.event_files import Folders, write_parts
-from replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SCHEMA_VERSION, SOURCES, code_of
-from replay.event_table import DAMAGED as DAMAGED_FOLDER
-from replay.event_table import EVENTS, MANIFEST, NAMES, Manifest, RunCoverage, SourceSummary
-from replay.generate.journal_writer import (
+from klamm.replay.event_files import Folders, write_parts
+from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SCHEMA_VERSION, SOURCES, code_of
+from klamm.replay.event_table import DAMAGED as DAMAGED_FOLDER
+from klamm.replay.event_table import EVENTS, MANIFEST, NAMES, Manifest, RunCoverage, SourceSummary
+from klamm.replay.generate.journal_writer import (
     ELECTION_WORDS,
     FILE_NAME,
     GARBAGE,
@@ -27,9 +27,19 @@ from replay.generate.journal_writer import (
     STATE_WORDS,
     Places,
 )
-from replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, OR_NULL, REPEATED, TEXTS, Array, Block
-from replay.generate.tiling import Layout, run_name, topic_name
-from replay.sources import Damaged, damaged_batch, event_batch
+from klamm.replay.generate.rows import (
+    DAMAGED,
+    LOST,
+    NOBODY,
+    NULL,
+    OR_NULL,
+    REPEATED,
+    TEXTS,
+    Array,
+    Block,
+)
+from klamm.replay.generate.tiling import Layout, run_name, topic_name
+from klamm.replay.sources import Damaged, damaged_batch, event_batch
 
 _FILE: Final = "part-00000.zstd.parquet"
 _PROBLEM: Final = "not json"

@@ -14,13 +14,22 @@ from typing import Final
 
 import numpy as np
 
-from cluster.journal import JournalRow, Kind
-from cluster.types import NO_LEADER, TopicPartition
-from replay.event_schema import ELECTIONS, KINDS, STATE_CODES, code_of
-from replay.generate.options import HistoryOptions, Planted
-from replay.generate.recording import DELETED, KEPT
-from replay.generate.rows import COLUMNS, NOBODY, NULL, OR_NULL, TEXTS, Array, Block, isr_column
-from statemachines.partition_state import PartitionState
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import NO_LEADER, TopicPartition
+from klamm.replay.event_schema import ELECTIONS, KINDS, STATE_CODES, code_of
+from klamm.replay.generate.options import HistoryOptions, Planted
+from klamm.replay.generate.recording import DELETED, KEPT
+from klamm.replay.generate.rows import (
+    COLUMNS,
+    NOBODY,
+    NULL,
+    OR_NULL,
+    TEXTS,
+    Array,
+    Block,
+    isr_column,
+)
+from klamm.statemachines.partition_state import PartitionState
 
 START_MS: Final = 1_760_000_000_000
 BLOCK_ROWS: Final = 250_000

@@ -15,7 +15,7 @@ from struct import Struct
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
-from zk.txn_log import MAGIC, VERSION, TxnOp, TxnType
+from klamm.zk.txn_log import MAGIC, VERSION, TxnOp, TxnType
 
 _FILE_HEADER: Final = Struct(">4siq")
 _FRAME: Final = Struct(">qi")

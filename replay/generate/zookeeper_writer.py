@@ -12,16 +12,16 @@ from typing import Final
 
 import numpy as np
 
-from cluster.journal import JournalRow, Kind
-from cluster.types import Broker, EndPoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from replay.generate.journal_writer import InWords, Places, in_words
-from replay.generate.kafka_log_writer import parse_assignment
-from replay.generate.rows import DAMAGED, LOST, REPEATED, Block
-from replay.generate.tiling import START_MS, Layout, topic_name
-from replay.generate.txn_log_writer import TxnLogWriter, log_name
-from statemachines.reassignment import Phase
-from zk.txn_log import TxnOp, TxnType
-from zk.znodes import (
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import Broker, EndPoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.replay.generate.journal_writer import InWords, Places, in_words
+from klamm.replay.generate.kafka_log_writer import parse_assignment
+from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, Block
+from klamm.replay.generate.tiling import START_MS, Layout, topic_name
+from klamm.replay.generate.txn_log_writer import TxnLogWriter, log_name
+from klamm.statemachines.reassignment import Phase
+from klamm.zk.txn_log import TxnOp, TxnType
+from klamm.zk.znodes import (
     BrokerIdZNode,
     BrokerInfo,
     ControllerEpochZNode,

@@ -12,10 +12,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cluster.journal import Kind
-from cluster.types import NO_LEADER
-from replay.event_schema import LEADERSHIP_DELETED, LEADERSHIP_WRITTEN
-from replay.questions.columns import (
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import NO_LEADER
+from klamm.replay.event_schema import LEADERSHIP_DELETED, LEADERSHIP_WRITTEN
+from klamm.replay.questions.columns import (
     NO_PARTITION,
     OFFLINE,
     PARTITION,
@@ -25,7 +25,7 @@ from replay.questions.columns import (
     is_kind,
     is_leadership,
 )
-from replay.questions.controllers import EPOCH
+from klamm.replay.questions.controllers import EPOCH
 
 BY_TRANSITION: Final = "transition"
 BY_SNAPSHOT: Final = "snapshot"

@@ -13,17 +13,17 @@ from typing import Final, TypeVar
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from cluster.journal import Kind
-from cluster.types import NO_LEADER
-from replay.event_schema import (
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import NO_LEADER
+from klamm.replay.event_schema import (
     KINDS,
     LEADERSHIP_WRITTEN,
     STATE_CODES,
     code_of,
 )
-from statemachines import partition_state, replica_state
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
+from klamm.statemachines import partition_state, replica_state
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
 
 S = TypeVar("S", bound=Enum)
 

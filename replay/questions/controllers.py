@@ -11,15 +11,15 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cluster.journal import Kind
-from replay.event_schema import (
+from klamm.cluster.journal import Kind
+from klamm.replay.event_schema import (
     JOURNAL,
     LEADERSHIP_WRITTEN,
     SOURCES,
     ZOOKEEPER_LOG,
     code_of,
 )
-from replay.questions.columns import AT, PARTITION, RUN, is_kind, is_leadership
+from klamm.replay.questions.columns import AT, PARTITION, RUN, is_kind, is_leadership
 
 EPOCH: Final = (*RUN, "controller", "epoch")
 _MARKS: Final = {

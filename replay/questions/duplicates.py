@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from replay.event_schema import CODED_SCHEMA
-from replay.questions.controllers import EPOCH, IS_JOURNAL
+from klamm.replay.event_schema import CODED_SCHEMA
+from klamm.replay.questions.controllers import EPOCH, IS_JOURNAL
 
 _IDENTITY: Final = (*EPOCH, "seq")
 _SAID: Final = tuple(

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from replay.questions.columns import (
+from klamm.replay.questions.columns import (
     AT,
     PARTITION,
     REPLICA,
@@ -20,7 +20,7 @@ from replay.questions.columns import (
     moves_isr,
     partition_code,
 )
-from replay.questions.timeline import by_broker
+from klamm.replay.questions.timeline import by_broker
 
 FLAPS: Final = 5
 FLAP_WINDOW_MS: Final = 300_000

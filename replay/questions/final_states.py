@@ -11,15 +11,15 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from replay.encode import state_word
-from replay.questions.columns import (
+from klamm.replay.encode import state_word
+from klamm.replay.questions.columns import (
     NO_PARTITION,
     NO_REPLICA,
     PARTITION,
     REPLICA,
     is_leadership,
 )
-from replay.questions.histories import by_partition, by_replica, histories
+from klamm.replay.questions.histories import by_partition, by_replica, histories
 
 LEADERSHIP: Final = ("leader", "leader_epoch", "isr", "zk_version")
 

@@ -13,8 +13,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from replay.event_schema import LEADERSHIP_DELETED
-from replay.questions.columns import (
+from klamm.replay.event_schema import LEADERSHIP_DELETED
+from klamm.replay.questions.columns import (
     FAILURES,
     HISTORY,
     OFFLINE,

@@ -11,16 +11,16 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cluster.journal import Kind
-from replay.event_schema import (
+from klamm.cluster.journal import Kind
+from klamm.replay.event_schema import (
     ASSIGNMENT_WRITTEN,
     CONTROLLER_LOG,
     SOURCES,
     STATE_CODES,
     code_of,
 )
-from replay.questions.columns import PARTITION, is_kind
-from statemachines.reassignment import Phase
+from klamm.replay.questions.columns import PARTITION, is_kind
+from klamm.statemachines.reassignment import Phase
 
 DONE: Final = "done"
 REPLACED: Final = "replaced"

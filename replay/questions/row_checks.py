@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from replay.questions.columns import (
+from klamm.replay.questions.columns import (
     AT,
     FAILURES,
     HISTORY,

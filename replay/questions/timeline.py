@@ -12,10 +12,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cluster.journal import Kind
-from cluster.types import NO_LEADER
-from replay.event_schema import LEADERSHIP_WRITTEN, STATE_CODES
-from replay.questions.columns import (
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import NO_LEADER
+from klamm.replay.event_schema import LEADERSHIP_WRITTEN, STATE_CODES
+from klamm.replay.questions.columns import (
     OFFLINE,
     RUN,
     goes_offline,
@@ -26,7 +26,7 @@ from replay.questions.columns import (
     isr_removed,
     moves_isr,
 )
-from statemachines.partition_state import PartitionState
+from klamm.statemachines.partition_state import PartitionState
 
 BUCKETS: Final = 120
 _NEW: Final = STATE_CODES[PartitionState.NEW.value]

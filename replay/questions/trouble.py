@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from replay.questions.columns import RUN
+from klamm.replay.questions.columns import RUN
 
 _COUNTED: Final = (
     "rows",

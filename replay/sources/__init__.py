@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from cluster.errors import UsageError
-from replay.event_schema import DAMAGED_SCHEMA, RAW_SCHEMA
+from klamm.cluster.errors import UsageError
+from klamm.replay.event_schema import DAMAGED_SCHEMA, RAW_SCHEMA
 
 READ_SCHEMA: Final = StructType(
     [

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from cluster.errors import EnvironmentProblem
-from replay.event_schema import REST_UNREAD
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.replay.event_schema import REST_UNREAD
 
 PART_BYTES: Final = 64 << 20
 _LEAST_PART_BYTES: Final = 4 << 20

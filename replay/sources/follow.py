@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from replay.sources import READ_SCHEMA
-from replay.sources.growing_file import (
+from klamm.replay.sources import READ_SCHEMA
+from klamm.replay.sources.growing_file import (
     LogPart,
     beginning,
     last_line_end,
@@ -24,7 +24,7 @@ from replay.sources.growing_file import (
     place_of,
     read_log_part,
 )
-from replay.sources.journal import batches_of
+from klamm.replay.sources.journal import batches_of
 
 FORMAT: Final = "growingjournal"
 

@@ -13,9 +13,16 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from cluster.errors import EnvironmentProblem
-from cluster.rotated_names import RotatedName, rotated_names
-from replay.sources.file_parts import BLOCK_BYTES, PART_BYTES, CutShort, FilePart, Lines, read_part
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.cluster.rotated_names import RotatedName, rotated_names
+from klamm.replay.sources.file_parts import (
+    BLOCK_BYTES,
+    PART_BYTES,
+    CutShort,
+    FilePart,
+    Lines,
+    read_part,
+)
 
 _CHECKED_BYTES: Final = 4096
 _SIZE_BYTES: Final = 4

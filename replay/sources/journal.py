@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.json
 from pyspark.sql import DataFrame, SparkSession
 
-from cluster.journal import NOT_A_ROW, NOT_JSON, SCHEMA_VERSION, JournalRow, Kind
-from replay.event_schema import EPOCH_SHIFT, JOURNAL
-from replay.sources import (
+from klamm.cluster.journal import NOT_A_ROW, NOT_JSON, SCHEMA_VERSION, JournalRow, Kind
+from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL
+from klamm.replay.sources import (
     ARROW_SCHEMA,
     TEXT_CHARACTERS,
     Damaged,
@@ -29,7 +29,7 @@ from replay.sources import (
     damaged_batch,
     event_batch,
 )
-from replay.sources.file_parts import (
+from klamm.replay.sources.file_parts import (
     CutShort,
     FilePart,
     Lines,

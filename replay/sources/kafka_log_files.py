@@ -16,11 +16,11 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from cluster.errors import UsageError
-from cluster.rotated_names import parse_rotated
-from replay.event_schema import EPOCH_SHIFT
-from replay.local_time import is_ambiguous
-from replay.sources.file_parts import CutShort, FilePart, compression_of, read_part
+from klamm.cluster.errors import UsageError
+from klamm.cluster.rotated_names import parse_rotated
+from klamm.replay.event_schema import EPOCH_SHIFT
+from klamm.replay.local_time import is_ambiguous
+from klamm.replay.sources.file_parts import CutShort, FilePart, compression_of, read_part
 
 NAMES: Final = ("state-change.log", "controller.log")
 _SCANS_AT_ONCE: Final = 64

@@ -17,12 +17,12 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from replay.event_schema import CONTROLLER_LOG, EPOCH_SHIFT, LOG_LEVEL, STATE_CHANGE_LOG
-from replay.kafka_controller_lines import LOGGER_PREFIX, ControllerLines
-from replay.kafka_lines import UNKNOWN_LINE, Fact, Record, Said, Unreadable, records, shape
-from replay.kafka_state_changes import LOGGER, common_state_change, find_common, state_change
-from replay.local_time import LocalClock
-from replay.sources import (
+from klamm.replay.event_schema import CONTROLLER_LOG, EPOCH_SHIFT, LOG_LEVEL, STATE_CHANGE_LOG
+from klamm.replay.kafka_controller_lines import LOGGER_PREFIX, ControllerLines
+from klamm.replay.kafka_lines import UNKNOWN_LINE, Fact, Record, Said, Unreadable, records, shape
+from klamm.replay.kafka_state_changes import LOGGER, common_state_change, find_common, state_change
+from klamm.replay.local_time import LocalClock
+from klamm.replay.sources import (
     Damaged,
     Source,
     SourceOptions,
@@ -30,7 +30,7 @@ from replay.sources import (
     damaged_batch,
     event_batch,
 )
-from replay.sources.file_parts import (
+from klamm.replay.sources.file_parts import (
     BLOCK_BYTES,
     CutShort,
     FilePart,
@@ -38,7 +38,7 @@ from replay.sources.file_parts import (
     part_size,
     read_part,
 )
-from replay.sources.kafka_log_files import LogPart, plan
+from klamm.replay.sources.kafka_log_files import LogPart, plan
 
 OTHER_LOGGER: Final = "other logger"
 NOT_UTF_8: Final = "not utf-8"

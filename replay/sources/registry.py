@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cluster.errors import UsageError
-from cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated_names
-from replay.event_table import FileSummary
-from replay.sources import Source, journal, kafka_logs, zookeeper
-from replay.sources.file_parts import decompressed_head, hold_the_same
+from klamm.cluster.errors import UsageError
+from klamm.cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated_names
+from klamm.replay.event_table import FileSummary
+from klamm.replay.sources import Source, journal, kafka_logs, zookeeper
+from klamm.replay.sources.file_parts import decompressed_head, hold_the_same
 
 SOURCES: Final[tuple[Source, ...]] = (
     journal.SOURCE,

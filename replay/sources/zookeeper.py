@@ -16,11 +16,11 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from cluster.errors import UsageError
-from replay.event_schema import BEGINS_LATE, LOST_TRANSACTIONS, ZOOKEEPER_LOG
-from replay.sources import Source, SourceOptions
-from replay.sources.zookeeper_events import events_of
-from replay.sources.zookeeper_files import (
+from klamm.cluster.errors import UsageError
+from klamm.replay.event_schema import BEGINS_LATE, LOST_TRANSACTIONS, ZOOKEEPER_LOG
+from klamm.replay.sources import Source, SourceOptions
+from klamm.replay.sources.zookeeper_events import events_of
+from klamm.replay.sources.zookeeper_files import (
     FileStretch,
     Gap,
     ZooKeeperFiles,
@@ -31,8 +31,8 @@ from replay.sources.zookeeper_files import (
     is_txn_log,
     start_snapshot,
 )
-from replay.sources.zookeeper_reader import CHANGES, DIGESTS, FORMAT, STRETCHES, ZooKeeperLogs
-from zk.snapshot_file import snapshot_zxid
+from klamm.replay.sources.zookeeper_reader import CHANGES, DIGESTS, FORMAT, STRETCHES, ZooKeeperLogs
+from klamm.zk.snapshot_file import snapshot_zxid
 
 _UNREAD: Final = ("file", "offset", "problem", "text")
 _SAME: Final = ("zxid", "op_index", "kind", "chroot", "topic", "partition", "broker")

@@ -13,18 +13,18 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from cluster.journal import Kind
-from cluster.types import TopicPartition
-from replay.event_schema import (
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import TopicPartition
+from klamm.replay.event_schema import (
     ADMIN_REQUEST,
     ASSIGNMENT_WRITTEN,
     LEADERSHIP_DELETED,
     LEADERSHIP_WRITTEN,
     WRITE_REFUSED,
 )
-from statemachines.reassignment import reassignment_id
-from zk.txn_log import Txn, TxnOp, TxnType
-from zk.znodes import (
+from klamm.statemachines.reassignment import reassignment_id
+from klamm.zk.txn_log import Txn, TxnOp, TxnType
+from klamm.zk.znodes import (
     ControllerEpochZNode,
     ControllerZNode,
     MalformedZNode,

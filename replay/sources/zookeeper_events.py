@@ -14,8 +14,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cluster.journal import Kind
-from replay.event_schema import (
+from klamm.cluster.journal import Kind
+from klamm.replay.event_schema import (
     LEADERSHIP_WRITTEN,
     RAW_SCHEMA,
     WRITE_REFUSED,
@@ -23,7 +23,7 @@ from replay.event_schema import (
     ZK_EPOCH_SHIFT,
     ZOOKEEPER_LOG,
 )
-from replay.sources.zookeeper_changes import (
+from klamm.replay.sources.zookeeper_changes import (
     CONTROLLER_CREATED,
     EPOCH_WRITTEN,
     SESSION_CLOSED,

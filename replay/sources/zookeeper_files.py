@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cluster.errors import EnvironmentProblem, UsageError
-from zk import snapshot_file, txn_log
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.zk import snapshot_file, txn_log
 
 VERSION_DIRECTORY: Final = "version-2"
 _EPOCH_BITS: Final = 32

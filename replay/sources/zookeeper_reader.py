@@ -24,9 +24,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from cluster.errors import EnvironmentProblem, UsageError
-from cluster.journal import Kind
-from replay.sources.zookeeper_changes import (
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.journal import Kind
+from klamm.replay.sources.zookeeper_changes import (
     BROKER,
     CONTROLLER,
     CONTROLLER_CREATED,
@@ -40,10 +40,10 @@ from replay.sources.zookeeper_changes import (
     written,
     znode_of,
 )
-from replay.sources.zookeeper_files import find_files
-from zk.snapshot_file import SnapshotEntry, read_entries
-from zk.txn_log import Txn, TxnDamage, TxnOp, TxnType, read_stretches, read_txn_log
-from zk.znodes import MalformedZNode, UnparsableJson
+from klamm.replay.sources.zookeeper_files import find_files
+from klamm.zk.snapshot_file import SnapshotEntry, read_entries
+from klamm.zk.txn_log import Txn, TxnDamage, TxnOp, TxnType, read_stretches, read_txn_log
+from klamm.zk.znodes import MalformedZNode, UnparsableJson
 
 SNAPSHOT_DETAIL: Final = "snapshot"
 

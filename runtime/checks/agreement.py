@@ -11,20 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from brokers.broker import Broker
-from cluster.requests import UpdateMetadataPartitionState
-from cluster.types import (
+from klamm.brokers.broker import Broker
+from klamm.cluster.requests import UpdateMetadataPartitionState
+from klamm.cluster.types import (
     NO_LEADER,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicPartition,
 )
-from runtime.real.cluster import RealCluster
-from runtime.simulated.world import SimulatedWorld
-from statemachines.context import ControllerContext
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Store
+from klamm.runtime.real.cluster import RealCluster
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.statemachines.context import ControllerContext
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Store
 
 
 class StoredCluster(msgspec.Struct, frozen=True):

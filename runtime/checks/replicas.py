@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from brokers.logs.record_batch import parse_header
-from cluster.api_errors import Errors
-from cluster.data_requests import ProduceRequest, ProduceResponse
-from cluster.records import CountedBatch, Interval, Stretch
-from cluster.requests import Address, Message
-from cluster.types import NO_EPOCH, TopicPartition
+from klamm.brokers.logs.record_batch import parse_header
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
+from klamm.cluster.records import CountedBatch, Interval, Stretch
+from klamm.cluster.requests import Address, Message
+from klamm.cluster.types import NO_EPOCH, TopicPartition
 
 
 class ReplicaView(NamedTuple):

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TypeVar
 
-from cluster.protocols import Clock
-from cluster.requests import Address
-from runtime.actors import Actor, Scheduler
-from zk.kazoo_waves import Completion
+from klamm.cluster.protocols import Clock
+from klamm.cluster.requests import Address
+from klamm.runtime.actors import Actor, Scheduler
+from klamm.zk.kazoo_waves import Completion
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -15,24 +15,24 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from brokers.bandwidth.copying import Copying
-from brokers.logs.log_journal import LogJournal
-from brokers.status import broker_status
-from brokers.storage.faults import FaultyDisk
-from cluster.errors import KlammError, UsageError
-from cluster.protocols import Journal
-from cluster.requests import Address
-from controller.candidacy import Candidacy
-from controller.request_sender import RequestTap
-from runtime.bandwidth import Bandwidth
-from runtime.clock import WallClock
-from runtime.cluster_spec import ClusterSpec
-from runtime.disks import ClusterDisks, local_disk
-from runtime.journal_guard import JournalGuard
-from runtime.kafka_logs import KafkaLogs
-from runtime.log_stores import LogStores
-from runtime.node import build_node
-from runtime.node_actors import (
+from klamm.brokers.bandwidth.copying import Copying
+from klamm.brokers.logs.log_journal import LogJournal
+from klamm.brokers.status import broker_status
+from klamm.brokers.storage.faults import FaultyDisk
+from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.protocols import Journal
+from klamm.cluster.requests import Address
+from klamm.controller.candidacy import Candidacy
+from klamm.controller.request_sender import RequestTap
+from klamm.runtime.bandwidth import Bandwidth
+from klamm.runtime.clock import WallClock
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.disks import ClusterDisks, local_disk
+from klamm.runtime.journal_guard import JournalGuard
+from klamm.runtime.kafka_logs import KafkaLogs
+from klamm.runtime.log_stores import LogStores
+from klamm.runtime.node import build_node
+from klamm.runtime.node_actors import (
     BeginCandidacy,
     BrokerActor,
     FailLogDir,
@@ -40,14 +40,14 @@ from runtime.node_actors import (
     StartUp,
     check_log_dir,
 )
-from runtime.real.broker_hub import BrokerHub
-from runtime.real.hub_clients import HubClients
-from runtime.real.running_node import EventThread, MortalJournal, MortalTransport, RunningNode
-from runtime.real.running_nodes import RunningNodes
-from runtime.real.sessions import OwnSession, SessionPool
-from runtime.transport import RoutedTransport
-from zk.kazoo_store import KazooStore
-from zk.store import ANY_VERSION, Delete, SessionState
+from klamm.runtime.real.broker_hub import BrokerHub
+from klamm.runtime.real.hub_clients import HubClients
+from klamm.runtime.real.running_node import EventThread, MortalJournal, MortalTransport, RunningNode
+from klamm.runtime.real.running_nodes import RunningNodes
+from klamm.runtime.real.sessions import OwnSession, SessionPool
+from klamm.runtime.transport import RoutedTransport
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.store import ANY_VERSION, Delete, SessionState
 
 logger = logging.getLogger(__name__)
 

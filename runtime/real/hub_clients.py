@@ -9,12 +9,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from cluster.errors import KlammError
-from cluster.protocols import Clock, Transport
-from cluster.requests import Address
-from runtime.client_actor import Client, ClientActor
-from runtime.real.broker_hub import BrokerHub
-from runtime.transport import RoutedTransport
+from klamm.cluster.errors import KlammError
+from klamm.cluster.protocols import Clock, Transport
+from klamm.cluster.requests import Address
+from klamm.runtime.client_actor import Client, ClientActor
+from klamm.runtime.real.broker_hub import BrokerHub
+from klamm.runtime.transport import RoutedTransport
 
 T = TypeVar("T")
 _Wait = tuple[Future[None], Callable[[], bool]]

@@ -11,13 +11,13 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cluster.journal import JournalRow
-from cluster.protocols import Clock, Journal, Transport
-from cluster.requests import Message
-from controller.kafka_controller import KafkaController
-from runtime.node import Node
-from zk.kazoo_session import KazooSession
-from zk.store import Listener
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.protocols import Clock, Journal, Transport
+from klamm.cluster.requests import Message
+from klamm.controller.kafka_controller import KafkaController
+from klamm.runtime.node import Node
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.store import Listener
 
 
 class EventThread:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 
-from cluster.errors import KlammError, UsageError
-from runtime.real.running_node import RunningNode
+from klamm.cluster.errors import KlammError, UsageError
+from klamm.runtime.real.running_node import RunningNode
 
 
 class RunningNodes(dict[int, RunningNode]):

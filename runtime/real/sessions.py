@@ -11,11 +11,11 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from runtime.cluster_spec import ClusterSpec
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.kazoo_waves import Wait, within
-from zk.store import SessionEvent, SessionState, StoreEvent
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.kazoo_waves import Wait, within
+from klamm.zk.store import SessionEvent, SessionState, StoreEvent
 
 UNPOOLED_AT_MOST = 40
 BROKERS_PER_SESSION = 25

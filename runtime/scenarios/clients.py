@@ -10,24 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from brokers.clients.batches import Counted, Payload
-from brokers.clients.config import ConsumerConfig, ProducerConfig
-from brokers.clients.consumer import Consumer
-from brokers.clients.producer import Producer
-from brokers.logs.log_journal import LogJournal
-from brokers.logs.records import Record
-from cluster.errors import KlammError, RequestTimedOut
-from cluster.records import NO_TIMESTAMP
-from cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message, Request, Response
-from cluster.types import TopicPartition
-from runtime.checks.clients import Finding, check_clients, check_leader
-from runtime.client_actor import Client
-from runtime.cluster import brokers_of
-from runtime.scenarios.steps import STEP_TIMEOUT_MS
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.brokers.clients.batches import Counted, Payload
+from klamm.brokers.clients.config import ConsumerConfig, ProducerConfig
+from klamm.brokers.clients.consumer import Consumer
+from klamm.brokers.clients.producer import Producer
+from klamm.brokers.logs.log_journal import LogJournal
+from klamm.brokers.logs.records import Record
+from klamm.cluster.errors import KlammError, RequestTimedOut
+from klamm.cluster.records import NO_TIMESTAMP
+from klamm.cluster.requests import (
+    NO_CORRELATION_ID,
+    Address,
+    Disconnected,
+    Message,
+    Request,
+    Response,
+)
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.checks.clients import Finding, check_clients, check_leader
+from klamm.runtime.client_actor import Client
+from klamm.runtime.cluster import brokers_of
+from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 if TYPE_CHECKING:
-    from runtime.scenarios.driver import ScenarioDriver
+    from klamm.runtime.scenarios.driver import ScenarioDriver
 
 OPERATOR: Final = Address("client", 0)
 PRODUCER: Final = Address("client", 1)

@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from cluster.journal import JournalRow
-from cluster.types import TopicPartition
-from runtime.cluster import brokers_of
-from runtime.scenarios.driver import ScenarioDriver
-from runtime.scenarios.steps import Check, Condition, Step, ToolResult
-from zk.store import GetChildren, GetData, ReadResult, ResultCode
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.cluster import brokers_of
+from klamm.runtime.scenarios.driver import ScenarioDriver
+from klamm.runtime.scenarios.steps import Check, Condition, Step, ToolResult
+from klamm.zk.store import GetChildren, GetData, ReadResult, ResultCode
 
 Json = dict[str, Any]
 NONE: Final = "none"

@@ -15,9 +15,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.scenarios.recorded import StepRecord
-from runtime.scenarios.rows import Json
-from runtime.scenarios.steps import ToolResult
+from klamm.runtime.scenarios.recorded import StepRecord
+from klamm.runtime.scenarios.rows import Json
+from klamm.runtime.scenarios.steps import ToolResult
 
 
 def compare_scenario(scenario: Json, seen: Sequence[StepRecord]) -> list[str]:

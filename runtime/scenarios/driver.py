@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from cluster.journal import JournalRow
-from cluster.types import TopicPartition
-from runtime.client_actor import Client
-from runtime.cluster import Cluster
-from runtime.scenarios.clients import OperatorClient, ScenarioClients
-from runtime.transport import NetworkFaults
-from statemachines.context import ControllerContext
-from zk.store import Store
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.client_actor import Client
+from klamm.runtime.cluster import Cluster
+from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
+from klamm.runtime.transport import NetworkFaults
+from klamm.statemachines.context import ControllerContext
+from klamm.zk.store import Store
 
 T = TypeVar("T")
 

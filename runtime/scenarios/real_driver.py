@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from cluster.errors import UsageError
-from cluster.journal import JournalRow
-from cluster.types import TopicPartition
-from runtime.checks.agreement import check_real_cluster, context_of_real_cluster
-from runtime.client_actor import Client
-from runtime.journal import MemoryJournal
-from runtime.real.cluster import RealCluster
-from runtime.scenarios.clients import OperatorClient, ScenarioClients
-from runtime.transport import NO_FAULTS, NetworkFaults
-from statemachines.context import ControllerContext
-from zk.ensemble import SINGLE_SERVER, WHOLE_ENSEMBLE, EmbeddedEnsemble
-from zk.kazoo_waves import within
-from zk.store import Store
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.checks.agreement import check_real_cluster, context_of_real_cluster
+from klamm.runtime.client_actor import Client
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.real.cluster import RealCluster
+from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
+from klamm.runtime.transport import NO_FAULTS, NetworkFaults
+from klamm.statemachines.context import ControllerContext
+from klamm.zk.ensemble import SINGLE_SERVER, WHOLE_ENSEMBLE, EmbeddedEnsemble
+from klamm.zk.kazoo_waves import within
+from klamm.zk.store import Store
 
 _POLL_S: Final = 0.005
 _SETTLED_AFTER_S: Final = 0.15

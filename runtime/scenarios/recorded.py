@@ -13,19 +13,19 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.errors import UsageError
-from cluster.quirks import Quirks
-from cluster.requests import ControlRequest
-from runtime import actions
-from runtime.actions import Action
-from runtime.cluster_spec import ClusterSpec, rack_map
-from runtime.scenarios import steps
-from runtime.scenarios.conditions import CONDITIONS, ClusterView, state_path
-from runtime.scenarios.driver import ScenarioDriver
-from runtime.scenarios.rows import Json, requests_of, transition_of
-from runtime.scenarios.runner import ScenarioRunner, StepResult
-from runtime.scenarios.steps import Check, Condition, Moment, Settle, Step, ToolResult
-from zk.store import ResultCode
+from klamm.cluster.errors import UsageError
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import ControlRequest
+from klamm.runtime import actions
+from klamm.runtime.actions import Action
+from klamm.runtime.cluster_spec import ClusterSpec, rack_map
+from klamm.runtime.scenarios import steps
+from klamm.runtime.scenarios.conditions import CONDITIONS, ClusterView, state_path
+from klamm.runtime.scenarios.driver import ScenarioDriver
+from klamm.runtime.scenarios.rows import Json, requests_of, transition_of
+from klamm.runtime.scenarios.runner import ScenarioRunner, StepResult
+from klamm.runtime.scenarios.steps import Check, Condition, Moment, Settle, Step, ToolResult
+from klamm.zk.store import ResultCode
 
 SESSION_TIMEOUT_MS: Final = 2_000
 LOG_DIRS: Final = ("d0", "d1")

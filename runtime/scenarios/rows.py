@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cluster.journal import JournalRow, Kind
-from cluster.requests import ControlRequest, StopReplicaRequest, UpdateMetadataRequest
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.requests import ControlRequest, StopReplicaRequest, UpdateMetadataRequest
 
 Json = dict[str, Any]
 _TRANSITIONS = {

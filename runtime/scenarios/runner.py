@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
-from cluster.errors import KlammError
-from cluster.types import TopicPartition
-from runtime.actions import DEAD, KILLED, PAUSED, STOPPED, BrokerRef
-from runtime.cluster import Cluster
-from runtime.scenarios import steps
-from runtime.scenarios.conditions import ClusterView, look_at
-from runtime.scenarios.driver import ScenarioDriver
-from runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, Condition, Step, ToolResult
-from runtime.scenarios.tools import ScenarioTools
-from zk.store import ResultCode, Store, WriteOp
+from klamm.cluster.errors import KlammError
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.actions import DEAD, KILLED, PAUSED, STOPPED, BrokerRef
+from klamm.runtime.cluster import Cluster
+from klamm.runtime.scenarios import steps
+from klamm.runtime.scenarios.conditions import ClusterView, look_at
+from klamm.runtime.scenarios.driver import ScenarioDriver
+from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, Condition, Step, ToolResult
+from klamm.runtime.scenarios.tools import ScenarioTools
+from klamm.zk.store import ResultCode, Store, WriteOp
 
 
 class CheckResult(msgspec.Struct, frozen=True):

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from brokers.constant_rate.producer import Rate
-from cluster.errors import UsageError
-from cluster.journal import JournalRow
-from cluster.types import TopicPartition
-from runtime.checks.agreement import check_simulated_world, context_of_simulated_world
-from runtime.client_actor import Client
-from runtime.scenarios.clients import (
+from klamm.brokers.constant_rate.producer import Rate
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.checks.agreement import check_simulated_world, context_of_simulated_world
+from klamm.runtime.client_actor import Client
+from klamm.runtime.scenarios.clients import (
     CONSUMER,
     RECORD_BYTES,
     OperatorClient,
     ScenarioClients,
 )
-from runtime.simulated.world import SimulatedWorld
-from runtime.simulated_workload import WorkloadChecker, begin_workload
-from runtime.transport import NetworkFaults
-from statemachines.context import ControllerContext
-from zk.store import Store
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.runtime.simulated_workload import WorkloadChecker, begin_workload
+from klamm.runtime.transport import NetworkFaults
+from klamm.statemachines.context import ControllerContext
+from klamm.zk.store import Store
 
 T = TypeVar("T")
 

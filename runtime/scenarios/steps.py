@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from cluster.api_errors import Errors
-from cluster.errors import KlammError
-from cluster.requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import KlammError
+from klamm.cluster.requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ApiError,
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
-from cluster.types import ElectionType, TopicPartition
-from runtime.actions import KILLED, Action
-from runtime.cluster import brokers_of
-from runtime.preloading import preload_replicas
-from runtime.transport import NO_FAULTS, NetworkFaults
-from zk.store import ANY_VERSION, Create, Delete, SetData
+from klamm.cluster.types import ElectionType, TopicPartition
+from klamm.runtime.actions import KILLED, Action
+from klamm.runtime.cluster import brokers_of
+from klamm.runtime.preloading import preload_replicas
+from klamm.runtime.transport import NO_FAULTS, NetworkFaults
+from klamm.zk.store import ANY_VERSION, Create, Delete, SetData
 
 if TYPE_CHECKING:
-    from runtime.scenarios.runner import ScenarioRunner
+    from klamm.runtime.scenarios.runner import ScenarioRunner
 
 STEP_TIMEOUT_MS: Final = 30_000.0
 

@@ -10,22 +10,22 @@ import contextlib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from admin.admin_channel import is_not_controller, timed_out
-from admin.command_result import CommandResult
-from admin.configs.command import run_configs_command
-from admin.elections.command import run_election_command
-from admin.elections.preferred_command import run_preferred_election_command
-from admin.kafka_admin import KafkaAdmin
-from admin.log_dirs_command import run_log_dirs_command
-from admin.reassignments.command import run_reassign_command
-from admin.tool_services import ToolServices
-from admin.topics.command import run_topic_command
-from brokers.topic_metadata import NO_CONTROLLER_ID
-from cluster.api_errors import Errors
-from cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
-from cluster.errors import RequestTimedOut, UsageError
-from cluster.requests import Request, Response
-from cluster.types import (
+from klamm.admin.admin_channel import is_not_controller, timed_out
+from klamm.admin.command_result import CommandResult
+from klamm.admin.configs.command import run_configs_command
+from klamm.admin.elections.command import run_election_command
+from klamm.admin.elections.preferred_command import run_preferred_election_command
+from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.log_dirs_command import run_log_dirs_command
+from klamm.admin.reassignments.command import run_reassign_command
+from klamm.admin.tool_services import ToolServices
+from klamm.admin.topics.command import run_topic_command
+from klamm.brokers.topic_metadata import NO_CONTROLLER_ID
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
+from klamm.cluster.errors import RequestTimedOut, UsageError
+from klamm.cluster.requests import Request, Response
+from klamm.cluster.types import (
     NO_LEADER,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
@@ -33,12 +33,12 @@ from cluster.types import (
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from placement.draws import JavaRandom
-from runtime.cluster_spec import ClusterSpec
-from runtime.scenarios.driver import ScenarioDriver
-from runtime.scenarios.steps import STEP_TIMEOUT_MS, ToolResult
-from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import BrokerIdZNode
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.scenarios.driver import ScenarioDriver
+from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, ToolResult
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import BrokerIdZNode
 
 R = TypeVar("R", bound=Response)
 

@@ -12,11 +12,11 @@ import heapq
 import random
 from collections.abc import Callable
 
-from cluster.protocols import Clock
-from runtime.actors import Actor, Scheduler
-from runtime.clock import VirtualClock
-from runtime.transport import SimulatedTransport
-from zk.memory_store import MemoryServer
+from klamm.cluster.protocols import Clock
+from klamm.runtime.actors import Actor, Scheduler
+from klamm.runtime.clock import VirtualClock
+from klamm.runtime.transport import SimulatedTransport
+from klamm.zk.memory_store import MemoryServer
 
 
 class Agenda:

@@ -14,29 +14,29 @@ import random
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
-from brokers.bandwidth.copying import Copying
-from brokers.constant_rate.connections import CertainConnections
-from brokers.logs.log_journal import LogJournal
-from brokers.logs.log_store import MemoryLogStore
-from brokers.logs.replica_log import ReplicaLog
-from cluster.errors import UsageError
-from cluster.protocols import Clock
-from cluster.requests import Address
-from cluster.types import TopicPartition
-from controller.candidacy import Candidacy
-from controller.request_sender import RequestTap
-from controller.state_change_log import StateChangeLog
-from runtime.actors import Actor, Scheduler
-from runtime.bandwidth import Bandwidth
-from runtime.client_actor import Client, ClientActor
-from runtime.clock import VirtualClock
-from runtime.cluster_spec import ClusterSpec
-from runtime.disks import ClusterDisks, simulated_disk
-from runtime.journal import MemoryJournal
-from runtime.journal_guard import JournalGuard
-from runtime.log_stores import LogStores
-from runtime.node import Node, build_node
-from runtime.node_actors import (
+from klamm.brokers.bandwidth.copying import Copying
+from klamm.brokers.constant_rate.connections import CertainConnections
+from klamm.brokers.logs.log_journal import LogJournal
+from klamm.brokers.logs.log_store import MemoryLogStore
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.cluster.errors import UsageError
+from klamm.cluster.protocols import Clock
+from klamm.cluster.requests import Address
+from klamm.cluster.types import TopicPartition
+from klamm.controller.candidacy import Candidacy
+from klamm.controller.request_sender import RequestTap
+from klamm.controller.state_change_log import StateChangeLog
+from klamm.runtime.actors import Actor, Scheduler
+from klamm.runtime.bandwidth import Bandwidth
+from klamm.runtime.client_actor import Client, ClientActor
+from klamm.runtime.clock import VirtualClock
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.disks import ClusterDisks, simulated_disk
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.journal_guard import JournalGuard
+from klamm.runtime.log_stores import LogStores
+from klamm.runtime.node import Node, build_node
+from klamm.runtime.node_actors import (
     BeginCandidacy,
     BrokerActor,
     ControllerActor,
@@ -45,9 +45,9 @@ from runtime.node_actors import (
     StartUp,
     check_log_dir,
 )
-from runtime.simulated.run_loop import Agenda, Chooser, RunLoop
-from runtime.transport import SimulatedTransport
-from zk.memory_store import Crashed, MemoryServer, MemoryStore
+from klamm.runtime.simulated.run_loop import Agenda, Chooser, RunLoop
+from klamm.runtime.transport import SimulatedTransport
+from klamm.zk.memory_store import Crashed, MemoryServer, MemoryStore
 
 OpenLog = Callable[[int, Clock], StateChangeLog]
 

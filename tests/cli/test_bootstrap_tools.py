@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cli.main import main
+from klamm.cli.main import main
 from tests.serving import Up, klamm_up
 from tests.waiting import wait_until
 

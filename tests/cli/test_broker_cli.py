@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cli.broker import shutdown_text
-from cluster.journal import Kind
-from runtime.journal import read_journal
+from klamm.cli.broker import shutdown_text
+from klamm.cluster.journal import Kind
+from klamm.runtime.journal import read_journal
 from tests.serving import Up, klamm_up
 from tests.waiting import wait_until
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.client_text import not_acknowledged_lines, offsets_lines, rate_text
-from cli.main import main
+from klamm.cli.client_text import not_acknowledged_lines, offsets_lines, rate_text
+from klamm.cli.main import main
 from tests.serving import KLAMM, ROOT, Up, environ_for, klamm_up
 from tests.waiting import wait_until
 

@@ -8,8 +8,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
-from cli.main import main
-from cluster.configs import TOPIC_CONFIGS
+from klamm.cli.main import main
+from klamm.cluster.configs import TOPIC_CONFIGS
 from tests.cli.test_reassign_against_kafka import registration, without_frames
 from tests.cli.test_topics_against_kafka import znodes
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cli.main import main
-from cluster.journal import Kind
-from runtime.journal import read_journal
+from klamm.cli.main import main
+from klamm.cluster.journal import Kind
+from klamm.runtime.journal import read_journal
 from tests.serving import klamm_up
 from tests.sim.reassignments import brokers_up, with_topic
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
-from drills.library import FOLDER, NAMES, named_drill
-from runtime.journal import read_journal
+from klamm.cli.main import main
+from klamm.drills.library import FOLDER, NAMES, named_drill
+from klamm.runtime.journal import read_journal
 
 ROOT = Path(__file__).parents[2]
 SIMULATED = [name for name in NAMES if named_drill(name).real_only is None]
@@ -206,7 +206,7 @@ def output_with(hash_seed: str, folder: Path) -> tuple[str, dict[str, bytes]]:
     """What all simulated drills print, and their journals, in a process with this hash seed."""
     words = ["drill", "run", *SIMULATED, "--seed", "11", "--data-dir", str(folder), "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
+        [sys.executable, "-m", "klamm", *words],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from admin.elections.command import run_election_command
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
-from cli.main import main
+from klamm.admin.elections.command import run_election_command
+from klamm.cli.main import main
 from tests.cli.test_reassign_against_kafka import without_frames
 from tests.cli.test_topics_against_kafka import znodes
 from tests.unit.admin.election_world import Answers

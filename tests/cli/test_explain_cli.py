@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from cluster.types import TopicPartition
+from klamm.cli.main import main
+from klamm.cluster.types import TopicPartition
 from tests.serving import klamm_up
 from tests.sim.reassignments import brokers_up, reassign, with_topic
 from tests.waiting import wait_until

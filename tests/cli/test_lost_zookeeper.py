@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-import cli.connect
-from cli.main import main
-from cluster.errors import ZooKeeperUnavailable
+from klamm.cli import connect
+from klamm.cli.main import main
+from klamm.cluster.errors import ZooKeeperUnavailable
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.kazoo_waves import within
+from klamm.zk.store import Exists
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.kazoo_waves import within
-from zk.store import Exists
 
 TOOLS = {
     "list": ["topics", "--list"],
@@ -58,9 +58,9 @@ def test_a_tool_ends_when_zookeeper_is_lost_midway(
                 server.pause()
                 wait_until(lambda: is_silent(self))
 
-    monkeypatch.setattr(cli.connect, "KazooSession", LostSession)
-    monkeypatch.setattr(cli.connect, "SESSION_TIMEOUT_MS", 2_000)
-    monkeypatch.setattr(cli.connect, "LOST_LIMIT_MS", 500)
+    monkeypatch.setattr(connect, "KazooSession", LostSession)
+    monkeypatch.setattr(connect, "SESSION_TIMEOUT_MS", 2_000)
+    monkeypatch.setattr(connect, "LOST_LIMIT_MS", 500)
     try:
         code = main([*TOOLS[tool], "--zookeeper", server.connect_string])
     finally:

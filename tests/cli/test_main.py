@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli import errors
-from cli.interrupted import NOTHING_STARTED
-from cli.main import main
-from cluster.errors import KlammError, NotKlamm
-from runtime.archive import MAX_SEGMENT_BYTES
+from klamm.cli import errors
+from klamm.cli.interrupted import NOTHING_STARTED
+from klamm.cli.main import main
+from klamm.cluster.errors import KlammError, NotKlamm
+from klamm.runtime.archive import MAX_SEGMENT_BYTES
 
 ROOT = Path(__file__).parents[2]
 
@@ -167,7 +167,7 @@ def test_an_interrupt_during_the_imports_is_quiet(
     # Found instead of the real one, it sends a Ctrl-C while main imports it.
     (tmp_path / "typer.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *args],
+        [sys.executable, "-m", "klamm", *args],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         cwd=ROOT,
         capture_output=True,
@@ -210,7 +210,7 @@ def test_a_bug_is_not_hidden() -> None:
 def test_a_reader_that_has_enough_hears_no_complaint(partitions: str) -> None:
     line = f"placement assign --brokers 0-9 --rf 3 --partitions {partitions}".split()
     with subprocess.Popen(
-        [sys.executable, "-m", "cli.main", *line],
+        [sys.executable, "-m", "klamm", *line],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from cli.placement import app
+from klamm.cli.placement import app
 
 _RACKS = "0:a,5:a,3:b,4:b,1:c,2:c"
 _RACKED = "--brokers 0-5 --partitions 7 --rf 3 --start-index 0 --shift 0"

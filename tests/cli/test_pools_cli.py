@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.connect import open_store
-from cli.main import main
-from cluster.types import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from zk.dump import ZNode, dump
-from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import BrokerIdZNode, BrokerInfo, TopicPartitionStateZNode, TopicZNode
+from klamm.cli.connect import open_store
+from klamm.cli.main import main
+from klamm.cluster.types import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.zk.dump import ZNode, dump
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, TopicPartitionStateZNode, TopicZNode
 
 POOLS = str(Path(__file__).parents[1] / "data" / "pools" / "article.yaml")
 Topics = dict[str, list[ReplicaAssignment]]

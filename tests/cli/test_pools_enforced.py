@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from cli.main import main
-from cluster.journal import JournalRow
-from runtime.journal import read_journal
-from server.data_dir import JOURNAL_FILE
+from klamm.cli.main import main
+from klamm.cluster.journal import JournalRow
+from klamm.runtime.journal import read_journal
+from klamm.server.data_dir import JOURNAL_FILE
 from tests.cli.test_reassign_against_kafka import plan, registration
 from tests.serving import Up, klamm_up
 from tests.waiting import wait_until

@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
-from cli.main import main
+from klamm.cli.main import main
 from tests.cli.test_topics_against_kafka import znodes
 
 pytestmark = [

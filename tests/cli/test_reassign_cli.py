@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from cli.main import main
+from klamm.cli.main import main
 from tests.cli.test_reassign_against_kafka import plan, registration
 
 Capture = pytest.CaptureFixture[str]

@@ -15,11 +15,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cli.main import main
-from cli.replay_ingest import manifest_lines
-from cluster.errors import UsageError
-from cluster.journal import SCHEMA_VERSION
-from replay.event_table import (
+from klamm.cli.main import main
+from klamm.cli.replay_ingest import manifest_lines
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import SCHEMA_VERSION
+from klamm.replay.event_table import (
     Damaged,
     FileSummary,
     Manifest,
@@ -27,7 +27,7 @@ from replay.event_table import (
     RunCoverage,
     SourceSummary,
 )
-from replay.sources.registry import find_files
+from klamm.replay.sources.registry import find_files
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def journal(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def started(*args: str, prefix: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
-    command = [*prefix, sys.executable, "-m", "cli.main", "replay", "ingest", *args]
+    command = [*prefix, sys.executable, "-m", "klamm", "replay", "ingest", *args]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

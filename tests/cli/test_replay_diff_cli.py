@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 
-from cli.main import main
-from cluster.journal import JournalRow
-from cluster.types import LeaderAndIsr, TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cli.main import main
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.dump import ZNode, dump
+from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.worlds import create_topic, state_of, three_brokers
-from zk.dump import ZNode, dump
-from zk.znodes import TopicPartitionStateZNode
 
 pytestmark = [
     pytest.mark.slow,

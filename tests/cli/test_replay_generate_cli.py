@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
+from klamm.cli.main import main
 
 SMALL = ["--partitions", "50", "--events", "3000", "--seed", "3"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
+from klamm.cli.main import main
 from tests.unit.report.pages import read_page
 
 ROW = '{"v":1,"run_id":"r","t_ms":1767348900250,"seq":1,"controller":0,"epoch":1,"kind":"event"}\n'

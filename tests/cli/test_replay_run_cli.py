@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from cli.replay_run import read_filters
-from replay.filters import Filters
+from klamm.cli.main import main
+from klamm.cli.replay_run import read_filters
+from klamm.replay.filters import Filters
 from tests.unit.report.pages import loaded, read_page
 from tests.waiting import wait_until
 
@@ -159,7 +159,7 @@ def test_an_interrupted_run_leaves_nothing(journal: Path, tmp_path: Path) -> Non
     temporary.mkdir()
     out = tmp_path / "answers"
     with subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "replay", "run", str(journal), "--out", str(out)],
+        [sys.executable, "-m", "klamm", "replay", "run", str(journal), "--out", str(out)],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,

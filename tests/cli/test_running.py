@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from cli.running import ending_signals_raise
+from klamm.cli.running import ending_signals_raise
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 

@@ -14,13 +14,13 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from cli.options import table_lines
-from cli.own_log import FileLines, OneLine
-from cli.terminal import HarmlessConsole
-from cluster.journal import JournalRow, Kind
-from cluster.plain_text import harmless, harmless_line
-from controller.state_change_log import StateChangeLog
-from runtime.clock import WallClock
+from klamm.cli.options import table_lines
+from klamm.cli.own_log import FileLines, OneLine
+from klamm.cli.terminal import HarmlessConsole
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.plain_text import harmless, harmless_line
+from klamm.controller.state_change_log import StateChangeLog
+from klamm.runtime.clock import WallClock
 from tests.serving import KLAMM, ROOT, environ_for
 
 EVIL = "orders\x1b[2J\x9b31m\x07\u202egnp.exe\nforged line\r\u2066\x7f"

@@ -9,8 +9,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_topic_command
-from cli.main import main
-from cluster.configs import TOPIC_CONFIGS
+from klamm.cli.main import main
+from klamm.cluster.configs import TOPIC_CONFIGS
 
 pytestmark = [
     pytest.mark.kafka,

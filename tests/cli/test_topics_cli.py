@@ -11,7 +11,7 @@ import sys
 import pytest
 from kazoo.client import KazooClient
 
-from cli.main import main
+from klamm.cli.main import main
 
 CREATE = ["--create", "--topic", "t", "--replica-assignment", "0:1,1:0"]
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -115,7 +115,7 @@ def test_the_question_on_a_terminal(
     try:
         os.write(keyboard, answer)
         done = subprocess.run(
-            [sys.executable, "-m", "cli.main", "topics", "--zookeeper", foreign, *CREATE],
+            [sys.executable, "-m", "klamm", "topics", "--zookeeper", foreign, *CREATE],
             stdin=terminal,
             capture_output=True,
             text=True,

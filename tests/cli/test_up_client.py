@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.client import ServerClient, ServerUnavailable, find_server
-from cli.journal import FileSource, ServerSource, journal_source
-from cluster.errors import (
+from klamm.cli.client import ServerClient, ServerUnavailable, find_server
+from klamm.cli.journal import FileSource, ServerSource, journal_source
+from klamm.cluster.errors import (
     EnvironmentProblem,
     InvalidReplicationFactor,
     KlammError,
@@ -21,7 +21,7 @@ from cluster.errors import (
     UsageError,
     ZooKeeperUnavailable,
 )
-from server.data_dir import DataDir, ServerAddress
+from klamm.server.data_dir import DataDir, ServerAddress
 
 
 @pytest.fixture

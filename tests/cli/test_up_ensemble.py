@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.serving import Up, klamm, klamm_up, processes_naming
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
 
 
 def api(up: Up, path: str, method: str = "GET") -> dict[str, Any]:

@@ -13,12 +13,12 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 
-from cli.status import status_lines
-from cluster.types import ReplicaAssignment, TopicPartition
-from runtime.journal import read_journal
+from klamm.cli.status import status_lines
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.runtime.journal import read_journal
+from klamm.zk.znodes import TopicZNode
 from tests.serving import Up, klamm_up
 from tests.waiting import wait_until
-from zk.znodes import TopicZNode
 
 ID = "s3nWlBdbSrOVXGRSwPAkdA"
 DISK_BYTES = 3 << 20

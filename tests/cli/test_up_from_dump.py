@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from cli.main import main
-from cluster.types import Broker, EndPoint, ReplicaAssignment, TopicPartition
-from server.data_dir import read_address
+from klamm.cli.main import main
+from klamm.cluster.types import Broker, EndPoint, ReplicaAssignment, TopicPartition
+from klamm.server.data_dir import read_address
+from klamm.zk.dump import ZNode
+from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, TopicZNode
 from tests.serving import KLAMM, ROOT, environ_for, klamm, klamm_up
 from tests.waiting import wait_until
-from zk.dump import ZNode
-from zk.znodes import BrokerIdZNode, BrokerInfo, TopicZNode
 
 SESSION = "0x100000000000001"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

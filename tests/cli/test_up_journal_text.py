@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.journal import row_line
-from cli.journal_text import EventNames, what_text, who_text
-from cluster.errors import KlammError
-from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from klamm.cli.journal import row_line
+from klamm.cli.journal_text import EventNames, what_text, who_text
+from klamm.cluster.errors import KlammError
+from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 
 
 def row(kind: Kind, **fields: Any) -> dict[str, Any]:

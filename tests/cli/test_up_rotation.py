@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cli import own_log
-from runtime.rotated_files import rotated, whole_lines
+from klamm.cli import own_log
+from klamm.runtime.rotated_files import rotated, whole_lines
 from tests.disk_limits import files_limited_to
 from tests.serving import klamm_up
 from tests.waiting import wait_until

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.serving import Up, klamm_up, processes_naming
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
 
 JAVA, SUPERVISOR = "java", "supervisor"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from cli.main import main
-from zk import dump as dump_module
+from klamm.cli.main import main
+from klamm.zk import dump as dump_module
 
 BINARY = b"\xff\x00\xfe"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from cli.main import main
+from klamm.cli.main import main
 from tests.serving import KLAMM, ROOT, environ_for
 from tests.waiting import wait_until
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from brokers.logs.replica_log import ReplicaLog
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.zk.store import Store
 from tests.conformance.factories import KazooFactory, MemoryFactory, StoreFactory
 from tests.conformance.replica_logs import IntervalLogFactory, LogFactory
 from tests.conformance.segment_logs import SegmentLogFactory
-from zk.store import Store
 
 
 @pytest.fixture(params=["memory", "kazoo"])

@@ -11,11 +11,10 @@ from typing import Protocol
 
 from kazoo.client import KazooClient
 
-from tests.waiting import wait_until
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.memory_store import MemoryServer, MemoryStore
-from zk.store import (
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.memory_store import MemoryServer, MemoryStore
+from klamm.zk.store import (
     Create,
     Delete,
     GetData,
@@ -25,6 +24,7 @@ from zk.store import (
     StoreEvent,
     WatchEvent,
 )
+from tests.waiting import wait_until
 
 SESSION_TIMEOUT_MS = 4_000
 _flushes = itertools.count()

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from kazoo.client import KazooClient
 
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.store import Exists, SessionEvent, SessionState, Store, StoreEvent, WatchEvent
 from tests.fault_proxy import FaultProxy
 from tests.waiting import wait_until
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.store import Exists, SessionEvent, SessionState, Store, StoreEvent, WatchEvent
 
 SESSION_TIMEOUT_MS = 30_000
 

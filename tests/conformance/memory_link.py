@@ -9,9 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from tests.conformance.factories import ManualClock
-from zk.memory_store import LostReply, MemoryServer, MemoryStore
-from zk.store import (
+from klamm.zk.memory_store import LostReply, MemoryServer, MemoryStore
+from klamm.zk.store import (
     Listener,
     ReadOp,
     ReadResult,
@@ -20,6 +19,7 @@ from zk.store import (
     Transaction,
     TxnResult,
 )
+from tests.conformance.factories import ManualClock
 
 
 class MemoryLink:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from brokers.logs.interval_log import IntervalLog
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
-from brokers.logs.replica_log import ReplicaLog
-from cluster.records import (
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.cluster.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,

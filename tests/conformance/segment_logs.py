@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
-from brokers.logs.records import Record, encode_batch
-from brokers.logs.recovery import Known, forget_unflushed
-from brokers.logs.replica_log import ReplicaLog
-from brokers.logs.segment_log import SegmentLog
-from brokers.storage.disk import LOCAL_DISK
-from cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
+from klamm.brokers.logs.records import Record, encode_batch
+from klamm.brokers.logs.recovery import Known, forget_unflushed
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.brokers.logs.segment_log import SegmentLog
+from klamm.brokers.storage.disk import LOCAL_DISK
+from klamm.cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from tests.conformance.replica_logs import NOW_MS, RECORD_BYTES
 
 # Indexes that are full only after more batches than a test writes, but do not fill the disk.

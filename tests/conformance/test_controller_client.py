@@ -9,20 +9,20 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.errors import ControllerMoved, OperationTooBig, SessionExpired, StateChangeFailed
-from cluster.quirks import Quirks
-from cluster.types import (
+from klamm.cluster.errors import ControllerMoved, OperationTooBig, SessionExpired, StateChangeFailed
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.types import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartition,
 )
+from klamm.zk.controller_client import ControllerZkClient
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Create, Delete, Exists, GetData, ResultCode, SetData, Store, WriteOp
+from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.conformance.factories import StoreFactory, ok
-from zk.controller_client import ControllerZkClient
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Create, Delete, Exists, GetData, ResultCode, SetData, Store, WriteOp
-from zk.znodes import TopicPartitionStateZNode
 
 NOW_MS = 1_700_000_000_000
 STATE = LeaderAndIsr(1, 0, (1, 2))

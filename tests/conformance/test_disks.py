@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from brokers.logs.log_config import LogConfig
-from brokers.logs.recovery import Known
-from brokers.logs.segment_log import SegmentLog
-from brokers.storage.disk import LOCAL_DISK, Disk, read_whole, write_whole
-from brokers.storage.faults import FaultyDisk
-from brokers.storage.memory_disk import MemoryDisk
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.recovery import Known
+from klamm.brokers.logs.segment_log import SegmentLog
+from klamm.brokers.storage.disk import LOCAL_DISK, Disk, read_whole, write_whole
+from klamm.brokers.storage.faults import FaultyDisk
+from klamm.brokers.storage.memory_disk import MemoryDisk
 from tests.unit.brokers.logs.batches import NOW_MS, append, values_from
 
 DISKS: dict[str, Callable[[], Disk]] = {

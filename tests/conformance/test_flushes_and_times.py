@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.logs.errors import InvalidTimestamp
-from brokers.logs.log_config import LogConfig
-from cluster.api_errors import Errors
+from klamm.brokers.logs.errors import InvalidTimestamp
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.cluster.api_errors import Errors
 from tests.conformance.replica_logs import NOW_MS, LogFactory
 
 LATER_MS = NOW_MS + 5_000

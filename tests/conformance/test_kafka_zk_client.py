@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.quirks import Quirks
-from cluster.types import (
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.types import (
     Broker,
     EndPoint,
     LeaderAndIsr,
@@ -17,16 +17,16 @@ from cluster.types import (
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from tests.conformance.factories import Events, StoreFactory, ok
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Create, GetData, SetData, Store, WatchEvent, WatchKind
-from zk.znode_client import NodeExists
-from zk.znodes import (
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Create, GetData, SetData, Store, WatchEvent, WatchKind
+from klamm.zk.znode_client import NodeExists
+from klamm.zk.znodes import (
     BrokerInfo,
     ControllerZNode,
     MalformedZNode,
     TopicPartitionStateZNode,
 )
+from tests.conformance.factories import Events, StoreFactory, ok
 
 NOW_MS = 1_700_000_000_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

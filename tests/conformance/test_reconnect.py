@@ -10,11 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tests.conformance.links import KazooLink, Link, session_states, watch_events
-from tests.conformance.memory_link import MemoryLink
-from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
-from zk.store import (
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.store import (
     Create,
     Delete,
     Exists,
@@ -30,6 +27,9 @@ from zk.store import (
     WatchKind,
     WriteOp,
 )
+from tests.conformance.links import KazooLink, Link, session_states, watch_events
+from tests.conformance.memory_link import MemoryLink
+from tests.waiting import wait_until
 
 # One watch arms itself with its read; of many, the watches are armed behind the reads.
 FEW, MANY = 1, 50

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.logs.errors import InvalidProducerEpoch, OutOfOrderSequence
-from brokers.logs.log_config import LogConfig
-from brokers.logs.replica_log import Appended, ReplicaLog
-from cluster.records import Produced
+from klamm.brokers.logs.errors import InvalidProducerEpoch, OutOfOrderSequence
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.replica_log import Appended, ReplicaLog
+from klamm.cluster.records import Produced
 from tests.conformance.replica_logs import (
     NOW_MS,
     LogFactory,

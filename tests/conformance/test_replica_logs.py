@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.logs.errors import (
+from klamm.brokers.logs.errors import (
     OffsetOutOfRange,
     OffsetsOutOfOrder,
     RecordBatchTooLarge,
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
-from brokers.logs.log_config import LogConfig
-from brokers.logs.replica_log import Appended, ReplicaLog
-from cluster.records import EpochEndOffset, IntervalRecords, Records
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.replica_log import Appended, ReplicaLog
+from klamm.cluster.records import EpochEndOffset, IntervalRecords, Records
 from tests.conformance.replica_logs import (
     NOW_MS,
     LogFactory,

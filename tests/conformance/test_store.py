@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import OperationTooBig
-from tests.conformance.factories import Events, StoreFactory, ok
-from zk.store import (
+from klamm.cluster.errors import OperationTooBig
+from klamm.zk.store import (
     ANY_VERSION,
     Check,
     Create,
@@ -25,6 +24,7 @@ from zk.store import (
     Store,
     WriteOp,
 )
+from tests.conformance.factories import Events, StoreFactory, ok
 
 OK = ResultCode.OK
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.factories import Events, StoreFactory, ok
-from zk.store import (
+from klamm.zk.store import (
     Create,
     Delete,
     Exists,
@@ -21,6 +20,7 @@ from zk.store import (
     WatchKind,
     WriteOp,
 )
+from tests.conformance.factories import Events, StoreFactory, ok
 
 CREATED, DELETED = WatchKind.CREATED, WatchKind.DELETED
 DATA_CHANGED, CHILDREN_CHANGED = WatchKind.DATA_CHANGED, WatchKind.CHILDREN_CHANGED

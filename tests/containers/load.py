@@ -7,7 +7,7 @@ import subprocess
 from types import TracebackType
 from typing import Any, Self
 
-from cli.client import ServerClient
+from klamm.cli.client import ServerClient
 from tests.serving import KLAMM, ROOT, Up, environ_for
 from tests.waiting import wait_until
 

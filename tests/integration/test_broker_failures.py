@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from brokers.logs.errors import LogStorageError
-from cli.status import status_lines
-from cluster.journal import Kind
-from cluster.requests import Address, CreatableTopic, CreateTopicsRequest
-from cluster.types import TopicPartition
-from runtime.actions import RUNNING, Start, Stop
-from runtime.journal import read_journal
-from server.broker_operations import FAILED, FAILED_TO_START
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.cli.status import status_lines
+from klamm.cluster.journal import Kind
+from klamm.cluster.requests import Address, CreatableTopic, CreateTopicsRequest
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.actions import RUNNING, Start, Stop
+from klamm.runtime.journal import read_journal
+from klamm.server.broker_operations import FAILED, FAILED_TO_START
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.waiting import wait_until
-from zk.kafka_zk_client import KafkaZkClient
 
 ON_1 = CreatableTopic("on-1", assignments={0: (1, 0)})
 

@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from admin.topics.topics import TopicAdmin
-from cluster.requests import Address, AlterPartitionReassignmentsRequest, Message
-from cluster.types import TopicPartition
-from placement.draws import JavaRandom
-from runtime.cluster_spec import ClusterSpec
-from runtime.journal import MemoryJournal
-from runtime.preloading import preload_replicas
-from runtime.real.cluster import RealCluster
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.cluster.requests import Address, AlterPartitionReassignmentsRequest, Message
+from klamm.cluster.types import TopicPartition
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.preloading import preload_replicas
+from klamm.runtime.real.cluster import RealCluster
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.waiting import wait_until
-from zk.kafka_zk_client import KafkaZkClient
 
 pytestmark = pytest.mark.slow
 

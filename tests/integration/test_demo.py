@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from runtime.journal import read_journal
+from klamm.cli.main import main
+from klamm.runtime.journal import read_journal
 from tests.unit.report.pages import loaded, read_page
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "cli.main", "demo")
+COMMAND = (sys.executable, "-m", "klamm", "demo")
 DEADLINE_S = 400
 RULE = "OfflinePartitionLeaderElectionStrategy(false)"
 

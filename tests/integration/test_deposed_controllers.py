@@ -8,17 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from admin.topics.topics import TopicAdmin
-from cluster.journal import Kind
-from controller.events import BrokerChange
-from controller.kafka_controller import KafkaController
-from placement.draws import JavaRandom
-from runtime.cluster_spec import ClusterSpec
-from runtime.journal import MemoryJournal
-from runtime.real.cluster import RealCluster
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.cluster.journal import Kind
+from klamm.controller.events import BrokerChange
+from klamm.controller.kafka_controller import KafkaController
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.real.cluster import RealCluster
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import GetChildren, GetData, Stat
 from tests.waiting import wait_until
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import GetChildren, GetData, Stat
 
 pytestmark = pytest.mark.slow
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from cli.main import main
-from drills.library import NAMES, named_drill
-from runtime.scenarios import real_driver
+from klamm.cli.main import main
+from klamm.drills.library import NAMES, named_drill
+from klamm.runtime.scenarios import real_driver
+from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
 
 ROOT = Path(__file__).parents[2]
 HEAD = "drill: mine\nabout: x\ncluster: {topics: {t: [[0, 1]]}}\nsteps:\n"
@@ -151,7 +151,7 @@ def _leaders(server: EmbeddedZooKeeper) -> list[str]:
 def test_an_interrupted_drill_leaves_nothing(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    words = ["-m", "cli.main", "drill", "run", "controller-move-mid-reassignment", "--real"]
+    words = ["-m", "klamm", "drill", "run", "controller-move-mid-reassignment", "--real"]
     with subprocess.Popen(
         [sys.executable, *words],
         cwd=ROOT,

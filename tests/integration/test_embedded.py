@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from cluster.errors import UsageError, ZooKeeperUnavailable
+from klamm.cluster.errors import UsageError, ZooKeeperUnavailable
+from klamm.zk.embedded import EmbeddedZooKeeper, four_letter_word
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper, four_letter_word
 
 ROOT = Path(__file__).parents[2]
 
 HOLD_A_SERVER = """\
 import sys
 from pathlib import Path
-from zk.embedded import EmbeddedZooKeeper
-from zk.java import find_java
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.java import find_java
 with EmbeddedZooKeeper(Path(sys.argv[1])) as server:
     print(find_java().source, server.port, flush=True)
     sys.stdin.read()
@@ -34,8 +34,8 @@ with EmbeddedZooKeeper(Path(sys.argv[1])) as server:
 START_AND_REPORT = """\
 import sys
 sys.path[:0] = sys.argv[1:]
-from cluster.errors import KlammError
-from zk.embedded import EmbeddedZooKeeper
+from klamm.cluster.errors import KlammError
+from klamm.zk.embedded import EmbeddedZooKeeper
 try:
     EmbeddedZooKeeper().start()
 except KlammError as error:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import KlammError, NotFound, UsageError, WrongState
-from server.zookeeper_guard import ZooKeeperGuard
+from klamm.cluster.errors import KlammError, NotFound, UsageError, WrongState
+from klamm.server.zookeeper_guard import ZooKeeperGuard
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.ensemble import FOLLOWER, LEADER, NO_QUORUM, EmbeddedEnsemble, check_size
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.store import Create, Exists, GetChildren, ResultCode
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
-from zk.ensemble import FOLLOWER, LEADER, NO_QUORUM, EmbeddedEnsemble, check_size
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.store import Create, Exists, GetChildren, ResultCode
 
 TIMEOUT_MS = 15_000
 

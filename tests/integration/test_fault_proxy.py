@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.kazoo_waves import Completion
+from klamm.zk.store import Create, Exists, GetData, ResultCode, SetData, Transaction, TxnResult
 from tests.fault_proxy import HOST, FaultProxy
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.kazoo_waves import Completion
-from zk.store import Create, Exists, GetData, ResultCode, SetData, Transaction, TxnResult
 
 TIMEOUT_MS = 20_000
 

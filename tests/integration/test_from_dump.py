@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from runtime.actions import MoveController
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
-from server.dumped_cluster import read_dumped_cluster
+from klamm.runtime.actions import MoveController
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.server.dumped_cluster import read_dumped_cluster
+from klamm.zk.dump import ZNode, dump
 from tests.dumps import (
     RecordedTree,
     Tree,
@@ -21,7 +22,6 @@ from tests.dumps import (
     unexplained,
 )
 from tests.waiting import wait_until
-from zk.dump import ZNode, dump
 
 NAMES = (
     "add_partitions-2",

@@ -14,16 +14,16 @@ import pytest
 from kazoo.client import KazooClient
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
-from cluster.types import TopicPartition
-from controller.kafka_controller import KafkaController
-from runtime.checks.agreement import check_real_cluster
-from runtime.cluster_spec import ClusterSpec
-from runtime.journal import MemoryJournal
-from runtime.real.cluster import RealCluster
-from runtime.scenarios.real_driver import RealDriver
-from runtime.scenarios.tools import ScenarioTools
+from klamm.cluster.types import TopicPartition
+from klamm.controller.kafka_controller import KafkaController
+from klamm.runtime.checks.agreement import check_real_cluster
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.real.cluster import RealCluster
+from klamm.runtime.scenarios.real_driver import RealDriver
+from klamm.runtime.scenarios.tools import ScenarioTools
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.waiting import wait_until
-from zk.kafka_zk_client import KafkaZkClient
 
 pytestmark = [
     pytest.mark.kafka,

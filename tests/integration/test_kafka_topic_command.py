@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_topic_command
-from runtime.cluster_spec import ClusterSpec, rack_map
-from runtime.journal import MemoryJournal
-from runtime.real.cluster import RealCluster
-from runtime.scenarios.real_driver import RealDriver
-from runtime.scenarios.tools import ScenarioTools
-from statemachines.partition_state import PartitionState
+from klamm.runtime.cluster_spec import ClusterSpec, rack_map
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.real.cluster import RealCluster
+from klamm.runtime.scenarios.real_driver import RealDriver
+from klamm.runtime.scenarios.tools import ScenarioTools
+from klamm.statemachines.partition_state import PartitionState
 from tests.waiting import wait_until
 
 pytestmark = [

@@ -20,16 +20,14 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs
-from cluster.errors import OperationTooBig, StoreError, UsageError, ZooKeeperUnavailable
-from tests.fault_proxy import FaultProxy
-from tests.waiting import wait_until
-from zk import embedded, kazoo_session
-from zk.embedded import EmbeddedZooKeeper
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.kazoo_waves import Completion
-from zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
-from zk.store import (
+from klamm.cluster.errors import OperationTooBig, StoreError, UsageError, ZooKeeperUnavailable
+from klamm.zk import embedded, kazoo_session
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.kazoo_waves import Completion
+from klamm.zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
+from klamm.zk.store import (
     Create,
     Delete,
     Exists,
@@ -44,6 +42,8 @@ from zk.store import (
     WatchEvent,
     WatchKind,
 )
+from tests.fault_proxy import FaultProxy
+from tests.waiting import wait_until
 
 OK = ResultCode.OK
 TIMEOUT_MS = 20_000

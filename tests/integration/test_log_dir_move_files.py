@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
-from brokers.config import broker_config
-from brokers.logs.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
-from brokers.logs.file_log_store import FileLogStore
-from brokers.logs.record_batch import COMPRESSIONS
-from brokers.logs.records import Record, encode_batch
-from cluster.api_errors import Errors
-from cluster.data_requests import ProduceRequest, ProduceResponse
-from cluster.requests import (
+from klamm.brokers.config import broker_config
+from klamm.brokers.logs.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
+from klamm.brokers.logs.file_log_store import FileLogStore
+from klamm.brokers.logs.record_batch import COMPRESSIONS
+from klamm.brokers.logs.records import Record, encode_batch
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
+from klamm.cluster.requests import (
     Address,
     AlterReplicaLogDirsRequest,
     DescribeLogDirsRequest,

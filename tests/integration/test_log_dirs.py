@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from admin.topics.topics import TopicAdmin
-from cluster.errors import UsageError
-from cluster.types import LeaderAndIsr, TopicPartition
-from placement.draws import JavaRandom
-from runtime.actions import RUNNING, FailLogDir, Start
-from runtime.checks.agreement import check_real_cluster
-from runtime.cluster_spec import ClusterSpec
-from runtime.journal import MemoryJournal
-from runtime.real.cluster import RealCluster
-from server.broker_operations import FAILED, BrokerOperations
-from server.closing import Closing
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.cluster.errors import UsageError
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.actions import RUNNING, FailLogDir, Start
+from klamm.runtime.checks.agreement import check_real_cluster
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.real.cluster import RealCluster
+from klamm.server.broker_operations import FAILED, BrokerOperations
+from klamm.server.closing import Closing
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.waiting import wait_until
-from zk.kafka_zk_client import KafkaZkClient
 
 pytestmark = pytest.mark.slow
 

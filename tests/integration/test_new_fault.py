@@ -9,19 +9,19 @@ import typer
 from msgspec import Meta
 from typer.testing import CliRunner
 
-from cli.client import ServerClient
-from cli.options import Answered, asks_server
-from cluster.quirks import NO_QUIRKS
-from drills import language
-from drills.actions import ACTIONS as DRILL_ACTIONS
-from drills.actions import kind_of
-from drills.language import parse_drill
-from drills.run import Outcome, play
-from runtime.actions import ACTIONS, ActionKind, ActionTarget, BrokerAction
-from runtime.scenarios.simulated_driver import SimulatedDriver
-from server import api
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
+from klamm.cli.client import ServerClient
+from klamm.cli.options import Answered, asks_server
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.drills import language
+from klamm.drills.actions import ACTIONS as DRILL_ACTIONS
+from klamm.drills.actions import kind_of
+from klamm.drills.language import parse_drill
+from klamm.drills.run import Outcome, play
+from klamm.runtime.actions import ACTIONS, ActionKind, ActionTarget, BrokerAction
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.server import api
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
 from tests.api_server import ApiServer
 
 DRILL = """

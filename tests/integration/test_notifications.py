@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from admin.topics.topics import TopicAdmin
-from brokers.leaders.zk_isr_manager import ZkIsrManager
-from cluster.journal import Kind
-from cluster.types import LeaderAndIsr, TopicPartition
-from placement.draws import JavaRandom
-from runtime.checks.agreement import check_real_cluster
-from runtime.cluster_spec import ClusterSpec
-from runtime.journal import MemoryJournal
-from runtime.real.cluster import RealCluster
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.brokers.leaders.zk_isr_manager import ZkIsrManager
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.checks.agreement import check_real_cluster
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.real.cluster import RealCluster
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Create, ResultCode
 from tests.sim.bad_input import LEFT, NOTICES, REQUESTS
 from tests.waiting import wait_until
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Create, ResultCode
 
 pytestmark = pytest.mark.slow
 

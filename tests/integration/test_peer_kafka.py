@@ -24,7 +24,7 @@ from bench.kafka.locate import (
     run_topic_command,
 )
 from bench.kafka.run import problems, run_kafka
-from cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.errors import EnvironmentProblem, UsageError
 
 FETCH = Path(__file__).parents[2] / "bench" / "kafka" / "fetch.sh"
 PARENTS = ("/brokers/ids", "/brokers/topics", "/config/topics")

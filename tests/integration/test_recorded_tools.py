@@ -16,24 +16,24 @@ from typing import Any
 
 import pytest
 
-from admin.command_result import CommandResult
-from admin.configs.command import run_configs_command
-from admin.elections.command import run_election_command
-from admin.elections.preferred_command import run_preferred_election_command
-from admin.kafka_admin import KafkaAdmin
-from admin.log_dirs_command import run_log_dirs_command
-from admin.reassignments.command import run_reassign_command
-from admin.tool_services import ToolServices
-from admin.topics.command import run_topic_command
-from placement.draws import JavaRandom
-from server.admin_channel import admin_of
-from server.api import create_app
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
+from klamm.admin.command_result import CommandResult
+from klamm.admin.configs.command import run_configs_command
+from klamm.admin.elections.command import run_election_command
+from klamm.admin.elections.preferred_command import run_preferred_election_command
+from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.log_dirs_command import run_log_dirs_command
+from klamm.admin.reassignments.command import run_reassign_command
+from klamm.admin.tool_services import ToolServices
+from klamm.admin.topics.command import run_topic_command
+from klamm.placement.draws import JavaRandom
+from klamm.server.admin_channel import admin_of
+from klamm.server.api import create_app
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.store import Store
 from tests.asgi import AsgiClient, in_process_admin
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
-from zk.store import Store
 
 STEPS = Path(__file__).parents[1] / "data" / "admin" / "bootstrap_server_steps.jsonl"
 API_TIMEOUT_S = 0.3

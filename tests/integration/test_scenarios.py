@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.quirks import KAFKA_2_8_2
+from klamm.cluster.quirks import KAFKA_2_8_2
 from tests.scenarios import SCENARIOS, real_differences, simulated_differences
 
 

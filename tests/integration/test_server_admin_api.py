@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from cluster.requests import Message
-from cluster.types import TopicPartition
-from server.admin_channel import admin_of
-from server.api import create_app
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
+from klamm.cluster.requests import Message
+from klamm.cluster.types import TopicPartition
+from klamm.server.admin_channel import admin_of
+from klamm.server.api import create_app
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.asgi import AsgiClient
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
-from zk.kafka_zk_client import KafkaZkClient
 
 API_TIMEOUT_S = 0.3
 

@@ -11,15 +11,15 @@ from kazoo.client import KazooClient
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.journal import JournalRow
-from cluster.types import TopicPartition
-from server.api import create_app
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.types import TopicPartition
+from klamm.server.api import create_app
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.store import SessionState
 from tests.asgi import AsgiClient
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
-from zk.store import SessionState
 
 
 @pytest.fixture(scope="module")

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.partition_limits import PartitionLimits
-from server.api import MAX_PLACE, create_app
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
-from server.request_bodies import MAX_BODY_BYTES, MAX_BODY_VALUES
+from klamm.cluster.partition_limits import PartitionLimits
+from klamm.server.api import MAX_PLACE, create_app
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.server.request_bodies import MAX_BODY_BYTES, MAX_BODY_VALUES
+from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.api_server import ApiServer
 from tests.asgi import AsgiClient
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
 
 HEADER_TIMEOUT_S = 0.3
 WRITE_TIMEOUT_S = 0.5
@@ -174,7 +174,7 @@ def test_a_page_of_another_site_loads_nothing(
 def test_a_bug_is_logged_once_counted_and_not_shown(
     server: ClusterServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("server.api.last_rows", None)
+    monkeypatch.setattr("klamm.server.api.last_rows", None)
     client = AsgiClient(create_app(server))
     for _ in range(3):
         answer = client.get("/journal?last=1")

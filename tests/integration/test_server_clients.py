@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from server.api import create_app
-from server.client_sessions import IDLE_S
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
+from klamm.server.api import create_app
+from klamm.server.client_sessions import IDLE_S
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.asgi import AsgiClient
-from zk.embedded import EmbeddedZooKeeper
 
 LOCALHOST = (b"host", b"localhost")
 COUNTS = ("sent", "acknowledged", "failed", "in_doubt", "undecided")

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from cluster.errors import KlammError, RequestTimedOut
-from server.closing import Closing
+from klamm.cluster.errors import KlammError, RequestTimedOut
+from klamm.server.closing import Closing
 
 
 def test_a_result_or_its_error() -> None:

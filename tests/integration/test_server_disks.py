@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cli.status import status_lines
-from server.api import create_app
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
+from klamm.cli.status import status_lines
+from klamm.server.api import create_app
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
 from tests.asgi import AsgiClient
 from tests.waiting import wait_until
 

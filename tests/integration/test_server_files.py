@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.errors import EnvironmentProblem, UsageError
-from server.data_dir import DataDir, ServerAddress, default_data_dir, read_address
-from server.journal_tail import last_rows, rows_after
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.server.data_dir import DataDir, ServerAddress, default_data_dir, read_address
+from klamm.server.journal_tail import last_rows, rows_after
 from tests.disk_limits import files_limited_to
 
 

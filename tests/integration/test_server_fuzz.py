@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import fuzz_http
-from zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded import EmbeddedZooKeeper
 
 REQUESTS = 150
 MEMORY_MIB = 300

@@ -12,26 +12,26 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 
-from cli.status import status_lines
-from cluster.api_errors import Errors
-from cluster.errors import (
+from klamm.cli.status import status_lines
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import (
     EnvironmentProblem,
     KlammError,
     RequestTimedOut,
     UsageError,
     ZooKeeperUnavailable,
 )
-from cluster.requests import CreatableTopic, CreateTopicsRequest
-from runtime.actions import Kill, MoveController, Start, Stop
-from runtime.journal import read_journal
-from server import admin_channel, broker_operations
-from server.admin_channel import MAY_BE_DONE
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
+from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
+from klamm.runtime.actions import Kill, MoveController, Start, Stop
+from klamm.runtime.journal import read_journal
+from klamm.server import admin_channel, broker_operations
+from klamm.server.admin_channel import MAY_BE_DONE
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import SessionState
+from klamm.zk.znode_client import NodeExists
 from tests.waiting import wait_until
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import SessionState
-from zk.znode_client import NodeExists
 
 T = TypeVar("T")
 TOPIC = CreateTopicsRequest((CreatableTopic("kept", 2, 2),), 10_000)

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
-from server.endpoint import OTHER_THREADS
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.server.endpoint import OTHER_THREADS
+from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.api_server import ApiServer
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
 
 POLLERS = 200
 STATUS_S = 1.0

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from starlette.responses import PlainTextResponse
 
-from cli.main import main
-from cluster.errors import EnvironmentProblem, UsageError
-from server.config import ServerConfig, is_loopback
-from server.security import Gatekeeper, host_name, read_or_create_token
+from klamm.cli.main import main
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.server.config import ServerConfig, is_loopback
+from klamm.server.security import Gatekeeper, host_name, read_or_create_token
 from tests.asgi import AsgiClient
 
 TOKEN = "s3cret"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.own_log import OnceForAll
-from cluster.errors import KlammError
-from server.cluster_server import ClusterServer
-from server.config import ServerConfig
-from server.serve import serve
-from zk.store import GetData, SetData
+from klamm.cli.own_log import OnceForAll
+from klamm.cluster.errors import KlammError
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.server.serve import serve
+from klamm.zk.store import GetData, SetData
 
 
 def fail(*_: object) -> None:
@@ -77,7 +77,7 @@ def test_a_thread_that_fails_ends_the_process(
         serve(config, lambda _: None, lambda server: names.append(inject(server)))
     (name,) = names
     assert f"{name} ended with " in raised.value.message
-    (record,) = [r for r in caplog.records if r.name == "server.thread_failures"]
+    (record,) = [r for r in caplog.records if r.name == "klamm.server.thread_failures"]
     assert record.getMessage() == f"thread {name} ended"
     assert record.levelno == logging.ERROR and record.exc_info is not None
     assert not OnceForAll().filter(record), "the error that ends klamm up says the same"

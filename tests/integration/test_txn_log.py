@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from replay.generate.txn_log_writer import TxnLogWriter, log_name
-from zk.embedded import EmbeddedZooKeeper
-from zk.snapshot_file import read_entries
-from zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
+from klamm.replay.generate.txn_log_writer import TxnLogWriter, log_name
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.snapshot_file import read_entries
+from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
 WRITES = 40
 EMPTY_SNAPSHOT = Path(__file__).parents[1] / "data/kafka_logs/trace/zookeeper/version-2/snapshot.0"

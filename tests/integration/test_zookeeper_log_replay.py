@@ -11,18 +11,18 @@ import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import Row, SparkSession
 
-from admin.topics.topics import TopicAdmin
-from cluster.journal import JournalRow
-from cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
-from placement.draws import JavaRandom
-from runtime.checks.agreement import StoredCluster
-from runtime.cluster_spec import ClusterSpec
-from runtime.journal import MemoryJournal
-from runtime.real.cluster import RealCluster
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.checks.agreement import StoredCluster
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.real.cluster import RealCluster
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.spark.zookeeper_logs import Told, read_events
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
-from zk.kafka_zk_client import KafkaZkClient
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 

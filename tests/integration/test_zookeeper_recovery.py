@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ZooKeeperUnavailable
-from runtime.cluster_spec import ClusterSpec
-from runtime.journal import MemoryJournal
-from runtime.real.cluster import RealCluster
+from klamm.cluster.errors import ZooKeeperUnavailable
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.real.cluster import RealCluster
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore, newest_zxid
+from klamm.zk.kazoo_waves import within
+from klamm.zk.store import Create, Exists, GetData, ResultCode, SessionEvent, SessionState
 from tests.fault_proxy import FaultProxy
 from tests.waiting import wait_until
-from zk.embedded import EmbeddedZooKeeper
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore, newest_zxid
-from zk.kazoo_waves import within
-from zk.store import Create, Exists, GetData, ResultCode, SessionEvent, SessionState
 
 LONG_MS = 30_000
 MARGIN_S = 2.0

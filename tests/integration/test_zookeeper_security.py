@@ -16,17 +16,17 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
-from cluster.errors import UsageError, ZooKeeperUnavailable
+from klamm.cluster.errors import UsageError, ZooKeeperUnavailable
+from klamm.zk.acls import SECURE_ROOT_PATHS
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.kazoo_connection import SessionHandler
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.security import UNSECURED, ZooKeeperSecurity
+from klamm.zk.store import Create, GetData, ResultCode
 from tests.serving import klamm, klamm_up
 from tests.zookeeper_tls import KEY_PASSWORD, Certificates, TlsZooKeeper
-from zk.acls import SECURE_ROOT_PATHS
-from zk.embedded import EmbeddedZooKeeper
-from zk.kafka_zk_client import KafkaZkClient
-from zk.kazoo_connection import SessionHandler
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.security import UNSECURED, ZooKeeperSecurity
-from zk.store import Create, GetData, ResultCode
 
 TIMEOUT_MS = 10_000
 DIGEST = "klamm:secret"

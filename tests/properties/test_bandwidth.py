@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from brokers.bandwidth.model import UNLIMITED, Flow, FluidModel, Resource, ResourceKind, rates
+from klamm.brokers.bandwidth.model import UNLIMITED, Flow, FluidModel, Resource, ResourceKind, rates
 
 RESOURCES = [Resource(kind, broker) for kind in list(ResourceKind)[:3] for broker in range(2)]
 ROUNDED = Fraction(1, 200_000_000)

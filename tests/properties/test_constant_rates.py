@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from cluster.data_requests import ProduceRequest
-from cluster.records import CountedBatch
-from cluster.requests import Address, Message
+from klamm.cluster.data_requests import ProduceRequest
+from klamm.cluster.records import CountedBatch
+from klamm.cluster.requests import Address, Message
 from tests.sim.constant_rates import GrowingCluster, T
 from tests.sim.faults import BROKERS, Faults
 

@@ -18,10 +18,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cluster.api_errors import Errors
-from cluster.data_requests import FetchResponse
-from cluster.requests import Message
-from cluster.types import LeaderAndIsr
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import FetchResponse
+from klamm.cluster.requests import Message
+from klamm.cluster.types import LeaderAndIsr
 from tests.unit.brokers.checked_replicas import Checked
 from tests.unit.brokers.old_truncation import Truncation, install
 from tests.unit.brokers.replicas import IDS

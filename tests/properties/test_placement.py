@@ -7,10 +7,10 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.assign import Assignment, assign_replicas_to_brokers
-from placement.broker_metadata import BrokerMetadata
-from placement.manual import check_new_topic_assignment, parse_replica_assignment
-from placement.table import broker_shares, first_live_replica, takeovers
+from klamm.placement.assign import Assignment, assign_replicas_to_brokers
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.manual import check_new_topic_assignment, parse_replica_assignment
+from klamm.placement.table import broker_shares, first_live_replica, takeovers
 
 Request = tuple[list[BrokerMetadata], int, int, int, int, int]
 

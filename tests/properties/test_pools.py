@@ -10,10 +10,10 @@ from typing import NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cluster.types import TopicPartition
-from placement.broker_metadata import BrokerMetadata, RackAwareMode
-from placement.minimal_moves import PartitionMove, PlanOptions, plan_moves
-from placement.pools import (
+from klamm.cluster.types import TopicPartition
+from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode
+from klamm.placement.minimal_moves import PartitionMove, PlanOptions, plan_moves
+from klamm.placement.pools import (
     ClusterPlacement,
     PartitionPlace,
     Pool,

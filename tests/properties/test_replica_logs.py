@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from brokers.logs.interval_log import IntervalLog
-from brokers.logs.log_config import LogConfig
-from brokers.logs.replica_log import Appended, ReplicaLog
-from cluster.records import EpochEndOffset
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.replica_log import Appended, ReplicaLog
+from klamm.cluster.records import EpochEndOffset
 from tests.conformance.replica_logs import (
     NOW_MS,
     IntervalLogFactory,

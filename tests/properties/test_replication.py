@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from cluster.data_requests import Acks
+from klamm.cluster.data_requests import Acks
 from tests.sim.faults import BROKERS, Faults
 from tests.sim.replication import Cluster
 

@@ -10,31 +10,31 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cluster.errors import StateChangeFailed
-from cluster.outcome import WriteOutcome
-from cluster.requests import LeaderAndIsrRequest
-from cluster.types import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from statemachines import partition_state, replica_state
-from statemachines.context import ControllerContext
-from statemachines.election import (
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.outcome import WriteOutcome
+from klamm.cluster.requests import LeaderAndIsrRequest
+from klamm.cluster.types import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.statemachines import partition_state, replica_state
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.election import (
     ControlledShutdownElection,
     OfflineElection,
     PreferredReplicaElection,
     ReassignElection,
 )
-from statemachines.partition_state import PartitionState
-from statemachines.partition_transitions import (
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.partition_transitions import (
     apply_partition_state_changes,
     initialize_partition_states,
     plan_partition_state_changes,
 )
-from statemachines.replica_state import ReplicaState
-from statemachines.replica_transitions import (
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.replica_transitions import (
     apply_replica_state_changes,
     initialize_replica_states,
     plan_replica_state_changes,
 )
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 from tests.unit.statemachines.build import snapshot
 
 BROKERS = tuple(range(1, 6))

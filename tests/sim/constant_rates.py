@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from brokers.constant_rate.producer import Rate
-from cluster.constant_rate import RATE_MARGIN_MS, record_count
-from cluster.data_requests import ProduceRequest
-from cluster.records import CountedBatch
-from cluster.requests import Address, Message
-from cluster.types import LeaderAndIsr, TopicPartition
-from runtime.simulated.world import SimulatedWorld
-from runtime.simulated_workload import WorkloadChecker, begin_workload, replica_views
+from klamm.brokers.constant_rate.producer import Rate
+from klamm.cluster.constant_rate import RATE_MARGIN_MS, record_count
+from klamm.cluster.data_requests import ProduceRequest
+from klamm.cluster.records import CountedBatch
+from klamm.cluster.requests import Address, Message
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.runtime.simulated_workload import WorkloadChecker, begin_workload, replica_views
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 IDS = (0, 1, 2)

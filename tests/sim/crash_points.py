@@ -15,14 +15,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from cluster.requests import Address
-from cluster.types import LeaderAndIsr, TopicPartition
-from runtime.checks.agreement import check_simulated_world
-from runtime.simulated.world import SimulatedWorld, Snapshot
+from klamm.cluster.requests import Address
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.simulated.world import SimulatedWorld, Snapshot
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import Crashed, LostReply
+from klamm.zk.store import GetChildren, GetData, ReadOp, ReadResult, Store, Transaction, TxnResult
 from tests.sim.worlds import active_controller, crash_controller
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import Crashed, LostReply
-from zk.store import GetChildren, GetData, ReadOp, ReadResult, Store, Transaction, TxnResult
 
 GROUP_SIZES = (1, None)
 """One partition a transaction, and as many as there is room for."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cluster.quirks import Quirks
-from cluster.requests import Address
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import Address
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.deletions import delete_topics, topic_znodes
 from tests.sim.worlds import active_controller, create_topic, three_brokers
-from zk.kafka_zk_client import KafkaZkClient
 
 T0 = TopicPartition("t", 0)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from runtime.checks.agreement import check_simulated_world
-from runtime.simulated.world import SimulatedWorld
+from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import ConfigEntityZNode, DeleteTopicsTopicZNode, TopicZNode
 from tests.sim.worlds import active_controller
-from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import ConfigEntityZNode, DeleteTopicsTopicZNode, TopicZNode
 
 
 def delete_topics(world: SimulatedWorld, *topics: str) -> None:

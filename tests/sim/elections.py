@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cluster.types import TopicPartition
-from runtime.checks.agreement import check_simulated_world
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Create, Delete, GetData
+from klamm.zk.znodes import PreferredReplicaElectionZNode
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Create, Delete, GetData
-from zk.znodes import PreferredReplicaElectionZNode
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 PREFERRED_PATH = PreferredReplicaElectionZNode.path

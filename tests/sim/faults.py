@@ -11,9 +11,9 @@ from typing import Generic, Protocol, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from runtime.simulated.world import SimulatedWorld
-from runtime.transport import NetworkFaults
-from zk.kafka_zk_client import KafkaZkClient
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.runtime.transport import NetworkFaults
+from klamm.zk.kafka_zk_client import KafkaZkClient
 
 BROKERS = st.sampled_from((0, 1, 2))
 

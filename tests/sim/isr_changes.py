@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.worlds import active_controller, create_topic, three_brokers
-from zk.kafka_zk_client import KafkaZkClient
 
 NOTICES = "/isr_change_notification"
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

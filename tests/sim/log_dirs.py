@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster.api_errors import Errors
-from cluster.data_requests import ProduceRequest, ProduceResponse
-from cluster.quirks import Quirks
-from cluster.records import CountedBatch
-from cluster.requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.records import CountedBatch
+from klamm.cluster.requests import (
     Address,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -18,11 +18,11 @@ from cluster.requests import (
     Request,
     Response,
 )
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.kafka_zk_client import KafkaZkClient
 
 CLIENT = Address("client", 1)
 DIRS = ("d0", "d1", "d2")

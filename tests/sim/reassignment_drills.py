@@ -8,10 +8,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from cluster.quirks import Quirks
-from cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
-from runtime.checks.agreement import check_simulated_world
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
+from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.memory_store import Crashed
+from klamm.zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
+from klamm.zk.znodes import ReassignPartitionsZNode, TopicZNode
 from tests.sim.deletions import topic_id
 from tests.sim.reassignments import (
     alter,
@@ -25,9 +28,6 @@ from tests.sim.reassignments import (
     with_topic,
 )
 from tests.sim.worlds import active_controller, crash_controller
-from zk.memory_store import Crashed
-from zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
-from zk.znodes import ReassignPartitionsZNode, TopicZNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Drills = dict[str, tuple[Callable[[Quirks], None], str]]

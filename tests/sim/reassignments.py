@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from cluster.api_errors import Errors
-from cluster.journal import JournalRow, Kind
-from cluster.requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.requests import (
     Address,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -19,13 +19,13 @@ from cluster.requests import (
     Message,
     Request,
 )
-from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from runtime.checks.agreement import check_simulated_world
-from runtime.cluster_spec import ClusterSpec
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import ReassignPartitionsZNode
 from tests.sim.worlds import active_controller, controllers, create_topic
-from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import ReassignPartitionsZNode
 
 CLIENT = Address("client", 0)
 TRIES = 20

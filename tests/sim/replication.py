@@ -6,14 +6,14 @@ import contextlib
 
 from msgspec.structs import astuple
 
-from brokers.logs.errors import LogStorageError
-from brokers.logs.records import Record, encode_batch
-from cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
-from cluster.records import CountedBatch, Produced
-from cluster.requests import Address, Message
-from cluster.types import NO_EPOCH, LeaderAndIsr, TopicPartition
-from runtime.checks.replicas import ReplicationChecker, ReplicaView
-from runtime.simulated.world import SimulatedWorld
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.records import Record, encode_batch
+from klamm.cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
+from klamm.cluster.records import CountedBatch, Produced
+from klamm.cluster.requests import Address, Message
+from klamm.cluster.types import NO_EPOCH, LeaderAndIsr, TopicPartition
+from klamm.runtime.checks.replicas import ReplicationChecker, ReplicaView
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 T0 = TopicPartition("t", 0)

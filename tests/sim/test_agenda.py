@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.requests import Address
+from klamm.cluster.requests import Address
 from tests.sim.worlds import create_topic, three_brokers
 
 

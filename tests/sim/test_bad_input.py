@@ -8,9 +8,12 @@ from functools import cache
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.types import LeaderAndIsr, TopicPartition
-from runtime.simulated.world import SimulatedWorld, Snapshot
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld, Snapshot
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import ReadOp, Transaction
+from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode
 from tests.sim.bad_input import (
     DELETE,
     LEFT,
@@ -34,9 +37,6 @@ from tests.sim.elections import T0, T1, assert_in_agreement, depose
 from tests.sim.isr_changes import old_brokers
 from tests.sim.reassignments import alter, hold, reassign, reassignment_znode, release
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import ReadOp, Transaction
-from zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode
 
 
 @cache

@@ -7,14 +7,14 @@ import re
 import msgspec
 import pytest
 
-from brokers.broker import Broker
-from cluster.requests import UpdateMetadataRequest
-from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from runtime.checks.agreement import check_simulated_world
-from runtime.simulated.world import SimulatedWorld
+from klamm.brokers.broker import Broker
+from klamm.cluster.requests import UpdateMetadataRequest
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.store import Delete, SetData
+from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.store import Delete, SetData
-from zk.znodes import TopicPartitionStateZNode
 
 ASSIGNMENT = {0: (0, 1, 2), 1: (1, 2, 0)}
 TP = TopicPartition("t", 0)

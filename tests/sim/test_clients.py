@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from brokers.clients.batches import Counted
-from brokers.clients.config import ConsumerConfig, ProducerConfig
-from brokers.clients.consumer import Consumer
-from brokers.clients.producer import Producer
-from cluster.api_errors import Errors
-from cluster.requests import Address
-from cluster.types import TopicPartition
-from runtime.checks.clients import (
+from klamm.brokers.clients.batches import Counted
+from klamm.brokers.clients.config import ConsumerConfig, ProducerConfig
+from klamm.brokers.clients.consumer import Consumer
+from klamm.brokers.clients.producer import Producer
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import Address
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.checks.clients import (
     DUPLICATE,
     INCONSISTENT_OFFSETS,
     LOST_WRITE,
@@ -23,7 +23,7 @@ from runtime.checks.clients import (
     UNSEEN,
     check_clients,
 )
-from runtime.transport import NetworkFaults
+from klamm.runtime.transport import NetworkFaults
 from tests.sim.faults import drawn_network
 from tests.sim.replication import IDS, RECORD_BYTES, T0, Cluster
 from tests.sim.worlds import create_topic, three_brokers

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.simulated.world import SimulatedWorld
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.crash_points import (
     GROUP_SIZES,
     Case,
@@ -18,7 +19,6 @@ from tests.sim.crash_points import (
 )
 from tests.sim.elections import T0, T1, U0, assert_in_agreement, depose
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.kafka_zk_client import KafkaZkClient
 
 UNCLEAN = "unclean.leader.election.enable"
 ENABLED = {UNCLEAN: "true"}

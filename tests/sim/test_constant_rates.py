@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from brokers.constant_rate import producer, replica_rates
-from cluster.constant_rate import RATE_MARGIN_MS
-from cluster.requests import Message
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
-from runtime.transport import NetworkFaults
+from klamm.brokers.constant_rate import producer, replica_rates
+from klamm.cluster.constant_rate import RATE_MARGIN_MS
+from klamm.cluster.requests import Message
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.runtime.transport import NetworkFaults
 from tests.sim.constant_rates import IDS, GrowingCluster, PlainProducer, T
 
 

@@ -6,16 +6,16 @@ from itertools import pairwise
 
 import pytest
 
-from brokers.clients.config import ConsumerConfig
-from brokers.clients.consumer import Consumer
-from brokers.constant_rate.producer import Rate
-from cluster.constant_rate import RATE_MARGIN_MS
-from cluster.data_requests import FetchResponse
-from cluster.records import size_of
-from cluster.requests import Address, Message
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
-from runtime.simulated_workload import begin_workload
+from klamm.brokers.clients.config import ConsumerConfig
+from klamm.brokers.clients.consumer import Consumer
+from klamm.brokers.constant_rate.producer import Rate
+from klamm.cluster.constant_rate import RATE_MARGIN_MS
+from klamm.cluster.data_requests import FetchResponse
+from klamm.cluster.records import size_of
+from klamm.cluster.requests import Address, Message
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.runtime.simulated_workload import begin_workload
 from tests.sim.constant_rates import IDS, GrowingCluster, T
 from tests.sim.worlds import create_topic, three_brokers
 

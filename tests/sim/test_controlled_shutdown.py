@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import (
     Address,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     Message,
     Response,
 )
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.elections import assert_in_agreement, depose
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from brokers.bandwidth.copying import ReplicaCopy
-from brokers.constant_rate.producer import Rate
-from cluster.data_requests import FetchResponse, ProduceRequest
-from cluster.records import CountedBatch, size_of
-from cluster.requests import Address, DescribeLogDirsRequest, DescribeLogDirsResponse, Message
-from cluster.types import TopicPartition
-from runtime.preloading import preload_replicas
-from runtime.simulated.world import SimulatedWorld
-from runtime.simulated_workload import begin_workload
+from klamm.brokers.bandwidth.copying import ReplicaCopy
+from klamm.brokers.constant_rate.producer import Rate
+from klamm.cluster.data_requests import FetchResponse, ProduceRequest
+from klamm.cluster.records import CountedBatch, size_of
+from klamm.cluster.requests import Address, DescribeLogDirsRequest, DescribeLogDirsResponse, Message
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.preloading import preload_replicas
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.runtime.simulated_workload import begin_workload
 from tests.sim.reassignments import brokers_up, reassign, stored, with_topic
 from tests.sim.test_config_changes import alter
 

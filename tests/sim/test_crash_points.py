@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld, Snapshot
-from statemachines.partition_state import PartitionState
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld, Snapshot
+from klamm.statemachines.partition_state import PartitionState
+from klamm.zk.memory_store import Crashed, LostReply
+from klamm.zk.store import Create, ReadOp, ReadResult, Transaction, TxnResult
+from klamm.zk.znodes import TopicPartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.memory_store import Crashed, LostReply
-from zk.store import Create, ReadOp, ReadResult, Transaction, TxnResult
-from zk.znodes import TopicPartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
 
 ASSIGNMENT = {0: (0, 1, 2), 1: (1, 2, 0), 2: (2, 0, 1)}
 TOPIC = "t"

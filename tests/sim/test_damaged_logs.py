@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.journal import JournalRow, Kind
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.replication import IDS, T0, Cluster
-from zk.kafka_zk_client import KafkaZkClient
 
 CONFIG = {
     "log.dirs": "d0",

@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
-from admin.topics.topics import TopicAdmin
-from cluster.api_errors import Errors
-from cluster.requests import DeleteTopicsRequest, DeleteTopicsResponse
-from placement.draws import JavaRandom
-from runtime.simulated.world import SimulatedWorld
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import DeleteTopicsRequest, DeleteTopicsResponse
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import TopicZNode
 from tests.sim.crash_points import (
     GROUP_SIZES,
     Case,
@@ -28,8 +30,6 @@ from tests.sim.crash_points import (
 from tests.sim.deletions import assert_gone, delete_topics, topic_id
 from tests.sim.reassignments import ask_until_answered
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import TopicZNode
 
 TOPICS = ("t", "u")
 EVERYWHERE = {0: (0, 1, 2), 1: (1, 2, 0)}

@@ -8,10 +8,10 @@ import itertools
 
 import pytest
 
-from cluster.requests import Address
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.requests import Address
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.store import Check, Delete, ReadOp, ReadResult, ResultCode, Transaction, TxnResult
 from tests.sim.worlds import active_controller, controllers, create_topic, state_of, three_brokers
-from zk.store import Check, Delete, ReadOp, ReadResult, ResultCode, Transaction, TxnResult
 
 ASSIGNMENT = {n: tuple((n + k) % 3 for k in range(3)) for n in range(6)}
 

@@ -9,18 +9,18 @@ from contextlib import suppress
 
 import pytest
 
-from brokers.logs.log_manager import LogManager
-from brokers.logs.segment import LogSegment
-from brokers.storage.faults import DiskFault, FaultKind
-from cluster.errors import UsageError
-from cluster.journal import Kind
-from cluster.quirks import NO_QUIRKS
-from drills.language import parse_drill
-from drills.library import named_drill
-from drills.run import Outcome, Verdict, play
-from drills.values import Drill
-from runtime.journal_guard import JournalGuard
-from runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.brokers.logs.log_manager import LogManager
+from klamm.brokers.logs.segment import LogSegment
+from klamm.brokers.storage.faults import DiskFault, FaultKind
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.drills.language import parse_drill
+from klamm.drills.library import named_drill
+from klamm.drills.run import Outcome, Verdict, play
+from klamm.drills.values import Drill
+from klamm.runtime.journal_guard import JournalGuard
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from tests.sim.worlds import active_controller
 
 SEEDS = range(6)

@@ -10,17 +10,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks, parse_quirks
-from cluster.requests import Address
-from drills.language import parse_drill
-from drills.library import NAMES, named_drill
-from drills.recordings import compare, is_recording, read_recording
-from drills.run import Failure, Outcome, Verdict, play, worst
-from drills.values import Drill
-from runtime.scenarios.runner import StepResult
-from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.scenarios.steps import Check, Condition, Moment, Step
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks, parse_quirks
+from klamm.cluster.requests import Address
+from klamm.drills.language import parse_drill
+from klamm.drills.library import NAMES, named_drill
+from klamm.drills.recordings import compare, is_recording, read_recording
+from klamm.drills.run import Failure, Outcome, Verdict, play, worst
+from klamm.drills.values import Drill
+from klamm.runtime.scenarios.runner import StepResult
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.runtime.scenarios.steps import Check, Condition, Moment, Step
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.scenarios import SCENARIOS
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.requests import Address, ElectLeadersRequest, ElectLeadersResponse, Message
-from cluster.types import ElectionType, TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import Address, ElectLeadersRequest, ElectLeadersResponse, Message
+from klamm.cluster.types import ElectionType, TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.elections import T0, T1, U0, assert_in_agreement, depose, leaders, leaders_moved_away
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.kafka_zk_client import KafkaZkClient
 
 ALL = (T0, T1, U0)
 CLIENT = Address("client", 0)

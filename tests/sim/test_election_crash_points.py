@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.requests import ElectLeadersRequest, ElectLeadersResponse
-from cluster.types import ElectionType, TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import ElectLeadersRequest, ElectLeadersResponse
+from klamm.cluster.types import ElectionType, TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes
 from tests.sim.elections import (
     T0,

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.quirks import Quirks
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
 from tests.sim.elections import (
     PREFERRED_PATH,
     T0,
@@ -23,7 +24,6 @@ from tests.sim.elections import (
     request_is_there,
 )
 from tests.sim.worlds import active_controller, create_topic, state_of
-from zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
 
 ALL = (T0, T1, U0)
 

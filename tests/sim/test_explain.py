@@ -7,18 +7,23 @@ from typing import Any
 
 import pytest
 
-from cli.explanations.explain import Explained, explain_event, explain_partition
-from cli.explanations.linked_events import Change
-from cli.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, standing
-from cluster.errors import UnknownTopicOrPartition, UsageError
-from cluster.journal import JournalRow, Kind
-from cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
-from statemachines.election import OfflineElection, ReassignElection
-from statemachines.explanations import ELECTION_RULES, KIND_RULES, PARTITION_RULES, PHASE_RULES
-from statemachines.partition_state import PartitionState
-from statemachines.reassignment import Phase
+from klamm.cli.explanations.explain import Explained, explain_event, explain_partition
+from klamm.cli.explanations.linked_events import Change
+from klamm.cli.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, standing
+from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.statemachines.election import OfflineElection, ReassignElection
+from klamm.statemachines.explanations import (
+    ELECTION_RULES,
+    KIND_RULES,
+    PARTITION_RULES,
+    PHASE_RULES,
+)
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.reassignment import Phase
 from tests.sim.log_dirs import fail, on_three_dirs
 from tests.sim.reassignments import ask, brokers_up, reassign, stored, with_topic
 

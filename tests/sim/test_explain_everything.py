@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.explanations.explain import explain_event, explain_partition
-from cli.explanations.rows import NOT_IN_THE_JOURNAL, event_meaning, event_name
-from cluster.journal import Kind
-from cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
-from cluster.types import TopicPartition
-from controller.events import ControllerEvent
-from runtime.simulated.world import SimulatedWorld
+from klamm.cli.explanations.explain import explain_event, explain_partition
+from klamm.cli.explanations.rows import NOT_IN_THE_JOURNAL, event_meaning, event_name
+from klamm.cluster.journal import Kind
+from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+from klamm.cluster.types import TopicPartition
+from klamm.controller.events import ControllerEvent
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.reassignments import (
     alter,
     ask,

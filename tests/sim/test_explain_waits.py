@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cli.explain import as_json, explained_lines
-from cli.explanations.explain import Explained, explain_partition
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cli.explain import as_json, explained_lines
+from klamm.cli.explanations.explain import Explained, explain_partition
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.deletions import delete_topics
 from tests.sim.reassignments import alter, brokers_up, hold, reassign, with_topic
 

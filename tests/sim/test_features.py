@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from runtime.cluster_spec import ClusterSpec
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.reassignments import ask
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.kafka_zk_client import KafkaZkClient
 
 ENABLED = b'{"features":{},"version":1,"status":1}'
 DISABLED = b'{"features":{},"version":1,"status":0}'

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from runtime.checks.agreement import check_simulated_world, context_of_simulated_world
-from runtime.simulated.world import SimulatedWorld
-from server.config import ServerConfig
-from server.dumped_cluster import DumpedCluster, read_dumped_cluster
+from klamm.runtime.checks.agreement import check_simulated_world, context_of_simulated_world
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.server.config import ServerConfig
+from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
+from klamm.zk.dump import ZNode, dump
+from klamm.zk.dump_load import load
+from klamm.zk.store import Create, Delete
 from tests.dumps import RULES, RecordedTree, Tree, recorded_trees, tree_of, unexplained
 from tests.sim.worlds import active_controller
-from zk.dump import ZNode, dump
-from zk.dump_load import load
-from zk.store import Create, Delete
 
 TREES = tuple(recorded_trees())
 DOCS = Path(__file__).parents[2] / "docs" / "from-dump.md"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from brokers.logs.records import Record, encode_batch
-from cluster.api_errors import Errors
-from cluster.data_requests import ProducedPartition, ProduceRequest
-from cluster.records import CountedBatch, Produced
-from cluster.requests import Address, Message
+from klamm.brokers.logs.records import Record, encode_batch
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import ProducedPartition, ProduceRequest
+from klamm.cluster.records import CountedBatch, Produced
+from klamm.cluster.requests import Address, Message
 from tests.sim.replication import CLIENT, IDS, T0, Cluster, replica_views
 
 COUNT = 5

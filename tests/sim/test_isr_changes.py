@@ -6,11 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from brokers.leaders.zk_isr_manager import ZkIsrManager
-from cluster.quirks import Quirks
-from cluster.requests import AlterIsrRequest, Message
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.brokers.leaders.zk_isr_manager import ZkIsrManager
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import AlterIsrRequest, Message
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import LostReply
+from klamm.zk.store import Create, ReadOp, ReadResult, SetData, Transaction, TxnResult
+from klamm.zk.znodes import IsrChangeNotificationSequenceZNode, TopicPartitionStateZNode
 from tests.sim.crash_points import (
     GROUP_SIZES,
     Case,
@@ -31,10 +35,6 @@ from tests.sim.isr_changes import (
     old_brokers,
 )
 from tests.sim.worlds import active_controller, state_of
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import LostReply
-from zk.store import Create, ReadOp, ReadResult, SetData, Transaction, TxnResult
-from zk.znodes import IsrChangeNotificationSequenceZNode, TopicPartitionStateZNode
 
 
 def test_a_leader_writes_the_isr_and_tells_it_when_no_more_follows() -> None:

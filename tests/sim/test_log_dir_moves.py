@@ -8,12 +8,12 @@ import random
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.requests import DescribeLogDirsRequest, DescribeLogDirsResponse, ReplicaLog
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import DescribeLogDirsRequest, DescribeLogDirsResponse, ReplicaLog
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.log_dirs import DIRS, alter_dirs, ask_broker, dir_of, fail
 from tests.sim.replication import IDS, T0, Cluster
-from zk.kafka_zk_client import KafkaZkClient
 
 # A chunk of a log that only counts is a segment: here ten batches of ten records.
 CONFIG = {

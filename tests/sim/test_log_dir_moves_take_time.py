@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.log_dirs import alter_dirs, described, dir_of
 from tests.sim.test_config_changes import alter
 from tests.sim.test_copies import DISK, GB, MB, T0, T1, TB, cluster

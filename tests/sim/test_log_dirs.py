@@ -6,18 +6,21 @@ import json
 
 import pytest
 
-from brokers.status import broker_status
-from cli.explanations.explain import explain_partition
-from cli.status import work_lines
-from cluster.api_errors import Errors
-from cluster.journal import Kind
-from cluster.quirks import Quirks
-from cluster.requests import LeaderAndIsrRequest, LeaderAndIsrResponse
-from cluster.types import TopicPartition
-from controller.status import controller_status
-from runtime.checks.agreement import check_simulated_world
-from runtime.simulated.world import SimulatedWorld
-from statemachines.replica_state import ReplicaState
+from klamm.brokers.status import broker_status
+from klamm.cli.explanations.explain import explain_partition
+from klamm.cli.status import work_lines
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import LeaderAndIsrRequest, LeaderAndIsrResponse
+from klamm.cluster.types import TopicPartition
+from klamm.controller.status import controller_status
+from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import Crashed
+from klamm.zk.store import Create, Delete, ReadOp, ReadResult, Transaction, TxnResult
 from tests.sim.log_dirs import (
     CONFIG,
     T0,
@@ -32,9 +35,6 @@ from tests.sim.log_dirs import (
 )
 from tests.sim.reassignments import alter, assert_settled
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import Crashed
-from zk.store import Create, Delete, ReadOp, ReadResult, Transaction, TxnResult
 
 NEW = TopicPartition("new", 0)
 ROOT = "/log_dir_event_notification"

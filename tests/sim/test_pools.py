@@ -11,24 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from admin.pool_cluster import read_cluster
-from admin.pools import read_pools
-from admin.topics.topics import TopicAdmin
-from cluster.api_errors import Errors
-from cluster.journal import Kind
-from cluster.requests import (
+from klamm.admin.pool_cluster import read_cluster
+from klamm.admin.pools import read_pools
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import Kind
+from klamm.cluster.requests import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from placement.draws import JavaRandom
-from placement.minimal_moves import plan_moves
-from placement.pools import ClusterPlacement, Pools, violations
-from runtime.checks.agreement import check_simulated_world
-from runtime.cluster_spec import ClusterSpec
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.placement.draws import JavaRandom
+from klamm.placement.minimal_moves import plan_moves
+from klamm.placement.pools import ClusterPlacement, Pools, violations
+from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.reassignments import (
     alter,
     ask,
@@ -39,7 +40,6 @@ from tests.sim.reassignments import (
     stored,
     with_topic,
 )
-from zk.kafka_zk_client import KafkaZkClient
 
 POOLS = read_pools(Path(__file__).parents[1] / "data" / "pools" / "article.yaml")
 NINE = tuple(range(1, 10))

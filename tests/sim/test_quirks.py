@@ -12,10 +12,10 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.errors import KlammError
-from cluster.quirks import KAFKA_2_8_2, NAMES, NO_QUIRKS, Quirks
-from cluster.requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import KlammError
+from klamm.cluster.quirks import KAFKA_2_8_2, NAMES, NO_QUIRKS, Quirks
+from klamm.cluster.requests import (
     Address,
     AlterIsrRequest,
     AlterIsrResponse,
@@ -24,17 +24,17 @@ from cluster.requests import (
     Response,
     StopReplicaResponse,
 )
-from cluster.types import LeaderAndIsr, TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import LostReply
+from klamm.zk.store import Create, Delete, ReadOp, ReadResult, Transaction, TxnResult
+from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.deletion_drills import DELETION_DRILLS
 from tests.sim.elections import ask_for_preferred, leaders_moved_away, request_is_there
 from tests.sim.log_dirs import LOG_DIR_DRILLS
 from tests.sim.reassignment_drills import REASSIGNMENT_DRILLS
 from tests.sim.worlds import active_controller, controllers, create_topic, state_of, three_brokers
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import LostReply
-from zk.store import Create, Delete, ReadOp, ReadResult, Transaction, TxnResult
-from zk.znodes import TopicPartitionStateZNode
 
 T0 = TopicPartition("t", 0)
 CLIENT = Address("client", 0)

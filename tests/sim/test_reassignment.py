@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.journal import Kind
-from cluster.types import ReplicaAssignment, TopicPartition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.zk.store import Delete, ReadOp, ReadResult, Transaction, TxnResult
+from klamm.zk.znodes import ReassignPartitionsZNode
 from tests.sim.reassignments import (
     alter,
     assert_settled,
@@ -25,8 +27,6 @@ from tests.sim.reassignments import (
     with_topic,
 )
 from tests.sim.worlds import active_controller
-from zk.store import Delete, ReadOp, ReadResult, Transaction, TxnResult
-from zk.znodes import ReassignPartitionsZNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 WHOLE = ["U1", "U2", "A1", "A2", "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8"]

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.crash_points import GROUP_SIZES, Case, Record, count_cases, sizes
 from tests.sim.reassignments import (
     alter,

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import LostReply
+from klamm.zk.store import ReadOp, SetData, Transaction
+from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.reassignments import (
     alter,
     assert_settled,
@@ -21,10 +25,6 @@ from tests.sim.reassignments import (
     stored,
     with_topic,
 )
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import LostReply
-from zk.store import ReadOp, SetData, Transaction
-from zk.znodes import TopicPartitionStateZNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MOVE_ZNODE = {T0: (2, 3)}

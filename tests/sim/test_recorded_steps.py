@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from cluster.quirks import NO_QUIRKS
-from runtime.journal import MemoryJournal
-from runtime.real.cluster import RealCluster
-from runtime.scenarios.driver import ScenarioDriver
-from runtime.scenarios.real_driver import RealDriver
-from runtime.scenarios.recorded import StepRecord, recorded_spec, run_recorded
-from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.real.cluster import RealCluster
+from klamm.runtime.scenarios.driver import ScenarioDriver
+from klamm.runtime.scenarios.real_driver import RealDriver
+from klamm.runtime.scenarios.recorded import StepRecord, recorded_spec, run_recorded
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.runtime.simulated.world import SimulatedWorld
 
 MARK = "/admin/marks/mark_0000000000"
 ALL = (0, 1, 2)

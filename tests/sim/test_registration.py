@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cluster.journal import Kind
-from runtime.checks.agreement import check_simulated_world
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.journal import Kind
+from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.store import Create, Delete, GetData
+from klamm.zk.znodes import BrokerIdZNode
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.store import Create, Delete, GetData
-from zk.znodes import BrokerIdZNode
 
 ALL = (0, 1, 2)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.data_requests import ProducedPartition
-from runtime.transport import NetworkFaults
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import ProducedPartition
+from klamm.runtime.transport import NetworkFaults
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.replication import IDS, Cluster, replica_views
-from zk.kafka_zk_client import KafkaZkClient
 
 
 def ends(cluster: Cluster) -> dict[int, int]:

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from cluster.types import TopicPartition
-from runtime import actions
-from runtime.actions import Action
-from runtime.cluster_spec import ClusterSpec
-from runtime.scenarios import steps
-from runtime.scenarios.conditions import CONDITIONS
-from runtime.scenarios.runner import ScenarioRunner
-from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.scenarios.steps import Check, Condition, Moment, Settle, Step
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.types import TopicPartition
+from klamm.runtime import actions
+from klamm.runtime.actions import Action
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.scenarios import steps
+from klamm.runtime.scenarios.conditions import CONDITIONS
+from klamm.runtime.scenarios.runner import ScenarioRunner
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.runtime.scenarios.steps import Check, Condition, Moment, Settle, Step
+from klamm.runtime.simulated.world import SimulatedWorld
 
 T = "/brokers/topics/t"
 # Kind: (a value that holds, a value that does not, what is seen) after ``look``.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from cluster.requests import AlterReplicaLogDirsRequest, Message
-from runtime.actions import Pause
-from runtime.cluster_spec import ClusterSpec
-from runtime.scenarios.runner import ScenarioRunner
-from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.scenarios.steps import BringUp, RunTool, Settle, Step, ToolResult
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.requests import AlterReplicaLogDirsRequest, Message
+from klamm.runtime.actions import Pause
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.scenarios.runner import ScenarioRunner
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.runtime.scenarios.steps import BringUp, RunTool, Settle, Step, ToolResult
+from klamm.runtime.simulated.world import SimulatedWorld
 
 PLAN = {
     "version": 1,

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import astuple
 
-from admin.configs.changes import ConfigChanges
-from admin.configs.config_resource import ConfigResource
-from brokers.logs.records import Record, encode_batch
-from cli.explain import explained_lines
-from cli.explanations.explain import explain_partition
-from cluster.api_errors import Errors
-from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
-from cluster.journal import JournalRow, Kind
-from cluster.records import CountedBatch
-from cluster.requests import Address, Message
+from klamm.admin.configs.changes import ConfigChanges
+from klamm.admin.configs.config_resource import ConfigResource
+from klamm.brokers.logs.records import Record, encode_batch
+from klamm.cli.explain import explained_lines
+from klamm.cli.explanations.explain import explain_partition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.records import CountedBatch
+from klamm.cluster.requests import Address, Message
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.replication import IDS, T0, Cluster, replica_views
-from zk.kafka_zk_client import KafkaZkClient
 
 CONFIG = {
     "log.dirs": "d0,d1",

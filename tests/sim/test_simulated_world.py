@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cluster_spec import ClusterSpec
-from runtime.simulated.world import SimulatedWorld
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 ROOT = Path(__file__).parent.parent.parent

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from brokers.clients.config import ConsumerConfig
-from brokers.clients.consumer import Consumer
-from brokers.logs.record_batch import HEADER_SIZE_BYTES
-from cli.explain import explained_lines
-from cli.explanations.explain import explain_partition
-from cluster.journal import JournalRow, Kind
-from cluster.requests import Address
+from klamm.brokers.clients.config import ConsumerConfig
+from klamm.brokers.clients.consumer import Consumer
+from klamm.brokers.logs.record_batch import HEADER_SIZE_BYTES
+from klamm.cli.explain import explained_lines
+from klamm.cli.explanations.explain import explain_partition
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.requests import Address
 from tests.sim.replication import IDS, T0, Cluster
 
 BATCH_RECORDS = 10

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.status import work_lines
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cli.status import work_lines
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.deletions import delete_topics
 from tests.sim.reassignments import brokers_up, hold, reassign, with_topic
 from tests.sim.worlds import active_controller, create_topic

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.requests import Message, StopReplicaRequest
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.requests import Message, StopReplicaRequest
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.store import Create, Delete, SetData
+from klamm.zk.znodes import TopicPartitionStateZNode, TopicPartitionZNode, TopicZNode
 from tests.sim.deletions import (
     assert_gone,
     assert_in_agreement,
@@ -18,8 +20,6 @@ from tests.sim.deletions import (
 )
 from tests.sim.reassignments import alter, hold, reassign, reassignment_znode, release
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
-from zk.store import Create, Delete, SetData
-from zk.znodes import TopicPartitionStateZNode, TopicPartitionZNode, TopicZNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.types import ReplicaAssignment, TopicPartition
-from runtime.checks.agreement import check_simulated_world
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.memory_store import LostReply
+from klamm.zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
+from klamm.zk.znodes import TopicZNode
 from tests.sim.deletions import topic_id
 from tests.sim.reassignments import brokers_up, stored, with_topic
 from tests.sim.worlds import active_controller
-from zk.memory_store import LostReply
-from zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
-from zk.znodes import TopicZNode
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 PATH = TopicZNode.path("t")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from admin.topics.topics import TopicAdmin
-from cluster.requests import Address
-from cluster.types import LeaderAndIsr, TopicPartition
-from controller.kafka_controller import KafkaController
-from placement.draws import JavaRandom
-from runtime.cluster_spec import ClusterSpec
-from runtime.simulated.world import SimulatedWorld
-from zk.kafka_zk_client import KafkaZkClient
-from zk.store import Delete
-from zk.znodes import ControllerZNode
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.cluster.requests import Address
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.controller.kafka_controller import KafkaController
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import Delete
+from klamm.zk.znodes import ControllerZNode
 
 
 def three_brokers(**spec: Any) -> SimulatedWorld:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from replay.event_schema import EPOCH_SHIFT, RAW_SCHEMA
+from klamm.replay.event_schema import EPOCH_SHIFT, RAW_SCHEMA
 
 _DEFAULTS: dict[str, Any] = {
     "source": "journal",

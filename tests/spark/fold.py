@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from cluster.journal import JournalRow, Kind
-from cluster.types import NO_LEADER
-from statemachines import partition_state, replica_state
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import NO_LEADER
+from klamm.statemachines import partition_state, replica_state
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
 
 _LEADERSHIPS: Final = (
     Kind.PARTITION_SNAPSHOT,

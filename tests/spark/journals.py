@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from cluster.journal import JournalRow, Kind
-from cluster.types import TopicPartition
-from replay.event_table import EventTable, open_table
-from replay.ingest import make_table
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import TopicPartition
+from klamm.replay.event_table import EventTable, open_table
+from klamm.replay.ingest import make_table
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
 from tests.sim.deletions import delete_topics
 from tests.sim.reassignments import brokers_up, reassign
 from tests.sim.worlds import create_topic

@@ -14,10 +14,10 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from cluster.journal import Kind
-from replay.event_schema import LEADERSHIP_DELETED, STATE_CODES
-from replay.questions.columns import LEADERSHIPS, PARTITION, kind_code
-from statemachines import partition_state, replica_state
+from klamm.cluster.journal import Kind
+from klamm.replay.event_schema import LEADERSHIP_DELETED, STATE_CODES
+from klamm.replay.questions.columns import LEADERSHIPS, PARTITION, kind_code
+from klamm.statemachines import partition_state, replica_state
 
 FOLDED_SCHEMA: Final = (
     "source tinyint, run bigint, topic bigint, partition int, replica int, state tinyint, "

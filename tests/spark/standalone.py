@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyspark
 
+from klamm.zk.java import spark_java_home
 from tests.waiting import wait_until
-from zk.java import spark_java_home
 
 SPARK_HOME = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"

@@ -14,18 +14,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench import replay_windows as windows
-from cluster.journal import JournalRow, Kind
-from replay import run
-from replay.event_table import EventTable
-from replay.filters import Filters
-from replay.listings import in_words
-from replay.questions.columns import partition_code
-from replay.questions.duplicates import without
-from replay.questions.elections import flap_suspects, flapping_replicas
-from replay.questions.histories import by_partition, histories
-from replay.run import Answers, answer
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.replay import run
+from klamm.replay.event_table import EventTable
+from klamm.replay.filters import Filters
+from klamm.replay.listings import in_words
+from klamm.replay.questions.columns import partition_code
+from klamm.replay.questions.duplicates import without
+from klamm.replay.questions.elections import flap_suspects, flapping_replicas
+from klamm.replay.questions.histories import by_partition, histories
+from klamm.replay.run import Answers, answer
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
 from tests.spark.fold import (
     Burst,
     Folded,

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from bench import replay_zookeeper
 from bench.replay_zookeeper import INGEST, measure, write_logs
-from zk.txn_log import Txn, read_txn_log
+from klamm.zk.txn_log import Txn, read_txn_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

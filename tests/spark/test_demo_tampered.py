@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from cli.demo import show, story
-from cluster.types import LeaderAndIsr, TopicPartition
-from runtime.checks.agreement import StoredCluster
-from runtime.demo import AUTOMATIC, Step, StepBegins
-from runtime.demo_stage import DemoOptions
-from zk.kazoo_session import KazooSession
-from zk.kazoo_store import KazooStore
-from zk.store import SetData
-from zk.znodes import TopicPartitionStateZNode
+from klamm.cli.demo import show, story
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.runtime.checks.agreement import StoredCluster
+from klamm.runtime.demo import AUTOMATIC, Step, StepBegins
+from klamm.runtime.demo_stage import DemoOptions
+from klamm.zk.kazoo_session import KazooSession
+from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.store import SetData
+from klamm.zk.znodes import TopicPartitionStateZNode
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 

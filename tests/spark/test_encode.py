@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cluster.errors import KlammError, UsageError
-from replay.encode import encode
-from replay.event_files import write_names
-from replay.event_schema import (
+from klamm.cluster.errors import KlammError, UsageError
+from klamm.replay.encode import encode
+from klamm.replay.event_files import write_names
+from klamm.replay.event_schema import (
     CODED_SCHEMA,
     DAMAGED_SCHEMA,
     ELECTIONS,
@@ -23,7 +23,7 @@ from replay.event_schema import (
     SOURCES,
     STATE_CODES,
 )
-from replay.event_table import Manifest, open_table
+from klamm.replay.event_table import Manifest, open_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from cluster.journal import JournalRow, Kind
-from replay.final_states import Comparison, FinalStates, StoredPartition, compare, rebuild
-from runtime.checks.agreement import StoredCluster
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.replay.final_states import Comparison, FinalStates, StoredPartition, compare, rebuild
+from klamm.runtime.checks.agreement import StoredCluster
+from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, three_brokers
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cluster.errors import EnvironmentProblem, UsageError
-from replay.event_table import Manifest, is_table, open_table, read_manifest, some_damaged
-from replay.follow import follow, open_followed
-from replay.opening import look_at
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.replay.event_table import Manifest, is_table, open_table, read_manifest, some_damaged
+from klamm.replay.follow import follow, open_followed
+from klamm.replay.opening import look_at
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -14,20 +14,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from bench import replay_duckdb
-from cluster.journal import Kind
-from cluster.types import ReplicaAssignment
-from replay.encode import xxhash64
-from replay.event_table import EventTable, open_table
-from replay.generate.generate import Truth, generate
-from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
-from replay.generate.planting import FLAPS
-from replay.ingest import make_table
-from replay.questions.availability import tells_partition_state
-from replay.questions.columns import OFFLINE, kind_code
-from replay.questions.histories import histories
-from replay.questions.timeline import differences, offline_timeline
-from replay.run import Answers, answer
-from replay.sources import SourceOptions
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import ReplicaAssignment
+from klamm.replay.encode import xxhash64
+from klamm.replay.event_table import EventTable, open_table
+from klamm.replay.generate.generate import Truth, generate
+from klamm.replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
+from klamm.replay.generate.planting import FLAPS
+from klamm.replay.ingest import make_table
+from klamm.replay.questions.availability import tells_partition_state
+from klamm.replay.questions.columns import OFFLINE, kind_code
+from klamm.replay.questions.histories import histories
+from klamm.replay.questions.timeline import differences, offline_timeline
+from klamm.replay.run import Answers, answer
+from klamm.replay.sources import SourceOptions
 
 pytestmark = pytest.mark.spark
 

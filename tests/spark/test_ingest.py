@@ -12,16 +12,22 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from cluster.errors import EnvironmentProblem, KlammError, UsageError
-from cluster.journal import SCHEMA_VERSION, JournalRow
-from replay.event_table import OutOfOrder, RunCoverage, new_table_folder, open_table, some_damaged
-from replay.ingest import ingest, make_table
-from replay.progress import Progress
-from replay.sources import SourceOptions
-from replay.sources.file_parts import cut
-from replay.sources.journal import read_journals
-from replay.sources.registry import find_files
-from replay.spark_errors import as_klamm_error
+from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
+from klamm.cluster.journal import SCHEMA_VERSION, JournalRow
+from klamm.replay.event_table import (
+    OutOfOrder,
+    RunCoverage,
+    new_table_folder,
+    open_table,
+    some_damaged,
+)
+from klamm.replay.ingest import ingest, make_table
+from klamm.replay.progress import Progress
+from klamm.replay.sources import SourceOptions
+from klamm.replay.sources.file_parts import cut
+from klamm.replay.sources.journal import read_journals
+from klamm.replay.sources.registry import find_files
+from klamm.replay.spark_errors import as_klamm_error
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

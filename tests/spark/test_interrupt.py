@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from replay.spark import SparkSession
-from replay.spark_errors import told_in_one_line
+from klamm.replay.spark import SparkSession
+from klamm.replay.spark_errors import told_in_one_line
 
 ROOT = Path(__file__).parents[2]
 LONG_JOB = """
 import signal, sys, threading
-from cli import errors
-from cli.running import ending_signals_raise
-from replay.spark import spark_session
+from klamm.cli import errors
+from klamm.cli.running import ending_signals_raise
+from klamm.replay.spark import spark_session
 from tests.waiting import wait_until
 
 def interrupt_the_job(context):
@@ -52,9 +52,9 @@ def test_an_interrupted_job_ends_without_a_word(signals: list[str], code: int) -
 # Where a signal reaches the whole process group, cleanup calls meet a Java that ends, and py4j then
 # calls even its own classes unknown.
 CLEANUP = """
-from cli import errors
-from replay.spark import spark_session
-from replay.spark_errors import unpersist
+from klamm.cli import errors
+from klamm.replay.spark import spark_session
+from klamm.replay.spark_errors import unpersist
 
 def run():
     with spark_session(cores=1) as session:

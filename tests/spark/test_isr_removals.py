@@ -12,18 +12,18 @@ import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cluster.journal import JournalRow, Kind
-from cluster.types import NO_LEADER
-from replay.encode import encode, xxhash64
-from replay.event_schema import KINDS, LEADERSHIP_WRITTEN, code_of
-from replay.event_table import open_table
-from replay.generate.generate import generate
-from replay.generate.options import Format, HistoryOptions, Planted
-from replay.ingest import make_table
-from replay.predecessors import add_predecessors
-from replay.questions.controllers import epochs, late_writes
-from replay.sources import SourceOptions, split, zookeeper
-from replay.sources.kafka_logs import STATE_CHANGES
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import NO_LEADER
+from klamm.replay.encode import encode, xxhash64
+from klamm.replay.event_schema import KINDS, LEADERSHIP_WRITTEN, code_of
+from klamm.replay.event_table import open_table
+from klamm.replay.generate.generate import generate
+from klamm.replay.generate.options import Format, HistoryOptions, Planted
+from klamm.replay.ingest import make_table
+from klamm.replay.predecessors import add_predecessors
+from klamm.replay.questions.controllers import epochs, late_writes
+from klamm.replay.sources import SourceOptions, split, zookeeper
+from klamm.replay.sources.kafka_logs import STATE_CHANGES
 from tests.spark.fold import Line, fold
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

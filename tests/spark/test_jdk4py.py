@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 SHUFFLE_AND_PARQUET = """\
 import os
 import sys
-from zk.java import find_java, spark_java_home
+from klamm.zk.java import find_java, spark_java_home
 print(find_java().source)
 os.environ["JAVA_HOME"] = str(spark_java_home())
 from pyspark.sql import SparkSession

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from replay.encode import encode
-from replay.event_schema import EPOCH_SHIFT, LOG_LEVEL
-from replay.questions.reassignments import reassignments
-from replay.readings import kafka_readings, readings
-from replay.sources import Source, SourceOptions, split
-from replay.sources.file_parts import FilePart
-from replay.sources.kafka_log_files import plan
-from replay.sources.kafka_logs import CONTROLLER, STATE_CHANGES
-from replay.sources.registry import find_files
+from klamm.replay.encode import encode
+from klamm.replay.event_schema import EPOCH_SHIFT, LOG_LEVEL
+from klamm.replay.questions.reassignments import reassignments
+from klamm.replay.readings import kafka_readings, readings
+from klamm.replay.sources import Source, SourceOptions, split
+from klamm.replay.sources.file_parts import FilePart
+from klamm.replay.sources.kafka_log_files import plan
+from klamm.replay.sources.kafka_logs import CONTROLLER, STATE_CHANGES
+from klamm.replay.sources.registry import find_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DATA = Path(__file__).parents[1] / "data" / "kafka_logs"
@@ -121,7 +121,7 @@ def test_parts_are_as_the_whole(
     parts = [part for task in tasks for part in task]
     assert len(parts) > 12 and len({part.part.file for part in parts}) == 3
     assert all(len(task) == 1 or sum(size(p.part) for p in task) <= part_bytes for task in tasks)
-    monkeypatch.setattr("replay.sources.kafka_logs.part_size", lambda *_: part_bytes)
+    monkeypatch.setattr("klamm.replay.sources.kafka_logs.part_size", lambda *_: part_bytes)
     cut, damaged = read(source, *paths)
     assert damaged == []
     assert cut == whole
@@ -181,7 +181,7 @@ def test_an_hour_that_is_there_twice(
     ]
     path.write_text("".join(texts))
     # However small parts are, none begins within the hour.
-    monkeypatch.setattr("replay.sources.kafka_logs.part_size", lambda *_: 3_000)
+    monkeypatch.setattr("klamm.replay.sources.kafka_logs.part_size", lambda *_: 3_000)
     rows, damaged = read(STATE_CHANGES, path, timezone="Europe/Berlin")
     assert damaged == []
     steps = {after.t_ms - row.t_ms for row, after in itertools.pairwise(rows)}

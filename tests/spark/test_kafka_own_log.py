@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from cluster.journal import JournalRow, Kind
-from cluster.types import TopicPartition
-from replay.sources import SourceOptions, split
-from replay.sources.kafka_logs import STATE_CHANGES
-from runtime.cluster_spec import ClusterSpec
-from runtime.kafka_logs import KafkaLogs
-from runtime.simulated.world import SimulatedWorld
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import TopicPartition
+from klamm.replay.sources import SourceOptions, split
+from klamm.replay.sources.kafka_logs import STATE_CHANGES
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.kafka_logs import KafkaLogs
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
 from tests.sim.reassignments import reassign
 from tests.sim.worlds import create_topic
 

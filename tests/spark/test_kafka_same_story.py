@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from cluster.journal import Kind
-from replay.event_schema import LEADERSHIP_WRITTEN, REPLICA_SNAPSHOT
-from replay.sources import Source, SourceOptions, zookeeper
-from replay.sources.kafka_logs import CONTROLLER, STATE_CHANGES
+from klamm.cluster.journal import Kind
+from klamm.replay.event_schema import LEADERSHIP_WRITTEN, REPLICA_SNAPSHOT
+from klamm.replay.sources import Source, SourceOptions, zookeeper
+from klamm.replay.sources.kafka_logs import CONTROLLER, STATE_CHANGES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DATA = Path(__file__).parents[1] / "data" / "kafka_logs" / "trace"

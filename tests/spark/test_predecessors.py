@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row
 
-from replay.encode import encode
-from replay.event_schema import STATE_CODES
-from replay.predecessors import add_predecessors
+from klamm.replay.encode import encode
+from klamm.replay.event_schema import STATE_CODES
+from klamm.replay.predecessors import add_predecessors
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

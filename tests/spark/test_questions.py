@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from replay.encode import encode
-from replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION, STATE_CODES
-from replay.event_table import EventTable, Manifest
-from replay.filters import Filters, narrow
-from replay.listings import in_words
-from replay.questions.availability import leaderless_intervals
-from replay.questions.columns import legal_bits
-from replay.questions.controllers import epochs, failovers, late_writes, shared_epochs
-from replay.questions.duplicates import duplicates, without
-from replay.questions.final_states import final_partitions
-from replay.questions.histories import by_partition, histories
-from replay.questions.reassignments import reassignments
-from replay.questions.row_checks import gap_places, illegal_transitions
-from replay.questions.timeline import differences, leaders_over_time, offline_timeline
-from statemachines import partition_state, replica_state
+from klamm.replay.encode import encode
+from klamm.replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION, STATE_CODES
+from klamm.replay.event_table import EventTable, Manifest
+from klamm.replay.filters import Filters, narrow
+from klamm.replay.listings import in_words
+from klamm.replay.questions.availability import leaderless_intervals
+from klamm.replay.questions.columns import legal_bits
+from klamm.replay.questions.controllers import epochs, failovers, late_writes, shared_epochs
+from klamm.replay.questions.duplicates import duplicates, without
+from klamm.replay.questions.final_states import final_partitions
+from klamm.replay.questions.histories import by_partition, histories
+from klamm.replay.questions.reassignments import reassignments
+from klamm.replay.questions.row_checks import gap_places, illegal_transitions
+from klamm.replay.questions.timeline import differences, leaders_over_time, offline_timeline
+from klamm.statemachines import partition_state, replica_state
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 

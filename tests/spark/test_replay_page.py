@@ -10,17 +10,17 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from cluster.errors import UsageError
-from cluster.journal import JournalRow, Kind
-from replay.diff import Side, StoredState, compare, side_of, stored_side
-from replay.event_table import EventTable, open_table
-from replay.ingest import make_table
-from replay.page import Asked, replay_page
-from replay.result_folder import as_values, result_folder, write_answers, write_tables
-from replay.run import Answers, answer
-from replay.views import ask, make_views
-from report.page import page_html
-from report.values import Gantt, HeatMap, StepPlot, StepRows, Table
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.replay.diff import Side, StoredState, compare, side_of, stored_side
+from klamm.replay.event_table import EventTable, open_table
+from klamm.replay.ingest import make_table
+from klamm.replay.page import Asked, replay_page
+from klamm.replay.result_folder import as_values, result_folder, write_answers, write_tables
+from klamm.replay.run import Answers, answer
+from klamm.replay.views import ask, make_views
+from klamm.report.page import page_html
+from klamm.report.values import Gantt, HeatMap, StepPlot, StepRows, Table
 from tests.spark.journals import eventful_journal, spoilt
 from tests.unit.report.pages import loaded, read_page
 

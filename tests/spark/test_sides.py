@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cluster.errors import UsageError
-from replay.diff import side_of
-from replay.encode import encode
-from replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION
-from replay.event_table import EventTable, Manifest, RunCoverage, SourceSummary
+from klamm.cluster.errors import UsageError
+from klamm.replay.diff import side_of
+from klamm.replay.encode import encode
+from klamm.replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION
+from klamm.replay.event_table import EventTable, Manifest, RunCoverage, SourceSummary
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 

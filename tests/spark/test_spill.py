@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cluster.journal import Kind
-from replay.event_schema import (
+from klamm.cluster.journal import Kind
+from klamm.replay.event_schema import (
     CODED_SCHEMA,
     DAMAGED_SCHEMA,
     EPOCH_SHIFT,
@@ -20,10 +20,10 @@ from replay.event_schema import (
     STATE_CODES,
     code_of,
 )
-from replay.event_table import EventTable, Manifest
-from replay.questions.elections import FLAP_WINDOW_MS
-from replay.run import answer
-from replay.spark import spark_session
+from klamm.replay.event_table import EventTable, Manifest
+from klamm.replay.questions.elections import FLAP_WINDOW_MS
+from klamm.replay.run import answer
+from klamm.replay.spark import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 

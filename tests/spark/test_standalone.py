@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
+from klamm.cli.main import main
+from klamm.zk.java import spark_java_home
 from tests.serving import KLAMM, ROOT
 from tests.spark.standalone import SPARK_HOME, standalone_cluster
-from zk.java import spark_java_home
 
 TIMEOUT_S = 900
-JOB = "from cli.main import main\nraise SystemExit(main())\n"
+JOB = "from klamm.cli.main import main\nraise SystemExit(main())\n"
 
 pytestmark = [
     pytest.mark.slow,

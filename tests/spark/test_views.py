@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cluster.errors import UsageError
-from cluster.journal import Kind
-from replay.encode import encode
-from replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION
-from replay.event_table import EventTable, Manifest
-from replay.views import ask, make_views
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import Kind
+from klamm.replay.encode import encode
+from klamm.replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION
+from klamm.replay.event_table import EventTable, Manifest
+from klamm.replay.views import ask, make_views
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from cluster.errors import EnvironmentProblem, KlammError, UsageError
-from replay.event_table import open_table
-from replay.ingest import make_table
+from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
+from klamm.replay.event_table import open_table
+from klamm.replay.ingest import make_table
+from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 from tests.spark.zookeeper_logs import Story, Told, read_events, write_log
-from zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 

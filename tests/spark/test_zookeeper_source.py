@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from replay.event_schema import RAW_SCHEMA
-from replay.sources.zookeeper_reader import FORMAT, ZooKeeperLogs
+from klamm.replay.event_schema import RAW_SCHEMA
+from klamm.replay.sources.zookeeper_reader import FORMAT, ZooKeeperLogs
+from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 from tests.scenarios import SCENARIOS, read_scenario
 from tests.spark.zookeeper_logs import Story, Told, check, error, read_events, write_log
-from zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 

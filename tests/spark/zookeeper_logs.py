@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from pyspark.sql import Row, SparkSession
 
-from replay.generate.txn_log_writer import TxnLogWriter, log_name
-from replay.sources import SourceOptions, split
-from replay.sources.zookeeper import read
-from zk.txn_log import TxnOp, TxnType
+from klamm.replay.generate.txn_log_writer import TxnLogWriter, log_name
+from klamm.replay.sources import SourceOptions, split
+from klamm.replay.sources.zookeeper import read
+from klamm.zk.txn_log import TxnOp, TxnType
 
 
 class Written(NamedTuple):

@@ -14,10 +14,10 @@ import textwrap
 from collections import defaultdict
 from typing import Final, NamedTuple
 
-from cluster.journal import JournalRow, Kind
-from cluster.protocols import Clock
-from cluster.quirks import parse_quirks
-from cluster.requests import (
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.protocols import Clock
+from klamm.cluster.quirks import parse_quirks
+from klamm.cluster.requests import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     Message,
@@ -26,14 +26,14 @@ from cluster.requests import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
-from controller.state_change_log import StateChangeLog
-from drills.language import parse_drill
-from runtime.scenarios.runner import ScenarioRunner
-from runtime.scenarios.simulated_driver import SimulatedDriver
-from runtime.scenarios.steps import Step
-from runtime.simulated.world import SimulatedWorld
-from zk.memory_store import Crashed
-from zk.store import (
+from klamm.controller.state_change_log import StateChangeLog
+from klamm.drills.language import parse_drill
+from klamm.runtime.scenarios.runner import ScenarioRunner
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.runtime.scenarios.steps import Step
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.memory_store import Crashed
+from klamm.zk.store import (
     Create,
     Delete,
     ReadOp,

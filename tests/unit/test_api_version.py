@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_version import ApiVersion, is_api_version
-from cluster.errors import InvalidConfig
+from klamm.cluster.api_version import ApiVersion, is_api_version
+from klamm.cluster.errors import InvalidConfig
 
 
 @pytest.mark.parametrize(

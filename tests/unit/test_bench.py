@@ -14,9 +14,9 @@ from bench.parts import GROWING, PARTS, steps_for
 from bench.raw_store import grouped, state_of
 from bench.report import tables
 from bench.run import Run, main, plan
-from brokers.broker import Broker
-from cluster.api_errors import Errors
-from cluster.requests import (
+from klamm.brokers.broker import Broker
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import (
     Address,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -28,13 +28,13 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from cluster.types import TopicPartition
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.fenced_writes import GROUP_SIZE
+from klamm.zk.request_size import GROUP_BYTES, op_size
+from klamm.zk.store import Create
+from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.worlds import create_topic, three_brokers
-from zk.fenced_writes import GROUP_SIZE
-from zk.request_size import GROUP_BYTES, op_size
-from zk.store import Create
-from zk.znodes import TopicPartitionStateZNode
 
 SMALL, LARGE = Layout(1_000, 100), Layout(10_000, 100)
 

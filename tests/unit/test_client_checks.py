@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.clients.ranges import Acknowledged
-from brokers.logs.interval_log import IntervalLog
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG
-from cluster.records import Interval, IntervalRecords, Stretch
-from cluster.types import TopicPartition
-from runtime.checks.clients import check_leader, check_partition
+from klamm.brokers.clients.ranges import Acknowledged
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG
+from klamm.cluster.records import Interval, IntervalRecords, Stretch
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.checks.clients import check_leader, check_partition
 
 T0 = TopicPartition("t", 0)
 

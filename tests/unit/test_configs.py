@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from admin.config_validation import validate_broker_configs
-from admin.configs.effective_configs import BrokerConfigs, broker_entries
-from brokers.config import BrokerConfig
-from brokers.log_configs import broker_log_config
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG
-from cluster.configs import (
+from klamm.admin.config_validation import validate_broker_configs
+from klamm.admin.configs.effective_configs import BrokerConfigs, broker_entries
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.log_configs import broker_log_config
+from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG
+from klamm.cluster.configs import (
     BROKER_CONFIGS,
     CONFIGS,
     TOPIC_CONFIGS,
@@ -20,8 +20,8 @@ from cluster.configs import (
     check_broker_configs,
     topic_default,
 )
-from cluster.errors import InvalidConfig, UsageError
-from controller.config import ControllerConfig
+from klamm.cluster.errors import InvalidConfig, UsageError
+from klamm.controller.config import ControllerConfig
 
 READ_BY_NAME = {
     "inter.broker.protocol.version",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import JavaNotFound
-from zk import java
+from klamm.cluster.errors import JavaNotFound
+from klamm.zk import java
 
 PROPERTIES = """\
 Property settings:

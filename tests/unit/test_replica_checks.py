@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cluster.api_errors import Errors
-from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
-from cluster.records import CountedBatch, Interval, Stretch
-from cluster.requests import Address, Message
-from cluster.types import TopicPartition
-from runtime.checks.replicas import ReplicationChecker, ReplicaView
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
+from klamm.cluster.records import CountedBatch, Interval, Stretch
+from klamm.cluster.requests import Address, Message
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.checks.replicas import ReplicationChecker, ReplicaView
 
 T0 = TopicPartition("t", 0)
 CLIENT, LEADER = Address("client", 0), Address("broker", 1)

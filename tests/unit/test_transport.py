@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from cluster.data_requests import ProduceRequest, ProduceResponse
-from cluster.requests import Address, Disconnected, Message
-from runtime.clock import VirtualClock
-from runtime.transport import NetworkFaults, RoutedTransport, SimulatedTransport
+from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
+from klamm.cluster.requests import Address, Disconnected, Message
+from klamm.runtime.clock import VirtualClock
+from klamm.runtime.transport import NetworkFaults, RoutedTransport, SimulatedTransport
 
 CLIENT, OTHER_CLIENT, BROKER = Address("client", 1), Address("client", 2), Address("broker", 1)
 GONE = Message(BROKER, CLIENT, -1, Disconnected())

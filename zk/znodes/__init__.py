@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zk.znodes.admin import (
+from klamm.zk.znodes.admin import (
     AclZNode,
     AdminZNode,
     ConsumerPathZNode,
@@ -22,14 +22,14 @@ from zk.znodes.admin import (
     ReassignmentTargets,
     ReassignPartitionsZNode,
 )
-from zk.znodes.brokers import (
+from klamm.zk.znodes.brokers import (
     BrokerIdsZNode,
     BrokerIdZNode,
     BrokerInfo,
     BrokerSequenceIdZNode,
     BrokersZNode,
 )
-from zk.znodes.configs import (
+from klamm.zk.znodes.configs import (
     CONFIG_TYPES,
     DEFAULT_ENTITY,
     ConfigChange,
@@ -39,7 +39,7 @@ from zk.znodes.configs import (
     ConfigEntityZNode,
     ConfigZNode,
 )
-from zk.znodes.controller import (
+from klamm.zk.znodes.controller import (
     ClusterIdZNode,
     ClusterZNode,
     ControllerEpochZNode,
@@ -49,15 +49,15 @@ from zk.znodes.controller import (
     ProducerIdBlock,
     ProducerIdBlockZNode,
 )
-from zk.znodes.features import VersionRange
-from zk.znodes.json_values import MalformedZNode, UnparsableJson
-from zk.znodes.notifications import (
+from klamm.zk.znodes.features import VersionRange
+from klamm.zk.znodes.json_values import MalformedZNode, UnparsableJson
+from klamm.zk.znodes.notifications import (
     IsrChangeNotificationSequenceZNode,
     IsrChangeNotificationZNode,
     LogDirEventNotificationSequenceZNode,
     LogDirEventNotificationZNode,
 )
-from zk.znodes.topics import (
+from klamm.zk.znodes.topics import (
     TopicPartitionStateZNode,
     TopicPartitionsZNode,
     TopicPartitionZNode,

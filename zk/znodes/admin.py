@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.types import TopicPartition
-from zk.znodes.json_values import (
+from klamm.cluster.types import TopicPartition
+from klamm.zk.znodes.json_values import (
     INT_MAX,
     INT_MIN,
     MISSING,
@@ -23,7 +23,7 @@ from zk.znodes.json_values import (
     parse_bytes,
     parse_int,
 )
-from zk.znodes.notifications import decode_partitions, encode_partitions
+from klamm.zk.znodes.notifications import decode_partitions, encode_partitions
 
 ReassignmentTargets = dict[TopicPartition, tuple[int, ...] | None]
 """Target replicas by partition; None: the entry has none, not even an empty list."""

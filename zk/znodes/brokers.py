@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.types import Broker, EndPoint
-from zk.znodes.features import VersionRange, features_field, version_ranges
-from zk.znodes.json_values import (
+from klamm.cluster.types import Broker, EndPoint
+from klamm.zk.znodes.features import VersionRange, features_field, version_ranges
+from klamm.zk.znodes.json_values import (
     KAFKA_EXCEPTION,
     NUMBER_FORMAT,
     MalformedZNode,

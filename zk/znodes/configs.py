@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from zk.znodes.json_values import (
+from klamm.zk.znodes.json_values import (
     MalformedZNode,
     UnparsableJson,
     field,

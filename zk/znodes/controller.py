@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from zk.znodes.features import VersionRange, features_field, version_ranges
-from zk.znodes.json_values import (
+from klamm.zk.znodes.features import VersionRange, features_field, version_ranges
+from klamm.zk.znodes.json_values import (
     ILLEGAL_ARGUMENT,
     KAFKA_EXCEPTION,
     NULL_POINTER,

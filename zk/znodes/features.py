@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from zk.znodes.json_values import (
+from klamm.zk.znodes.json_values import (
     as_object,
     illegal_argument,
     to_int,

@@ -13,7 +13,7 @@ from typing import Any, Final, Never
 
 import msgspec
 
-from cluster.errors import KlammError
+from klamm.cluster.errors import KlammError
 
 JSON_MAPPING: Final = "com.fasterxml.jackson.databind.JsonMappingException"
 KAFKA_EXCEPTION: Final = "org.apache.kafka.common.KafkaException"

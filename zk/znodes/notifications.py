@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from cluster.types import TopicPartition
-from zk.znodes.json_values import (
+from klamm.cluster.types import TopicPartition
+from klamm.zk.znodes.json_values import (
     MalformedZNode,
     UnparsableJson,
     as_array,

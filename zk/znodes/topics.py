@@ -14,14 +14,14 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from cluster.types import (
+from klamm.cluster.types import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from zk.znodes.json_values import (
+from klamm.zk.znodes.json_values import (
     INT_MAX,
     INT_MIN,
     UnparsableJson,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from cluster.errors import KlammError
-from cluster.requests import ApiError
-from cluster.types import ElectionType, TopicPartition
+from klamm.cluster.errors import KlammError
+from klamm.cluster.requests import ApiError
+from klamm.cluster.types import ElectionType, TopicPartition
 
 
 class Answers:

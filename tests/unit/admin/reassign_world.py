@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from admin.configs.config_resource import ConfigResource
-from admin.configs.zookeeper import ZooKeeperConfigs
-from admin.kafka_admin import ReplicaLogDirs
-from admin.reassignments.reassignment_json import TopicPartitionReplica
-from admin.tool_services import ToolServices
-from admin.topics.text import PartitionDescription, TopicDescription
-from cluster.api_errors import Errors
-from cluster.errors import UnknownTopicOrPartition
-from cluster.requests import ApiError
-from cluster.types import ReplicaAssignment, TopicPartition
-from placement.broker_metadata import BrokerMetadata
-from placement.draws import JavaRandom
+from klamm.admin.configs.config_resource import ConfigResource
+from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+from klamm.admin.kafka_admin import ReplicaLogDirs
+from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
+from klamm.admin.tool_services import ToolServices
+from klamm.admin.topics.text import PartitionDescription, TopicDescription
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import UnknownTopicOrPartition
+from klamm.cluster.requests import ApiError
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.draws import JavaRandom
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import MemoryStore
 from tests.unit.admin.vectors import memory_server, put, services
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import MemoryStore
 
 
 class ZnodeCluster:

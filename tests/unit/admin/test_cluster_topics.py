@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from admin.command_result import CommandResult
-from admin.topics.command import run_topic_command
-from admin.topics.text import PartitionDescription, TopicDescription
-from cluster.api_errors import Errors
-from cluster.requests import (
+from klamm.admin.command_result import CommandResult
+from klamm.admin.topics.command import run_topic_command
+from klamm.admin.topics.text import PartitionDescription, TopicDescription
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import (
     ApiError,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
     NewPartitions,
 )
-from placement.broker_metadata import BrokerMetadata
+from klamm.placement.broker_metadata import BrokerMetadata
 from tests.unit.admin.vectors import memory_server, services
 
 

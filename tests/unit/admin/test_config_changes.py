@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from admin.configs.changes import ConfigChanges
-from admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from admin.configs.configs_admin import ConfigEntry, ConfigSource
-from admin.configs.effective_configs import (
+from klamm.admin.configs.changes import ConfigChanges
+from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
+from klamm.admin.configs.effective_configs import (
     BrokerConfigs,
     broker_entries,
     static_topic_configs,
     topic_entries,
 )
-from admin.failures import InvalidConfiguration, InvalidRequest
-from cluster.configs import BROKER_CONFIGS
-from cluster.errors import AdminError, UnknownTopicOrPartition, UsageError
+from klamm.admin.failures import InvalidConfiguration, InvalidRequest
+from klamm.cluster.configs import BROKER_CONFIGS
+from klamm.cluster.errors import AdminError, UnknownTopicOrPartition, UsageError
+from klamm.zk.dump import dump
+from klamm.zk.znodes import DEFAULT_ENTITY
 from tests.unit.admin.reassign_world import World
-from zk.dump import dump
-from zk.znodes import DEFAULT_ENTITY
 
 TOPIC = ConfigResource(TOPICS, "t")
 BROKER = ConfigResource(BROKERS, "0")

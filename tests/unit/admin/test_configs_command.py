@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from admin.command_result import CommandResult
-from admin.configs.command import run_configs_command
-from admin.configs.options import parse_properties
-from cluster.errors import UsageError
+from klamm.admin.command_result import CommandResult
+from klamm.admin.configs.command import run_configs_command
+from klamm.admin.configs.options import parse_properties
+from klamm.cluster.errors import UsageError
+from klamm.zk.dump import dump
 from tests.unit.admin.reassign_world import World
-from zk.dump import dump
 
 WARNING = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"

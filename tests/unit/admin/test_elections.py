@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from admin.command_result import CommandResult
-from admin.elections.command import run_election_command
-from admin.elections.preferred_command import run_preferred_election_command
-from cluster.api_errors import Errors
-from cluster.errors import BrokerNotAvailable, RequestTimedOut
-from cluster.requests import ApiError
-from cluster.types import ElectionType, TopicPartition
+from klamm.admin.command_result import CommandResult
+from klamm.admin.elections.command import run_election_command
+from klamm.admin.elections.preferred_command import run_preferred_election_command
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import BrokerNotAvailable, RequestTimedOut
+from klamm.cluster.requests import ApiError
+from klamm.cluster.types import ElectionType, TopicPartition
 from tests.unit.admin.election_world import Answers
 from tests.unit.admin.reassign_world import World
 from tests.unit.admin.vectors import Case, cases, memory_server, put, services

@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from admin.guard import (
+from klamm.admin.guard import (
     MARKER_PATH,
     RunInfo,
     check_may_run_in,
     create_marker,
     foreign_cluster,
 )
-from cluster.errors import NotKlamm
+from klamm.cluster.errors import NotKlamm
+from klamm.zk.dump import dump
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import MemoryStore
 from tests.unit.admin.vectors import memory_server
-from zk.dump import dump
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import MemoryStore
 
 RUN = RunInfo("run-1", 1_000, "0.1.0")
 

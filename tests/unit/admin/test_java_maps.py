@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from admin.java_maps import hash_map_order
-from cluster.configs import TOPIC_CONFIGS
-from cluster.java_hash import string_hash
+from klamm.admin.java_maps import hash_map_order
+from klamm.cluster.configs import TOPIC_CONFIGS
+from klamm.cluster.java_hash import string_hash
 
 
 def test_hash_of_strings() -> None:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from admin.command_result import CommandResult
-from admin.kafka_admin import LogDirDescription, ReplicaInfo
-from admin.log_dirs_command import run_log_dirs_command
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
-from cluster.types import TopicPartition
-from placement.broker_metadata import BrokerMetadata
+from klamm.admin.command_result import CommandResult
+from klamm.admin.kafka_admin import LogDirDescription, ReplicaInfo
+from klamm.admin.log_dirs_command import run_log_dirs_command
+from klamm.cluster.types import TopicPartition
+from klamm.placement.broker_metadata import BrokerMetadata
 from tests.cli.test_reassign_against_kafka import without_frames
 from tests.unit.admin.vectors import memory_server, services
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from admin.pools import parse_pools, read_pools
-from cluster.errors import UsageError
-from placement.pools import Pool, Pools, TopicRule, ViolationKind
+from klamm.admin.pools import parse_pools, read_pools
+from klamm.cluster.errors import UsageError
+from klamm.placement.pools import Pool, Pools, TopicRule, ViolationKind
 
 DATA = Path(__file__).parents[2] / "data" / "pools"
 BAD = "topics: {x: a}\npools:\n"

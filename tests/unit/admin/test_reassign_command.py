@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from admin.command_result import CommandResult
-from admin.kafka_admin import ReplicaLogDirs
-from admin.reassignments.command import run_reassign_command
-from admin.reassignments.common import OwnOptions
-from admin.reassignments.reassignment_json import TopicPartitionReplica
-from cluster.api_errors import Errors
-from cluster.errors import UsageError
-from cluster.requests import ApiError
-from cluster.types import TopicPartition
+from klamm.admin.command_result import CommandResult
+from klamm.admin.kafka_admin import ReplicaLogDirs
+from klamm.admin.reassignments.command import run_reassign_command
+from klamm.admin.reassignments.common import OwnOptions
+from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import UsageError
+from klamm.cluster.requests import ApiError
+from klamm.cluster.types import TopicPartition
+from klamm.zk.dump import dump
 from tests.unit.admin.reassign_world import World
-from zk.dump import dump
 
 TOPICS = {"a": {"0": [0, 1], "1": [1, 2]}, "b": {"0": [2, 0]}}
 SERVER = ("--bootstrap-server", "s:1")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from admin.command_result import CommandResult
-from admin.reassignments.command import run_reassign_command
-from admin.reassignments.common import OwnOptions
-from cluster.errors import UsageError
-from placement.pools import Pool, Pools, TopicRule
+from klamm.admin.command_result import CommandResult
+from klamm.admin.reassignments.command import run_reassign_command
+from klamm.admin.reassignments.common import OwnOptions
+from klamm.cluster.errors import UsageError
+from klamm.placement.pools import Pool, Pools, TopicRule
 from tests.unit.admin.reassign_world import World
 
 POOLS = Pools(

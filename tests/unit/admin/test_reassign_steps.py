@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from admin.reassignments.command import run_reassign_command
+from klamm.admin.reassignments.command import run_reassign_command
+from klamm.zk.store import Create, ReadOp, SetData, Transaction, TxnResult
 from tests.unit.admin.reassign_world import World
 from tests.unit.admin.vectors import Case, cases, masked, put
-from zk.store import Create, ReadOp, SetData, Transaction, TxnResult
 
 STEPS = [
     step

@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-from admin.jopt import UncaughtException, UsageExit
-from admin.reassignments.moves import (
+from klamm.admin.jopt import UncaughtException, UsageExit
+from klamm.admin.reassignments.moves import (
     calculate_follower_throttles,
     calculate_leader_throttles,
     calculate_proposed_move_map,
     calculate_reassigning_brokers,
 )
-from admin.reassignments.options import ReassignOptions
-from admin.reassignments.reassignment_json import (
+from klamm.admin.reassignments.options import ReassignOptions
+from klamm.admin.reassignments.reassignment_json import (
     TopicPartitionReplica,
     format_reassignment,
     parse_execute_arguments,
     parse_generate_arguments,
     parse_reassignment,
 )
-from admin.reassignments.text import LogDirMoveState, replica_states_text
-from admin.tool_output import java_class
-from cluster.errors import KlammError
-from cluster.types import ReplicaAssignment, TopicPartition
+from klamm.admin.reassignments.text import LogDirMoveState, replica_states_text
+from klamm.admin.tool_output import java_class
+from klamm.cluster.errors import KlammError
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from tests.unit.admin.vectors import Case, cases
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from admin.scala_sets import (
+from klamm.admin.scala_sets import (
     duplicates,
     hash_set_order,
     immutable_order,
@@ -10,8 +10,8 @@ from admin.scala_sets import (
     mutable_order,
     topic_partition_hash,
 )
-from cluster.java_hash import string_hash
-from cluster.types import TopicPartition
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.types import TopicPartition
 
 
 def shown(items: list[object]) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from admin.command_result import CommandResult
-from admin.topics.command import run_topic_command
-from cluster.errors import UsageError
+from klamm.admin.command_result import CommandResult
+from klamm.admin.topics.command import run_topic_command
+from klamm.cluster.errors import UsageError
+from klamm.zk.dump import dump
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_server import MemoryServer
+from klamm.zk.memory_store import MemoryStore
 from tests.unit.admin.vectors import memory_server, put, services, topic_id
-from zk.dump import dump
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_server import MemoryServer
-from zk.memory_store import MemoryStore
 
 
 def run(server: MemoryServer, line: str) -> CommandResult:

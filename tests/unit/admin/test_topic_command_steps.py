@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from admin.topics.command import run_topic_command
+from klamm.admin.topics.command import run_topic_command
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import MemoryStore
+from klamm.zk.store import Create, ReadOp, SetData, Transaction, TxnResult
 from tests.unit.admin.vectors import Case, cases, masked, memory_server, put, services
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import MemoryStore
-from zk.store import Create, ReadOp, SetData, Transaction, TxnResult
 
 
 @pytest.mark.parametrize("case", cases("topic_command_steps.jsonl"))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from admin.jopt import UncaughtException, UsageExit
-from admin.topics.options import PARSER, TopicCommandOptions
-from admin.topics.text import DescribeFilter, PartitionDescription, TopicDescription
-from admin.topics.topics import validate_topic_create
-from cluster.errors import AdminError
-from cluster.topic_names import (
+from klamm.admin.jopt import UncaughtException, UsageExit
+from klamm.admin.topics.options import PARSER, TopicCommandOptions
+from klamm.admin.topics.text import DescribeFilter, PartitionDescription, TopicDescription
+from klamm.admin.topics.topics import validate_topic_create
+from klamm.cluster.errors import AdminError
+from klamm.cluster.topic_names import (
     has_collision,
     has_collision_chars,
     is_internal,
     validate_topic_name,
 )
-from cluster.types import ReplicaAssignment as Reassignment
+from klamm.cluster.types import ReplicaAssignment as Reassignment
 from tests.unit.admin.vectors import Case, cases
 
 

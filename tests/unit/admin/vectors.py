@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from admin.tool_services import ToolServices
-from cluster.errors import UsageError
-from cluster.types import Broker, EndPoint
-from placement.draws import JavaRandom
-from runtime.clock import VirtualClock
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_server import MemoryServer
-from zk.memory_store import MemoryStore
-from zk.store import Store
-from zk.znodes import BrokerIdZNode, BrokerInfo
+from klamm.admin.tool_services import ToolServices
+from klamm.cluster.errors import UsageError
+from klamm.cluster.types import Broker, EndPoint
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.clock import VirtualClock
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_server import MemoryServer
+from klamm.zk.memory_store import MemoryStore
+from klamm.zk.store import Store
+from klamm.zk.znodes import BrokerIdZNode, BrokerInfo
 
 DATA = Path(__file__).parents[2] / "data" / "admin"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cluster.data_requests import Acks, ProduceRequest, ProduceResponse
-from cluster.records import CountedBatch
-from cluster.requests import Address, Message
-from runtime.checks.replicas import ReplicationChecker, ReplicaView
+from klamm.cluster.data_requests import Acks, ProduceRequest, ProduceResponse
+from klamm.cluster.records import CountedBatch
+from klamm.cluster.requests import Address, Message
+from klamm.runtime.checks.replicas import ReplicationChecker, ReplicaView
 from tests.unit.brokers.network import T0
 from tests.unit.brokers.replicas import CLIENT, Replicas
 

@@ -7,22 +7,22 @@ from typing import Any
 
 import msgspec
 
-from brokers.bandwidth.copying import Copying
-from brokers.config import broker_config
-from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
-from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.file_log_store import FileLogStore
-from brokers.logs.log_config import LogConfig
-from brokers.logs.log_dirs import LogDirs
-from brokers.logs.log_manager import LogManager
-from brokers.logs.log_store import Draw, LogStore, MemoryLogStore
-from brokers.logs.record_batch import walk
-from brokers.logs.replica_log import ReplicaLog
-from brokers.logs.segment_log import SegmentLog
-from brokers.partitions.partition import Partition
-from cluster.quirks import NO_QUIRKS
-from cluster.records import Produced
-from cluster.types import TopicPartition
+from klamm.brokers.bandwidth.copying import Copying
+from klamm.brokers.config import broker_config
+from klamm.brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
+from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.file_log_store import FileLogStore
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.log_dirs import LogDirs
+from klamm.brokers.logs.log_manager import LogManager
+from klamm.brokers.logs.log_store import Draw, LogStore, MemoryLogStore
+from klamm.brokers.logs.record_batch import walk
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.brokers.logs.segment_log import SegmentLog
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.cluster.records import Produced
+from klamm.cluster.types import TopicPartition
 from tests.conformance.replica_logs import NOW_MS, IntervalLogFactory, LogFactory, epochs_of
 from tests.conformance.segment_logs import SegmentLogFactory
 from tests.unit.brokers.network import ManualClock

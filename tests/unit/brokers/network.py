@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from brokers.broker import Broker
-from brokers.config import BrokerConfig
-from brokers.logs.log_store import LogStore
-from cluster.data_requests import FetchPartition, FetchRequest
-from cluster.requests import (
+from klamm.brokers.broker import Broker
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.logs.log_store import LogStore
+from klamm.cluster.data_requests import FetchPartition, FetchRequest
+from klamm.cluster.requests import (
     Address,
     AlterIsrRequest,
     AlterIsrResponse,
@@ -21,9 +21,9 @@ from cluster.requests import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
-from cluster.types import Broker as RegisteredBroker
-from cluster.types import EndPoint, TopicPartition
-from zk.memory_store import MemoryServer, MemoryStore
+from klamm.cluster.types import Broker as RegisteredBroker
+from klamm.cluster.types import EndPoint, TopicPartition
+from klamm.zk.memory_store import MemoryServer, MemoryStore
 
 CONTROLLER = 0
 CONTROLLER_ADDRESS = Address("controller", CONTROLLER)

@@ -13,15 +13,15 @@ from enum import Enum
 
 import pytest
 
-from brokers.followers import fetchers, follower
-from brokers.followers.follower import NextFetch
-from brokers.logs.replica_log import ReplicaLog
-from brokers.partitions.partition import Partition
-from cluster.api_errors import Errors
-from cluster.data_requests import FetchedPartition, FetchPartition
-from cluster.records import EpochEndOffset
-from cluster.requests import LeaderAndIsrPartitionState
-from cluster.types import NO_EPOCH
+from klamm.brokers.followers import fetchers, follower
+from klamm.brokers.followers.follower import NextFetch
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import FetchedPartition, FetchPartition
+from klamm.cluster.records import EpochEndOffset
+from klamm.cluster.requests import LeaderAndIsrPartitionState
+from klamm.cluster.types import NO_EPOCH
 
 
 class Truncation(Enum):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from brokers.broker import Broker
-from cluster.types import TopicPartition
+from klamm.brokers.broker import Broker
+from klamm.cluster.types import TopicPartition
 
 
 def replica_status(broker: Broker, partition: TopicPartition) -> dict[str, Any] | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from brokers.config import BrokerConfig
-from brokers.partitions.partition import Partition
-from cluster.api_errors import Errors
-from cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
-from cluster.records import CountedBatch, Interval
-from cluster.requests import Address, AlterIsrRequest, AlterIsrResponse, Message
-from cluster.types import LeaderAndIsr, TopicPartition
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
+from klamm.cluster.records import CountedBatch, Interval
+from klamm.cluster.requests import Address, AlterIsrRequest, AlterIsrResponse, Message
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from tests.unit.brokers.network import T0, Network, leader_and_isr, state, update_metadata
 
 IDS = (1, 2, 3)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.partitions.partition import Partition
-from cluster.api_errors import Errors
-from cluster.requests import (
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import (
     Address,
     AlterIsrRequest,
     AlterIsrResponse,
@@ -18,7 +18,7 @@ from cluster.requests import (
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
-from cluster.types import LeaderAndIsr, TopicPartition
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from tests.unit.brokers.network import (
     CONTROLLER,
     CONTROLLER_EPOCH,

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from brokers.bandwidth.model import (
+from klamm.brokers.bandwidth.model import (
     UNLIMITED,
     Completed,
     Flow,

@@ -10,12 +10,12 @@ from types import FrameType
 
 import pytest
 
-from brokers.clients.batches import Batch, Counted, PartitionBatches
-from brokers.clients.config import ClientConfig, ProducerConfig
-from brokers.clients.network_client import NetworkClient
-from brokers.clients.producer import EPOCH_MAX, Idempotence, Producer
-from cluster.api_errors import Errors
-from cluster.client_requests import (
+from klamm.brokers.clients.batches import Batch, Counted, PartitionBatches
+from klamm.brokers.clients.config import ClientConfig, ProducerConfig
+from klamm.brokers.clients.network_client import NetworkClient
+from klamm.brokers.clients.producer import EPOCH_MAX, Idempotence, Producer
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
     InitProducerIdRequest,
     InitProducerIdResponse,
     MetadataRequest,
@@ -23,11 +23,11 @@ from cluster.client_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
-from cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
-from cluster.errors import InvalidConfig
-from cluster.records import SEQUENCE_MAX
-from cluster.requests import Address, Disconnected, Message
-from cluster.types import TopicPartition
+from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
+from klamm.cluster.errors import InvalidConfig
+from klamm.cluster.records import SEQUENCE_MAX
+from klamm.cluster.requests import Address, Disconnected, Message
+from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import registered
 
 CLIENT = Address("client", 1)

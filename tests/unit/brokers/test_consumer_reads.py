@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.client_requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     LeaderEpochEnd,
@@ -23,10 +23,15 @@ from cluster.client_requests import (
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
-from cluster.data_requests import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
-from cluster.records import EpochEndOffset, IntervalRecords
-from cluster.requests import Address, Message, StopReplicaPartitionState, StopReplicaRequest
-from cluster.types import TopicPartition
+from klamm.cluster.data_requests import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
+from klamm.cluster.records import EpochEndOffset, IntervalRecords
+from klamm.cluster.requests import Address, Message, StopReplicaPartitionState, StopReplicaRequest
+from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import CONTROLLER, CONTROLLER_EPOCH, T0, T1, cached, update_metadata
 from tests.unit.brokers.replicas import Replicas
 

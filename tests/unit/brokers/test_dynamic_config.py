@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from brokers.dynamic_config import CHANGE_EXPIRATION_MS, Config, DynamicConfigManager
-from cluster.quirks import NO_QUIRKS, Quirks
+from klamm.brokers.dynamic_config import CHANGE_EXPIRATION_MS, Config, DynamicConfigManager
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import MemoryServer, MemoryStore
+from klamm.zk.store import ReadOp, ReadResult, Transaction
 from tests.unit.brokers.network import ManualClock
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import MemoryServer, MemoryStore
-from zk.store import ReadOp, ReadResult, Transaction
 
 UNCLEAN = "unclean.leader.election.enable"
 CHANGES = "/config/changes"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from brokers.broker import Broker
-from brokers.config import broker_config
-from brokers.logs.errors import LogStorageError
-from brokers.logs.log_manager import LogDirFailure
-from cluster.api_errors import Errors
-from cluster.data_requests import FetchedPartition, FetchResponse
-from cluster.requests import (
+from klamm.brokers.broker import Broker
+from klamm.brokers.config import broker_config
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.log_manager import LogDirFailure
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import FetchedPartition, FetchResponse
+from klamm.cluster.requests import (
     Address,
     LeaderAndIsrResponse,
     Request,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from brokers.config import broker_config
-from cluster.api_errors import Errors
-from cluster.data_requests import FetchedPartition, FetchRequest, FetchResponse
-from cluster.requests import (
+from klamm.brokers.config import broker_config
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import FetchedPartition, FetchRequest, FetchResponse
+from klamm.cluster.requests import (
     Message,
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
-from cluster.types import TopicPartition
+from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import (
     CONTROLLER,
     CONTROLLER_EPOCH,

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import pytest
 
-from brokers.log_configs import TopicLogConfigs, broker_log_config, topic_log_config
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG
-from cluster.errors import InvalidConfig
+from klamm.brokers.log_configs import TopicLogConfigs, broker_log_config, topic_log_config
+from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG
+from klamm.cluster.errors import InvalidConfig
 
 
 def test_properties_are_defaults_of_all_logs() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from brokers.logs.interval_log import IntervalLog
-from brokers.logs.log_dirs import LogDirs
-from brokers.logs.log_store import DirLogs
-from cluster.types import TopicPartition
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.log_dirs import LogDirs
+from klamm.brokers.logs.log_store import DirLogs
+from klamm.cluster.types import TopicPartition
 
 TPS = [TopicPartition("t", number) for number in range(9)]
 

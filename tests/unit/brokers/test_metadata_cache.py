@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from brokers.metadata_cache import MetadataCache
-from cluster.types import TopicPartition
+from klamm.brokers.metadata_cache import MetadataCache
+from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import T0, T1, TOPIC_ID, cached, update_metadata
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.data_requests import FetchRequest, FetchResponse
-from cluster.requests import Message
+from klamm.cluster.data_requests import FetchRequest, FetchResponse
+from klamm.cluster.requests import Message
 from tests.unit.brokers.checked_replicas import Checked
 from tests.unit.brokers.network import T0
 from tests.unit.brokers.old_truncation import Truncation, install

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.client_requests import InitProducerIdRequest, InitProducerIdResponse
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import InitProducerIdRequest, InitProducerIdResponse
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import LostReply
+from klamm.zk.store import SetData
+from klamm.zk.znodes import ProducerIdBlock, ProducerIdBlockZNode
 from tests.unit.brokers.network import Network
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import LostReply
-from zk.store import SetData
-from zk.znodes import ProducerIdBlock, ProducerIdBlockZNode
 
 PATH = ProducerIdBlockZNode.path
 

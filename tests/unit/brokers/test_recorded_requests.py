@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import (
     Address,
     AlterIsrRequest,
     AlterIsrResponse,
@@ -30,7 +30,7 @@ from cluster.requests import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
-from cluster.types import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
+from klamm.cluster.types import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
 from tests.unit.brokers.network import Network, registered
 
 DATA = Path(__file__).parents[2] / "data" / "brokers" / "recorded_requests.json"

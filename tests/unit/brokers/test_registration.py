@@ -9,12 +9,15 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from brokers.broker import Broker
-from brokers.config import broker_config
-from brokers.logs.log_store import MemoryLogStore
-from brokers.status import broker_status
-from cluster.errors import InvalidConfig, KlammError
-from cluster.requests import Address, AlterIsrRequest
+from klamm.brokers.broker import Broker
+from klamm.brokers.config import broker_config
+from klamm.brokers.logs.log_store import MemoryLogStore
+from klamm.brokers.status import broker_status
+from klamm.cluster.errors import InvalidConfig, KlammError
+from klamm.cluster.requests import Address, AlterIsrRequest
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import MemoryServer, MemoryStore
+from klamm.zk.store import Exists, ReadOp, ReadResult
 from tests.unit.brokers.network import (
     T0,
     T1,
@@ -27,9 +30,6 @@ from tests.unit.brokers.network import (
     update_metadata,
 )
 from tests.unit.brokers.replica_status import replica_status
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import MemoryServer, MemoryStore
-from zk.store import Exists, ReadOp, ReadResult
 
 
 def test_startup_makes_the_top_level_znodes_and_registers() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from brokers.partitions.remote_replica import NEVER_MS, RemoteReplica
-from cluster.data_requests import FetchPartition
+from klamm.brokers.partitions.remote_replica import NEVER_MS, RemoteReplica
+from klamm.cluster.data_requests import FetchPartition
 
 
 def test_a_follower_that_was_sent_hours_of_records_is_caught_up_only_if_nothing_was_added() -> None:

@@ -13,18 +13,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from brokers.bandwidth.copying import Copying
-from brokers.config import broker_config
-from brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
-from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.log_dirs import LogDirs
-from brokers.logs.log_manager import LogManager
-from brokers.logs.log_store import MemoryLogStore
-from brokers.partitions.partition import Partition
-from cluster.errors import InvalidConfig
-from cluster.quirks import NO_QUIRKS
-from cluster.records import CountedBatch
-from cluster.types import TopicPartition
+from klamm.brokers.bandwidth.copying import Copying
+from klamm.brokers.config import broker_config
+from klamm.brokers.followers.replica_alter_log_dirs import ReplicaAlterLogDirsManager
+from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.log_dirs import LogDirs
+from klamm.brokers.logs.log_manager import LogManager
+from klamm.brokers.logs.log_store import MemoryLogStore
+from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.errors import InvalidConfig
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.cluster.records import CountedBatch
+from klamm.cluster.types import TopicPartition
 from tests.conformance.replica_logs import NOW_MS
 from tests.unit.brokers.log_dir_moves import DIRS, KINDS, SMALL, T0, Mover, content
 from tests.unit.brokers.network import ManualClock

@@ -11,10 +11,10 @@ import math
 
 import pytest
 
-from brokers.broker import Broker
-from brokers.config import broker_config
-from cluster.api_errors import Errors
-from cluster.requests import (
+from klamm.brokers.broker import Broker
+from klamm.brokers.config import broker_config
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import (
     Address,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -25,7 +25,8 @@ from cluster.requests import (
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
-from cluster.types import EPOCH_DURING_DELETE, TopicPartition
+from klamm.cluster.types import EPOCH_DURING_DELETE, TopicPartition
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.unit.brokers.network import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -39,7 +40,6 @@ from tests.unit.brokers.network import (
     update_metadata,
 )
 from tests.unit.brokers.replica_status import replica_status
-from zk.kafka_zk_client import KafkaZkClient
 
 CLIENT = Address("client", 0)
 A, B, C = "/a", "/b", "/c"

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.config import broker_config
-from brokers.logs.interval_log import IntervalLog
-from brokers.partitions.remote_replica import RemoteReplica, fold, unfold
-from cluster.api_errors import Errors
-from cluster.data_requests import (
+from klamm.brokers.config import broker_config
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.partitions.remote_replica import RemoteReplica, fold, unfold
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     ProducedPartition,
 )
-from cluster.requests import Message
+from klamm.cluster.requests import Message
 from tests.unit.brokers.network import T0, update_metadata
 from tests.unit.brokers.replicas import IDS, Replicas
 

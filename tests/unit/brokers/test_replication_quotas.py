@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind, rates
-from brokers.bandwidth.replication_quotas import (
+from klamm.brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind, rates
+from klamm.brokers.bandwidth.replication_quotas import (
     Place,
     constant_traffic,
     directory_move_flow,
     replication_flow,
     throttles,
 )
-from cluster.errors import InvalidConfig
+from klamm.cluster.errors import InvalidConfig
 
 MB = 1_000_000
 ONE, TWO, THREE = (Place(broker_id, "a") for broker_id in (1, 2, 3))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import tracemalloc
 
-from cluster.requests import (
+from klamm.cluster.requests import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
-from cluster.types import TopicPartition
+from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import Network, registered
 
 PARTITIONS = 1_250

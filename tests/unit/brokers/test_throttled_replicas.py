@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.log_configs import topic_log_config
-from brokers.logs.log_config import DEFAULT_LOG_CONFIG, NONE_THROTTLED, ThrottledReplicas
-from cluster.configs import (
+from klamm.brokers.log_configs import topic_log_config
+from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, NONE_THROTTLED, ThrottledReplicas
+from klamm.cluster.configs import (
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_REPLICAS,
     TOPIC_CONFIGS,
 )
-from cluster.errors import InvalidConfig
+from klamm.cluster.errors import InvalidConfig
 
 
 def throttled(text: str) -> ThrottledReplicas:

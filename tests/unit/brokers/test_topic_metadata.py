@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.client_requests import MetadataRequest, MetadataResponse, PartitionMetadata
-from cluster.types import Broker, TopicPartition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import MetadataRequest, MetadataResponse, PartitionMetadata
+from klamm.cluster.types import Broker, TopicPartition
 from tests.unit.brokers.network import T0, T1, TOPIC_ID, Network, cached, update_metadata
 
 UNKNOWN = Errors.UNKNOWN_TOPIC_OR_PARTITION

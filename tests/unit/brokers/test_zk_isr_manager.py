@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.leaders.zk_isr_manager import ZkIsrManager
-from cluster.api_errors import Errors
-from cluster.types import LeaderAndIsr, TopicPartition
+from klamm.brokers.leaders.zk_isr_manager import ZkIsrManager
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import MemoryServer, MemoryStore
+from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.unit.brokers.network import T0, ManualClock
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import MemoryServer, MemoryStore
-from zk.znodes import TopicPartitionStateZNode
 
 GONE = TopicPartition("gone", 0)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 
-from cluster.api_errors import Errors
-from cluster.configs import broker_fields
-from cluster.journal import JournalRow, Kind
-from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.configs import broker_fields
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.requests import (
     Address,
     ControlRequest,
     LeaderAndIsrRequest,
@@ -25,7 +25,7 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from cluster.types import (
+from klamm.cluster.types import (
     LEADER_DURING_DELETE,
     Broker,
     EndPoint,
@@ -34,16 +34,16 @@ from cluster.types import (
     ReplicaAssignment,
     TopicPartition,
 )
-from controller.candidacy import Candidacy
-from controller.config import ControllerConfig
-from controller.kafka_controller import KafkaController
-from controller.state_change_log import StateChangeLog
-from placement.draws import JavaRandom
-from runtime.clock import VirtualClock
-from runtime.journal import MemoryJournal
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import MemoryServer, MemoryStore
-from zk.znodes import BrokerInfo, TopicPartitionStateZNode, TopicZNode
+from klamm.controller.candidacy import Candidacy
+from klamm.controller.config import ControllerConfig
+from klamm.controller.kafka_controller import KafkaController
+from klamm.controller.state_change_log import StateChangeLog
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.clock import VirtualClock
+from klamm.runtime.journal import MemoryJournal
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import MemoryServer, MemoryStore
+from klamm.zk.znodes import BrokerInfo, TopicPartitionStateZNode, TopicZNode
 
 CLIENT = Address("client", 7)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.journal import Kind
-from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.requests import AlterIsrRequest, AlterIsrResponse, UpdateMetadataRequest
-from cluster.types import LeaderAndIsr, TopicPartition
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.requests import AlterIsrRequest, AlterIsrResponse, UpdateMetadataRequest
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.zk.store import SetData
 from tests.unit.controller.cluster import Cluster
-from zk.store import SetData
 
 T0 = TopicPartition("t", 0)
 

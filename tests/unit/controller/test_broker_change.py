@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.journal import Kind
-from cluster.quirks import Quirks
-from cluster.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from cluster.types import NO_LEADER, LeaderAndIsr, TopicPartition
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from klamm.cluster.types import NO_LEADER, LeaderAndIsr, TopicPartition
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import BrokerIdZNode, BrokerInfo
 from tests.unit.controller.cluster import Cluster, broker_info
-from zk.kafka_zk_client import KafkaZkClient
-from zk.znodes import BrokerIdZNode, BrokerInfo
 
 
 @pytest.fixture

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 
-from cluster.errors import KlammError
-from cluster.journal import Kind
-from cluster.quirks import Quirks
-from cluster.types import ReplicaAssignment, TopicPartition
-from controller.candidacy import FAILED_FAILOVERS_MAX, Candidacy
-from runtime.cluster_spec import ClusterSpec
-from runtime.simulated.world import SimulatedWorld
+from klamm.cluster.errors import KlammError
+from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.controller.candidacy import FAILED_FAILOVERS_MAX, Candidacy
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.store import Create, Delete
+from klamm.zk.znodes import TopicZNode
 from tests.sim.worlds import active_controller, three_brokers
 from tests.unit.controller.cluster import Cluster
-from zk.store import Create, Delete
-from zk.znodes import TopicZNode
 
 ALL = (0, 1, 2)
 ID = "s3nWlBdbSrOVXGRSwPAkdA"

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.journal import JournalRow, Kind
-from cluster.types import TopicPartition
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import TopicPartition
+from klamm.zk.store import Create, GetData, ReadOp, SetData, Transaction, WriteOp
+from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ControllerZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster, broker_info
-from zk.store import Create, GetData, ReadOp, SetData, Transaction, WriteOp
-from zk.znodes import BrokerIdZNode, BrokerInfo, ControllerZNode, TopicPartitionStateZNode
 
 T0 = TopicPartition("t", 0)
 PREFERRED = "/admin/preferred_replica_election"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cluster.requests import Address, Message, UpdateMetadataRequest
-from controller.channel_manager import ChannelManager
-from controller.events import RequestTimeout
-from runtime.clock import VirtualClock
+from klamm.cluster.requests import Address, Message, UpdateMetadataRequest
+from klamm.controller.channel_manager import ChannelManager
+from klamm.controller.events import RequestTimeout
+from klamm.runtime.clock import VirtualClock
 
 TIMEOUT_MS = 100.0
 

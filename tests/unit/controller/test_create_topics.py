@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.requests import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from cluster.types import LeaderAndIsr, TopicPartition
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.zk.memory_store import LostReply
+from klamm.zk.store import Create, ReadOp, ReadResult, SetData, Transaction, TxnResult
 from tests.unit.controller.cluster import Cluster
-from zk.memory_store import LostReply
-from zk.store import Create, ReadOp, ReadResult, SetData, Transaction, TxnResult
 
 T0 = TopicPartition("t", 0)
 PLAIN = CreatableTopic("t", 2, 2)

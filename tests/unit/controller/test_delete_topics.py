@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.requests import DeleteTopicsRequest, DeleteTopicsResponse
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import DeleteTopicsRequest, DeleteTopicsResponse
 from tests.unit.controller.cluster import Cluster
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.journal import Kind
-from cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks
-from cluster.types import ReplicaAssignment, TopicPartition
+from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.zk.store import SetData
+from klamm.zk.znodes import ControllerZNode, ReassignPartitionsZNode, TopicZNode
 from tests.unit.controller.cluster import Cluster
-from zk.store import SetData
-from zk.znodes import ControllerZNode, ReassignPartitionsZNode, TopicZNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 STUCK = b'{"partitions":{"0":[0,1],"1":[0,1]},"removing_replicas":{"0":[0,1]},"version":3}'

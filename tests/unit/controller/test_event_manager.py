@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import threading
 
-from controller.event_manager import EventManager, QueuedEvent
-from controller.events import (
+from klamm.controller.event_manager import EventManager, QueuedEvent
+from klamm.controller.events import (
     BrokerChange,
     ControllerEvent,
     ControllerState,
@@ -16,7 +16,7 @@ from controller.events import (
     RequestTimeout,
     TopicChange,
 )
-from runtime.clock import VirtualClock
+from klamm.runtime.clock import VirtualClock
 
 
 class Log:

@@ -6,14 +6,14 @@ import copy
 
 import pytest
 
-from cluster.errors import ControllerMoved
-from cluster.journal import Kind
-from cluster.quirks import Quirks
-from cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
-from cluster.types import NO_LEADER, LeaderAndIsr
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.errors import ControllerMoved
+from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
+from klamm.cluster.types import NO_LEADER, LeaderAndIsr
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.znodes import ControllerZNode
 from tests.unit.controller.cluster import Cluster
-from zk.znodes import ControllerZNode
 
 ALL = (0, 1, 2)
 

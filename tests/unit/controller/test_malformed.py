@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.journal import Kind
-from cluster.quirks import Quirks
-from cluster.types import LeaderAndIsr, TopicPartition
-from statemachines.partition_state import PartitionState
+from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.statemachines.partition_state import PartitionState
+from klamm.zk.store import Create, GetData
+from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ControllerZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster, broker_info
-from zk.store import Create, GetData
-from zk.znodes import BrokerIdZNode, BrokerInfo, ControllerZNode, TopicPartitionStateZNode
 
 BAD = "/brokers/topics/bad"
 B0 = TopicPartition("bad", 0)

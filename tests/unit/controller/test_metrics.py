@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from controller.metrics import ControllerCollector
+from klamm.controller.metrics import ControllerCollector
 from tests.unit.controller.cluster import Cluster
 
 

@@ -6,20 +6,20 @@ import io
 import sys
 from collections import Counter
 
-from cluster.configs import broker_fields
-from cluster.journal import JournalRow, Kind
-from cluster.types import TopicPartition
-from controller.config import ControllerConfig
-from controller.event_manager import EventManager, QueuedEvent
-from controller.events import ControllerEvent, TopicChange
-from controller.recorder import Recorder
-from controller.state_change_log import StateChangeLog, scala_set
-from runtime.clock import VirtualClock
-from runtime.journal import MemoryJournal
-from statemachines.partition_state import PartitionState
-from statemachines.partition_transitions import PartitionChange
-from statemachines.replica_state import ReplicaState
-from statemachines.replica_transitions import ReplicaMoves
+from klamm.cluster.configs import broker_fields
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import TopicPartition
+from klamm.controller.config import ControllerConfig
+from klamm.controller.event_manager import EventManager, QueuedEvent
+from klamm.controller.events import ControllerEvent, TopicChange
+from klamm.controller.recorder import Recorder
+from klamm.controller.state_change_log import StateChangeLog, scala_set
+from klamm.runtime.clock import VirtualClock
+from klamm.runtime.journal import MemoryJournal
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.partition_transitions import PartitionChange
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.replica_transitions import ReplicaMoves
 from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)

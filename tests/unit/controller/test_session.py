@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.journal import Kind
-from cluster.quirks import Quirks
-from cluster.requests import AlterIsrRequest, AlterIsrResponse
-from cluster.types import LeaderAndIsr
-from controller.events import Expire
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import AlterIsrRequest, AlterIsrResponse
+from klamm.cluster.types import LeaderAndIsr
+from klamm.controller.events import Expire
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import MemoryStore
+from klamm.zk.znodes import BrokerInfo
 from tests.unit.controller.cluster import Cluster, broker_info
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import MemoryStore
-from zk.znodes import BrokerInfo
 
 ALL = (0, 1, 2)
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.journal import Kind
-from cluster.requests import Address, Message, StopReplicaRequest, StopReplicaResponse
-from cluster.types import TopicPartition
-from controller.events import PartitionModifications
-from statemachines.replica_state import ReplicaState
-from tests.unit.controller.cluster import Cluster
-from zk.store import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import Kind
+from klamm.cluster.requests import Address, Message, StopReplicaRequest, StopReplicaResponse
+from klamm.cluster.types import TopicPartition
+from klamm.controller.events import PartitionModifications
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.store import (
     GetChildren,
     ReadOp,
     ReadResult,
@@ -22,6 +21,7 @@ from zk.store import (
     WatchEvent,
     WatchKind,
 )
+from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)
 PREFIX = "kafka_controller_KafkaController_"

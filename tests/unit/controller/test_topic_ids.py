@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.journal import Kind
-from cluster.quirks import Quirks
-from cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from cluster.types import ReplicaAssignment, TopicPartition
-from placement.draws import JavaRandom
+from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.placement.draws import JavaRandom
+from klamm.zk.znodes import ControllerZNode, TopicZNode
 from tests.unit.controller.cluster import Cluster
-from zk.znodes import ControllerZNode, TopicZNode
 
 SEED = 7
 B0 = TopicPartition("b", 0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.journal import Kind
-from cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
-from cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.journal import Kind
+from klamm.cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.request_size import MAX_TRANSACTION_BYTES
 from tests.unit.controller.cluster import Cluster
-from zk.request_size import MAX_TRANSACTION_BYTES
 
 T0 = TopicPartition("t", 0)
 

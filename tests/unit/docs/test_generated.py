@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.quirks import Quirks
 from docs.drill_tables import drill_table
 from docs.generate import PAGES, ROOT, fill, quirk_table, quirk_texts
 from docs.known_bugs import WITHOUT_A_SWITCH, KnownBug
-from drills.language import CLUSTER_WORDS, DRILL_WORDS, STEP_WORDS
+from klamm.cluster.quirks import Quirks
+from klamm.drills.language import CLUSTER_WORDS, DRILL_WORDS, STEP_WORDS
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from docs.generate import ROOT
-from server.api import ROUTES
+from klamm.server.api import ROUTES
 
 PAGE = (ROOT / "docs" / "http-api.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"(?m)^    curl -s localhost:8282(\S+)(?: -d '(.*)')?$", PAGE)

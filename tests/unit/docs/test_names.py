@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller import events
+from klamm.controller import events
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(

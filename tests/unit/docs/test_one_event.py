@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
-from cluster.quirks import NO_QUIRKS
-from drills.language import parse_drill
-from runtime.scenarios.runner import ScenarioRunner
-from runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.drills.language import parse_drill
+from klamm.runtime.scenarios.runner import ScenarioRunner
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from tests.serving import klamm_up
 from tests.sim.worlds import create_topic, three_brokers
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import typer
 
-from admin import log_dirs_command
-from admin.configs.options import ConfigOptions
-from admin.elections import command as election_command
-from admin.reassignments.options import ReassignOptions
-from admin.topics.options import TopicCommandOptions
-from cli.app import app
+from klamm.admin import log_dirs_command
+from klamm.admin.configs.options import ConfigOptions
+from klamm.admin.elections import command as election_command
+from klamm.admin.reassignments.options import ReassignOptions
+from klamm.admin.topics.options import TopicCommandOptions
+from klamm.cli.app import app
 
 ROOT = Path(__file__).parents[3]
 LINES = [

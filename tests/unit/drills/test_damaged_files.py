@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.errors import UsageError
-from drills.language import parse_drill
-from drills.library import NAMES, named_text
-from drills.values import Drill
+from klamm.cluster.errors import UsageError
+from klamm.drills.language import parse_drill
+from klamm.drills.library import NAMES, named_text
+from klamm.drills.values import Drill
 
 TEXTS = [named_text(name) for name in NAMES]
 SPLICES = [

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from brokers.storage.faults import FaultKind
-from cluster.errors import UsageError
-from cluster.quirks import NO_QUIRKS
-from cluster.types import ElectionType, TopicPartition
-from drills.actions import ACTIONS
-from drills.conditions import CONDITIONS
-from drills.language import STEP_WORDS, parse_drill, read_drill
-from drills.library import NAMES, find_drill, named_drill
-from drills.values import Drill
-from runtime import actions
-from runtime.scenarios import conditions as scenario_conditions
-from runtime.scenarios import steps
-from runtime.scenarios.steps import Check, Condition, Moment, Settle, Step
+from klamm.brokers.storage.faults import FaultKind
+from klamm.cluster.errors import UsageError
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.cluster.types import ElectionType, TopicPartition
+from klamm.drills.actions import ACTIONS
+from klamm.drills.conditions import CONDITIONS
+from klamm.drills.language import STEP_WORDS, parse_drill, read_drill
+from klamm.drills.library import NAMES, find_drill, named_drill
+from klamm.drills.values import Drill
+from klamm.runtime import actions
+from klamm.runtime.scenarios import conditions as scenario_conditions
+from klamm.runtime.scenarios import steps
+from klamm.runtime.scenarios.steps import Check, Condition, Moment, Settle, Step
 
 HEAD = "drill: d\nabout: x\ncluster: {brokers: 3, topics: {t: [[0, 1]]}}\nsteps:\n"
 T0 = TopicPartition("t", 0)

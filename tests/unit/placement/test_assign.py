@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import AdminError, AdminOperationError
-from placement.assign import (
+from klamm.cluster.errors import AdminError, AdminOperationError
+from klamm.placement.assign import (
     assign_replicas_to_brokers,
     get_inverse_map,
     get_rack_alternated_broker_list,
     replica_index,
     starting_point,
 )
-from placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
-from placement.draws import JavaRandom
+from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
+from klamm.placement.draws import JavaRandom
 from tests.unit.placement.vectors import (
     Case,
     assert_same_error,

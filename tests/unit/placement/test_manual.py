@@ -6,20 +6,20 @@ import re
 
 import pytest
 
-from cluster.errors import (
+from klamm.cluster.errors import (
     AdminError,
     AdminOperationError,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
 )
-from cluster.types import ReplicaAssignment
-from placement.added_partitions import (
+from klamm.cluster.types import ReplicaAssignment
+from klamm.placement.added_partitions import (
     create_new_partitions_assignment,
     drop_existing_partitions,
     number_added_lists,
 )
-from placement.broker_metadata import BrokerMetadata
-from placement.manual import check_new_topic_assignment, parse_replica_assignment
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.manual import check_new_topic_assignment, parse_replica_assignment
 from tests.unit.placement.vectors import (
     Case,
     assert_same_error,

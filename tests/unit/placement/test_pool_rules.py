@@ -6,19 +6,19 @@ from collections.abc import Collection
 
 import pytest
 
-from cluster.errors import (
+from klamm.cluster.errors import (
     BrokerNotAvailable,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     UsageError,
 )
-from cluster.types import ReplicaAssignment, TopicPartition
-from placement.added_partitions import create_new_partitions_assignment
-from placement.assign import assign_replicas_to_brokers
-from placement.broker_metadata import BrokerMetadata
-from placement.draws import JavaRandom
-from placement.pool_rules import (
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.placement.added_partitions import create_new_partitions_assignment
+from klamm.placement.assign import assign_replicas_to_brokers
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.draws import JavaRandom
+from klamm.placement.pool_rules import (
     add_partitions_in_pool,
     assign_in_pool,
     check_brokers_exist,
@@ -26,7 +26,7 @@ from placement.pool_rules import (
     check_moves_in_pool,
     outside_pool_text,
 )
-from placement.pools import Pool, Pools, TopicRule
+from klamm.placement.pools import Pool, Pools, TopicRule
 
 POOLS = Pools({"a": Pool("a", (1, 2, 3)), "b": Pool("b", (4,))}, (TopicRule("t.*", "a"),))
 FIVE = tuple(BrokerMetadata(id_) for id_ in (5, 4, 3, 2, 1))

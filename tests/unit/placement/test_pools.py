@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from cluster.errors import AdminOperationError, InvalidReplicationFactor
-from cluster.types import ReplicaAssignment, TopicPartition
-from placement.added_partitions import create_new_partitions_assignment
-from placement.assign import assign_replicas_to_brokers
-from placement.broker_metadata import BrokerMetadata, RackAwareMode
-from placement.minimal_moves import PartitionMove, PlanOptions, plan_moves
-from placement.pools import (
+from klamm.cluster.errors import AdminOperationError, InvalidReplicationFactor
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.placement.added_partitions import create_new_partitions_assignment
+from klamm.placement.assign import assign_replicas_to_brokers
+from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode
+from klamm.placement.minimal_moves import PartitionMove, PlanOptions, plan_moves
+from klamm.placement.pools import (
     ClusterPlacement,
     PartitionPlace,
     Pool,

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from cluster.types import TopicPartition
-from placement.broker_metadata import BrokerMetadata, RackAwareMode
-from placement.minimal_moves import PlanOptions, plan_moves
-from placement.pools import ClusterPlacement, PartitionPlace, Pool, Pools, TopicRule
+from klamm.cluster.types import TopicPartition
+from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode
+from klamm.placement.minimal_moves import PlanOptions, plan_moves
+from klamm.placement.pools import ClusterPlacement, PartitionPlace, Pool, Pools, TopicRule
 
 POOLS = Pools({"p": Pool("p", (1, 2, 3, 4))}, (TopicRule("t.*", "p"),))
 

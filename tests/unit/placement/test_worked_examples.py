@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from placement.assign import assign_replicas_to_brokers, get_rack_alternated_broker_list
-from placement.broker_metadata import BrokerMetadata
-from placement.manual import check_new_topic_assignment, parse_replica_assignment
-from placement.table import broker_shares, first_live_replica, takeovers
+from klamm.placement.assign import assign_replicas_to_brokers, get_rack_alternated_broker_list
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.manual import check_new_topic_assignment, parse_replica_assignment
+from klamm.placement.table import broker_shares, first_live_replica, takeovers
 
 Columns = tuple[tuple[int, ...], ...]
 

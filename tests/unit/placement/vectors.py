@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import AdminError
-from placement.broker_metadata import BrokerMetadata
+from klamm.cluster.errors import AdminError
+from klamm.placement.broker_metadata import BrokerMetadata
 
 DATA = Path(__file__).parents[2] / "data" / "placement"
 

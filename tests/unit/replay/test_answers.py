@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replay.answers import How, Question, Reading, answer, answer_table, limits
+from klamm.replay.answers import How, Question, Reading, answer, answer_table, limits
 
 
 def test_everything_is_declared() -> None:

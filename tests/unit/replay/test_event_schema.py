@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.journal import Kind
-from replay.event_schema import (
+from klamm.cluster.journal import Kind
+from klamm.replay.event_schema import (
     CODED_SCHEMA,
     COLUMN_TEXTS,
     ELECTIONS,
@@ -12,9 +12,9 @@ from replay.event_schema import (
     SOURCES,
     STATE_CODES,
 )
-from statemachines.partition_state import PartitionState
-from statemachines.reassignment import Phase
-from statemachines.replica_state import ReplicaState
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.reassignment import Phase
+from klamm.statemachines.replica_state import ReplicaState
 
 FIRST_KINDS = """
     run_start controller_elected controller_ready controller_resigned

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cluster.errors import EnvironmentProblem
-from replay.event_schema import REST_UNREAD
-from replay.sources.file_parts import (
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.replay.event_schema import REST_UNREAD
+from klamm.replay.sources.file_parts import (
     CutShort,
     FilePart,
     count_lines,

@@ -11,13 +11,19 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from cluster.errors import UsageError
-from cluster.journal import JournalRow, Kind
-from replay.generate.generate import TRUTH, Truth, generate
-from replay.generate.journal_writer import FILE_NAME
-from replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted, parse_planted
-from statemachines.partition_state import PREVIOUS_NAMES as PARTITION_RULES
-from statemachines.replica_state import PREVIOUS_NAMES as REPLICA_RULES
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.replay.generate.generate import TRUTH, Truth, generate
+from klamm.replay.generate.journal_writer import FILE_NAME
+from klamm.replay.generate.options import (
+    CANNOT_HOLD,
+    Format,
+    HistoryOptions,
+    Planted,
+    parse_planted,
+)
+from klamm.statemachines.partition_state import PREVIOUS_NAMES as PARTITION_RULES
+from klamm.statemachines.replica_state import PREVIOUS_NAMES as REPLICA_RULES
 
 SMALL = HistoryOptions(
     partitions=120,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import EnvironmentProblem
-from replay.sources.file_parts import CutShort
-from replay.sources.growing_file import (
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.replay.sources.file_parts import CutShort
+from klamm.replay.sources.growing_file import (
     LogPart,
     Place,
     beginning,

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.journal import SCHEMA_VERSION, JournalRow, Kind
-from replay.sources.journal import is_row, journal_batches
+from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from klamm.replay.sources.journal import is_row, journal_batches
 
 LEAST: dict[str, Any] = {
     "v": SCHEMA_VERSION,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from replay.kafka_controller_lines import ControllerLines
-from replay.kafka_lines import NOTHING, Fact
+from klamm.replay.kafka_controller_lines import ControllerLines
+from klamm.replay.kafka_lines import NOTHING, Fact
 
 ELECTED = (
     "1 successfully elected as the controller. Epoch incremented to 7 and epoch zk version is now 9"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replay.kafka_lines import (
+from klamm.replay.kafka_lines import (
     CUT_LINE,
     MAX_TRACE_LINES,
     NOT_A_LOG_LINE,

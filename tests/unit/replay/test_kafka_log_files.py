@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from replay.sources.kafka_log_files import files_of_brokers, run_names
+from klamm.replay.sources.kafka_log_files import files_of_brokers, run_names
 
 
 def test_rotated_files_are_in_the_order_they_were_written() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from replay.kafka_lines import NOTHING, Fact
-from replay.kafka_state_changes import common_state_change, find_common, state_change
+from klamm.replay.kafka_lines import NOTHING, Fact
+from klamm.replay.kafka_state_changes import common_state_change, find_common, state_change
 
 LOGS = Path(__file__).parents[2] / "data" / "kafka_logs"
 

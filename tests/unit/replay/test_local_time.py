@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from replay.local_time import AMBIGUOUS, NO_SUCH_TIME, Doubt, LocalClock, is_ambiguous
+from klamm.replay.local_time import AMBIGUOUS, NO_SUCH_TIME, Doubt, LocalClock, is_ambiguous
 
 BERLIN = "Europe/Berlin"
 ADELAIDE = "Australia/Adelaide"

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.journal import JournalRow, Kind
-from replay.event_schema import SCHEMA_VERSION
-from replay.event_table import MANIFEST, Manifest, SourceSummary
-from replay.opening import SMALL_BYTES, SMALL_ROWS, look_at
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.replay.event_schema import SCHEMA_VERSION
+from klamm.replay.event_table import MANIFEST, Manifest, SourceSummary
+from klamm.replay.opening import SMALL_BYTES, SMALL_ROWS, look_at
 
 
 @pytest.mark.parametrize(("size", "is_small"), [(SMALL_BYTES, True), (SMALL_BYTES + 1, False)])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from replay.listings import Listing
-from replay.page_plots import offline_plots
-from replay.run import Answers
-from replay.unread import Unread
+from klamm.replay.listings import Listing
+from klamm.replay.page_plots import offline_plots
+from klamm.replay.run import Answers
+from klamm.replay.unread import Unread
 
 RUN = {"source": "journal", "run": "r"}
 

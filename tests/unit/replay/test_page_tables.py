@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from cli.replay_run import facts_of
-from replay.answers import Reading, limits
-from replay.filters import Filters
-from replay.listings import Listing
-from replay.page import Asked, replay_page
-from replay.page_tables import longest, place_text, table_of, took_text, within
-from replay.run import Answers
-from replay.unread import Unread
+from klamm.cli.replay_run import facts_of
+from klamm.replay.answers import Reading, limits
+from klamm.replay.filters import Filters
+from klamm.replay.listings import Listing
+from klamm.replay.page import Asked, replay_page
+from klamm.replay.page_tables import longest, place_text, table_of, took_text, within
+from klamm.replay.run import Answers
+from klamm.replay.unread import Unread
 
 Row = dict[str, Any]
 

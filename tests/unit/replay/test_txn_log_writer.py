@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.generate.txn_log_writer import PADDING_BYTES, TxnLogWriter, log_name
-from zk.txn_log import Stretch, Txn, TxnOp, TxnType, read_stretches, read_txn_log
+from klamm.replay.generate.txn_log_writer import PADDING_BYTES, TxnLogWriter, log_name
+from klamm.zk.txn_log import Stretch, Txn, TxnOp, TxnType, read_stretches, read_txn_log
 
 LOG = Path(__file__).parents[2] / "data/kafka_logs/trace/zookeeper/version-2/log.1"
 OPS = [

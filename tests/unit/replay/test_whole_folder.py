@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import EnvironmentProblem, UsageError
-from replay.event_table import new_table_folder
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.replay.event_table import new_table_folder
 
 
 def test_a_directory_in_what_is_a_file_cannot_be_made(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from replay.sources.zookeeper_changes import Change, changes_of
-from replay.sources.zookeeper_reader import changes_in_snapshot
-from zk.snapshot_file import SnapshotEntry, SnapshotNode
-from zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
+from klamm.replay.sources.zookeeper_changes import Change, changes_of
+from klamm.replay.sources.zookeeper_reader import changes_in_snapshot
+from klamm.zk.snapshot_file import SnapshotEntry, SnapshotNode
+from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
 LOG = Path(__file__).parents[2] / "data/kafka_logs/trace/zookeeper/version-2/log.1"
 STATE = b'{"controller_epoch":4,"leader":2,"version":1,"leader_epoch":3,"isr":[2,1]}'

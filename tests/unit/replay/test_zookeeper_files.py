@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import EnvironmentProblem, UsageError
-from replay.sources.zookeeper_files import (
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.replay.sources.zookeeper_files import (
     FileStretch,
     find_files,
     find_gaps,

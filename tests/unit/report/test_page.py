@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from report.page import MOST_TABLE_ROWS, page_html
-from report.plots import WIDTH
-from report.values import (
+from klamm.report.page import MOST_TABLE_ROWS, page_html
+from klamm.report.plots import WIDTH
+from klamm.report.values import (
     Bar,
     Block,
     Figure,

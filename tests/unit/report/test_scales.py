@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from report.scales import (
+from klamm.report.scales import (
     Scale,
     duration_text,
     number_marks,

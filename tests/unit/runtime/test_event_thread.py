@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.real.running_node import EventThread
+from klamm.runtime.real.running_node import EventThread
 from tests.unit.controller.cluster import Cluster
 
 

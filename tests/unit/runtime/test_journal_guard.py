@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from brokers.logs.log_journal import LogJournal
-from cluster.journal import Kind
-from controller.candidacy import Candidacy
-from runtime.clock import VirtualClock
-from runtime.journal import FileJournal, read_journal
-from runtime.journal_guard import RETRY_INTERVAL_MS, JournalGuard
-from runtime.kafka_logs import KafkaLogs
+from klamm.brokers.logs.log_journal import LogJournal
+from klamm.cluster.journal import Kind
+from klamm.controller.candidacy import Candidacy
+from klamm.runtime.clock import VirtualClock
+from klamm.runtime.journal import FileJournal, read_journal
+from klamm.runtime.journal_guard import RETRY_INTERVAL_MS, JournalGuard
+from klamm.runtime.kafka_logs import KafkaLogs
 from tests.disk_limits import files_limited_to
 
 

@@ -10,20 +10,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.errors import JournalUnwritable
-from cluster.journal import JournalRow, Kind
-from runtime.clock import WallClock
-from runtime.journal import FileJournal, read_journal
-from runtime.kafka_logs import KafkaLogs
-from runtime.line_file import LineFile
+from klamm.cluster.errors import JournalUnwritable
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.runtime.clock import WallClock
+from klamm.runtime.journal import FileJournal, read_journal
+from klamm.runtime.kafka_logs import KafkaLogs
+from klamm.runtime.line_file import LineFile
 from tests.disk_limits import files_limited_to
 from tests.waiting import wait_until
 
 WRITER = """
 import sys
 from pathlib import Path
-from cluster.journal import JournalRow
-from runtime.journal import FileJournal
+from klamm.cluster.journal import JournalRow
+from klamm.runtime.journal import FileJournal
 
 journal = FileJournal(Path(sys.argv[1]))
 rows = [JournalRow(1, "run", 5, seq, 1, 2, "event", detail="x" * 300) for seq in range(3000)]

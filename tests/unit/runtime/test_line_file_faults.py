@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from brokers.storage.disk import LOCAL_DISK
-from brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
-from cluster.errors import JournalUnwritable
-from runtime.line_file import LineFile
+from klamm.brokers.storage.disk import LOCAL_DISK
+from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
+from klamm.cluster.errors import JournalUnwritable
+from klamm.runtime.line_file import LineFile
 
 
 @pytest.mark.parametrize("kind", list(FaultKind))

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from brokers.storage.disk import LocalDisk, StrPath
-from cluster.errors import JournalUnwritable
-from cluster.journal import JournalRow, Kind
-from runtime.archive import Archive, Rotation
-from runtime.clock import WallClock
-from runtime.journal import FileJournal, read_journal
-from runtime.kafka_logs import KafkaLogs
-from runtime.line_file import LineFile
-from runtime.rotated_files import opened_at, rotated, whole_lines
-from server.journal_tail import last_rows, rows_after
+from klamm.brokers.storage.disk import LocalDisk, StrPath
+from klamm.cluster.errors import JournalUnwritable
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.runtime.archive import Archive, Rotation
+from klamm.runtime.clock import WallClock
+from klamm.runtime.journal import FileJournal, read_journal
+from klamm.runtime.kafka_logs import KafkaLogs
+from klamm.runtime.line_file import LineFile
+from klamm.runtime.rotated_files import opened_at, rotated, whole_lines
+from klamm.server.journal_tail import last_rows, rows_after
 from tests.waiting import wait_until
 
 SMALL = Rotation(segment_bytes=100)

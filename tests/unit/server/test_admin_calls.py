@@ -8,15 +8,15 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from admin.admin_channel import AdminChannel
-from admin.configs.config_resource import ConfigResource
-from admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
-from admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaInfo, ReplicaLogDirs
-from admin.reassignments.reassignment_json import TopicPartitionReplica
-from admin.topics.text import PartitionDescription, TopicDescription
-from cluster.api_errors import Errors
-from cluster.errors import UsageError
-from cluster.requests import (
+from klamm.admin.admin_channel import AdminChannel
+from klamm.admin.configs.config_resource import ConfigResource
+from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
+from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaInfo, ReplicaLogDirs
+from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
+from klamm.admin.topics.text import PartitionDescription, TopicDescription
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import UsageError
+from klamm.cluster.requests import (
     ApiError,
     CreatableTopic,
     CreatableTopicResult,
@@ -24,9 +24,9 @@ from cluster.requests import (
     CreateTopicsResponse,
     NewPartitions,
 )
-from cluster.types import ElectionType, ReplicaAssignment, TopicPartition
-from placement.broker_metadata import BrokerMetadata
-from server.admin_calls import (
+from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.server.admin_calls import (
     CALLS,
     AdminCall,
     AlterReassignments,

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from cli.client import ServerClient, ServerUnavailable, answered_error
-from cli.errors import MAY_BE_DONE, run
-from cluster.errors import KlammError, RequestTimedOut, StoreError
+from klamm.cli.client import ServerClient, ServerUnavailable, answered_error
+from klamm.cli.errors import MAY_BE_DONE, run
+from klamm.cluster.errors import KlammError, RequestTimedOut, StoreError
 
 
 @pytest.mark.parametrize(

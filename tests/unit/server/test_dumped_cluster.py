@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from cluster.errors import UsageError
-from cluster.types import EndPoint
-from server.config import MAX_BROKERS, ServerConfig
-from server.dumped_cluster import read_dumped_cluster
-from zk.dump import ZNode
+from klamm.cluster.errors import UsageError
+from klamm.cluster.types import EndPoint
+from klamm.server.config import MAX_BROKERS, ServerConfig
+from klamm.server.dumped_cluster import read_dumped_cluster
+from klamm.zk.dump import ZNode
 
 SESSION = "0x1"
 

@@ -10,8 +10,8 @@ import msgspec
 
 from bench.fuzz_http import Requests
 from docs.generate import ROOT
-from server.api import ROUTES, api_document
-from server.openapi import plain_path
+from klamm.server.api import ROUTES, api_document
+from klamm.server.openapi import plain_path
 
 DOCUMENT = json.loads(msgspec.json.encode(api_document()))
 PAGE = (ROOT / "docs" / "http-api.md").read_text(encoding="utf-8")

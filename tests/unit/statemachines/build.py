@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from cluster.outcome import WriteOutcome
-from cluster.quirks import NO_QUIRKS, Quirks
-from cluster.types import (
+from klamm.cluster.outcome import WriteOutcome
+from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.types import (
     Broker,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicPartition,
 )
-from statemachines.context import ControllerContext
-from statemachines.partition_state import PartitionState
-from statemachines.partition_transitions import PartitionPlan
-from statemachines.replica_state import ReplicaState
-from statemachines.replica_transitions import ReplicaPlan
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.partition_transitions import PartitionPlan
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.replica_transitions import ReplicaPlan
 
 DATA = Path(__file__).parents[2] / "data" / "statemachines"
 EPOCH = 7

@@ -6,10 +6,10 @@ import copy
 
 import pytest
 
-from cluster.types import Broker, EndPoint, ReplicaAssignment
-from statemachines.context import ControllerContext, has_preferred_leader
-from statemachines.partition_state import PartitionState
-from statemachines.replica_state import ReplicaState
+from klamm.cluster.types import Broker, EndPoint, ReplicaAssignment
+from klamm.statemachines.context import ControllerContext, has_preferred_leader
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
 from tests.unit.statemachines.build import cluster, leadership, live, snapshot, tp
 
 A, B = tp("a-0"), tp("b-0")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cluster.types import LeaderAndIsr, ReplicaAssignment
-from statemachines.context import ControllerContext
-from statemachines.election import (
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.election import (
     ControlledShutdownElection,
     ElectionResult,
     ElectionStrategy,

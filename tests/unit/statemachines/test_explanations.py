@@ -7,9 +7,9 @@ from typing import get_args
 
 import pytest
 
-from cluster.journal import Kind
-from statemachines.election import ElectionStrategy, OfflineElection
-from statemachines.explanations import (
+from klamm.cluster.journal import Kind
+from klamm.statemachines.election import ElectionStrategy, OfflineElection
+from klamm.statemachines.explanations import (
     ELECTION_RULES,
     KIND_RULES,
     PARTITION_RULES,
@@ -17,10 +17,10 @@ from statemachines.explanations import (
     REPLICA_RULES,
     Rule,
 )
-from statemachines.partition_state import VALID_PREVIOUS as PARTITIONS_BEFORE
-from statemachines.reassignment import Phase
-from statemachines.replica_state import VALID_PREVIOUS as REPLICAS_BEFORE
-from statemachines.replica_state import ReplicaState
+from klamm.statemachines.partition_state import VALID_PREVIOUS as PARTITIONS_BEFORE
+from klamm.statemachines.reassignment import Phase
+from klamm.statemachines.replica_state import VALID_PREVIOUS as REPLICAS_BEFORE
+from klamm.statemachines.replica_state import ReplicaState
 
 EVERY_RULE = [
     *PARTITION_RULES.values(),

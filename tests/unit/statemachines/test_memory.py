@@ -7,21 +7,21 @@ import tracemalloc
 
 import pytest
 
-from cluster.types import (
+from klamm.cluster.types import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicPartition,
 )
-from statemachines.context import ControllerContext
-from statemachines.partition_transitions import initialize_partition_states
-from statemachines.replica_state import ReplicaState
-from statemachines.replica_transitions import (
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.partition_transitions import initialize_partition_states
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.replica_transitions import (
     apply_replica_state_changes,
     initialize_replica_states,
     plan_replica_state_changes,
 )
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 from tests.unit.statemachines.build import live
 
 PARTITIONS = 1_250

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import StateChangeFailed
-from cluster.outcome import WriteOutcome
-from cluster.requests import LeaderAndIsrPartitionState, LeaderAndIsrRequest
-from cluster.types import LeaderAndIsr, ReplicaAssignment
-from statemachines.election import (
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.outcome import WriteOutcome
+from klamm.cluster.requests import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment
+from klamm.statemachines.election import (
     ControlledShutdownElection,
     ElectionStrategy,
     OfflineElection,
     PreferredReplicaElection,
     ReassignElection,
 )
-from statemachines.partition_state import PartitionState
-from statemachines.partition_transitions import (
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.partition_transitions import (
     apply_partition_state_changes,
     initialize_partition_states,
     partitions_to_bring_online,
     plan_partition_state_changes,
     topics_without_live_isr,
 )
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 from tests.unit.statemachines.build import EPOCH, cluster, leadership, snapshot, stored, tp
 
 NEW, ONLINE = PartitionState.NEW, PartitionState.ONLINE

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.api_errors import Errors
-from cluster.quirks import Quirks
-from cluster.requests import LeaderAndIsrRequest
-from cluster.types import LeaderAndIsr, ReplicaAssignment
-from statemachines.context import ControllerContext, replicas_by_broker
-from statemachines.reassignment import (
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import LeaderAndIsrRequest
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment
+from klamm.statemachines.context import ControllerContext, replicas_by_broker
+from klamm.statemachines.reassignment import (
     add_requests,
     adding_rounds,
     apply_epoch_bumps,
@@ -24,7 +24,7 @@ from statemachines.reassignment import (
     unneeded_replicas,
     validate_replicas,
 )
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 from tests.unit.statemachines.build import cluster, leadership, live, tp
 
 A, B, C = tp("t-0"), tp("t-1"), tp("u-0")

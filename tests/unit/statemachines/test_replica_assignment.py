@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.types import ReplicaAssignment
+from klamm.cluster.types import ReplicaAssignment
 from tests.unit.statemachines.build import Case, cases
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from cluster.errors import StateChangeFailed
-from cluster.outcome import WriteOutcome
-from cluster.quirks import Quirks
-from cluster.requests import (
+from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.outcome import WriteOutcome
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import (
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
-from cluster.types import LeaderAndIsr, ReplicaAssignment
-from statemachines.context import ControllerContext
-from statemachines.replica_state import ReplicaState
-from statemachines.replica_transitions import (
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.replica_transitions import (
     ReplicaMoves,
     abandon_replica_state_changes,
     apply_replica_state_changes,
     initialize_replica_states,
     plan_replica_state_changes,
 )
-from statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 from tests.unit.statemachines.build import EPOCH, cluster, leadership, snapshot, stored, tp
 
 NEW, ONLINE, OFFLINE = ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE

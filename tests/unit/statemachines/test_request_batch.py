@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.quirks import Quirks
-from cluster.requests import (
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     StopReplicaPartitionState,
@@ -13,9 +13,9 @@ from cluster.requests import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
-from cluster.types import ReplicaAssignment
-from statemachines.context import ControllerContext
-from statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
+from klamm.cluster.types import ReplicaAssignment
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 from tests.unit.statemachines.build import EPOCH, cluster, leadership, live, tp
 
 A, B, C = tp("t-0"), tp("t-1"), tp("u-0")

@@ -11,21 +11,21 @@ import pytest
 from transitions import Machine, MachineError
 
 from docs.state_machines import SECTIONS
-from statemachines import partition_state, replica_state
-from statemachines.context import ControllerContext
-from statemachines.election import OfflineElection
-from statemachines.partition_state import PartitionState
-from statemachines.partition_transitions import (
+from klamm.statemachines import partition_state, replica_state
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.election import OfflineElection
+from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.partition_transitions import (
     apply_partition_state_changes,
     plan_partition_state_changes,
 )
-from statemachines.replica_state import ReplicaState
-from statemachines.replica_transitions import (
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.replica_transitions import (
     apply_replica_state_changes,
     plan_replica_state_changes,
 )
-from statemachines.request_batch import ControllerBrokerRequestBatch
-from statemachines.rules import machine_of
+from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
+from klamm.statemachines.rules import machine_of
 from tests.unit.statemachines.build import DATA, cluster, leadership, snapshot, stored, tp
 
 RECORDED = json.loads((DATA / "state_pairs.json").read_text(encoding="utf-8"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from statemachines.context import ControllerContext
-from statemachines.replica_state import ReplicaState
-from statemachines.topic_deletion import (
+from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.replica_state import ReplicaState
+from klamm.statemachines.topic_deletion import (
     DeletionCounts,
     Progress,
     count_deletions,

@@ -6,22 +6,22 @@ from typing import NamedTuple
 
 import pytest
 
-from cluster.errors import OperationTooBig, StoreError, UsageError
-from runtime.clock import VirtualClock
-from zk import dump_load
-from zk.dump import ZNode, dump
-from zk.dump_load import (
+from klamm.cluster.errors import OperationTooBig, StoreError, UsageError
+from klamm.runtime.clock import VirtualClock
+from klamm.zk import dump_load
+from klamm.zk.dump import ZNode, dump
+from klamm.zk.dump_load import (
     Interrupted,
     NotEmpty,
     check_no_load_is_open,
     load,
     undo,
 )
-from zk.dump_text import data_of
-from zk.load_plan import LOADING_PATH, LoadPlan, plan_load
-from zk.memory_store import LostReply, MemoryServer, MemoryStore
-from zk.request_size import MAX_TRANSACTION_BYTES
-from zk.store import Create, SetData
+from klamm.zk.dump_text import data_of
+from klamm.zk.load_plan import LOADING_PATH, LoadPlan, plan_load
+from klamm.zk.memory_store import LostReply, MemoryServer, MemoryStore
+from klamm.zk.request_size import MAX_TRANSACTION_BYTES
+from klamm.zk.store import Create, SetData
 
 BINARY = b"\xff\x00\xfe"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.errors import UsageError
-from zk.dump import ZNode
-from zk.dump_text import data_of, is_ephemeral, owner_of, parse_dump, read_dump
+from klamm.cluster.errors import UsageError
+from klamm.zk.dump import ZNode
+from klamm.zk.dump_text import data_of, is_ephemeral, owner_of, parse_dump, read_dump
 
 GOOD = b'[\n{"path":"/","data":null},\n{"path":"/a","data":"x"}\n]\n'
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import RequestTimedOut, SessionExpired, StoreError, ZooKeeperUnavailable
-from zk.kazoo_waves import Completion, unless_lost, within
-from zk.store import ResultCode
-from zk.znode_client import NodeExists, store_error
+from klamm.cluster.errors import RequestTimedOut, SessionExpired, StoreError, ZooKeeperUnavailable
+from klamm.zk.kazoo_waves import Completion, unless_lost, within
+from klamm.zk.store import ResultCode
+from klamm.zk.znode_client import NodeExists, store_error
 
 UNANSWERED = (ResultCode.CONNECTIONLOSS, ResultCode.OPERATIONTIMEOUT, ResultCode.SESSIONEXPIRED)
 

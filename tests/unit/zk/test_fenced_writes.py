@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from klamm.zk.fenced_writes import FencedWriter
+from klamm.zk.memory_store import MemoryServer, MemoryStore
+from klamm.zk.request_size import transaction_size
+from klamm.zk.store import Check, Create, ReadOp, Transaction, WriteOp
 from tests.conformance.factories import ManualClock, ok
-from zk.fenced_writes import FencedWriter
-from zk.memory_store import MemoryServer, MemoryStore
-from zk.request_size import transaction_size
-from zk.store import Check, Create, ReadOp, Transaction, WriteOp
 
 
 class Recorder:

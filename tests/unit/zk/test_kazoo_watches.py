@@ -4,9 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from zk.kazoo_watches import CHILD, DATA, EXIST, SetWatches, WatchTable, set_watches, watch_for
-from zk.kazoo_wire import Chroot
-from zk.store import Exists, GetChildren, GetData, ReadOp, ReadResult, ResultCode, Stat, WatchKind
+from klamm.zk.kazoo_watches import (
+    CHILD,
+    DATA,
+    EXIST,
+    SetWatches,
+    WatchTable,
+    set_watches,
+    watch_for,
+)
+from klamm.zk.kazoo_wire import Chroot
+from klamm.zk.store import (
+    Exists,
+    GetChildren,
+    GetData,
+    ReadOp,
+    ReadResult,
+    ResultCode,
+    Stat,
+    WatchKind,
+)
 
 CHROOT = Chroot("/klamm")
 STAT = Stat(1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)

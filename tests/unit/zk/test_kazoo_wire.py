@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from cluster.errors import OperationTooBig
-from zk.kazoo_wire import Chroot, Multi, SingleRead, multi_reads, result_code
-from zk.request_size import GROUP_BYTES, transaction_size
-from zk.store import (
+from klamm.cluster.errors import OperationTooBig
+from klamm.zk.kazoo_wire import Chroot, Multi, SingleRead, multi_reads, result_code
+from klamm.zk.request_size import GROUP_BYTES, transaction_size
+from klamm.zk.store import (
     Check,
     Create,
     Delete,

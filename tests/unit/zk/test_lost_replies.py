@@ -10,20 +10,20 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.errors import ControllerMoved
-from cluster.outcome import WriteOutcome
-from cluster.types import (
+from klamm.cluster.errors import ControllerMoved
+from klamm.cluster.outcome import WriteOutcome
+from klamm.cluster.types import (
     Broker,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     TopicPartition,
 )
+from klamm.zk.controller_client import ControllerZkClient
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import Crashed, LostReply, MemoryServer, MemoryStore
+from klamm.zk.store import GetData, ReadResult, SetData, TxnResult
+from klamm.zk.znodes import PERSISTENT_ZK_PATHS, BrokerInfo, TopicPartitionStateZNode
 from tests.conformance.factories import ManualClock
-from zk.controller_client import ControllerZkClient
-from zk.kafka_zk_client import KafkaZkClient
-from zk.memory_store import Crashed, LostReply, MemoryServer, MemoryStore
-from zk.store import GetData, ReadResult, SetData, TxnResult
-from zk.znodes import PERSISTENT_ZK_PATHS, BrokerInfo, TopicPartitionStateZNode
 
 STATE = LeaderAndIsr(1, 0, (1, 2))
 PARTITIONS = [TopicPartition(topic, i) for topic in "tu" for i in range(4)]

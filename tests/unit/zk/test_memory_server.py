@@ -6,9 +6,8 @@ import copy
 
 import pytest
 
-from tests.conformance.factories import ManualClock, ok
-from zk.memory_store import Crashed, MemoryServer, MemoryStore
-from zk.store import (
+from klamm.zk.memory_store import Crashed, MemoryServer, MemoryStore
+from klamm.zk.store import (
     Create,
     Delete,
     GetData,
@@ -20,6 +19,7 @@ from zk.store import (
     WatchEvent,
     WatchKind,
 )
+from tests.conformance.factories import ManualClock, ok
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zk.kazoo_wire import Chroot, Multi
-from zk.request_size import transaction_size
-from zk.store import Check, Create, Delete, SetData, WriteOp
+from klamm.zk.kazoo_wire import Chroot, Multi
+from klamm.zk.request_size import transaction_size
+from klamm.zk.store import Check, Create, Delete, SetData, WriteOp
 
 
 @pytest.mark.parametrize("chroot", ["", "/a/chroot"])

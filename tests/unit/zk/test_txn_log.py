@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import EnvironmentProblem
-from zk.snapshot_file import read_entries, snapshot_zxid
-from zk.txn_log import Stretch, Txn, TxnDamage, TxnType, read_stretches, read_txn_log
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.zk.snapshot_file import read_entries, snapshot_zxid
+from klamm.zk.txn_log import Stretch, Txn, TxnDamage, TxnType, read_stretches, read_txn_log
 
 DATA = Path(__file__).parents[2] / "data" / "kafka_logs" / "trace" / "zookeeper" / "version-2"
 LOG = DATA / "log.1"

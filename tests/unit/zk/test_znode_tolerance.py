@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.types import (
+from klamm.cluster.types import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from zk import znodes
-from zk.znodes import (
+from klamm.zk import znodes
+from klamm.zk.znodes import (
     BrokerIdZNode,
     ClusterIdZNode,
     ConfigEntityZNode,

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from cluster.types import (
+from klamm.cluster.types import (
     Broker,
     EndPoint,
     LeaderAndIsr,
     ReplicaAssignment,
     TopicPartition,
 )
-from zk import znodes
-from zk.znodes import MalformedZNode, UnparsableJson, VersionRange
+from klamm.zk import znodes
+from klamm.zk.znodes import MalformedZNode, UnparsableJson, VersionRange
 
 Case = dict[str, Any]
 DATA = Path(__file__).parents[2] / "data" / "znodes" / "znodes.jsonl"

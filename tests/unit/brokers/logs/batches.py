@@ -7,11 +7,11 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from brokers.logs.log_config import LogConfig
-from brokers.logs.record_batch import walk
-from brokers.logs.records import Record, StoredRecord, decode_batch, encode_batch
-from brokers.logs.recovery import Known
-from brokers.logs.segment_log import SegmentLog
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.record_batch import walk
+from klamm.brokers.logs.records import Record, StoredRecord, decode_batch, encode_batch
+from klamm.brokers.logs.recovery import Known
+from klamm.brokers.logs.segment_log import SegmentLog
 
 NOW_MS = 1_700_000_000_000
 EVERY_BATCH_INDEXED = LogConfig(index_interval_bytes=0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers.logs.checkpoints import (
+from klamm.brokers.logs.checkpoints import (
     EpochEntry,
     MetaProperties,
     read_epochs,
@@ -22,8 +22,8 @@ from brokers.logs.checkpoints import (
     write_text,
     write_topic_id,
 )
-from brokers.logs.errors import LogStorageError
-from cluster.types import TopicPartition
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.cluster.types import TopicPartition
 
 TOPIC_ID = "KCQ2jcUUQY2hcpS0zUO8Yg"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from brokers.logs.errors import LogStorageError
-from brokers.logs.log_config import LogConfig
-from brokers.logs.segment_log import SegmentLog
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.segment_log import SegmentLog
 from tests.disk_limits import files_limited_to
 from tests.unit.brokers.logs.batches import NOW_MS, append, batch, open_log, values_from
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from brokers.logs.checkpoints import read_offsets, write_offsets
-from brokers.logs.errors import LogStorageError
-from brokers.logs.recovery import Known, RepairKind
-from brokers.logs.segment_log import SegmentLog
-from brokers.storage.disk import LOCAL_DISK
-from brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
-from cluster.errors import UsageError
-from cluster.types import TopicPartition
+from klamm.brokers.logs.checkpoints import read_offsets, write_offsets
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.recovery import Known, RepairKind
+from klamm.brokers.logs.segment_log import SegmentLog
+from klamm.brokers.storage.disk import LOCAL_DISK
+from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
+from klamm.cluster.errors import UsageError
+from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.logs.batches import NOW_MS, append, batch, values_from
 
 ONE = len(batch(b"v"))

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.errors import LogStorageError
-from brokers.logs.file_log_store import FileLogStore
-from brokers.logs.log_config import LogConfig
-from brokers.logs.log_dirs import LogDirs
-from brokers.logs.log_manager import LogManager
-from cluster.errors import EnvironmentProblem
-from cluster.types import TopicPartition
+from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.file_log_store import FileLogStore
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.log_dirs import LogDirs
+from klamm.brokers.logs.log_manager import LogManager
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.cluster.types import TopicPartition
 from tests.conformance.replica_logs import NOW_MS
 from tests.conformance.segment_logs import SegmentLogFactory
 

@@ -6,10 +6,10 @@ import tracemalloc
 
 import pytest
 
-from brokers.logs.errors import RecordBatchTooLarge
-from brokers.logs.interval_log import IntervalLog
-from brokers.logs.log_config import LogConfig
-from cluster.records import (
+from klamm.brokers.logs.errors import RecordBatchTooLarge
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.cluster.records import (
     CountedBatch,
     Interval,
     IntervalRecords,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from brokers.logs.checkpoints import EpochEntry, read_epochs
-from brokers.logs.errors import LogStorageError
-from brokers.logs.leader_epoch_cache import LeaderEpochFileCache, assign, truncate_from_end
-from cluster.records import EpochEndOffset
+from klamm.brokers.logs.checkpoints import EpochEntry, read_epochs
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.leader_epoch_cache import LeaderEpochFileCache, assign, truncate_from_end
+from klamm.cluster.records import EpochEndOffset
 
 VECTORS = Path(__file__).parents[3] / "data/brokers/leader_epochs.jsonl"
 SEQUENCES = [json.loads(line) for line in VECTORS.read_text().splitlines()]

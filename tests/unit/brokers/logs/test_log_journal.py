@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.logs.log_journal import log_repair
-from brokers.logs.recovery import Repair, RepairKind
-from cluster.types import TopicPartition
+from klamm.brokers.logs.log_journal import log_repair
+from klamm.brokers.logs.recovery import Repair, RepairKind
+from klamm.cluster.types import TopicPartition
 
 
 @pytest.mark.parametrize("kind", [one for one in RepairKind if one != RepairKind.TAKEN_OFFLINE])

@@ -12,16 +12,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from brokers.logs.checkpoints import MetaProperties
-from brokers.logs.errors import LogStorageError
-from brokers.logs.file_log_store import FileLogStore
-from brokers.logs.log_config import LogConfig
-from brokers.logs.log_dirs import LogDirs
-from brokers.logs.log_manager import LogManager
-from brokers.logs.log_store import LogStore, MemoryLogStore
-from brokers.logs.replica_log import ReplicaLog
-from cluster.records import CountedBatch, Produced
-from cluster.types import TopicPartition
+from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.file_log_store import FileLogStore
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.log_dirs import LogDirs
+from klamm.brokers.logs.log_manager import LogManager
+from klamm.brokers.logs.log_store import LogStore, MemoryLogStore
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.cluster.records import CountedBatch, Produced
+from klamm.cluster.types import TopicPartition
 from tests.conformance.replica_logs import NOW_MS, epochs_of, replicate
 from tests.conformance.segment_logs import SegmentLogFactory
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.logs.errors import InvalidProducerEpoch, OutOfOrderSequence
-from brokers.logs.producer_state import ProducerStates, last_sequence
-from cluster.records import SEQUENCE_MAX, ProducerBatch
+from klamm.brokers.logs.errors import InvalidProducerEpoch, OutOfOrderSequence
+from klamm.brokers.logs.producer_state import ProducerStates, last_sequence
+from klamm.cluster.records import SEQUENCE_MAX, ProducerBatch
 
 
 def batch(

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
-from brokers.logs.record_batch import (
+from klamm.brokers.logs.errors import CorruptRecord, UnsupportedMessageFormat
+from klamm.brokers.logs.record_batch import (
     COMPRESSIONS,
     check_batches,
     check_crc,
@@ -15,8 +15,8 @@ from brokers.logs.record_batch import (
     place,
     walk,
 )
-from brokers.logs.records import Header, Record, StoredRecord, encode_batch
-from cluster.records import NO_SEQUENCE, SEQUENCE_MAX
+from klamm.brokers.logs.records import Header, Record, StoredRecord, encode_batch
+from klamm.cluster.records import NO_SEQUENCE, SEQUENCE_MAX
 from tests.unit.brokers.logs.batches import NOW_MS, batch, decode_batches, old_message
 
 RECORDS = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.logs.interval_log import IntervalLog
-from brokers.logs.record_batch import place
-from brokers.logs.record_parts import end_of, first_part, pieces, rest_after
-from cluster.records import EpochEndOffset, Interval, IntervalRecords, ProducerBatch, size_of
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.record_batch import place
+from klamm.brokers.logs.record_parts import end_of, first_part, pieces, rest_after
+from klamm.cluster.records import EpochEndOffset, Interval, IntervalRecords, ProducerBatch, size_of
 from tests.unit.brokers.logs.batches import batch
 
 TWO_EPOCHS = IntervalRecords((Interval(0, 10, 20, 1_000), Interval(1, 20, 25, 2_000)))

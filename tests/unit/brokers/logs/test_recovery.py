@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from brokers.logs.errors import CorruptRecord, DamagedLog
-from brokers.logs.log_config import LogConfig
-from brokers.logs.record_batch import check_batches
-from brokers.logs.recovery import Known, RepairKind
-from brokers.logs.segment_log import SegmentLog
+from klamm.brokers.logs.errors import CorruptRecord, DamagedLog
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.record_batch import check_batches
+from klamm.brokers.logs.recovery import Known, RepairKind
+from klamm.brokers.logs.segment_log import SegmentLog
 from tests.unit.brokers.logs.batches import (
     NOW_MS,
     append,

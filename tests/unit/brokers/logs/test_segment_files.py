@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.logs.errors import LogStorageError
-from brokers.logs.segment_files import (
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.segment_files import (
     LogDirName,
     SegmentFile,
     file_name,
@@ -15,7 +15,7 @@ from brokers.logs.segment_files import (
     parse_file_name,
     parse_log_dir_name,
 )
-from cluster.types import TopicPartition
+from klamm.cluster.types import TopicPartition
 
 ID = "0123456789abcdef" * 2
 TP = TopicPartition("a-topic.b", 12)

@@ -8,7 +8,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from brokers.logs.errors import (
+from klamm.brokers.logs.errors import (
     CorruptRecord,
     InvalidRecord,
     OffsetOutOfRange,
@@ -18,13 +18,13 @@ from brokers.logs.errors import (
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
-from brokers.logs.log_config import LogConfig
-from brokers.logs.record_batch import check_batches, place
-from brokers.logs.replica_log import Appended, Deleted
-from brokers.logs.segment import LogSegment
-from brokers.logs.segment_log import SegmentLog
-from brokers.storage.disk import LOCAL_DISK
-from cluster.records import EpochEndOffset, TimestampOffset
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.record_batch import check_batches, place
+from klamm.brokers.logs.replica_log import Appended, Deleted
+from klamm.brokers.logs.segment import LogSegment
+from klamm.brokers.logs.segment_log import SegmentLog
+from klamm.brokers.storage.disk import LOCAL_DISK
+from klamm.cluster.records import EpochEndOffset, TimestampOffset
 from tests.unit.brokers.logs.batches import (
     EVERY_BATCH_INDEXED,
     NOW_MS,

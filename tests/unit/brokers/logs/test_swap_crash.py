@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from brokers.logs.errors import LogStorageError
-from brokers.logs.file_log_store import FileLogStore
-from brokers.logs.replica_log import ReplicaLog
-from cluster.types import TopicPartition
+from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.file_log_store import FileLogStore
+from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.log_dir_moves import T0, Mover, content
 
 

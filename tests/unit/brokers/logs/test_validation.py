@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.logs.errors import InvalidTimestamp, RecordTooLarge
-from brokers.logs.log_config import LogConfig
-from brokers.logs.record_batch import COMPRESSIONS, check_batches, parse_header, stamped
-from brokers.logs.validation import check_produced
+from klamm.brokers.logs.errors import InvalidTimestamp, RecordTooLarge
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.record_batch import COMPRESSIONS, check_batches, parse_header, stamped
+from klamm.brokers.logs.validation import check_produced
 from tests.unit.brokers.logs.batches import NOW_MS, batch, decode_batches
 
 

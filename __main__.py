@@ -1,0 +1,7 @@
+"""`python -m klamm`."""
+
+import sys
+
+from klamm.cli.main import main
+
+sys.exit(main())
