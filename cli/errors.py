@@ -20,6 +20,8 @@ FAILED = 1
 READER_GONE = 141
 """128 + SIGPIPE: what a shell shows for any command whose reader had enough, as with head."""
 MAY_BE_DONE: Final = "this may have been carried out: check before you repeat it"
+REPLAY_PACKAGES: Final = ("numpy", "pandas", "py4j", "pyarrow", "pyspark", "xxhash")
+"""What the extra `replay` installs, and klamm alone does not need."""
 _NOT_A_NUMBER: Final = {
     "int_parsing": "a whole number",
     "int_parsing_size": "a whole number",
@@ -54,6 +56,14 @@ def run(command: Callable[[], int]) -> int:
         raise
     except OSError as error:
         print_error(str(error), None)
+        return FAILED
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in REPLAY_PACKAGES:
+            raise
+        print_error(
+            f"this command needs {package}, which is not installed", "pip install 'klamm[replay]'"
+        )
         return FAILED
 
 

@@ -351,7 +351,7 @@ def _class_path() -> str:
     if spec is None or spec.origin is None:
         raise ZooKeeperUnavailable(
             "the pyspark wheel, which carries ZooKeeper, is not installed",
-            hint="pip install 'pyspark==4.3.*', or use a server of your own: --zookeeper host:port",
+            hint="pip install 'klamm[zookeeper]', or name a running server: --zookeeper host:port",
         )
     folder = Path(spec.origin).parent / "jars"
     jars = [str(jar) for pattern in _JARS for jar in sorted(folder.glob(pattern))]

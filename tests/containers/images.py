@@ -75,8 +75,10 @@ def _have(image: str, engine: Engine, shell: Shell) -> bool:
 
 def _collect_wheels(cache: Path, shell: Shell) -> Path:
     """A folder with the wheels of everything that klamm depends on, kept in the cache."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    file = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project, extras = file["project"], file["project"]["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["zookeeper"], *extras["replay"]]
+    wanted += file["build-system"]["requires"]
     constraints = ROOT / "constraints.txt"
     digest = _digest([sys.version, *wanted, constraints.read_text()])
     folder = cache / f"wheels-{digest}"

