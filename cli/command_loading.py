@@ -1,14 +1,19 @@
-"""Command groups whose commands are imported when they are asked for: all of them take a second."""
+"""Command groups: whole lines of help, and commands that are imported only when they run.
+
+Importing every command takes a second of CPU.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+HELP_LIMIT: Final = 1_000
 
 
 class RawCommand(TyperCommand):
@@ -21,12 +26,14 @@ class RawCommand(TyperCommand):
 
 
 class Place(NamedTuple):
-    """Where a command is: ``app`` of the module, or else its function of the command's name.
+    """The module of a command: its ``app``, or else its function of the command's name.
 
+    ``help`` is the command's line in the list of commands, read without the module.
     ``command_class``: of such a function, whose help ends with the module's ``EXAMPLES``.
     """
 
     module: str
+    help: str
     command_class: type[TyperCommand] = TyperCommand
 
 
@@ -60,20 +67,53 @@ class _Commands(Mapping[str, Any]):
         return cast("TyperCommand | TyperGroup", command)
 
 
-def group_class(places: Mapping[str, Place]) -> type[TyperGroup]:
-    """The class, for ``typer.Typer(cls=...)``, of a group of these commands, in this order."""
+class Group(TyperGroup):
+    """A group whose list of commands shows the whole first sentence of each command's help."""
 
-    class Group(TyperGroup):
+    def sections(self, ctx: Any) -> Mapping[str, Mapping[str, str]]:
+        """Return the help of each command by title and name."""
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return {
+            "Commands": {
+                name: command.get_short_help_str(limit=HELP_LIMIT)
+                for name, command in found.items()
+                if command is not None and not command.hidden
+            }
+        }
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections."""
+        for title, commands in self.sections(ctx).items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()))
+
+
+def group_class(sections: Mapping[str, Mapping[str, Place]]) -> type[TyperGroup]:
+    """Return the class, for ``typer.Typer(cls=...)``, of a group that imports commands lazily.
+
+    ``sections``: the commands by the title under which the help lists them.
+    """
+    places = {name: place for section in sections.values() for name, place in section.items()}
+    helps = {
+        title: {name: place.help for name, place in section.items()}
+        for title, section in sections.items()
+    }
+
+    class LazyGroup(Group):
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
             self.commands = cast("MutableMapping[str, Any]", _Commands(places))
 
-    return Group
+        def sections(self, ctx: Any) -> Mapping[str, Mapping[str, str]]:
+            return helps
+
+    return LazyGroup
 
 
 def command_group(help: str, epilog: str | None = None) -> typer.Typer:
     """Return the Typer of a command that has commands."""
     app = typer.Typer(
+        cls=Group,
         help=help,
         epilog=epilog,
         no_args_is_help=True,

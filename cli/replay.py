@@ -8,12 +8,20 @@ from klamm.cli.command_loading import Place, group_class
 from klamm.cli.replay_ingest import EXAMPLES
 
 _COMMANDS = {
-    "ingest": Place("klamm.cli.replay_ingest"),
-    "diff": Place("klamm.cli.replay_diff"),
-    "run": Place("klamm.cli.replay_run"),
-    "sql": Place("klamm.cli.replay_sql"),
-    "package": Place("klamm.cli.replay_package"),
-    "generate": Place("klamm.cli.replay_generate"),
+    "Commands": {
+        "run": Place(
+            "klamm.cli.replay_run", "Answer every question: states, elections, reassignments."
+        ),
+        "ingest": Place("klamm.cli.replay_ingest", "Read logs into an event table."),
+        "diff": Place(
+            "klamm.cli.replay_diff", "Compare the final states and histories of two logs."
+        ),
+        "sql": Place("klamm.cli.replay_sql", "Query the events in SQL."),
+        "generate": Place("klamm.cli.replay_generate", "Write a seeded history of any size."),
+        "package": Place(
+            "klamm.cli.replay_package", "Package klamm for the workers of a Spark cluster."
+        ),
+    }
 }
 
 app = typer.Typer(

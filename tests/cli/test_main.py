@@ -154,8 +154,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_help_begins_with_what_one_begins_with(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    commands = capsys.readouterr().out.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in commands[:2]] == ["up", "demo"]
+    text = capsys.readouterr().out
+    commands = text.partition("Run and watch a cluster:\n")[2].splitlines()
+    assert [line.split()[0] for line in commands[:2]] == ["up", "status"]
+    assert "..." not in text.partition("Run and watch")[2]
 
 
 @pytest.mark.parametrize(
