@@ -93,7 +93,6 @@ app = typer.Typer(
     help="The ZooKeeper-era Kafka control plane, to watch, rehearse on and break.",
     epilog=_EXAMPLES,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

@@ -9,6 +9,7 @@ import typer
 
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
+from klamm.cli.completion import complete_broker
 from klamm.cli.options import Answered, asks_server
 from klamm.cluster.api_errors import Errors
 from klamm.runtime.actions import FailLogDir, Kill, Pause, PowerOff, Resume, Start, Stop
@@ -28,7 +29,10 @@ Examples:
 """,
 )
 
-BrokerId = Annotated[int, typer.Argument(metavar="N", help="The broker's id.", min=0)]
+BrokerId = Annotated[
+    int,
+    typer.Argument(metavar="N", help="The broker's id.", min=0, autocompletion=complete_broker),
+]
 
 
 @app.command()

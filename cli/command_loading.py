@@ -24,6 +24,15 @@ class RawCommand(TyperCommand):
         ctx.args = list(args)
         return []
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Complete the tool's options and topics."""
+        from click.shell_completion import CompletionItem
+
+        from klamm.cli.completion import complete_tool
+
+        words = complete_tool(f"kafka-{self.name}", ctx.args, incomplete)
+        return [CompletionItem(word) for word in words]
+
 
 class Place(NamedTuple):
     """The module of a command: its ``app``, or else its function of the command's name.
@@ -106,6 +115,17 @@ def group_class(sections: Mapping[str, Mapping[str, Place]]) -> type[TyperGroup]
 
         def sections(self, ctx: Any) -> Mapping[str, Mapping[str, str]]:
             return helps
+
+        def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+            if incomplete.startswith("-"):
+                return super().shell_complete(ctx, incomplete)
+            from click.shell_completion import CompletionItem
+
+            return [
+                CompletionItem(name, help=place.help)
+                for name, place in places.items()
+                if name.startswith(incomplete)
+            ]
 
     return LazyGroup
 

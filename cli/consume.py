@@ -17,6 +17,7 @@ import typer
 
 from klamm.cli.client import ServerClient, ServerUnavailable, find_server
 from klamm.cli.client_text import Progress
+from klamm.cli.completion import complete_topic
 from klamm.cli.options import DataDirectory, Server
 from klamm.cluster.errors import KlammError, UsageError
 
@@ -31,7 +32,9 @@ _WAIT_MS: Final = 500
 
 
 def consume(
-    topic: Annotated[str, typer.Option(help="The topic to consume.")],
+    topic: Annotated[
+        str, typer.Option(help="The topic to consume.", autocompletion=complete_topic)
+    ],
     partition: Annotated[
         int | None, typer.Option(min=0, help="One partition. [default: all]")
     ] = None,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from klamm.brokers.storage.faults import FaultKind
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
+from klamm.cli.completion import complete_broker
 from klamm.cli.options import Answered, asks_server
 from klamm.cli.status import fault_text
 from klamm.cluster.errors import UsageError
@@ -27,6 +28,9 @@ Examples:
 """,
 )
 
+BROKER: Final = typer.Option(
+    metavar="N", help="Id of a broker.", min=0, autocompletion=complete_broker
+)
 LogDir = Annotated[
     str | None, typer.Option(metavar="DIR", help="One of the broker's log.dirs. [default: all]")
 ]
@@ -45,7 +49,7 @@ Examples:
 def fail(
     client: ServerClient,
     kind: Annotated[FaultKind, typer.Option(help="How operations on the disk fail.")],
-    broker: Annotated[int | None, typer.Option(metavar="N", help="Id of a broker.", min=0)] = None,
+    broker: Annotated[int | None, BROKER] = None,
     log_dir: LogDir = None,
     journal: Annotated[bool, typer.Option("--journal", help="Disk of the journal.")] = False,
     after_bytes: Annotated[
@@ -76,7 +80,7 @@ def fail(
 @asks_server
 def slow(
     client: ServerClient,
-    broker: Annotated[int, typer.Option(metavar="N", help="Id of a broker.", min=0)],
+    broker: Annotated[int, BROKER],
     bytes_per_s: Annotated[int, typer.Option(metavar="RATE", help="Maximum rate.", min=1)],
     log_dir: LogDir = None,
 ) -> Answered:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from klamm.cli.completion import complete_partition
 from klamm.cli.explanations.explain import Chosen, Explained, explain_event, explain_partition
 from klamm.cli.explanations.linked_events import Cause, Change, Step
 from klamm.cli.explanations.rows import Standing, is_unclean
@@ -59,6 +60,7 @@ def explain(
             metavar="TOPIC-PARTITION|EVENT",
             help="A partition, as orders-3, or an event, as #17 in klamm journal; 2#17: that of"
             " controller epoch 2.",
+            autocompletion=complete_partition,
         ),
     ],
     show_all: Annotated[bool, typer.Option("--all", help="Every change, not only the last.")] = (

@@ -8,6 +8,7 @@ import typer
 
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
+from klamm.cli.completion import complete_broker
 from klamm.cli.options import Answered, asks_server
 from klamm.runtime.actions import Isolate
 
@@ -27,7 +28,12 @@ Examples:
 @asks_server
 def isolate(
     client: ServerClient,
-    brokers: Annotated[list[int], typer.Argument(metavar="N...", help="Their ids.", min=0)],
+    brokers: Annotated[
+        list[int],
+        typer.Argument(
+            metavar="N...", help="Ids of brokers.", min=0, autocompletion=complete_broker
+        ),
+    ],
 ) -> Answered:
     """Cut brokers off: records travel among these and among the others, not between them.
 

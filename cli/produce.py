@@ -20,6 +20,7 @@ import typer
 from klamm.brokers.logs.record_batch import COMPRESSIONS
 from klamm.cli.client import ServerClient, ServerUnavailable, find_server
 from klamm.cli.client_text import Progress, not_acknowledged_lines, offsets_lines, rate_text
+from klamm.cli.completion import complete_topic
 from klamm.cli.interrupted import INTERRUPTED
 from klamm.cli.options import AsJson, DataDirectory, Server, print_json
 from klamm.cluster.errors import UsageError
@@ -49,7 +50,9 @@ _NOTHING_SENT: Final[dict[str, Any]] = {
 
 
 def produce(
-    topic: Annotated[str, typer.Option(help="The topic to produce to.")],
+    topic: Annotated[
+        str, typer.Option(help="The topic to produce to.", autocompletion=complete_topic)
+    ],
     partition: Annotated[
         int | None, typer.Option(min=0, help="The partition. [default: by key, or in turn]")
     ] = None,
