@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.status import Status
 
+from klamm.cli.console import HarmlessConsole
 from klamm.cli.errors import FAILED
 from klamm.cli.options import AsJson, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
-from klamm.cli.terminal import HarmlessConsole
 from klamm.cluster.version import klamm_version
 from klamm.report.page import page_html
 from klamm.runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, tell

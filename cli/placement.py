@@ -21,8 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from klamm.cli.command_loading import command_group
+from klamm.cli.console import HarmlessConsole
 from klamm.cli.options import table_lines
-from klamm.cli.terminal import HarmlessConsole
 from klamm.cluster.errors import AdminError, KlammError, UsageError
 from klamm.placement.assign import (
     Assignment,

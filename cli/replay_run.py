@@ -46,7 +46,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from klamm.cli.terminal import HarmlessConsole
+from klamm.cli.console import HarmlessConsole
 from klamm.report.values import Table, Tone
 
 EXAMPLES = """

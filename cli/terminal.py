@@ -11,9 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TextIO, cast
 
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-
 from klamm.cluster.plain_text import harmless
 
 CLEAR_LINE: Final = "\r\x1b[K"
@@ -39,20 +36,6 @@ class HarmlessStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.rich_proxied_file, name)
-
-
-class HarmlessConsole(Console):
-    """A rich console that escapes text, but not rich's own control sequences."""
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        """Yield the segments of a renderable, with their text escaped."""
-        for segment in super().render(renderable, options):
-            if segment.control:
-                yield segment
-            else:
-                yield Segment(harmless(segment.text), segment.style)
 
 
 @contextmanager

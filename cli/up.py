@@ -16,9 +16,9 @@ from rich.status import Status
 from klamm.admin.pools import read_pools
 from klamm.cli.client import TOKEN_VARIABLE
 from klamm.cli.connect import ZK_VARIABLES, tls_of
+from klamm.cli.console import HarmlessConsole
 from klamm.cli.interrupted import NOTHING_STARTED
 from klamm.cli.own_log import log_to
-from klamm.cli.terminal import HarmlessConsole
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.quirks import parse_quirks

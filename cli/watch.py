@@ -20,11 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from klamm.cli.client import find_server
+from klamm.cli.console import HarmlessConsole
 from klamm.cli.journal import ServerSource
 from klamm.cli.journal_text import EventNames, Row, row_text, time_text, what_text
 from klamm.cli.options import DataDirectory, Server
 from klamm.cli.status import counts, what_prevents_elections
-from klamm.cli.terminal import HarmlessConsole
 from klamm.server.journal_tail import MAX_BYTES
 
 EXAMPLES = """

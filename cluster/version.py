@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
 
 def klamm_version() -> str:
     """The version that is installed; "unknown" if klamm is run from its sources alone."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to import
+
     try:
         return version("klamm")
     except PackageNotFoundError:

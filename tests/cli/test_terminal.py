@@ -14,9 +14,9 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
+from klamm.cli.console import HarmlessConsole
 from klamm.cli.options import table_lines
 from klamm.cli.own_log import FileLines, OneLine
-from klamm.cli.terminal import HarmlessConsole
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.plain_text import harmless, harmless_line
 from klamm.controller.state_change_log import StateChangeLog
