@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import typer
 
@@ -22,12 +23,17 @@ READER_GONE = 141
 MAY_BE_DONE: Final = "this may have been carried out: check before you repeat it"
 REPLAY_PACKAGES: Final = ("numpy", "pandas", "py4j", "pyarrow", "pyspark", "xxhash")
 """What the extra `replay` installs, and klamm alone does not need."""
-_NOT_A_NUMBER: Final = {
-    "int_parsing": "a whole number",
-    "int_parsing_size": "a whole number",
-    "int_from_float": "a whole number",
-    "float_parsing": "a number",
-}
+_VALUE_PROBLEMS: Final = (
+    (re.compile(r"('.*') is not a valid int(?:eger)?(?: range)?\."), r"\1 is not a whole number"),
+    (re.compile(r"('.*') is not a valid float(?: range)?\."), r"\1 is not a number"),
+    (re.compile(r"(\S+) is not in the range x>=(\S+)\."), r"must be at least \2, not \1"),
+    (re.compile(r"(\S+) is not in the range x<=(\S+)\."), r"must be at most \2, not \1"),
+    (
+        re.compile(r"(\S+) is not in the range (\S+)<=x<=(\S+)\."),
+        r"must be between \2 and \3, not \1",
+    ),
+)
+"""typer's messages about numbers, and klamm's."""
 
 
 def run(command: Callable[[], int]) -> int:
@@ -87,24 +93,7 @@ def _usage(error: typer.TyperException) -> int:
         typer.echo(error.message, err=True)
         return error.exit_code
     path = context.command_path if context is not None else "klamm"
-    error.message = _value_problem(error.__cause__) or error.message
+    for theirs, ours in _VALUE_PROBLEMS:
+        error.message = theirs.sub(ours, error.message)
     print_error(error.format_message(), f"{path} --help shows what it takes")
     return error.exit_code
-
-
-def _value_problem(cause: BaseException | None) -> str | None:
-    """Return why pydantic, with which typer reads values, refused one; None to keep its words."""
-    details = getattr(cause, "errors", None)
-    if details is None:
-        return None
-    first: Mapping[str, Any] = details()[0]
-    kind, value, limits = first["type"], first["input"], first.get("ctx", {})
-    if kind == "value_error":
-        return str(limits["error"])
-    if kind == "greater_than_equal":
-        return f"must be at least {limits['ge']}, not {value}"
-    if kind == "less_than_equal":
-        return f"must be at most {limits['le']}, not {value}"
-    if kind in _NOT_A_NUMBER:
-        return f"'{value}' is not {_NOT_A_NUMBER[kind]}"
-    return None

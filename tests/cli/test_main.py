@@ -47,8 +47,8 @@ ROOT = Path(__file__).parents[2]
         ),
         (
             ["up", "--journal-segment-bytes", "9999999999999"],
-            "error: Invalid value for '--journal-segment-bytes': must be at most "
-            f"{MAX_SEGMENT_BYTES}, not 9999999999999\n"
+            "error: Invalid value for '--journal-segment-bytes': must be between "
+            f"1024 and {MAX_SEGMENT_BYTES}, not 9999999999999\n"
             "hint: klamm up --help shows what it takes\n",
         ),
         (
