@@ -111,6 +111,19 @@ def test_two_logs_that_differ_end_in_14_and_say_where(
     assert told[5].endswith(", which B never had.") and len(told) == 6
 
 
+def test_two_logs_that_part_and_end_alike_end_in_14(
+    journal: Path, world: SimulatedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = world.journal.rows
+    of_it = [n for n, row in enumerate(rows) if (row.topic, row.partition) == CHANGED]
+    first = min(n for n in of_it if rows[n].isr is not None)
+    changed = [*rows]
+    changed[first] = msgspec.structs.replace(rows[first], leader=1)
+    code, told = diff(capsys, journal, written(tmp_path / "other.jsonl", changed))
+    assert (code, told[3]) == (14, "Their ends agree.")
+    assert told[4].startswith(f"They part first at {journal}:{first + 1} in A, ")
+
+
 def test_a_log_beside_a_live_zookeeper(
     journal: Path,
     dumped: Path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,6 +78,35 @@ def test_the_guard_starts_what_crashed_or_hangs_and_leaves_what_was_killed(tmp_p
             assert failures == []
         finally:
             guard.close()
+
+
+def spoil_and_crash(ensemble: EmbeddedEnsemble) -> int:
+    """Crash a server that can never start again; returns its id."""
+    server_id = next(id_ for id_, server in ensemble.servers.items() if server.is_running)
+    data = ensemble.servers[server_id].data_dir / "version-2"
+    ensemble.crash(server_id)
+    shutil.rmtree(data)
+    data.write_text("not a directory")
+    return server_id
+
+
+@pytest.mark.slow
+def test_the_guard_ends_the_cluster_only_without_a_quorum(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[KlammError] = []
+    with EmbeddedEnsemble(tmp_path, 3) as ensemble:
+        guard = ZooKeeperGuard(ensemble, failures.append)
+        try:
+            spoil_and_crash(ensemble)
+            wait_until(lambda: "the other servers continue" in caplog.text, 60, "the first")
+            assert failures == []
+            spoiled = spoil_and_crash(ensemble)
+            wait_until(lambda: failures, 60, "the end")
+        finally:
+            guard.close()
+        (failure,) = failures
+        assert ensemble.servers[spoiled].connect_string in failure.message
 
 
 def test_a_frozen_server_answers_again_when_it_is_resumed(tmp_path: Path) -> None:

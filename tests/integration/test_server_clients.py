@@ -103,6 +103,16 @@ def test_clients_that_nobody_asks_for_any_more_end(api: AsgiClient, server: Clus
     ok(api, f"/consumers/{other}/close")
 
 
+def test_a_client_that_is_used_stays(api: AsgiClient, server: ClusterServer) -> None:
+    number = ok(api, "/producers", topic="t")["id"]
+    server.client_sessions._sessions[number].used_s -= 2 * IDLE_S
+    ok(api, f"/producers/{number}/records", record_count=1)
+    other = ok(api, "/consumers", topic="t")["id"]
+    ok(api, f"/producers/{number}/records", record_count=1)
+    for path in (f"/producers/{number}/close", f"/consumers/{other}/close"):
+        ok(api, path)
+
+
 def test_who_goes_before_all_of_a_request_has_come_is_no_error(server: ClusterServer) -> None:
     parts = iter(
         [
