@@ -1,1 +1,1 @@
-"""Simulated brokers: what kafka.server does with the controller's requests, without a network."""
+"""Simulated brokers: how kafka.server handles the controller's requests, without a network."""

@@ -1,7 +1,7 @@
-"""One simulated broker: takes one message at a time and handles it to its end.
+"""One simulated broker: handles one message at a time, to completion.
 
-It registers itself in ZooKeeper and otherwise only answers; who delivers its messages and calls its
-timers is not its business. It never decides who leads. Mirrors the dispatch and the epoch checks of
+It registers in ZooKeeper and otherwise only responds; its owner delivers messages and calls its
+timers. It never decides which replica leads. Mirrors the dispatch and the epoch checks of
 kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
 """
 
@@ -61,14 +61,17 @@ logger = logging.getLogger(__name__)
 
 
 class Broker:
-    """A broker of the cluster. ``broker_epoch`` is the czxid of its registration, -1 before it.
+    """A broker of the cluster.
 
-    ``proposed_cluster_id`` becomes the cluster's id if it has none yet; ``cluster_id`` is what it
-    is, None before ``startup``. ``log_store``: its disk, with what its predecessor has left there;
-    ``log_journal`` is told what is cut from it. Without ``connections`` it accepts no constant
-    rates. ``copying``: how fast records travel.
+    ``broker_epoch``: czxid of its registration, -1 before registration.
+    ``proposed_cluster_id``: written as the cluster's id if the cluster has none.
+    ``cluster_id``: the id found in ZooKeeper; None before ``startup``.
+    ``log_store``: its disk, with the files of earlier runs.
+    ``log_journal``: receives journal rows about truncations.
+    ``connections``: required to accept constant-rate workloads.
+    ``copying``: the bandwidth model.
 
-    Not safe for threads: one caller at a time, but for reads of ``metadata_cache``.
+    Not thread-safe: one caller at a time, except for reads of ``metadata_cache``.
     """
 
     def __init__(
@@ -145,16 +148,16 @@ class Broker:
 
     @property
     def halt_reason(self) -> str | None:
-        """Why it must halt at once: its last log directory has failed."""
+        """Why the broker must halt at once: its last log directory failed. None if it need not."""
         return self._log_dir_failures.halt_reason
 
     # -- registration
 
     def startup(self) -> int:
-        """Make the top-level znodes and the cluster's id, register; returns the broker epoch.
+        """Create the top-level znodes and the cluster id, and register; return the broker epoch.
 
-        Raises NodeExists while another session holds the id, e.g. that of a broker just killed:
-        this may be called again then. Raises MalformedZNode if the cluster's id cannot be read, and
+        Raises NodeExists while another session holds the broker id, for example that of a broker
+        just killed: retry later. Raises MalformedZNode if the cluster id cannot be read, and
         EnvironmentProblem or LogStorageError if log directories cannot be used.
         """
         self._zk.create_top_level_paths()
@@ -170,41 +173,41 @@ class Broker:
             owner = MetaProperties(self.cluster_id or "", self.info.id)
             with self._topic_logs.read_ahead(self._zk.get_all_topics_in_cluster()):
                 self.log_upkeep.startup(owner)
-            # Nobody is told of directories that failed already: no replica of theirs is online yet.
+            # No notification for these: no replica in a failed directory has been online yet.
             self._log_dir_failures.take_offline()
         self._register()
         self.dynamic_config_manager.process_notifications()
         return self.broker_epoch
 
     def on_session_expired(self) -> int:
-        """Begin a new session and register again; returns the new broker epoch.
+        """Begin a new session and register again; return the new broker epoch.
 
-        For a broker that is no controller candidate: a candidate's controller reopens the session
-        it shares with its broker, registers, and the new epoch comes by ``on_registered``.
+        Only for brokers that are not controller candidates. A candidate's controller reopens the
+        session it shares with its broker and registers; the epoch arrives by ``on_registered``.
         """
         self._store.reopen()
         return self._register()
 
     def on_registered(self, broker_epoch: int) -> None:
-        """Somebody else registered this broker again: requests of older epochs are stale now."""
+        """Store the epoch of a registration made by the controller; older epochs are now stale."""
         self.broker_epoch = broker_epoch
 
     def watch_registration(self) -> bool:
-        """Return True if its id is registered, and watch the znode."""
+        """Return True if the broker id is registered, and watch its znode."""
         return self._zk.paths_exist([BrokerIdZNode.path(self.info.id)], watch=True)[0]
 
     def register_again(self) -> None:
         """Register again if the registration was deleted although the session lives.
 
-        2.8.2 does not notice, and its controller considers the broker dead until it is restarted.
-        Does nothing while another session has the id. Raises NodeExists if it loses a race.
+        A 2.8.2 broker does not detect this, and the controller considers it dead until a restart.
+        Does nothing while another session holds the id. Raises NodeExists if it loses a race.
         """
         if self.broker_epoch == NO_BROKER_EPOCH or self.watch_registration():
             return
         before, epoch = self.broker_epoch, self._register()
         logger.warning(
-            "broker %d: its znode was deleted while its session lived: registered again, "
-            "with epoch %d",
+            "broker %d: its registration was deleted while its session was alive; "
+            "registered again with broker epoch %d",
             self.info.id,
             epoch,
         )
@@ -220,7 +223,7 @@ class Broker:
     # -- messages and timers
 
     def receive(self, message: Message) -> None:
-        """Handle one message: answer a request, take in a response, send what follows from it."""
+        """Handle one message: respond to a request, or process a response; send what is due."""
         body, now_ms = message.body, self._clock.monotonic_ms()
         match body:
             case LeaderAndIsrRequest() | UpdateMetadataRequest() | StopReplicaRequest():
@@ -250,8 +253,9 @@ class Broker:
         self._send_what_is_due()
 
     def next_due_ms(self) -> float | None:
-        """When ``on_timer`` is to be called next, in the clock's monotonic milliseconds; -inf: at
-        once, which no reading of the clock is later than."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds.
+
+        -inf: at once. None: not until a message arrives."""
         due = (
             -math.inf if self.log_manager.has_failures else None,
             None if self.fetchers.held else self._moves.next_due_ms(),
@@ -265,7 +269,7 @@ class Broker:
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def on_timer(self) -> None:
-        """Do what is due by now; harmless when nothing is."""
+        """Do everything that is due by now; does nothing if nothing is due."""
         now_ms = self._clock.monotonic_ms()
         if not self.fetchers.held and self._moves.on_timer(now_ms, self._clock.now_ms()):
             self.log_upkeep.note_changes()
@@ -280,13 +284,13 @@ class Broker:
         self._send_what_is_due()
 
     def fail_log_dir(self, path: str, reason: str | None = None) -> None:
-        """Lose a log directory: its replicas go offline, and the controller is told to ask for
-        them. Nothing if it failed before; without an online one the broker has a ``halt_reason``.
-        """
+        """Take a log directory and its replicas offline, and notify the controller.
+
+        Does nothing if it failed before. If no directory is left, sets ``halt_reason``."""
         self._log_dir_failures.fail(path, reason)
 
     def on_arrived(self, arrived: Arrived) -> None:
-        """A copy of this broker has arrived, or was ended by another."""
+        """Process bytes of a replica copy that arrived, or its early end."""
         now_ms, (copy_id, size_bytes, _) = self._clock.monotonic_ms(), arrived
         if isinstance(copy_id, ReplicaCopy):
             self.replica_manager.leaders.on_arrived(copy_id, size_bytes, now_ms)
@@ -295,13 +299,13 @@ class Broker:
         self._send_what_is_due()
 
     def begin_shutdown(self) -> None:
-        """From now on this broker follows without fetching, so that it cannot rejoin an ISR."""
+        """Stop fetching as a follower from now on, so that this broker cannot rejoin an ISR."""
         self.replica_manager.is_shutting_down = True
 
     def begin_controlled_shutdown(self) -> None:
-        """Ask the controller to move away what this broker leads.
+        """Ask the controller to move leadership away from this broker.
 
-        Once ``controlled_shutdown.is_over`` the broker is to be ended, whatever came of it.
+        Stop the broker once ``controlled_shutdown.is_over``, whatever the outcome.
         """
         self.begin_shutdown()
         self.controlled_shutdown.attempt(self.broker_epoch, self._clock.monotonic_ms())
@@ -313,14 +317,13 @@ class Broker:
         return controller_id
 
     def hold_catch_up(self) -> None:
-        """From now on followers do not fetch, so that nothing joins an ISR through them, and no
-        replica arrives in another directory."""
+        """Stop follower fetches, so that no replica joins an ISR or finishes a directory move."""
         self.fetchers.held = True
         self.rates.leave_all()
         self._send_what_is_due()
 
     def release_catch_up(self) -> None:
-        """Let followers fetch again, beginning with all that was held back."""
+        """Resume follower fetches, starting with those held back."""
         self.fetchers.held = False
         self._send_what_is_due()
 
@@ -350,7 +353,7 @@ class Broker:
         for result in results:
             leaders.on_alter_isr_result(result, now_ms)
         if self._propose_at_ms is None and leaders.isr_changes.has_waiting:
-            # A replica that was refused comes again, as with its next fetch in Kafka.
+            # Propose a refused replica again, as its next fetch would in Kafka.
             self._propose_at_ms = now_ms + self.config.replica_fetch_wait_max_ms
 
     # -- sending

@@ -1,6 +1,6 @@
-"""What a simulated broker is told at its start: log directories, backoffs, timeouts.
+"""Settings of a simulated broker: log directories, backoffs, timeouts.
 
-Only values; a field that is named like a config has its value (cluster/configs.py).
+Only values. A field with the name of a Kafka config holds its value (cluster/configs.py).
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one broker; times in milliseconds.
 
     ``alter_isr_backoff_ms`` is fixed in Kafka (DefaultAlterIsrManager).
-    ``is_alter_isr_enabled`` False: leaders write ISRs themselves, as before the inter-broker
-    protocol 2.7-IV2. ``halts_on_log_dir_failure``: the first failed log directory ends the broker,
+    ``is_alter_isr_enabled`` False: leaders write ISRs to ZooKeeper, as before inter-broker
+    protocol 2.7-IV2. ``halts_on_log_dir_failure``: the first failed log directory halts the broker,
     as before 1.0. ``num_replica_alter_log_dirs_threads`` None: one for each log directory.
-    ``log_flush_scheduler_interval_ms``: how often logs are looked at that flush.ms wants flushed.
-    ``catch_up`` "held" keeps followers from fetching until
-    ``Broker.release_catch_up``. ``log``: what all logs are told whose topic does not say otherwise.
-    ``bandwidth``: CAPACITIES by name.
+    ``log_flush_scheduler_interval_ms``: how often logs are checked against flush.ms.
+    ``catch_up`` "held": followers do not fetch until ``Broker.release_catch_up``.
+    ``log``: log defaults, which topic configs override. ``bandwidth``: CAPACITIES by name.
     """
 
     log_dirs: tuple[str, ...]
@@ -57,9 +56,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
-    """A BrokerConfig from Kafka's property names; properties of other parts are passed over.
+    """Return a BrokerConfig made from Kafka properties; unrelated properties are ignored.
 
-    Raises InvalidConfig if a value does not fit.
+    Raises InvalidConfig if a value is invalid.
     """
     protocol = ApiVersion(BROKER_CONFIGS["inter.broker.protocol.version"].value(properties))
     values = broker_fields(BrokerConfig.__struct_fields__, properties)

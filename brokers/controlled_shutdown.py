@@ -1,7 +1,7 @@
-"""A broker that is to stop asks the controller to move its leaderships away first.
+"""Controlled shutdown: ask the controller to move leaderships away before a broker stops.
 
-It asks a few times and then gives up; ending the broker is its owner's business. Mirrors
-controlledShutdown of kafka.server.KafkaServer.
+After a few failed attempts it gives up; its owner stops the broker. Mirrors controlledShutdown of
+kafka.server.KafkaServer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ Send = Callable[[Address, ControlledShutdownRequest], int]
 
 
 class ControlledShutdown:
-    """One broker's attempts. ``is_over`` says that it may end, ``succeeded`` that nothing is left
-    that it leads, ``is_enabled`` False that it never asks; ``remaining`` is what the controller
-    could not move, ``error`` what it answered.
+    """One broker's attempts at a controlled shutdown.
 
-    ``find_controller`` gives the id of a controller whose broker is registered, or None.
+    ``is_over``: the broker may stop. ``succeeded``: it leads no partition any more.
+    ``is_enabled`` False: no attempt is made. ``remaining``: partitions that the controller could
+    not move. ``error``: the controller's last error. ``find_controller`` returns the id of a
+    controller with a registered broker, or None.
     """
 
     def __init__(
@@ -48,13 +49,13 @@ class ControlledShutdown:
 
     @property
     def patience_ms(self) -> float:
-        """How long all attempts may take."""
+        """Longest time that all attempts together can take."""
         config = self._config
         attempt_ms = config.request_timeout_ms + config.controlled_shutdown_retry_backoff_ms
         return (config.controlled_shutdown_max_retries + 1) * attempt_ms
 
     def attempt(self, broker_epoch: int, now_ms: float) -> None:
-        """Ask the controller of this moment; without one, that was an attempt too."""
+        """Send a request to the current controller. Without a controller the attempt fails."""
         if self.is_over:
             return
         self._attempts_left -= 1
@@ -72,7 +73,7 @@ class ControlledShutdown:
     def on_response(
         self, correlation_id: int, response: ControlledShutdownResponse, now_ms: float
     ) -> None:
-        """The controller's answer; one to an older request is ignored."""
+        """Process the controller's response; responses to earlier requests are ignored."""
         if correlation_id != self._in_flight:
             return
         self.error, self.remaining = response.error, response.remaining_partitions
@@ -83,11 +84,11 @@ class ControlledShutdown:
             self._back_off(now_ms)
 
     def next_due_ms(self) -> float | None:
-        """When to ask again, or when the request in flight is to be given up."""
+        """Return when to retry, or when the request in flight times out."""
         return self._due_ms
 
     def on_timer(self, broker_epoch: int, now_ms: float) -> None:
-        """Do what is due by now."""
+        """Do everything that is due by now."""
         if self._due_ms is None or now_ms < self._due_ms:
             return
         if self._in_flight is not None:

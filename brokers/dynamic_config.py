@@ -1,11 +1,11 @@
-"""Configs that change while a broker runs: it follows /config/changes and takes over what it must.
+"""Dynamic configs: a broker follows /config/changes and applies changed configs.
 
-Whoever changes a config leaves a numbered notice; every broker reads those that it has not seen,
-reads the config each is about, and deletes notices that are older than a quarter of an hour. What
-is kept is this broker's own config; of topics it is told what changed, and that one allows unclean
-elections. A notice or a config that cannot be read is logged and passed
-over. Mirrors kafka.common.ZkNodeChangeNotificationListener, kafka.server.{DynamicConfigManager,
-ConfigHandler} and DynamicLogConfig in kafka.server.DynamicBrokerConfig.
+Each config change adds a numbered notification. Every broker processes the notifications it has not
+seen, reads the config that each names, and deletes notifications older than 15 minutes. The broker
+keeps its own config; for topics it calls back with the overrides, and when unclean elections are
+enabled. A malformed notification or config is logged and skipped. Mirrors
+kafka.common.ZkNodeChangeNotificationListener, kafka.server.{DynamicConfigManager, ConfigHandler}
+and DynamicLogConfig in kafka.server.DynamicBrokerConfig.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _NUMBERED: Final = re.compile(re.escape(_PREFIX) + r"\d+", re.ASCII)
 _FOLLOWED: Final = ("topics", "brokers")
 
 FOR_ALL: Final = "for_all"
-"""Attribute of a log record: the words for what every broker of a cluster says alike."""
+"""Attribute of a log record: the text to log once when every broker reports the same thing."""
 
 logger = logging.getLogger(__name__)
 
 
 class DynamicBrokerConfig:
-    """What a broker's config is now: its own override, else the cluster's default, else static.
+    """A broker's effective config: its override, else the cluster default, else the static value.
 
-    ``overrides`` and ``defaults`` are what /config/brokers/N and /config/brokers/<default> hold.
+    ``overrides`` and ``defaults``: contents of /config/brokers/N and /config/brokers/<default>.
     """
 
     def __init__(self, unclean_leader_election_enable: bool) -> None:
@@ -58,9 +58,9 @@ class DynamicBrokerConfig:
 
     @property
     def unclean_leader_election_enable(self) -> bool:
-        """Whether topics whose config does not say may have a leader out of sync.
+        """Default of unclean.leader.election.enable for topics that do not override it.
 
-        A value that is no boolean is passed over.
+        Values that are not booleans are ignored.
         """
         for config in (self.overrides, self.defaults):
             if UNCLEAN in config and BROKER_CONFIGS[UNCLEAN].is_valid(config[UNCLEAN]):
@@ -71,11 +71,10 @@ class DynamicBrokerConfig:
 class DynamicConfigManager:
     """Keeps one broker's ``config`` up to date.
 
-    ``on_unclean_election_enabled`` is called with a topic whose config was changed and allows
-    unclean elections, or with None once this broker's own config does; ``on_topic_config`` with a
-    topic whose config was changed, and its overrides; ``on_own_config`` with this broker's own
-    overrides and those of all brokers when one of them changes. ``malformed``: notices and configs
-    that cannot be read, by path, and why.
+    Callbacks: ``on_unclean_election_enabled`` with a topic whose changed config allows unclean
+    elections, or with None once this broker's own config does. ``on_topic_config`` with a changed
+    topic and its overrides. ``on_own_config`` with this broker's overrides and the cluster
+    defaults when one of them changes. ``malformed``: the reason, by path of a malformed znode.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class DynamicConfigManager:
         self._unread_topics: set[str] = set()
 
     def initialize(self) -> None:
-        """Before the broker registers: read its own config. Raises SessionExpired."""
+        """Read this broker's own config before it registers. Raises SessionExpired."""
         entities = [
             ConfigChange("brokers", name) for name in (DEFAULT_ENTITY, str(self._broker_id))
         ]
@@ -107,9 +106,9 @@ class DynamicConfigManager:
             self._handle(entity, config)
 
     def process_notifications(self) -> None:
-        """Take over what changed since the last call, and watch for more.
+        """Apply all changes since the last call, and watch for more.
 
-        What goes wrong is logged: the next notice, or session, is another chance.
+        Errors are logged only: the next notification or session retries.
         """
         try:
             self._read_topics_again()
@@ -127,9 +126,9 @@ class DynamicConfigManager:
             )
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, Config]:
-        """The overrides of topics, none of one whose config cannot be read, all in one wave.
+        """Return the overrides of topics, read in one pipelined batch; {} for a malformed config.
 
-        If the session ends there are none either, until ``process_notifications`` in the next one.
+        If the session expires all are {}, until ``process_notifications`` in the next session.
         """
         wanted = list(topics)
         try:
@@ -145,7 +144,7 @@ class DynamicConfigManager:
         return {topic: configs.get(entity, {}) for topic, entity in entities.items()}
 
     def _read_topics_again(self) -> None:
-        """Of topics whose config an ended session could not read."""
+        """Read topic configs that could not be read before the session expired."""
         if not self._unread_topics:
             return
         found = self._topic_configs(sorted(self._unread_topics))
@@ -154,12 +153,12 @@ class DynamicConfigManager:
             for topic, config in found.items():
                 self.on_topic_config(topic, config)
 
-    # -- notices
+    # -- notifications
 
     def _process(self, names: Sequence[str]) -> None:
-        """Handle the notices that are new, in their order, and delete the old ones.
+        """Handle new notifications in order, and delete obsolete ones.
 
-        With hazard C2 a znode that has no number ends it, now and ever after.
+        With hazard C2 a znode without a number blocks all processing from then on.
         """
         odd = [name for name in names if _NUMBERED.fullmatch(name) is None]
         is_blocked = bool(odd) and self._quirks.hazard_c2
@@ -187,7 +186,7 @@ class DynamicConfigManager:
         self._purge_obsolete_notifications()
 
     def _forget_all_but(self, names: Sequence[str]) -> None:
-        """Notices that are gone are no news any more."""
+        """Drop the state of all other notifications: their znodes are gone."""
         self._created_ms = {n: self._created_ms[n] for n in names if n in self._created_ms}
         for path in list(self.malformed):
             parent, _, name = path.rpartition("/")
@@ -198,7 +197,7 @@ class DynamicConfigManager:
         return self._zk.read([GetData(f"{_PATH}/{name}") for name in names])
 
     def _decode(self, name: str, data: bytes | None) -> ConfigChange | None:
-        """The entity that changed; None if it cannot be read or is no business of a broker here."""
+        """Return the changed entity; None if it is malformed or not followed by brokers here."""
         path = f"{_PATH}/{name}"
         try:
             change = ConfigEntityChangeNotificationSequenceZNode.decode(data)
@@ -222,7 +221,7 @@ class DynamicConfigManager:
             self._set_apart(f"{_PATH}/{name}", error.reason)
 
     def _purge_obsolete_notifications(self) -> None:
-        """Delete notices that everybody has had time to see."""
+        """Delete notifications that all brokers have had time to process."""
         before_ms = self._clock.now_ms() - CHANGE_EXPIRATION_MS
         obsolete = [
             f"{_PATH}/{name}" for name, created in self._created_ms.items() if created < before_ms
@@ -234,7 +233,7 @@ class DynamicConfigManager:
     # -- configs
 
     def _read_configs(self, entities: Iterable[ConfigChange]) -> dict[ConfigChange, Config]:
-        """The overrides of entities; those that cannot be read are left out."""
+        """Return the overrides of entities, without those that are malformed."""
         paths = {entity: ConfigEntityZNode.path(*entity) for entity in entities}
         results = self._zk.read([GetData(path) for path in paths.values()])
         configs: dict[ConfigChange, Config] = {}
@@ -250,8 +249,9 @@ class DynamicConfigManager:
         return configs
 
     def _handle(self, entity: ConfigChange, config: Config) -> None:
-        """Take over what an entity's config is now. Raises MalformedZNode for a broker without a
-        number."""
+        """Apply an entity's current config.
+
+        Raises MalformedZNode for a broker whose name is not a number."""
         name = entity.entity_name
         if entity.entity_type == "topics":
             if self.on_topic_config is not None:
@@ -282,6 +282,6 @@ class DynamicConfigManager:
             self._broker_id,
             path,
             reason,
-            # Every broker reads the same znodes: where all of them speak, one is enough.
+            # Every broker reads the same znodes: with all of them logging, one line is enough.
             extra={FOR_ALL: f"brokers ignore the malformed znode {path}: {reason}"},
         )

@@ -1,7 +1,7 @@
-"""The requests that a broker answers: the controller's, and those of clients, at once or later.
+"""The requests that a broker handles: the controller's and the clients'.
 
-A request of the controller for an older registration of the broker is refused. Nothing is decided
-here. Mirrors kafka.server.KafkaApis: the dispatch, and the checks of broker epochs.
+A controller request for an earlier registration of the broker is rejected. Nothing is decided
+here. Mirrors kafka.server.KafkaApis: the dispatch, and the broker epoch checks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from klamm.cluster.types import NO_BROKER_EPOCH
 
 
 class ControlApis:
-    """The controller's side of a broker."""
+    """Handles requests of the controller."""
 
     def __init__(self, manager: ReplicaManager, topic_logs: TopicLogConfigs, clock: Clock) -> None:
         self._manager = manager
@@ -44,8 +44,8 @@ class ControlApis:
         self._clock = clock
 
     def handle(self, request: ControlRequest, broker_epoch: int) -> Response:
-        """Do what the controller says. ``broker_epoch``: of the broker's last registration."""
-        # The controller may know a new registration before the broker does: greater is not stale.
+        """Execute a controller request. ``broker_epoch``: of the broker's last registration."""
+        # The controller may learn of a registration before the broker: a greater epoch is valid.
         is_stale = NO_BROKER_EPOCH != request.broker_epoch < broker_epoch
         match request:
             case LeaderAndIsrRequest():
@@ -84,7 +84,7 @@ def _refuse(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
 
 
 class ClientApis:
-    """The clients' side of a broker."""
+    """Handles requests of clients."""
 
     def __init__(
         self, cache: MetadataCache, leaders: LeaderReplicas, producer_ids: ProducerIdManager
@@ -95,8 +95,8 @@ class ClientApis:
         self._answers: list[tuple[Message, Response]] = []
 
     def handle(self, message: Message, now_ms: float, wall_ms: int) -> bool:
-        """Handle a client's request; False if the message is none, as a follower's fetch.
-        ``now_ms`` is monotonic, ``wall_ms`` since the epoch."""
+        """Handle a client's request; return False for any other message, for example a follower's
+        fetch. ``now_ms`` is monotonic, ``wall_ms`` since the epoch."""
         answer: Response | None
         consumers = self._leaders.consumers
         match message.body:
@@ -119,7 +119,7 @@ class ClientApis:
         return True
 
     def take_answers(self) -> list[tuple[Message, Response]]:
-        """Requests that can be answered by now, and how; from now on none."""
+        """Remove and return the requests that can be answered now, with their responses."""
         answers, self._answers = self._answers, []
         return [
             *answers,

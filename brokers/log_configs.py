@@ -1,6 +1,6 @@
-"""What logs are told by configs: a broker's defaults, and a topic's overrides of them.
+"""Log configs: a broker's defaults, and a topic's overrides of them.
 
-How configs are read, and when they change, is brokers/dynamic_config.py's business.
+brokers/dynamic_config.py reads configs and handles their changes.
 Mirrors kafka.log.LogConfig.fromProps.
 """
 
@@ -52,11 +52,11 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
         if (name := field.replace("_", ".")) in TOPIC_CONFIGS
     },
 }
-"""The topic configs that logs look at: the field of LogConfig, and what it makes of the value."""
+"""Topic configs that logs use: the field of LogConfig, and the conversion to its value."""
 
 
 def broker_log_config(properties: Mapping[str, str]) -> LogConfig:
-    """What a broker's own properties say of all logs. Raises InvalidConfig."""
+    """Return the log defaults in a broker's own properties. Raises InvalidConfig."""
     values = {
         field: made_of(topic_default(TOPIC_CONFIGS[name], properties))
         for name, (field, made_of) in _FIELDS.items()
@@ -66,8 +66,7 @@ def broker_log_config(properties: Mapping[str, str]) -> LogConfig:
 
 
 def topic_log_config(topic: str, overrides: Mapping[str, str], defaults: LogConfig) -> LogConfig:
-    """What a topic's overrides make of the broker's defaults; a value that does not fit is logged
-    and passed over."""
+    """Return the broker's defaults with a topic's overrides; log and skip invalid values."""
     values = {}
     for name, text in overrides.items():
         if name in _FIELDS:
@@ -80,8 +79,9 @@ def topic_log_config(topic: str, overrides: Mapping[str, str], defaults: LogConf
 
 
 class TopicLogConfigs:
-    """The config of a topic's logs, read when one is made. ``read_overrides`` reads what many
-    topics override in one wave."""
+    """The log config of a topic, read when a log is created.
+
+    ``read_overrides`` reads the overrides of many topics in one pipelined batch."""
 
     def __init__(self, defaults: LogConfig, read_overrides: ReadOverrides) -> None:
         self._defaults = defaults
@@ -89,17 +89,17 @@ class TopicLogConfigs:
         self._read: dict[str, LogConfig] = {}
 
     def __call__(self, topic: str) -> LogConfig:
-        """Of one topic, read now unless it was read ahead."""
+        """Return a topic's config, read from ZooKeeper unless it was read ahead."""
         config = self._read.get(topic)
         return self.parse(topic, self._read_overrides([topic])[topic]) if config is None else config
 
     def parse(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
-        """What these overrides say."""
+        """Return the log config that these overrides give."""
         return topic_log_config(topic, overrides, self._defaults)
 
     @contextmanager
     def read_ahead(self, topics: Iterable[str]) -> Iterator[None]:
-        """Within, these topics are read already."""
+        """Read the overrides of all these topics at once, for use within the context."""
         wanted = list(topics)
         if wanted:
             found = self._read_overrides(wanted)

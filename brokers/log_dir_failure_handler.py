@@ -1,6 +1,6 @@
-"""What a broker does once log directories have failed: replicas go offline, the controller is told.
+"""Handling of failed log directories: take replicas offline and notify the controller.
 
-Which replicas that are is brokers/replica_manager.py's business; a failure is found by the logs.
+Logs detect the failure; brokers/replica_manager.py determines the replicas.
 Mirrors LogDirFailureHandler and handleLogDirFailure of kafka.server.ReplicaManager.
 """
 
@@ -18,8 +18,9 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 
 
 class LogDirFailureHandler:
-    """The failures of one broker's log directories. ``halt_reason``: set when the last one failed
-    and the broker must halt at once."""
+    """Failures of one broker's log directories.
+
+    ``halt_reason``: set when the last directory failed and the broker must halt at once."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class LogDirFailureHandler:
         self._log_journal = log_journal
 
     def fail(self, path: str, reason: str | None) -> None:
-        """Lose a directory as if its disk had failed. Nothing if it failed before."""
+        """Fail a directory as if its disk had failed; does nothing if it failed before."""
         text = f"{path} was made to fail"
         if reason is not None:
             text = f"Error while writing to log dir {path}: {reason}"
@@ -47,7 +48,7 @@ class LogDirFailureHandler:
         self.handle_failures()
 
     def take_offline(self) -> list[LogDirFailure]:
-        """Take the replicas of directories that failed meanwhile offline; which those are."""
+        """Take replicas in newly failed directories offline; return the failures."""
         failures = self._replica_manager.handle_log_dir_failures()
         if self._log_journal is not None:
             for failure in failures:
@@ -55,8 +56,9 @@ class LogDirFailureHandler:
         return failures
 
     def handle_failures(self) -> None:
-        """The same, and notify the controller about these replicas; without an online directory the
-        broker must halt."""
+        """Take replicas in failed directories offline and notify the controller.
+
+        Without an online directory the broker must halt."""
         self._tell_of_restored()
         if self._replica_manager.take_wants_state():
             with contextlib.suppress(SessionExpired):
@@ -69,7 +71,7 @@ class LogDirFailureHandler:
             reasons = "; ".join(f"{failure.path}: {failure.reason}" for failure in failures)
             self.halt_reason = f"all log directories have failed: {reasons}"
             return
-        # A broker that registers again is asked for all of its replicas anyway.
+        # If the session is gone: after registering again, the broker reports all its replicas.
         with contextlib.suppress(SessionExpired):
             for _ in failures:
                 self._zk.propagate_log_dir_event(self._broker_id)

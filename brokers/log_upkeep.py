@@ -1,11 +1,10 @@
-"""What a broker does to its logs once in a while: flushes, writes down, deletes, removes.
+"""Log maintenance of a broker: flush, checkpoint, apply retention, remove deleted logs.
 
-Nothing is due while nothing has changed, so an idle replica costs nothing: messages that may have
-changed something say so, and what then comes by time alone (a record becomes too old, a deleted log
-may be removed) is looked for when it is due. Logs that need no checkpoints get none. Mirrors the
-tasks that kafka.log.LogManager and kafka.server.ReplicaManager schedule: flushDirtyLogs,
-checkpointLogRecoveryOffsets, checkpointLogStartOffsets, checkpointHighWatermarks, cleanupLogs,
-deleteLogs.
+An idle replica costs nothing: a task is scheduled only after a message that may have changed
+something, or for the time when a record becomes too old or a deleted log may be removed. Logs that
+need no checkpoints get none. Mirrors the tasks that kafka.log.LogManager and
+kafka.server.ReplicaManager schedule: flushDirtyLogs, checkpointLogRecoveryOffsets,
+checkpointLogStartOffsets, checkpointHighWatermarks, cleanupLogs, deleteLogs.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ _CHANGES_LOGS: Final = (
     StopReplicaRequest,
     AlterReplicaLogDirsRequest,
 )
-"""After these, what checkpoints hold may be out of date."""
+"""Messages after which checkpoints may be out of date."""
 
 
 class LogUpkeep:
-    """Of the logs of one broker, from the start to the end."""
+    """Maintenance of one broker's logs, from startup to shutdown."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class LogUpkeep:
         self._deletion_due_ms: float | None = None
 
     def startup(self, owner: MetaProperties) -> None:
-        """Load the logs, and tell what was not in order. Raises as LogManager.startup does."""
+        """Load the logs and report problems found. Raises the errors of LogManager.startup."""
         found = self._log_manager.startup(owner, self._clock.now_ms())
         for complaint in found.complaints:
             logger.warning("broker %d: %s", owner.broker_id, complaint)
@@ -80,13 +79,13 @@ class LogUpkeep:
             log_repair(owner.broker_id, tp, repair, self._log_journal)
         for tp, error in found.damaged.items():
             log_damage(owner.broker_id, tp, error, self._log_journal)
-        # Some may have too old records, or be marked for deletion.
+        # Loaded logs may have expired records, or be marked for deletion.
         if any(log.log_end_offset for log in self._log_manager.logs()):
             self.note(self._clock.monotonic_ms())
         self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
 
     def on_message(self, body: object) -> None:
-        """A message was handled, after which logs or high watermarks may be others."""
+        """Schedule the tasks that a handled message may have made necessary."""
         if isinstance(body, _CHANGES_LOGS):
             self.note_changes()
         now_ms = self._clock.monotonic_ms()
@@ -96,12 +95,12 @@ class LogUpkeep:
             self.note(now_ms)
 
     def note(self, now_ms: float) -> None:
-        """Retention may have something to do. ``now_ms`` is monotonic."""
+        """Schedule a retention check. ``now_ms`` is monotonic."""
         if not self._is_retention_near(now_ms):
             self._retention_due_ms = now_ms + self._config.log_retention_check_interval_ms
 
     def on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """A topic's config was changed: its logs go by it from now on."""
+        """Apply a topic's changed config to its logs."""
         config = topic_log_config(topic, overrides, self._config.log)
         self._log_manager.update_topic_config(topic, config)
         self.note(self._clock.monotonic_ms())
@@ -113,7 +112,7 @@ class LogUpkeep:
         return due_ms <= now_ms + self._config.log_retention_check_interval_ms
 
     def note_changes(self) -> None:
-        """What checkpoints hold may be out of date, and a log may have been marked for deletion."""
+        """Schedule checkpoints, and the removal of logs that are marked for deletion."""
         if not self._log_manager.store.needs_checkpoints:
             return
         now_ms = self._clock.monotonic_ms()
@@ -126,7 +125,7 @@ class LogUpkeep:
             self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
 
     def next_due_ms(self) -> float | None:
-        """When ``on_timer`` is to be called next, in monotonic milliseconds."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds."""
         due = (
             self._flush_due_ms,
             self._high_watermarks_due_ms,
@@ -137,7 +136,7 @@ class LogUpkeep:
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def on_timer(self) -> None:
-        """Do what is due. A directory that refuses goes offline, which the LogManager tells."""
+        """Run the tasks that are due. The LogManager reports directories that fail."""
         now_ms = self._clock.monotonic_ms()
         if _is_due(self._flush_due_ms, now_ms):
             self._flush_due_ms = self._next_flush_ms(now_ms) if self._flush_dirty() else None
@@ -158,14 +157,14 @@ class LogUpkeep:
         return None if interval_ms == NEVER else now_ms + interval_ms
 
     def _flush_dirty(self) -> bool:
-        """Flush what flush.ms wants flushed; False if nothing will be unless messages come."""
+        """Flush logs as flush.ms requires; return False if none will be due without messages."""
         more_will_come = self._rates.materialize_all()
         return self._log_manager.flush_dirty(self._clock.now_ms()) or more_will_come
 
     def _delete_old(self) -> float | None:
         now_ms = self._clock.monotonic_ms()
         deleted = self._log_manager.delete_old(self._clock.now_ms(), self._high_watermarks())
-        # Whatever has brought records lets retention look, so here nothing is missed.
+        # Every message with records schedules a check, so no expiry is missed here.
         for tp, partition in self._partitions.items():
             if tp not in self._rates:
                 partition.fold(now_ms)
@@ -187,12 +186,12 @@ class LogUpkeep:
     # -- the end
 
     def shutdown(self) -> None:
-        """Write down everything; nothing may be asked of the broker any more."""
+        """Write all checkpoints and close the logs; the broker must not be used afterwards."""
         self._log_manager.checkpoint_high_watermarks(self._high_watermarks())
         self._log_manager.shutdown()
 
     def abandon(self, draw: Draw | None) -> None:
-        """Leave everything as it is: the broker's process died, or with ``draw`` its machine."""
+        """Leave the logs as they are: the process died, or, with ``draw``, its machine."""
         store = self._log_manager.store
         if not store.needs_checkpoints:
             now_ms = self._clock.monotonic_ms()
@@ -210,7 +209,7 @@ def _is_due(due_ms: float | None, now_ms: float) -> bool:
 
 
 def _may_move_records(body: object) -> bool:
-    """True for messages that bring records, or may let the high watermark go on."""
+    """Return True for messages that bring records, or may advance the high watermark."""
     match body:
         case ProduceRequest():
             return True

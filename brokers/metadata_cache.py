@@ -1,7 +1,7 @@
-"""What a broker knows of the whole cluster: partition states, live brokers, the controller.
+"""A broker's metadata of the whole cluster: partition states, live brokers, the controller.
 
-Filled by UpdateMetadata requests alone. The requests' state objects are kept and shared, never
-copied and never changed. Mirrors kafka.server.ZkMetadataCache.
+Only UpdateMetadata requests change it. The requests' state objects are stored and shared, never
+copied or changed. Mirrors kafka.server.ZkMetadataCache.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MetadataCache:
         self.controller_epoch = 0
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Apply a request; returns the partitions it deleted (those with leader -2)."""
+        """Apply a request; return the partitions it deleted (those with leader -2)."""
         self.controller_id = request.controller_id if request.controller_id >= 0 else None
         self.controller_epoch = request.controller_epoch
         self.alive_brokers = {broker.id: broker for broker in request.live_brokers}
@@ -69,19 +69,19 @@ class MetadataCache:
         return len(self._states)
 
     def get(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
-        """The state of a partition, None if it is unknown."""
+        """Return the state of a partition; None if it is unknown."""
         return self._states.get(partition)
 
     def states(self) -> Iterator[UpdateMetadataPartitionState]:
-        """Every partition state, in the order in which the partitions were first heard of."""
+        """Yield every partition state, in the order in which the partitions were first received."""
         return iter(self._states.values())
 
     def states_of(self, topic: str) -> list[UpdateMetadataPartitionState]:
-        """The partition states of ``topic``, in the order of their ids."""
+        """Return the partition states of a topic in the order of their ids."""
         count = self.num_partitions(topic)
         found: list[UpdateMetadataPartitionState] = []
         partition = 0
-        # Ids without gaps are the rule, so that no list of them is kept.
+        # Ids normally have no gaps, so no list of them is stored.
         while len(found) < count:
             state = self._states.get((topic, partition))
             if state is not None:
@@ -90,18 +90,18 @@ class MetadataCache:
         return found
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The leader (-1: none) that the cache shows; None if it does not know the partition."""
+        """Return the cached leader (-1: none); None if the partition is unknown."""
         state = self._states.get(partition)
         return None if state is None else state.leader
 
     def topics(self) -> tuple[str, ...]:
-        """The topics of which a partition is known."""
+        """Return the topics with at least one known partition."""
         return tuple(self._partition_counts)
 
     def num_partitions(self, topic: str) -> int:
-        """How many partitions of ``topic`` are known."""
+        """Return the number of known partitions of a topic."""
         return self._partition_counts.get(topic, 0)
 
     def topic_id(self, topic: str) -> str | None:
-        """The id of ``topic``, None if it is unknown."""
+        """Return the id of a topic; None if it is unknown."""
         return self._topic_ids.get(topic)

@@ -1,8 +1,8 @@
-"""Ids for idempotent producers: a broker takes a block of a thousand and gives one after another.
+"""Producer ids for idempotent producers: a broker reserves blocks of 1000 ids.
 
-What is left of a block when a broker ends is never given. Mirrors
-kafka.coordinator.transaction.ProducerIdManager; but the first block is taken for the first
-producer and not at the broker's start.
+The rest of a block is lost when its broker stops. Mirrors
+kafka.coordinator.transaction.ProducerIdManager, except that the first block is reserved for the
+first producer and not when the broker starts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PATH: Final = ProducerIdBlockZNode.path
 
 
 class ProducerIdManager:
-    """The ids of one broker."""
+    """Assigns the producer ids of one broker."""
 
     def __init__(self, broker_id: int, zk: KafkaZkClient) -> None:
         self._broker_id = broker_id
@@ -35,15 +35,18 @@ class ProducerIdManager:
         self._next_id = 0
 
     def init_producer_id(self) -> InitProducerIdResponse:
-        """Answer a producer. COORDINATOR_NOT_AVAILABLE while ZooKeeper cannot be asked, which the
-        producer tries again; UNKNOWN_SERVER_ERROR if the znode is malformed or no id is left."""
+        """Return a new producer id, or an error.
+
+        COORDINATOR_NOT_AVAILABLE, which producers retry, while ZooKeeper is unavailable.
+        UNKNOWN_SERVER_ERROR if the znode is malformed or all ids are used."""
         try:
             return InitProducerIdResponse(Errors.NONE, self._generate(), 0)
         except StoreError as error:
-            logger.warning("broker %d: no producer id: %s", self._broker_id, error)
+            logger.warning("broker %d: cannot assign a producer id: %s", self._broker_id, error)
             return InitProducerIdResponse(Errors.COORDINATOR_NOT_AVAILABLE)
         except MalformedZNode as error:
-            logger.error("broker %d: no producer id: %s", self._broker_id, error.at(_PATH))
+            reason = error.at(_PATH)
+            logger.error("broker %d: cannot assign a producer id: %s", self._broker_id, reason)
             return InitProducerIdResponse(Errors.UNKNOWN_SERVER_ERROR)
 
     def _generate(self) -> int:

@@ -1,8 +1,7 @@
-"""Which replica is in which log directory, and to which it is to go.
+"""Requests about log directories: describe them, and move replicas between them.
 
-Only what is asked and answered: how a replica gets there is in
-brokers/followers/replica_alter_log_dirs.py. Mirrors alterReplicaLogDirs and describeLogDirs of
-kafka.server.ReplicaManager.
+Only validation and responses; brokers/followers/replica_alter_log_dirs.py moves the data. Mirrors
+alterReplicaLogDirs and describeLogDirs of kafka.server.ReplicaManager.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _UNKNOWN_LAG: Final = -1
 def alter_replica_log_dirs(
     manager: ReplicaManager, request: AlterReplicaLogDirsRequest, wall_ms: int
 ) -> AlterReplicaLogDirsResponse:
-    """Begin to move replicas to other directories, or remember where they are to be made.
+    """Start moving replicas to other directories, or store the directory for future replicas.
 
-    A replica that is there already gets NONE, and a move to another directory than this is ended.
-    ``wall_ms``: since the epoch.
+    A replica that is in its target directory already gets NONE; a move to a different directory is
+    cancelled. ``wall_ms``: since the epoch.
     """
     return AlterReplicaLogDirsResponse(
         {tp: _alter(manager, tp, path, wall_ms) for tp, path in request.log_dirs.items()}
@@ -57,7 +56,7 @@ def _alter(manager: ReplicaManager, tp: TopicPartition, path: str, wall_ms: int)
 
 
 def _move(manager: ReplicaManager, tp: TopicPartition, path: str, wall_ms: int) -> Errors:
-    """Begin a move, or remember it. Raises LogStorageError."""
+    """Start a move, or store the directory. Raises LogStorageError."""
     dirs = manager.log_dirs
     partition = manager.partitions.get(tp)
     future = dirs.future_path_of(tp)
@@ -81,10 +80,10 @@ def _move(manager: ReplicaManager, tp: TopicPartition, path: str, wall_ms: int) 
 def describe_log_dirs(
     manager: ReplicaManager, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Every directory with the logs in it, sorted by partition; none of a failed directory.
+    """Return all directories with their logs, sorted by partition; failed ones without logs.
 
-    The lag of a log is how many offsets it is behind the high watermark, of a future log how many
-    behind the current one; -1 if the broker was not told of the replica.
+    The lag of a current log is its distance to the high watermark, that of a future log its
+    distance to the current one; -1 if the controller has not named the replica.
     """
     wanted = None if request.partitions is None else frozenset(request.partitions)
     logs: dict[str, list[ReplicaLog]] = {}

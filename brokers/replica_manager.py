@@ -1,12 +1,11 @@
-"""The replicas that a broker hosts, and what the controller's requests do to them.
+"""The replicas that a broker hosts, and the execution of the controller's requests.
 
-No message is sent and no clock is read here: requests come in as values, answers go out as values,
-fetches and proposals are queued with their managers. What leaders do with records is in
-brokers/leaders/leader_replicas.py. Mirrors kafka.server.ReplicaManager.
+No message is sent and no clock is read: requests come in as values, responses go out as values,
+fetches and ISR proposals are queued with their managers. brokers/leaders/leader_replicas.py handles
+the records of leaders. Mirrors kafka.server.ReplicaManager.
 
-Replicas whose logs are damaged are offline as if their log directory had failed. To be notified of
-them again, the broker leaves the notification of a failed directory. Kafka 2.8.2 has nothing like
-it.
+Replicas with damaged logs are offline as if their log directory had failed. To receive their states
+again, the broker writes a log dir event notification. Kafka 2.8.2 has no equivalent.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ class ReplicaManager:
     """The hosted partitions of one broker.
 
     ``partitions`` are online, ``offline_partitions`` are those whose log is damaged
-    or whose log directory failed. ``replica_alter_log_dirs_manager`` copies those that move to
+    or whose log directory failed. ``replica_alter_log_dirs_manager`` moves replicas to
     another directory. ``controller_epoch`` is the highest seen in any request.
     ``is_shutting_down``: replicas that become followers are no longer fetched.
-    ``log_manager`` has their logs, and logs that the controller has not named yet.
+    ``log_manager`` has all their logs, and logs of partitions not named by the controller yet.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class ReplicaManager:
         self._copies = copies
 
     def take_wants_state(self) -> bool:
-        """True if the controller is to be asked for damaged replicas; False when called again."""
+        """Return True once if the broker needs the states of damaged replicas again."""
         wanted, self._damaged.wants_state = self._damaged.wants_state, False
         return wanted
 
@@ -112,7 +111,7 @@ class ReplicaManager:
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest, now_ms: float, wall_ms: int
     ) -> LeaderAndIsrResponse:
-        """Lead and follow as the request says; an error or NONE for each of its partitions.
+        """Become leader and follower as requested; return an error or NONE for each partition.
 
         ``now_ms`` is monotonic, ``wall_ms`` since the epoch.
         """
@@ -157,7 +156,7 @@ class ReplicaManager:
         return LeaderAndIsrResponse(Errors.NONE, errors)
 
     def topics_without_logs(self, request: LeaderAndIsrRequest) -> Iterable[str]:
-        """The topics of replicas that a request makes."""
+        """Return the topics of replicas whose logs a request will create."""
         named = (state.topic_partition for state in request.partition_states)
         return dict.fromkeys(
             tp.topic
@@ -166,7 +165,7 @@ class ReplicaManager:
         )
 
     def _load(self, tp: TopicPartition) -> Partition:
-        """A replica as its log directory has it, or one that has no log yet."""
+        """Return a replica with its log from disk, or without a log."""
         log = self.log_dirs.current(tp)
         if log is None:
             return Partition()
@@ -218,8 +217,8 @@ class ReplicaManager:
                 errors[tp] = Errors.KAFKA_STORAGE_ERROR
                 continue
             errors[tp] = Errors.NONE
-            # Without a live leader only the log is made: the epoch stays, so that the same state
-            # can be applied when it comes again.
+            # Without a live leader only the log is created. The epoch is not updated, so that
+            # the same state can be applied when it is sent again.
             if state.leader in alive:
                 self.leaders.end(tp, partition, Errors.NOT_LEADER_OR_FOLLOWER)
                 partition.make_follower(state)
@@ -255,7 +254,7 @@ class ReplicaManager:
         self.offline_partitions[partition] = None
 
     def stop_replicas(self, request: StopReplicaRequest, wall_ms: int) -> StopReplicaResponse:
-        """Stop replicas, and drop those to be deleted; an error or NONE for each of them.
+        """Stop replicas, and delete those requested; return an error or NONE for each.
 
         ``wall_ms``: since the epoch.
         """
@@ -274,7 +273,7 @@ class ReplicaManager:
             self._damaged.to_be_deleted.discard(state.topic_partition)
             return Errors.NONE
         if state.topic_partition in self.offline_partitions:
-            # The controller has taken a damaged replica out of the ISR, if another one is in it.
+            # The controller has removed a damaged replica from the ISR, if the ISR has another.
             self._damaged.wants_state |= state.topic_partition in self.log_manager.damaged
             return Errors.KAFKA_STORAGE_ERROR
         partition = self.partitions.get(state.topic_partition)
@@ -304,7 +303,7 @@ class ReplicaManager:
         return Errors.NONE
 
     def maybe_update_metadata_cache(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Hand the request to the metadata cache unless it comes from an old controller."""
+        """Update the metadata cache unless the request comes from an old controller."""
         if request.controller_epoch < self.controller_epoch:
             return UpdateMetadataResponse(Errors.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
@@ -313,7 +312,7 @@ class ReplicaManager:
         return UpdateMetadataResponse(Errors.NONE)
 
     def _end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
-        """This broker neither leads nor follows any more."""
+        """Stop leading or following a partition."""
         self.leaders.end(tp, partition, error)
         if partition.state is not None:
             self._copies.on_gone(tp, partition.state.leader)
@@ -321,7 +320,7 @@ class ReplicaManager:
     # -- following
 
     def on_standing_answers(self, leader: int, response: FetchResponse, now_ms: float) -> None:
-        """Take what a broker sends as the leader, unless it leads no more or at another epoch."""
+        """Process unsolicited responses of a broker that is the current leader at its epoch."""
         for tp, answer in response.partitions.items():
             partition = self.partitions.get(tp)
             if (
@@ -332,13 +331,12 @@ class ReplicaManager:
                 self._fetchers.on_standing_answer(tp, partition, answer, now_ms)
 
     def take_arrived(self) -> None:
-        """Append what has come until now of records that are on their way."""
+        """Append the records that have arrived by now from copies in progress."""
         self._take(self._copies.copying.take_all(self.broker_id))
         self.replica_alter_log_dirs_manager.take_arrived(self._now_ms())
 
     def break_connections(self) -> None:
-        """Before the broker's end: what has come of records on their way is there, in its logs and
-        in those of its followers, and the rest is lost."""
+        """End all copies before the broker stops: arrived records are kept, the rest is lost."""
         self._take(self._copies.copying.cut(self.broker_id))
 
     def _take(self, arrived: Iterable[Arrived]) -> None:
@@ -352,8 +350,7 @@ class ReplicaManager:
                 self._fetchers.take_early(tp, partition, answer, self._now_ms())
 
     def _end_copies(self, states: _States) -> None:
-        """Before replicas are told whom to follow now: take what has come from the leader until
-        now. The rest will not come."""
+        """End the copies of replicas that may get another leader, and append what has arrived."""
         for partition, state in states:
             self._end_copy(state.topic_partition, partition)
 
@@ -367,8 +364,7 @@ class ReplicaManager:
     # -- log directories
 
     def handle_log_dir_failures(self) -> list[LogDirFailure]:
-        """Take replicas offline whose log directory failed since this was last called; returns
-        which directories did."""
+        """Take replicas in newly failed log directories offline; return the failures."""
         failures = self.log_manager.take_failures()
         if not failures:
             return failures
@@ -384,9 +380,10 @@ class ReplicaManager:
 
 
 class DamagedReplicas:
-    """What becomes of damaged replicas.
+    """Restoration and deletion of damaged replicas.
 
-    ``wants_state``: the controller is to send their states. ``to_be_deleted``: their topics are.
+    ``wants_state``: the broker needs their states from the controller. ``to_be_deleted``:
+    replicas whose topics are being deleted.
     """
 
     def __init__(self, log_manager: LogManager) -> None:
@@ -395,8 +392,10 @@ class DamagedReplicas:
         self._log_manager = log_manager
 
     def is_restored(self, broker_id: int, state: LeaderAndIsrPartitionState, wall_ms: int) -> bool:
-        """Restore a damaged replica once another one has the lost records and it has left the ISR:
-        in the ISR it could become the leader before it has fetched the rest."""
+        """Restore a damaged replica if that is safe; return True if it was restored.
+
+        Another replica must lead, and this one must have left the ISR: inside the ISR it could be
+        elected before it has fetched the lost records."""
         if state.topic_partition not in self._log_manager.damaged:
             return False
         if state.leader in (NO_LEADER, broker_id) or broker_id in state.isr:
@@ -408,15 +407,15 @@ class DamagedReplicas:
         return True
 
     def error_of(self, partition: TopicPartition) -> Errors:
-        """The answer for an offline replica: one that can be deleted need not be waited for."""
+        """Return the error for an offline replica; NONE if it can be deleted."""
         if partition in self.to_be_deleted:
             return Errors.NONE
         return Errors.KAFKA_STORAGE_ERROR
 
     def on_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Have the controller ask for damaged replicas whose topics are to be deleted.
+        """Request the states of damaged replicas whose topics are being deleted.
 
-        The deletion would wait for them until this broker starts again.
+        Otherwise the deletion would wait until this broker restarts.
         """
         damaged = self._log_manager.damaged
         if not damaged:

@@ -1,6 +1,6 @@
-"""What a broker shows of itself: plain dicts for the command line and the HTTP API.
+"""Status of a broker as plain dicts, for the command line and the HTTP API.
 
-It counts when asked, so that nothing has to be kept up to date in between.
+Computed on request, so that no counters have to be maintained.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from klamm.brokers.broker import Broker
 
 
 def broker_status(broker: Broker) -> dict[str, Any]:
-    """A broker's registration, its counts of replicas, and the size of its metadata cache."""
+    """Return a broker's registration, replica counts, and the size of its metadata cache."""
     manager = broker.replica_manager
     cache = broker.metadata_cache
     broker_id = broker.info.id
@@ -52,7 +52,7 @@ def broker_status(broker: Broker) -> dict[str, Any]:
 
 
 def metadata_status(broker: Broker) -> dict[str, Any]:
-    """The whole metadata cache of a broker, as clients would get it."""
+    """Return the whole metadata cache of a broker, as clients would receive it."""
     cache = broker.metadata_cache
     return {
         "id": broker.info.id,

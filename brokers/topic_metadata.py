@@ -1,7 +1,7 @@
-"""What a broker tells clients of topics: its metadata cache, whatever it holds.
+"""Metadata responses to clients, made from the broker's metadata cache.
 
-Reads the cache and nothing else. Mirrors getPartitionMetadata of kafka.server.ZkMetadataCache and
-handleTopicMetadataRequest of kafka.server.KafkaApis, without the creation of topics.
+Reads only the cache. Mirrors getPartitionMetadata of kafka.server.ZkMetadataCache and
+handleTopicMetadataRequest of kafka.server.KafkaApis, without automatic topic creation.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ NO_CONTROLLER_ID = -1
 
 
 def answer_metadata(cache: MetadataCache, request: MetadataRequest) -> MetadataResponse:
-    """The answer to a Metadata request; for what the cache lacks UNKNOWN_TOPIC_OR_PARTITION, or
-    INVALID_TOPIC_EXCEPTION if there can be no topic of that name."""
+    """Return the response to a Metadata request.
+
+    For unknown topics UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for invalid names."""
     topics = cache.topics() if request.topics is None else request.topics
     controller_id = NO_CONTROLLER_ID if cache.controller_id is None else cache.controller_id
     return MetadataResponse(
@@ -37,12 +38,12 @@ def answer_metadata(cache: MetadataCache, request: MetadataRequest) -> MetadataR
 def _topic_metadata(cache: MetadataCache, topic: str) -> TopicMetadata:
     states = cache.states_of(topic)
     if not states:
-        return TopicMetadata(_why_there_is_none(topic), topic)
+        return TopicMetadata(_error_of_missing(topic), topic)
     partitions = tuple(_partition_metadata(cache, state) for state in states)
     return TopicMetadata(Errors.NONE, topic, cache.topic_id(topic), partitions)
 
 
-def _why_there_is_none(topic: str) -> Errors:
+def _error_of_missing(topic: str) -> Errors:
     try:
         validate_topic_name(topic)
     except InvalidTopic:

@@ -23,7 +23,7 @@ from klamm.cli.options import AsJson, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cluster.version import klamm_version
 from klamm.report.page import page_html
-from klamm.runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, tell
+from klamm.runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, run_demo
 from klamm.runtime.demo_stage import DemoOptions
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def new_page() -> Path:
 def story(options: DemoOptions, page: Path | None) -> Generator[StepBegins | Step]:
     """The story's steps, and Spark's after everything else is closed, which write ``page``; None:
     without Spark."""
-    with contextlib.closing(tell(options)) as told:
+    with contextlib.closing(run_demo(options)) as told:
         for step in told:
             if not isinstance(step, DemoEnd):
                 yield step

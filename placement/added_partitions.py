@@ -1,4 +1,4 @@
-"""The assignment of partitions that a topic gains.
+"""Assignment of partitions that are added to a topic.
 
 Must not write it. Mirrors AdminZkClient.createNewPartitionsAssignment and the checks of
 replica lists in ZkAdminManager.createPartitions.
@@ -22,13 +22,12 @@ def create_new_partitions_assignment(
     num_partitions: int,
     manual: Mapping[int, Sequence[int]] | None = None,
 ) -> dict[int, ReplicaAssignment]:
-    """The new partitions alone, {partition: assignment}, that bring `topic` to `num_partitions`.
+    """Return only the new partitions that bring `topic` to `num_partitions`, with assignments.
 
-    `brokers` are all live brokers by ascending id. Without `manual` the new partitions go on
-    where partition 0's leader stands in that list. With it the replica lists are checked, the
-    partition ids are not. Raises AdminOperationError (partition 0 is missing, racks for only
-    some brokers), InvalidPartitions, InvalidReplicationFactor and what check_added_assignment
-    raises.
+    `brokers`: all live brokers by ascending id. Without `manual`, assignment continues at the
+    broker of partition 0's preferred leader. With it the replica lists are checked, the partition
+    ids are not. Raises AdminOperationError (partition 0 is missing, racks for only some brokers),
+    InvalidPartitions, InvalidReplicationFactor and the errors of check_added_assignment.
     """
     if 0 not in existing:
         shown = ", ".join(f"{partition} -> {value}" for partition, value in existing.items())
@@ -60,9 +59,9 @@ def create_new_partitions_assignment(
 
 
 def drop_existing_partitions(manual: Assignment, existing_count: int) -> Assignment | None:
-    """What `--replica-assignment` says of new partitions; None if nothing.
+    """Return the new partitions of a `--replica-assignment` argument; None if there are none.
 
-    The argument lists every partition from 0, those that exist are passed over. Mirrors
+    The argument lists all partitions from 0; existing ones are skipped. Mirrors
     TopicCommand's alterTopic.
     """
     return dict(list(manual.items())[existing_count:]) or None
@@ -74,7 +73,7 @@ def number_added_lists(
     num_partitions: int,
     available_broker_ids: Collection[int],
 ) -> Assignment:
-    """{partition: replicas} of a CreatePartitions request's lists, numbered from `existing_count`.
+    """Number the lists of a CreatePartitions request from `existing_count`.
 
     Raises InvalidReplicaAssignment for unknown brokers and for a wrong number of lists.
     Mirrors ZkAdminManager.createPartitions.

@@ -1,7 +1,7 @@
 """Kafka's automatic assignment of replicas to brokers, without and with racks.
 
-Must not validate topics or know which brokers live: it places on the brokers it is given,
-in the order given. Mirrors kafka/admin/AdminUtils.scala.
+Must not validate topics or know which brokers are alive: it uses the brokers it is given, in the
+order given. Mirrors kafka/admin/AdminUtils.scala.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ def assign_replicas_to_brokers(
     start_partition_id: int = 0,
     source: IntSource | None = None,
 ) -> Assignment:
-    """Place `partitions` partitions, the first of them `start_partition_id`, on `brokers`.
+    """Assign `partitions` partitions, starting with `start_partition_id`, to `brokers`.
 
-    Gives {partition: replicas}, by ascending partition, the preferred leader first in each.
-    `start_index` is where in the broker list the leader of partition 0 stands,
-    `next_replica_shift` how far beyond its leader's neighbour the second replica stands; both
-    count from 0. One that is None is drawn from `source`, the start index first. Kafka's
-    fixedStartIndex sets both. With racks the list is the rack-alternated one, else `brokers`
-    as given.
+    Returns replicas by ascending partition, the preferred leader first. `start_index`: index in the
+    broker list of partition 0's leader. `next_replica_shift`: distance of the second replica beyond
+    the leader's neighbour, counted from 0. If one is None it is drawn from `source`, the start
+    index first. Kafka's fixedStartIndex sets both. With racks the broker list is the
+    rack-alternated one, otherwise `brokers` as given.
 
     Raises InvalidPartitions, InvalidReplicationFactor, and AdminOperationError when only some
     brokers have a rack. Mirrors AdminUtils.assignReplicasToBrokers.
     """
     _check_counts(partitions, replication_factor, len(brokers))
     broker_racks = {broker.id: broker.rack for broker in brokers}
-    assert len(broker_racks) == len(brokers), "a broker id is given twice"
+    assert len(broker_racks) == len(brokers), "duplicate broker id"
     racks = {id_: rack for id_, rack in broker_racks.items() if rack is not None}
     if racks and len(racks) < len(brokers):
         raise AdminOperationError(
@@ -68,9 +67,9 @@ def starting_point(
     next_replica_shift: int | None,
     source: IntSource | None,
 ) -> tuple[int, int]:
-    """The start index and the next-replica shift: as given, or else drawn, the start index first.
+    """Return the start index and the next-replica shift, drawn in this order if not given.
 
-    `source` may be None when both are given.
+    `source` may be None if both are given.
     """
     start = _given_or_drawn(start_index, broker_count, source)
     shift = _given_or_drawn(next_replica_shift, broker_count, source)
@@ -80,14 +79,15 @@ def starting_point(
 def replica_index(
     first_replica_index: int, second_replica_shift: int, follower: int, n_brokers: int
 ) -> int:
-    """Where in the broker list the `follower`-th follower (from 0) stands: never on the first
-    replica. Needs two brokers at least. Mirrors AdminUtils.replicaIndex."""
+    """Return the broker-list index of the `follower`-th follower (from 0).
+
+    It is never the first replica's. Needs at least two brokers. Mirrors AdminUtils.replicaIndex."""
     shift = 1 + (second_replica_shift + follower) % (n_brokers - 1)
     return (first_replica_index + shift) % n_brokers
 
 
 def get_inverse_map(broker_racks: Mapping[int, str]) -> dict[str, Replicas]:
-    """{rack: its broker ids, ascending}, racks in Java's string order.
+    """Return the broker ids of each rack, ascending; racks are in Java's string order.
 
     Mirrors AdminUtils.getInverseMap.
     """
@@ -98,7 +98,7 @@ def get_inverse_map(broker_racks: Mapping[int, str]) -> dict[str, Replicas]:
 
 
 def get_rack_alternated_broker_list(broker_racks: Mapping[int, str]) -> Replicas:
-    """All broker ids, one from each rack in turn; a rack that has no more is passed over.
+    """Return all broker ids, one from each rack in turn; exhausted racks are skipped.
 
     Mirrors AdminUtils.getRackAlternatedBrokerList.
     """
@@ -121,7 +121,7 @@ def _check_counts(partitions: int, replication_factor: int, broker_count: int) -
 
 def _given_or_drawn(given: int | None, broker_count: int, source: IntSource | None) -> int:
     if given is None:
-        assert source is not None, "neither the number nor a source to draw it from is given"
+        assert source is not None, "neither a number nor a source is given"
         return source.next_int(broker_count)
     assert given >= 0, f"{given} is not an index"
     return given
@@ -135,7 +135,7 @@ def _round_robin(
     start_partition_id: int,
     place: Callable[[int, int], Replicas],
 ) -> Assignment:
-    # Only this many rows differ, whatever the number of partitions; equal rows share a tuple.
+    # Only broker_count * shift_period rows differ; equal rows share a tuple.
     rows: dict[tuple[int, int], Replicas] = {}
     shift_period = max(1, broker_count - 1)
     assignment: Assignment = {}
@@ -184,5 +184,5 @@ def _rack_aware_replicas(
 
 
 def _java_string_order(text: str) -> bytes:
-    # Java compares UTF-16 code units: above the basic plane that differs from code points.
+    # Java compares UTF-16 code units, which differ from code points above the basic plane.
     return text.encode("utf-16-be", "surrogatepass")

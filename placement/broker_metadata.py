@@ -1,4 +1,4 @@
-"""What placement knows of a broker: its id and its rack.
+"""Broker properties that placement uses: id and rack.
 
 Must not know endpoints, sessions or logs. Mirrors kafka/admin/BrokerMetadata.scala,
 kafka/admin/RackAwareMode.scala and AdminZkClient.getBrokerMetadatas.
@@ -14,14 +14,14 @@ from klamm.cluster.errors import AdminOperationError
 
 
 class BrokerMetadata(NamedTuple):
-    """A broker as a place for replicas. `rack` is None when the broker names none."""
+    """A broker that can host replicas. `rack` is None if the broker has none."""
 
     id: int
     rack: str | None = None
 
 
 class RackAwareMode(Enum):
-    """How much racks count: not at all, always, or only when every broker has one."""
+    """Use of racks: ignored, required of all brokers, or used only if every broker has one."""
 
     DISABLED = "disabled"
     ENFORCED = "enforced"
@@ -31,9 +31,9 @@ class RackAwareMode(Enum):
 def broker_metadatas(
     brokers: Iterable[BrokerMetadata], mode: RackAwareMode = RackAwareMode.ENFORCED
 ) -> tuple[BrokerMetadata, ...]:
-    """The brokers to place on, by ascending id, their racks kept or dropped as `mode` says.
+    """Return the brokers by ascending id, their racks kept or dropped according to `mode`.
 
-    Raises AdminOperationError when racks are enforced and only some brokers have one.
+    Raises AdminOperationError if racks are enforced and only some brokers have one.
     Mirrors AdminZkClient.getBrokerMetadatas.
     """
     ordered = sorted(brokers, key=lambda broker: broker.id)

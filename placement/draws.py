@@ -1,8 +1,7 @@
-"""The numbers an assignment draws when nobody fixes them.
+"""Random numbers for assignments.
 
-A source is handed in and seeded by the caller; nothing here may find entropy by itself.
-`JavaRandom` is java.util.Random's published generator, so that a seed gives the draws
-that AdminUtils.rand would give.
+The caller passes a seeded source; nothing here may find entropy elsewhere. `JavaRandom` is
+java.util.Random's published generator, so that a seed gives the same numbers as AdminUtils.rand.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ _INT_MAX = 2**31 - 1
 
 
 class IntSource(Protocol):
-    """Something that draws integers."""
+    """A source of random integers."""
 
     def next_int(self, bound: int) -> int:
-        """An integer of [0, bound). `bound` is positive."""
+        """Return an integer in [0, bound). `bound` is positive."""
         ...
 
 
 class JavaRandom:
-    """java.util.Random: a 48-bit linear congruential generator, whose high bits are used."""
+    """java.util.Random: the high bits of a 48-bit linear congruential generator."""
 
     __slots__ = ("_state",)
 
@@ -32,7 +31,7 @@ class JavaRandom:
         self._state = (seed ^ _MULTIPLIER) & _STATE_MASK
 
     def next_int(self, bound: int) -> int:
-        """The next integer of [0, bound), as Random.nextInt(bound)."""
+        """Return the next integer in [0, bound), like Random.nextInt(bound)."""
         assert 0 < bound <= _INT_MAX, f"bound {bound} is not a positive int"
         drawn = self._next_31_bits()
         if bound & (bound - 1) == 0:

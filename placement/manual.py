@@ -1,6 +1,6 @@
-"""Assignments that a person wrote: reading the argument, and Kafka's checks of replica lists.
+"""Manual assignments: parsing of the argument, and Kafka's checks of replica lists.
 
-Must not check topic names, configs or what exists: admin/ does. Mirrors
+Must not check topic names, configs or existence: admin/ does. Mirrors
 TopicCommand.parseReplicaAssignment, the assignment part of AdminZkClient.validateTopicCreate
 and AdminZkClient.validateReplicaAssignment.
 """
@@ -28,11 +28,11 @@ _SMALL_SCALA_MAP = 4
 
 
 def parse_replica_assignment(text: str) -> Assignment:
-    """{partition: replicas} of `--replica-assignment`: replicas divided by ":", partitions by ",".
+    """Parse `--replica-assignment`: replicas separated by ":", partitions by ",".
 
-    Partitions count from 0. Empty pieces at the end are dropped, as Java's split drops them.
-    Raises InvalidNumber, AdminCommandFailed (a broker twice in one list) and AdminOperationError
-    (lists of different lengths).
+    Partitions count from 0. Empty pieces at the end are dropped, as by Java's split. Raises
+    InvalidNumber, AdminCommandFailed (a broker twice in one list) and AdminOperationError (lists
+    of different lengths).
     """
     assignment: Assignment = {}
     for partition, piece in enumerate(_java_split(text, ",")):
@@ -58,11 +58,11 @@ def parse_replica_assignment(text: str) -> Assignment:
 def check_new_topic_assignment(
     assignment: Mapping[int, Sequence[int]], *, negative_ids_pass: bool = False
 ) -> None:
-    """Refuse what validateTopicCreate refuses of a new topic's {partition: replicas}.
+    """Check a new topic's assignment like validateTopicCreate.
 
-    Unknown brokers and lists that are all empty pass, as in Kafka. 2.8.2 only compares the sum
-    of the ids that are not negative, so {-1, 1, 2} passes there: `negative_ids_pass` does the
-    same. Raises InvalidReplicaAssignment.
+    Unknown brokers pass, and lists that are all empty, as in Kafka. 2.8.2 compares only the sum of
+    the non-negative ids, so {-1, 1, 2} passes there: `negative_ids_pass` does the same.
+    Raises InvalidReplicaAssignment.
     """
     if len({len(replicas) for replicas in assignment.values()}) != 1:
         raise InvalidReplicaAssignment("All partitions should have the same number of replicas")
@@ -85,9 +85,9 @@ def check_added_assignment(
     expected_replication_factor: int,
     available_broker_ids: Collection[int],
 ) -> None:
-    """Refuse what validateReplicaAssignment refuses of the {partition: replicas} to be added.
+    """Check the assignment of added partitions like validateReplicaAssignment.
 
-    Raises InvalidReplicaAssignment, or BrokerNotAvailable for a broker that is not among
+    Raises InvalidReplicaAssignment, or BrokerNotAvailable for a broker outside
     `available_broker_ids`.
     """
     for partition, replicas in assignment.items():
@@ -132,12 +132,12 @@ def _java_int(text: str) -> int:
     if _JAVA_INT.fullmatch(digits) and _INT_MIN <= int(digits) <= _INT_MAX:
         return int(digits)
     raise InvalidNumber(
-        f'For input string: "{digits}"', hint="broker ids are whole numbers, as in 0:1,1:2"
+        f'For input string: "{digits}"', hint="broker ids are integers, as in 0:1,1:2"
     )
 
 
 def _java_array_text(replicas: Replicas) -> str:
-    # Kafka prints the array object, a type and an identity hash: the same shape, but repeatable.
+    # Kafka prints the array object: a type and an identity hash. Same format, but repeatable.
     array_hash = 1
     for broker in replicas:
         array_hash = (31 * array_hash + broker) & _INT_MAX

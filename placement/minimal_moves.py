@@ -1,10 +1,10 @@
-"""Moves replicas into their pools: the fewest that can be, the new ones spread by weight.
+"""Minimal replica moves that bring partitions into their pools, spread by broker weight.
 
-Must not read or write a cluster. A partition is legal when every replica is in its pool and on
-as many racks as the pool allows (what Kafka's own assignment guarantees). The number of moves
-is settled partition by partition: the replicas that may stay together form a matroid, so that
-taking them one at a time gives the most. Only then are the new replicas spread, and the leaders
-of those partitions whose leader had to go.
+Must not read or write a cluster. A partition is legal if every replica is in its pool, on as many
+racks as the pool allows (as Kafka's own assignment guarantees). The number of moves is decided
+partition by partition: the replicas that can stay together form a matroid, so a greedy choice keeps
+the most. Afterwards the new replicas are spread, and so are the leaders of partitions whose leader
+cannot stay.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from klamm.placement.spread import Spread
 
 @dataclass(frozen=True, slots=True)
 class PartitionMove:
-    """What one partition's replicas were and shall be, the preferred leader first in both."""
+    """A partition's old and new replicas, the preferred leader first in both."""
 
     partition: TopicPartition
     old: tuple[int, ...]
@@ -37,17 +37,17 @@ class PartitionMove:
 
     @property
     def added(self) -> tuple[int, ...]:
-        """The brokers that have to copy the partition: each is one replica move."""
+        """The brokers that have to copy the partition; each is one replica move."""
         return tuple(replica for replica in self.new if replica not in self.old)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What a plan is for.
+    """Options of a plan.
 
-    `topics` None means all. `replication_factor` None, the default, keeps each partition's own;
-    with a number the partitions of `topics` get so many replicas, whether or not they have a
-    pool. `replace_dead` also moves replicas of the pools away from brokers that are not live.
+    `topics` None: all. `replication_factor` None, the default: each partition keeps its own; a
+    number is applied to all partitions of `topics`, with or without a pool. `replace_dead`: also
+    move replicas of pools away from brokers that are not alive.
     """
 
     topics: Collection[str] | None = None
@@ -58,7 +58,7 @@ class PlanOptions:
 
 @dataclass(slots=True)
 class _Job:
-    """A partition to be moved: what stays, what comes, who leads."""
+    """A partition to move: its kept replicas, added replicas and leader."""
 
     partition: TopicPartition
     place: PartitionPlace
@@ -79,13 +79,13 @@ class _Job:
 def plan_moves(
     pools: Pools, cluster: ClusterPlacement, options: PlanOptions | None = None
 ) -> tuple[PartitionMove, ...]:
-    """The partitions whose replicas have to change, in order of topic and id.
+    """Return the partitions whose replicas have to change, in order of topic and id.
 
-    Replicas that may stay do. A leader that may stay leads on: the preferred one, else the
-    current one. New replicas are on live brokers, and so is every replica of a partition that
-    is moved: Kafka refuses a plan that names a dead broker. Replicas of a pool's dead broker
-    are otherwise left alone. Raises InvalidReplicationFactor when a pool has too few live
-    brokers, AdminOperationError when racks are enforced and only some of its brokers have one.
+    Replicas that can stay do. A leader that can stay does: the preferred one, else the current one.
+    A moved partition gets only live brokers, because Kafka refuses a plan with a dead broker.
+    Other replicas on a pool's dead brokers are not changed. Raises InvalidReplicationFactor if
+    a pool has too few live brokers, AdminOperationError if racks are enforced and only some
+    of its brokers have one.
     """
     options = options or PlanOptions()
     jobs = _jobs(pools, cluster, options)
@@ -145,15 +145,16 @@ def _check_replication_factor(
     if wanted > len(legal.ids):
         raise InvalidReplicationFactor(
             f"Replication factor: {wanted} larger than available brokers: {len(legal.ids)}.",
-            hint=f"{partition} needs so many live brokers in {where}",
+            hint=f"{partition} needs {wanted} live broker{'s' if wanted > 1 else ''} in {where};"
+            f" it has {len(legal.ids)}",
         )
 
 
 def _keep(job: _Job, now: Counter[int], weights: Mapping[int, float]) -> None:
-    """Choose the most replicas that can stay, the leader first, those of light brokers next.
+    """Choose the most replicas that can stay: the leader first, then those on light brokers.
 
-    `now` counts the replicas of every broker; those that go are taken off. Two on one rack may
-    both stay as long as the racks that are still to be covered leave room.
+    `now` counts the replicas of every broker; removed replicas are subtracted. Two on one rack may
+    both stay if enough replicas are left to cover the other racks.
     """
     place, legal, wanted = job.place, job.legal, job.replication_factor
 
@@ -178,9 +179,9 @@ def _keep(job: _Job, now: Counter[int], weights: Mapping[int, float]) -> None:
 def _place_added(
     jobs: Sequence[_Job], cluster: ClusterPlacement, weights: dict[int, float]
 ) -> None:
-    """Put new replicas where the racks, then the topic's loads, then all loads are least.
+    """Place new replicas by least use of racks, then by load of the topic, then by total load.
 
-    The loads of the brokers count most: what the topic's share costs them is evened out after.
+    Afterwards total loads are evened out, even at the expense of the topic's spread.
     """
     planned = {job.partition: job for job in jobs}
     load = dict.fromkeys(weights, 0)
@@ -259,7 +260,7 @@ def _choose_leaders(
 
 
 def _groups(jobs: Sequence[_Job]) -> list[tuple[int, ...]]:
-    """The sets of brokers among which replicas may go: one a pool."""
+    """Return the sets of brokers within which replicas can move: one for each pool."""
     return list(dict.fromkeys(job.legal.ids for job in jobs))
 
 

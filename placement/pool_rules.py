@@ -1,8 +1,7 @@
-"""Placing inside pools: creations, added partitions, and what may not be placed by hand.
+"""Placement inside pools: new topics, added partitions, checks of manual assignments.
 
-Where nobody declared pools everything is placed as Kafka places it. Must not read a cluster or know
-who asks. Judged are the replicas that come: one that is outside its pool already may stay until it
-is moved.
+Without pools everything is placed as in Kafka. Must not read a cluster or know its caller. Only new
+replicas are checked: one that is outside its pool already may stay until it is moved.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from klamm.placement.pools import Pool, Pools, brokers_for_topic
 def brokers_in_pool(
     pools: Pools | None, topic: str, brokers: Iterable[BrokerMetadata]
 ) -> tuple[BrokerMetadata, ...]:
-    """Those of ``brokers`` that may hold ``topic``; all of them, as given, without pools."""
+    """Return the brokers that may host ``topic``; all of them, as given, without pools."""
     return tuple(brokers) if pools is None else brokers_for_topic(pools, topic, brokers)
 
 
@@ -34,9 +33,9 @@ def assign_in_pool(
     replication_factor: int,
     source: IntSource,
 ) -> Assignment:
-    """Place a topic on those of the live ``brokers`` that may hold it.
+    """Assign a topic to those live ``brokers`` that may host it.
 
-    Raises what assign_replicas_to_brokers raises; InvalidReplicationFactor names the pool.
+    Raises the errors of assign_replicas_to_brokers; InvalidReplicationFactor names the pool.
     """
     allowed = brokers_in_pool(pools, topic, brokers)
     with _naming_the_pool(pools, topic, len(allowed), replication_factor):
@@ -51,10 +50,10 @@ def add_partitions_in_pool(
     num_partitions: int,
     manual: Mapping[int, Sequence[int]] | None = None,
 ) -> dict[int, ReplicaAssignment]:
-    """The partitions that ``topic`` gains, on those of the live ``brokers`` that may hold it.
+    """Return the partitions added to ``topic``, on those live ``brokers`` that may host it.
 
-    Raises what create_new_partitions_assignment raises, InvalidReplicaAssignment also for a
-    ``manual`` assignment that leaves the pool.
+    Raises the errors of create_new_partitions_assignment, and InvalidReplicaAssignment for a
+    ``manual`` assignment outside the pool.
     """
     if manual is not None:
         added = create_new_partitions_assignment(topic, existing, brokers, num_partitions, manual)
@@ -69,7 +68,7 @@ def add_partitions_in_pool(
 def check_in_pool(
     pools: Pools | None, topic: str, assignment: Mapping[int, Collection[int]]
 ) -> None:
-    """Refuse {partition: new replicas} of ``topic`` that leaves its pool.
+    """Check that new replicas of ``topic``, by partition, are in its pool.
 
     Raises InvalidReplicaAssignment, which names the first partition.
     """
@@ -81,7 +80,7 @@ def check_in_pool(
 def check_moves_in_pool(
     pools: Pools | None, added: Mapping[TopicPartition, Collection[int]]
 ) -> None:
-    """Refuse {partition: replicas that it gains} if one leaves its topic's pool.
+    """Check that added replicas, by partition, are in the pools of their topics.
 
     Raises InvalidReplicaAssignment, which names the first partition and counts the others.
     """
@@ -91,14 +90,14 @@ def check_moves_in_pool(
         more = f" (and {others} more partition{'s' if others > 1 else ''})" if others else ""
         raise InvalidReplicaAssignment(
             refused[0] + more,
-            hint="klamm pools plan writes a plan that keeps to the pools",
+            hint="klamm pools plan writes a plan that stays within the pools",
         )
 
 
 def outside_pool_text(
     pools: Pools | None, partition: TopicPartition, added: Collection[int]
 ) -> str | None:
-    """Why these replicas may not be added to ``partition``: its pool; None if they may."""
+    """Return why these replicas may not be added to ``partition``; None if they may."""
     pool = None if pools is None else pools.pool_of(partition.topic)
     if pool is None:
         return None
@@ -113,7 +112,7 @@ def outside_pool_text(
 
 
 def check_brokers_exist(pools: Pools, broker_ids: Collection[int]) -> None:
-    """Raise UsageError for pools that name brokers which are not among ``broker_ids``."""
+    """Raise UsageError for pools with brokers that are not among ``broker_ids``."""
     for pool in pools.by_name.values():
         missing = [id_ for id_ in pool.broker_ids if id_ not in broker_ids]
         if missing:

@@ -1,7 +1,7 @@
-"""Resource isolation pools: which brokers may hold which topic, and who breaks that.
+"""Resource isolation pools: the brokers that may host each topic, and violations of this rule.
 
-Must not read YAML (admin/pools.py), move anything (minimal_moves.py) or know sessions. Kafka
-has no pools: what it offers is a broker list for a reassignment and an assignment by hand.
+Must not read YAML (admin/pools.py), move anything (minimal_moves.py) or know sessions. Kafka has
+no pools, only a broker list for a reassignment and manual assignments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULT_WEIGHT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Brokers that hold the topics of this pool and no others. Ids ascend."""
+    """Brokers that host the topics of this pool and no others. Ids ascend."""
 
     name: str
     broker_ids: tuple[int, ...]
@@ -35,10 +35,10 @@ class TopicRule:
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """The pools, by name, and the rules, of which the first that matches a topic decides.
+    """The pools by name, and the rules; the first rule that matches a topic applies.
 
-    A broker is in one pool at most. `weights` say how much of its pool's load a broker takes,
-    1 where nothing is said.
+    A broker is in at most one pool. `weights`: each broker's relative share of its pool's load;
+    the default is 1.
     """
 
     by_name: Mapping[str, Pool]
@@ -46,27 +46,27 @@ class Pools:
     weights: Mapping[int, float] = field(default_factory=dict)
 
     def rules_of(self, topic: str) -> tuple[TopicRule, ...]:
-        """All rules that match `topic`, in order: the first one decides."""
+        """Return all rules that match `topic`, in order; the first one applies."""
         return tuple(rule for rule in self.rules if re.fullmatch(rule.pattern, topic))
 
     def pool_of(self, topic: str) -> Pool | None:
-        """The pool of `topic`; None if no rule matches: such a topic may be anywhere."""
+        """Return the pool of `topic`; None if no rule matches, so that it may be anywhere."""
         for rule in self.rules:
             if re.fullmatch(rule.pattern, topic):
                 return self.by_name[rule.pool]
         return None
 
     def weight(self, broker_id: int) -> float:
-        """The weight of a broker, in a pool or not."""
+        """Return the weight of a broker, in a pool or not."""
         return self.weights.get(broker_id, DEFAULT_WEIGHT)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
-    """Where a partition's replicas are or, while it is reassigned, will be.
+    """Replicas of a partition; during a reassignment, its target replicas.
 
-    `replicas` has the preferred leader first. `leader` is the current one, None if there is
-    none or if it is not known.
+    `replicas`: the preferred leader first. `leader`: the current one; None if there is none or it
+    is unknown.
     """
 
     replicas: tuple[int, ...]
@@ -76,17 +76,17 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlacement:
-    """The live brokers by ascending id, and the partitions in order of topic and id."""
+    """Live brokers by ascending id, and all partitions in order of topic and id."""
 
     live_brokers: tuple[BrokerMetadata, ...]
     partitions: Mapping[TopicPartition, PartitionPlace]
 
     def topics(self) -> tuple[str, ...]:
-        """The topics that have partitions, in order."""
+        """Return the topics that have partitions, in order."""
         return tuple(dict.fromkeys(tp.topic for tp in self.partitions))
 
     def partitions_by_topic(self) -> dict[str, tuple[TopicPartition, ...]]:
-        """{topic: its partitions}, in order."""
+        """Return the partitions of each topic, in order."""
         found: dict[str, list[TopicPartition]] = {}
         for partition in self.partitions:
             found.setdefault(partition.topic, []).append(partition)
@@ -94,7 +94,7 @@ class ClusterPlacement:
 
 
 class ViolationKind(Enum):
-    """What `violations` finds."""
+    """Kinds of violations."""
 
     MISSING_BROKER = "missing-broker"
     TOO_FEW_BROKERS = "too-few-brokers"
@@ -104,7 +104,7 @@ class ViolationKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One breach: of a pool (no topic), or of one partition. `brokers` are those at fault."""
+    """A violation by a pool (no partition), or by a partition. `brokers`: those at fault."""
 
     kind: ViolationKind
     pool: str
@@ -116,11 +116,11 @@ class Violation:
 def brokers_for_topic(
     pools: Pools, topic: str, live_brokers: Iterable[BrokerMetadata]
 ) -> tuple[BrokerMetadata, ...]:
-    """The live brokers that may hold `topic`, by ascending id: those of its pool, or all of them.
+    """Return the live brokers that may host `topic`, by ascending id: of its pool, or all.
 
-    What assign_replicas_to_brokers and create_new_partitions_assignment take as `brokers`, so
-    that a creation or an added partition stays inside the pool. Empty if all of the pool's
-    brokers are down: those functions then refuse with Kafka's text.
+    Pass them to assign_replicas_to_brokers and create_new_partitions_assignment, so that replicas
+    stay inside the pool. Empty if all brokers of the pool are down: those functions then
+    raise Kafka's errors.
     """
     pool = pools.pool_of(topic)
     ordered = sorted(live_brokers, key=lambda broker: broker.id)
@@ -133,27 +133,27 @@ def brokers_for_topic(
 class LegalBrokers:
     """The live brokers that a partition may be moved to, and their racks.
 
-    `racks` has a value for each of `ids`. Where racks do not count every broker is a rack of
-    its own, so that one rule serves both.
+    `racks` has a value for each of `ids`. If racks are ignored, every broker is a separate rack, so
+    that one rule serves both cases.
     """
 
     ids: tuple[int, ...]
     racks: Mapping[int, str | int]
 
     def racks_to_use(self, replication_factor: int) -> int:
-        """On how many racks so many replicas have to be: as many as can be, as in Kafka."""
+        """Return on how many racks so many replicas must be: the maximum, as in Kafka."""
         return min(replication_factor, len(set(self.racks.values())))
 
     def spans_enough_racks(self, replicas: Sequence[int]) -> bool:
-        """True if these replicas, all of them legal, are on as many racks as can be."""
+        """Return True if these legal replicas are on as many racks as possible."""
         used = {self.racks[replica] for replica in replicas}
         return len(used) >= self.racks_to_use(len(replicas))
 
 
 def legal_brokers(brokers: Sequence[BrokerMetadata], mode: RackAwareMode) -> LegalBrokers:
-    """`brokers`, by ascending id, as places for one partition.
+    """Return `brokers`, by ascending id, as targets for one partition.
 
-    Raises AdminOperationError when racks are enforced and only some brokers have one.
+    Raises AdminOperationError if racks are enforced and only some brokers have one.
     """
     known = broker_metadatas(brokers, mode)
     return LegalBrokers(
@@ -165,11 +165,11 @@ def legal_brokers(brokers: Sequence[BrokerMetadata], mode: RackAwareMode) -> Leg
 def violations(
     pools: Pools, cluster: ClusterPlacement, mode: RackAwareMode = RackAwareMode.ENFORCED
 ) -> tuple[Violation, ...]:
-    """Everything that breaks the pools: first what concerns a whole pool, then by partition.
+    """Return all violations of the pools: those of whole pools first, then by partition.
 
-    Topics of no pool break nothing. Racks are judged only where every replica is alive, since
-    the rack of a dead broker is not known. Raises AdminOperationError when racks are enforced
-    and only some live brokers of a pool that is in use have one.
+    Topics without a pool violate nothing. Racks are checked only if every replica is alive, because
+    the racks of dead brokers are unknown. Raises AdminOperationError if racks are enforced and
+    only some live brokers of a pool in use have one.
     """
     live_ids = {broker.id for broker in cluster.live_brokers}
     found = [
@@ -196,7 +196,7 @@ def violations(
 
 
 def topics_without_pool(pools: Pools, cluster: ClusterPlacement) -> tuple[str, ...]:
-    """The topics that no rule matches, in order."""
+    """Return the topics that no rule matches, in order."""
     return tuple(topic for topic in cluster.topics() if pools.pool_of(topic) is None)
 
 
@@ -215,8 +215,8 @@ def _partition_violations(
         found.append(Violation(ViolationKind.OUTSIDE_POOL, pool.name, outside, text, partition))
     if len(replicas) > len(legal.ids):
         text = (
-            f"{partition} has replication factor {len(replicas)},"
-            f" pool {pool.name} has {len(legal.ids)} live brokers"
+            f"{partition} (replication factor {len(replicas)}) needs {len(replicas)} live brokers"
+            f" in pool {pool.name}; it has {len(legal.ids)}"
         )
         found.append(
             Violation(ViolationKind.TOO_FEW_BROKERS, pool.name, legal.ids, text, partition)
@@ -224,8 +224,8 @@ def _partition_violations(
     elif not outside and live_ids >= set(replicas) and not legal.spans_enough_racks(replicas):
         used = len({legal.racks[id_] for id_ in replicas})
         text = (
-            f"{partition} is on {used} racks of pool {pool.name},"
-            f" it could be on {legal.racks_to_use(len(replicas))}"
+            f"{partition} is on {used} rack{'s' if used > 1 else ''} of pool {pool.name}"
+            f" instead of {legal.racks_to_use(len(replicas))}"
         )
         found.append(Violation(ViolationKind.RACKS, pool.name, replicas, text, partition))
     return found

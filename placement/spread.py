@@ -1,8 +1,8 @@
-"""Evens out loads by shifting single items along chains of brokers, until no chain helps.
+"""Load balancing: shifts single items along chains of brokers while that lowers the cost.
 
-Must not know what an item is. A load is a number of items, kept ones included; what is made
-small is the sum over brokers of load squared by weight. Where items are free of each other no
-other arrangement is better: the least cost of a flow with convex costs.
+Must not know what an item is. A load is a number of items, including fixed ones; the cost is the
+sum over brokers of load squared divided by weight. If items are independent the result is optimal:
+a minimum-cost flow with convex costs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _Step = tuple[int, int, int]
 
 
 class Spread:
-    """Loads of brokers, and which items may still be shifted.
+    """Loads of brokers, and the items that can be shifted.
 
-    `may_move(item, source, target)` says whether an item may go from one broker to another,
-    `move` does it in the caller's own records. Items are numbers; an item may stand on several
-    brokers, once on each.
+    `may_move(item, source, target)` returns True if an item may go from one broker to another;
+    `move` updates the caller's records. Items are numbers; an item may be on several brokers, once
+    on each.
     """
 
     def __init__(self, load: dict[int, int], weights: dict[int, float]) -> None:
@@ -29,11 +29,11 @@ class Spread:
         self._items: dict[int, dict[int, None]] = {broker: {} for broker in load}
 
     def cost_of_one_more(self, broker: int) -> float:
-        """What one more item on `broker` adds to the cost."""
+        """Return the cost added by one more item on `broker`."""
         return (2 * self.load[broker] + 1) / self.weights[broker]
 
     def gain_of_one_less(self, broker: int) -> float:
-        """What the cost falls by when an item leaves `broker`."""
+        """Return the cost saved when an item leaves `broker`."""
         return (2 * self.load[broker] - 1) / self.weights[broker]
 
     def put(self, item: int, broker: int) -> None:
@@ -55,7 +55,7 @@ class Spread:
         while True:
             touched = self._shift_once(brokers, stuck, may_move, shift)
             if touched is None and stuck:
-                # A shift elsewhere may have freed an item of these: look at all of them again.
+                # A shift elsewhere may have freed an item of these: check all of them again.
                 stuck.clear()
                 touched = self._shift_once(brokers, stuck, may_move, shift)
             if touched is None:
@@ -65,10 +65,10 @@ class Spread:
     def _shift_once(
         self, brokers: Sequence[int], stuck: list[set[int]], may_move: MayMove, shift: Move
     ) -> set[int] | None:
-        """Shift along one chain and give its brokers; None if none helps.
+        """Shift items along one chain; return its brokers, or None if no chain lowers the cost.
 
-        `stuck` are sets of brokers that only push to each other, without gain; it grows. Since
-        the costliest broker is tried first, what it can reach has nothing to gain either.
+        `stuck`: sets of brokers that can only shift among each other without gain; extended here.
+        As the costliest broker is tried first, brokers it can reach have nothing to gain either.
         """
         least = min(map(self.cost_of_one_more, brokers), default=0.0)
         starts = sorted(
@@ -92,10 +92,10 @@ class Spread:
     def _reach(
         self, start: int, brokers: Iterable[int], may_move: MayMove
     ) -> tuple[dict[int, tuple[int, int]], int | None]:
-        """Follow chains from `start` to the first broker where an item of it costs less.
+        """Follow chains from `start` to the first broker where one of its items costs less.
 
-        Gives {broker: (the broker before it, the item that goes)} and that broker, or None
-        when nothing that `start` can push to costs less.
+        Returns {broker: (previous broker, shifted item)} and that broker, or None if no reachable
+        broker is cheaper.
         """
         gain = self.gain_of_one_less(start)
         unreached = dict.fromkeys(
@@ -121,7 +121,7 @@ class Spread:
 
 
 def _path(reached: dict[int, tuple[int, int]], start: int, end: int) -> list[_Step]:
-    """The steps (item, source, target) that end at `end`, the last one first."""
+    """Return the steps (item, source, target) that lead to `end`, the last one first."""
     steps = []
     target = end
     while target != start:
@@ -132,7 +132,7 @@ def _path(reached: dict[int, tuple[int, int]], start: int, end: int) -> list[_St
 
 
 def _take(steps: list[_Step], may_move: MayMove, shift: Move) -> bool:
-    # Two steps of one item can each be right and together break a rule about racks.
+    # Two steps of one item can be valid alone and together violate a rack rule.
     done: list[_Step] = []
     for item, source, target in steps:
         if not may_move(item, source, target):

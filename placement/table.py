@@ -1,7 +1,7 @@
-"""What an assignment means for the brokers: who leads, who follows, who takes over.
+"""Effect of an assignment on brokers: leaders, followers, and takeovers after a failure.
 
 Must not format for people: cli/ does. The takeover is the offline election of
-kafka/controller/Election.scala when every other replica is alive and in sync.
+kafka/controller/Election.scala if every other replica is alive and in sync.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Table = Mapping[int, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class BrokerShare:
-    """One broker's part of an assignment, in partitions, ascending."""
+    """One broker's part of an assignment: partition ids, ascending."""
 
     broker_id: int
     leads: tuple[int, ...]
@@ -23,9 +23,9 @@ class BrokerShare:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """Who leads what after `dead` died: {new leader: its new partitions}, and what nobody leads.
+    """Leaders after the failure of `dead`.
 
-    `new_leaders` is by ascending broker id; partitions ascend.
+    `new_leaders`: partitions by new leader, both ascending. `leaderless`: partitions without one.
     """
 
     dead: int
@@ -34,7 +34,7 @@ class Takeover:
 
 
 def broker_shares(table: Table, broker_ids: Iterable[int]) -> tuple[BrokerShare, ...]:
-    """Each broker's share, in the order of `broker_ids`; brokers with nothing included."""
+    """Return each broker's share, in the order of `broker_ids`, including empty ones."""
     leads: dict[int, list[int]] = {}
     follows: dict[int, list[int]] = {}
     for partition in sorted(table):
@@ -50,12 +50,12 @@ def broker_shares(table: Table, broker_ids: Iterable[int]) -> tuple[BrokerShare,
 
 
 def first_live_replica(replicas: Sequence[int], dead: Collection[int]) -> int | None:
-    """The first replica, in assignment order, that is not in `dead`; None if all are."""
+    """Return the first replica, in assignment order, that is not in `dead`; None if all are."""
     return next((replica for replica in replicas if replica not in dead), None)
 
 
 def takeovers(table: Table, broker_ids: Iterable[int]) -> tuple[Takeover, ...]:
-    """For each broker alone: who takes over what it leads, when it dies."""
+    """Return, for each broker, the leaders after its failure alone."""
     return tuple(
         _takeover(table, share.broker_id, share.leads) for share in broker_shares(table, broker_ids)
     )

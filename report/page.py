@@ -1,6 +1,6 @@
-"""A whole page from its values: one HTML file that needs nothing but itself.
+"""Renders a page from its values as one self-contained HTML file.
 
-Values -> text; reads no clock and no file. Long tables and plots are cut, and say so.
+Values -> text; reads no clock and no file. Long tables and plots are truncated, with a note.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNPRINTABLE: Final = re.compile(
 
 
 def page_html(page: Page) -> str:
-    """The page as one HTML document. Its only script is none, its only style its own."""
+    """Return the page as one HTML document, without scripts, and with inline styles only."""
     numbers = count()
     sections = [
         (section, [_block(block, numbers) for block in section.blocks]) for section in page.sections
@@ -37,8 +37,7 @@ def page_html(page: Page) -> str:
 
 
 def _shown(value: object) -> object:
-    """What no page may hold, or what turns the direction of writing around, is shown as a
-    replacement character; numbers have two places at most."""
+    """Replace unprintable and bidirectional control characters; round numbers to two places."""
     if isinstance(value, float):
         return f"{value:.2f}".rstrip("0").rstrip(".")
     if isinstance(value, str) and not isinstance(value, Markup):
@@ -60,7 +59,7 @@ _TEMPLATE: Final = _ENVIRONMENT.get_template("page.html")
 
 
 def _block(block: Block, numbers: Iterator[int]) -> dict[str, Any]:
-    """A table, or a plot with what it shows as a table."""
+    """Return the template values of a table, or of a plot with its data as a table."""
     if isinstance(block, Table):
         return {"plot": None, "table": _table(block, MOST_TABLE_ROWS)}
     return {
@@ -76,18 +75,18 @@ def _caption(block: Plot) -> Iterator[str]:
         yield f"{block.note} "
     if isinstance(block, StepPlot):
         if len(block.steps.points) > MOST_POINTS:
-            yield f"Thinned from {len(block.steps.points):,} changes; no peak is left out."
+            yield f"Thinned from {len(block.steps.points):,} changes; every peak is kept."
         return
     here, most = (
         (len(block.bars), MOST_BARS) if isinstance(block, Gantt) else (len(block.rows), MOST_ROWS)
     )
     total = here if block.total is None else block.total
     if total > min(here, most):
-        yield f"The first {min(here, most)} are drawn, and {total - min(here, most):,} more."
+        yield f"Only the first {min(here, most):,} of {total:,} are drawn."
 
 
 def _beside(block: Plot) -> Table:
-    """What a plot shows, as a table."""
+    """Return the data of a plot as a table."""
     match block:
         case StepPlot():
             points = [(time_text(t_ms), value) for t_ms, value in block.steps.points]
@@ -123,7 +122,7 @@ def _least_most_last(values: list[float]) -> tuple[Cell, Cell, Cell]:
 
 
 def _table(table: Table, most: int) -> dict[str, Any]:
-    """What the template shows: heads, cells, each with its style, and notes."""
+    """Return a table as the template takes it: heads, cells with their styles, notes."""
     rows = table.rows[:most]
     more = (len(table.rows) if table.total is None else table.total) - len(rows)
     numeric = [
@@ -140,7 +139,7 @@ def _table(table: Table, most: int) -> dict[str, Any]:
 
 
 def _cell(cell: Cell, is_number: bool) -> tuple[str, str]:
-    """Text and style: a time or a name is read in one piece, what is longer is broken anywhere."""
+    """Return text and style of a cell: short text is not wrapped, long text wraps anywhere."""
     if cell is None:
         text = ""
     elif isinstance(cell, str):

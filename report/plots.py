@@ -1,7 +1,6 @@
-"""Where the lines, cells and bars of a plot stand; templates/plots.html draws them as SVG.
+"""Geometry of plots; templates/plots.html draws them as SVG.
 
-A step line with its axes, rows of steps, a heat map of counts, and bars of what took a while.
-Decides nothing.
+A step line with axes, rows of step lines, a heat map of counts, and a Gantt chart. Decides nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from klamm.report.values import Gantt, HeatMap, StepPlot, StepRows
 Plot = StepPlot | StepRows | HeatMap | Gantt
 WIDTH: Final = 960
 MOST_POINTS: Final = 2000
-"""Of a step line; of more, each interval's highest and lowest are drawn."""
+"""Maximum points of a step line; of more, each interval's highest and lowest are drawn."""
 MOST_ROWS: Final = 40
 MOST_BARS: Final = 60
 MOST_COLUMNS: Final = 240
@@ -40,7 +39,7 @@ _FAINTEST: Final = 0.12
 
 
 def drawn(plot: Plot) -> dict[str, Any]:
-    """What the template's macro named after the plot's class takes."""
+    """Return the values for the template macro that is named after the plot's class."""
     match plot:
         case StepPlot():
             values = _step_plot(plot)
@@ -54,7 +53,7 @@ def drawn(plot: Plot) -> dict[str, Any]:
 
 
 def _step_plot(plot: StepPlot) -> dict[str, Any]:
-    """One value over time."""
+    """Return the geometry of one value over time."""
     points = thinned(plot.steps.points, MOST_POINTS)
     begin_ms = points[0][0] if points else plot.end_ms
     marks = number_marks(max((value for _, value in points), default=0))
@@ -71,7 +70,7 @@ def _step_plot(plot: StepPlot) -> dict[str, Any]:
 
 
 def _step_rows(plot: StepRows) -> dict[str, Any]:
-    """A row each, all on one scale, with the last value at its end."""
+    """Return one step line per row, all on one scale, with the last value at the end."""
     rows = plot.rows[:MOST_ROWS]
     high = max((value for row in rows for _, value in row.points), default=0)
     x = Scale(plot.begin_ms, plot.end_ms, _NAMES, WIDTH - _VALUE)
@@ -95,7 +94,7 @@ def _step_rows(plot: StepRows) -> dict[str, Any]:
 def _path(
     points: Sequence[tuple[int, float]], end_ms: int, x: Scale, y: Scale
 ) -> dict[str, str] | None:
-    """The line of a value that stays until it changes, and the area below it."""
+    """Return the path of a step line, and of the area below it."""
     if not points:
         return None
     begin = f"M{_number(x.at(points[0][0]))} {_number(y.at(points[0][1]))}"
@@ -105,7 +104,7 @@ def _path(
 
 
 def _heat_map(plot: HeatMap) -> dict[str, Any]:
-    """A row each, a cell an interval, the darker the more; a legend tells the scale."""
+    """Return one row of cells per name, darker for higher counts, and a legend of the scale."""
     rows = plot.rows[:MOST_ROWS]
     columns = min(plot.columns, MOST_COLUMNS)
     shown = {at: n for at, n in plot.counts.items() if at[0] < len(rows) and at[1] < columns and n}
@@ -124,8 +123,8 @@ def _heat_map(plot: HeatMap) -> dict[str, Any]:
         for (row, column), count in sorted(shown.items())
     ]
     told = (
-        f"{plot.unit} of {len(rows)} rows, {duration_text(plot.width_ms)} a cell, at most "
-        f"{high:,} in one"
+        f"{plot.unit} of {len(rows)} rows, {duration_text(plot.width_ms)} per cell, at most "
+        f"{high:,} in a cell"
     )
     counts = sorted({max(1, round(high * share)) for share in (0.1, 0.5, 1)}) if high else []
     return {
@@ -142,14 +141,14 @@ def _heat_map(plot: HeatMap) -> dict[str, Any]:
 
 
 def _gantt(plot: Gantt) -> dict[str, Any]:
-    """A bar each from begin to end; dashed and open where it has not ended."""
+    """Return one bar per entry from begin to end; dashed and open if it has not ended."""
     bars = plot.bars[:MOST_BARS]
     begin_ms = min((bar.begin_ms for bar in bars), default=plot.end_ms)
     end_ms = max([plot.end_ms, *(bar.end_ms for bar in bars if bar.end_ms is not None)])
     ends = [end_ms if bar.end_ms is None else bar.end_ms for bar in bars]
     took = [duration_text(end - bar.begin_ms) for bar, end in zip(bars, ends, strict=True)]
     labels = [f"{took}, {bar.outcome}" for took, bar in zip(took, bars, strict=True)]
-    # Of a bar that ends at the plot's end, too, the label stays inside the picture.
+    # Leave room for the label of a bar that ends at the right edge.
     label = _LABEL_GAP + _LABEL_CHARACTER * max(map(len, labels), default=0)
     x = Scale(begin_ms, end_ms, _NAMES, WIDTH - min(label, _WIDEST_LABEL))
     placed = [

@@ -1,4 +1,4 @@
-"""From times and counts to places on a plot, with round marks; and their words.
+"""Scales and axis marks: from times and counts to positions on a plot, and their texts.
 
 Draws nothing. Times are shown in UTC.
 """
@@ -29,7 +29,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Values from ``low`` to ``high`` laid from ``begin`` to ``end``."""
+    """A linear mapping of values from ``low`` to ``high`` to positions ``begin`` to ``end``."""
 
     low: float
     high: float
@@ -37,7 +37,7 @@ class Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """The place of a value, which is taken to the nearest end if it is outside."""
+        """Return the position of a value; values outside are clamped to the ends."""
         if self.high <= self.low:
             return self.begin
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
@@ -46,14 +46,14 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place on an axis and its word."""
+    """A position on an axis and its label."""
 
     value: float
     text: str
 
 
 def time_marks(begin_ms: int, end_ms: int, most: int = 8) -> list[Mark]:
-    """Round times between two, at most ``most`` + 1 of them; the first of each day has its date."""
+    """Return at most ``most`` + 1 round times; the first mark of each day includes the date."""
     span = max(end_ms - begin_ms, 1)
     years = math.ceil(span / most / _TIME_STEPS_MS[-1])
     step = next((s for s in _TIME_STEPS_MS if span / s <= most), years * _TIME_STEPS_MS[-1])
@@ -63,7 +63,7 @@ def time_marks(begin_ms: int, end_ms: int, most: int = 8) -> list[Mark]:
 
 
 def number_marks(high: float, most: int = 4) -> list[Mark]:
-    """Round numbers from 0 to one that is not below ``high``; whole ones."""
+    """Return round integers from 0 to at least ``high``."""
     rough = max(high, 1) / most
     power = 10 ** math.floor(math.log10(rough)) if rough > 1 else 1
     step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough)
@@ -71,8 +71,9 @@ def number_marks(high: float, most: int = 4) -> list[Mark]:
 
 
 def thinned(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
-    """At most about ``most`` points of a step line: of each interval its first, highest, lowest
-    and last, so that no peak is lost. Fewer are given as they are."""
+    """Reduce a step line to about ``most`` points without losing a peak.
+
+    Keeps the first, highest, lowest and last point of each interval. Fewer points are unchanged."""
     if len(points) <= most:
         return list(points)
     begin, span = points[0][0], max(points[-1][0] - points[0][0], 1)
@@ -87,13 +88,13 @@ def thinned(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, f
 
 
 def time_text(t_ms: int) -> str:
-    """A time as people write it: 2021-09-01 10:15:02.120."""
+    """Format a time: 2021-09-01 10:15:02.120."""
     moment = _moment(t_ms)
     return f"{t_ms} ms" if moment is None else moment.isoformat(" ", "milliseconds")[:23]
 
 
 def duration_text(ms: float) -> str:
-    """A duration in the two largest units that say something: 2 min 05 s."""
+    """Format a duration in its two largest units: 2 min 05 s."""
     if ms < 0:
         return f"-{duration_text(-ms)}"
     if ms < _SECOND:
@@ -120,7 +121,7 @@ def _clock(t_ms: int, step_ms: int, *, with_date: bool) -> str:
 
 
 def _moment(t_ms: int) -> datetime | None:
-    """None for a time that no calendar of Python's has."""
+    """Return a time as a datetime; None if it is out of Python's range."""
     try:
         return _EPOCH + timedelta(milliseconds=t_ms)
     except OverflowError:

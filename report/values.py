@@ -1,6 +1,6 @@
-"""What a page is made of, as values: sections of plots and tables, before any HTML.
+"""Contents of a page as values: sections of plots and tables, before any HTML.
 
-Knows neither drills nor replay, which both fill these in. Times are milliseconds since 1970.
+Independent of drills and replay, which both use them. Times are milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Cell = str | int | float | None
 
 
 class Tone(StrEnum):
-    """What a word on a page wants to be taken for; never told by colour alone."""
+    """Meaning of a text on a page; it is never conveyed by colour alone."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -23,9 +23,9 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows in columns. ``total``: how many rows there are in all, if not all of them are here.
+    """Rows in columns. ``total``: number of all rows, if only some are included.
 
-    A column whose cells are all numbers is set right.
+    A column of numbers is right-aligned.
     """
 
     title: str
@@ -37,7 +37,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A value that stays as it is until the next point: (t_ms, value) in the order of time."""
+    """A value that is constant between points (t_ms, value), in order of time."""
 
     name: str
     points: Sequence[tuple[int, float]]
@@ -45,7 +45,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class StepPlot:
-    """One value over time, from its first point to ``end_ms``."""
+    """A step line of one value, from its first point to ``end_ms``."""
 
     title: str
     steps: Steps
@@ -55,9 +55,9 @@ class StepPlot:
 
 @dataclass(frozen=True, slots=True)
 class StepRows:
-    """The same value of many, one below the other on one scale: leaders of each broker.
+    """Step lines of several values on one scale, for example the leaders of each broker.
 
-    ``total``: how many rows there are in all, if not all of them are here.
+    ``total``: number of all rows, if only some are included.
     """
 
     title: str
@@ -70,9 +70,9 @@ class StepRows:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """Counts by row and by interval of time: column n begins at ``begin_ms + n * width_ms``.
+    """Counts by row and time interval: column n begins at ``begin_ms + n * width_ms``.
 
-    ``counts`` by (row, column), counted from 0; what is left out is 0.
+    ``counts``: by (row, column), both from 0; missing entries are 0.
     """
 
     title: str
@@ -88,7 +88,7 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Something that took from ``begin_ms`` to ``end_ms``; None: it has not ended."""
+    """A bar of a Gantt chart, from ``begin_ms`` to ``end_ms``; None: it has not ended."""
 
     name: str
     begin_ms: int
@@ -99,7 +99,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """Bars below one another. ``total``: how many there are, if not all of them are here."""
+    """A Gantt chart. ``total``: number of all bars, if only some are included."""
 
     title: str
     bars: Sequence[Bar]
@@ -113,7 +113,7 @@ Block = Table | StepPlot | StepRows | HeatMap | Gantt
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading, a sentence or two, and what they speak of."""
+    """A section of a page: heading, introduction, plots and tables."""
 
     title: str
     text: str = ""
@@ -122,7 +122,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number worth a glance, and what it counts."""
+    """A key figure: its value, and what it counts."""
 
     value: str
     name: str
@@ -131,7 +131,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A whole page. ``verdict`` is its first sentence; ``facts`` are names and values."""
+    """A whole page. ``verdict``: its first sentence. ``facts``: names and values."""
 
     title: str
     verdict: str

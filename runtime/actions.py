@@ -1,8 +1,8 @@
-"""What is done to a cluster from outside, one class each: its arguments, its text in the docs, and
-its effect. ACTIONS says how a drill writes an action, and which path of the HTTP API it has.
+"""Actions on a cluster, one class each with its arguments, its documentation and its effect.
 
-Drills and recorded scenarios run these classes, the HTTP server decodes them, and the command line
-sends them. Actions that only scenarios have are in runtime/scenarios/steps.py.
+ACTIONS has the syntax of each action in drills, and its path in the HTTP API. Drills and recorded
+scenarios run these classes, the HTTP server decodes them, and the command line sends them.
+runtime/scenarios/steps.py has the actions that only scenarios use.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ CONTROLLER: Final = "controller"
 DEAD: Final = "dead"
 PAUSED: Final = "paused"
 BrokerRef = int | str | TopicPartition
-"""Which brokers: an id; in a scenario also CONTROLLER, all that steps ended (DEAD) or froze
-(PAUSED), or the leader of a partition."""
+"""Reference to brokers: an id; in scenarios also CONTROLLER, all that earlier steps stopped (DEAD)
+or paused (PAUSED), or the leader of a partition."""
 
 RUNNING: Final = "running"
 KILLED: Final = "killed"
@@ -33,7 +33,7 @@ STOPPED: Final = "stopped"
 
 
 class ActionTarget(Protocol):
-    """Where actions have their effect: a running scenario, or the cluster of an HTTP server."""
+    """Target of actions: a running scenario, or the cluster of an HTTP server."""
 
     @property
     def cluster(self) -> Cluster:
@@ -42,35 +42,35 @@ class ActionTarget(Protocol):
 
     @property
     def store(self) -> Store:
-        """A session of the cluster's ZooKeeper."""
+        """A session with the cluster's ZooKeeper."""
         ...
 
     def broker_ids(self, broker: BrokerRef) -> list[int]:
-        """The brokers that are meant. Raises KlammError if there is none."""
+        """Resolve a reference to broker ids. Raises KlammError if it matches none."""
         ...
 
     def note_state(self, broker_id: int, state: str) -> None:
-        """Note in which state an action leaves a broker."""
+        """Record the state in which an action leaves a broker."""
         ...
 
 
 class Action(msgspec.Struct, frozen=True):
-    """Something that is done to a cluster."""
+    """An action on a cluster."""
 
     def act(self, target: Any) -> Any:
-        """Do it. Raises KlammError if it cannot be done.
+        """Execute the action. Raises KlammError if it is not possible.
 
-        ``target``: an ActionTarget. An action that only scenarios have takes their ScenarioRunner,
-        and may return what a tool, or the controller, answered.
+        ``target``: an ActionTarget. An action that only scenarios use takes their ScenarioRunner,
+        and may return the response of a tool or the controller.
         """
         raise NotImplementedError
 
 
 class BrokerAction(Action, frozen=True):
-    """Something that is done to one broker, or to several."""
+    """An action on one or several brokers."""
 
     LEAVES: ClassVar[str | None] = None
-    """The state of the broker afterwards; None: as it was."""
+    """State of the broker afterwards; None: unchanged."""
 
     broker: BrokerRef
 
@@ -81,7 +81,7 @@ class BrokerAction(Action, frozen=True):
             self.act_on(target, broker_id)
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
-        """Do it to one broker."""
+        """Execute the action on one broker."""
         raise NotImplementedError
 
 
@@ -100,7 +100,7 @@ class Start(BrokerAction, frozen=True):
     LEAVES = RUNNING
 
     wait: bool = True
-    """False, which scenarios do not have: fail as Kafka does while the former session lives."""
+    """False, for HTTP only: fail like Kafka while the former session is alive."""
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         target.cluster.start(broker_id)
@@ -126,8 +126,8 @@ class PowerOff(BrokerAction, frozen=True):
 
 
 class Pause(BrokerAction, frozen=True):
-    """Freeze brokers and their controllers as a long garbage collection does; no heartbeat leaves
-    them."""
+    """Freeze brokers and their controllers, as in a long garbage collection: no heartbeats are
+    sent."""
 
     LEAVES = PAUSED
 
@@ -232,8 +232,9 @@ class MoveController(Action, frozen=True):
 
 
 class ActionKind(NamedTuple):
-    """``example``: a step of a drill. ``path``: of the POST request; None: HTTP does not have it.
-    A path that begins with BROKER names the broker, the body has the other arguments."""
+    """``example``: a step of a drill. ``path``: of the POST request; None: not in the HTTP API.
+
+    For a path that begins with BROKER, the body has the other arguments."""
 
     action: type[Action]
     example: str
@@ -260,7 +261,7 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "isolate": ActionKind(Isolate, "isolate: [2]", "/network"),
     "move_controller": ActionKind(MoveController, "move_controller", "/controller/move"),
 }
-"""Every action that is not for scenarios alone, by its word in drills."""
+"""All actions except those only for scenarios, by their names in drills."""
 
 
 def request_of(action: Action) -> tuple[str, dict[str, Any] | None]:

@@ -1,9 +1,9 @@
-"""Actors on greenlets: the one scheduler that both worlds use.
+"""Actors on greenlets, and their scheduler, for both the real and the simulated world.
 
-An actor is anything that takes one event at a time: a broker, a controller, a client. Each event
-runs in its own greenlet, so a store call in the middle of it can give way to other actors. The
-scheduler runs in one thread; from other threads only ``wake`` may be called. It knows nothing of
-Kafka, and it decides nothing: who is next is the caller's choice.
+An actor processes one event at a time: a broker, a controller, a client. Each event runs in a
+separate greenlet, so that a store call in the middle of it can yield to other actors. The scheduler
+runs in one thread; other threads may only call ``wake``. It knows nothing of Kafka and makes no
+decisions: the caller chooses the next actor.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ AT_ONCE: Final = float("-inf")
 
 
 class Actor:
-    """One actor: its events in order, and the greenlet of the event that it is in the middle of.
+    """One actor: its queued events, and the greenlet of the event in progress.
 
-    ``on_given`` is called whenever something was put into its inbox by ``give``. ``is_shared``: no
-    other actor can do without it.
+    ``on_given`` is called after every ``give``. ``is_shared``: other actors depend on it.
     """
 
     is_shared = False
@@ -42,8 +41,9 @@ class Actor:
         self.on_given: Callable[[Actor], None] | None = None
 
     def ready_ms(self) -> float | None:
-        """From when on it can go on with its event or begin the next one, in the clock's monotonic
-        milliseconds: ``AT_ONCE``, or when a timer is due. None: time alone does not bring it."""
+        """Return when it can resume or begin an event, in monotonic milliseconds.
+
+        ``AT_ONCE``, or when a timer is due. None: not runnable until an event arrives."""
         if self.paused or self.stopped or self.waiting:
             return None
         if self.task is not None or self.has_events():
@@ -51,43 +51,44 @@ class Actor:
         return self.next_due_ms()
 
     def is_ready(self, clock: Clock) -> bool:
-        """True if it can go on now: the clock is read last, as a timer may be due at the time at
-        which it is asked for."""
+        """Return True if it is runnable now.
+
+        The clock is read last, as a timer may be due at exactly the time it was requested."""
         ready_ms = self.ready_ms()
         return ready_ms is not None and ready_ms <= clock.monotonic_ms()
 
     def receive(self, message: Message) -> None:
-        """Take a message; it is handled later."""
+        """Queue a message."""
         self.give(message)
 
     def give(self, event: object) -> None:
-        """Take an event; it is handled later."""
+        """Queue an event."""
         self.inbox.append(event)
         self.woken()
 
     def woken(self) -> None:
-        """There may be something to do."""
+        """Announce that the actor may be runnable."""
         if self.on_given is not None:
             self.on_given(self)
 
     def has_events(self) -> bool:
-        """True if an event other than a timer is waiting to begin."""
+        """Return True if an event other than a timer is queued."""
         return bool(self.inbox)
 
     def run_event(self) -> None:
-        """Process the next event to its end, or what is due."""
+        """Process the next event to completion, or the timers that are due."""
         raise NotImplementedError
 
     def on_failed(self, error: BaseException) -> None:
         """Handle that one of its events raised ``error``, which is already recorded."""
 
     def next_due_ms(self) -> float | None:
-        """When the actor's next timer is due, in the clock's monotonic milliseconds."""
+        """Return when the actor's next timer is due, in monotonic milliseconds."""
         return None
 
 
 class Scheduler:
-    """Resumes one actor at a time. ``on_error`` is told of an event that raised."""
+    """Resumes one actor at a time. ``on_error`` receives the errors that events raise."""
 
     def __init__(self, on_error: Callable[[Actor, BaseException], None]) -> None:
         self.actors: dict[Address, Actor] = {}
@@ -97,44 +98,44 @@ class Scheduler:
         self._current: Actor | None = None
 
     def add(self, actor: Actor) -> None:
-        """Take an actor in; it replaces one with the same address."""
+        """Add an actor; it replaces one with the same address."""
         if actor.address not in self.actors:
             self._added += 1
             self._orders[actor.address] = self._added
         self.actors[actor.address] = actor
 
     def give(self, address: Address, event: object) -> None:
-        """Give an event to an actor; lost if there is no such actor, as a packet would be."""
+        """Give an event to an actor; without an actor it is lost, like a packet."""
         actor = self.actors.get(address)
         if actor is not None:
             actor.give(event)
 
     def order_of(self, actor: Actor) -> int:
-        """A number that is greater for actors that were added later."""
+        """Return a number that is greater for actors added later."""
         return self._orders[actor.address]
 
     def remove(self, address: Address) -> None:
-        """Let an actor go: what it was doing is never resumed."""
+        """Remove an actor; an event in progress is never resumed."""
         actor = self.actors.pop(address, None)
         if actor is not None:
             actor.stopped = True
 
     def runnable(self, clock: Clock) -> list[Actor]:
-        """The actors that can go on, in the order they were added."""
+        """Return the runnable actors in the order they were added."""
         return [actor for actor in self.actors.values() if actor.is_ready(clock)]
 
     @property
     def inside_an_event(self) -> list[Address]:
-        """The actors that are in the middle of an event."""
+        """The actors with an event in progress."""
         return [a.address for a in self.actors.values() if a.task is not None and not a.stopped]
 
     @property
     def current(self) -> Address | None:
-        """The actor that runs right now."""
+        """The actor that is running now."""
         return None if self._current is None else self._current.address
 
     def resume(self, actor: Actor) -> None:
-        """Let one actor run until its event ends or it gives way."""
+        """Run one actor until its event ends or yields."""
         task = actor.task
         if task is None:
             task = actor.task = greenlet(actor.run_event)
@@ -149,17 +150,17 @@ class Scheduler:
                 actor.task = None
 
     def give_way(self) -> None:
-        """Called inside an event: let others run before the event goes on."""
+        """Yield inside an event, so that other actors run before it continues."""
         if self._current is not None:
             parent = getcurrent().parent
             assert parent is not None
             parent.switch()
 
     def wait(self, completion: Completion, wake: Callable[[Actor], None]) -> None:
-        """Called inside an event: go on when ``completion`` is there.
+        """Suspend the current event until ``completion`` is done.
 
-        ``wake`` is called with the actor, from whichever thread completes; the scheduler's own
-        thread must then call ``woken``.
+        ``wake`` is called with the actor by the completing thread. The scheduler's thread must then
+        call ``woken``.
         """
         actor = self._current
         assert actor is not None, "a store call on the scheduler's thread outside of an event"
@@ -170,5 +171,5 @@ class Scheduler:
         parent.switch()
 
     def woken(self, actor: Actor) -> None:
-        """What ``actor`` waited for is there."""
+        """Mark an actor as no longer waiting."""
         actor.waiting = False

@@ -24,7 +24,7 @@ from klamm.cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, r
 MAX_SEGMENT_BYTES: Final = 64 << 20
 """Readers decompress a whole file in memory."""
 RECHECK_S: Final = 600.0
-"""How often logs that are not written are looked at for expired files."""
+"""How often logs without writes are checked for expired files."""
 _BLOCK_BYTES: Final = 1 << 20
 _GZIP: Final = zlib.MAX_WBITS | 16
 _log = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ DEFAULT_ROTATION: Final = Rotation()
 class Archive:
     """Tidies directories of logs on a separate thread, from the first ``tidy`` to ``close``.
 
-    Every ``recheck_s`` without a rotation it tidies all logs that it knows, so that files of a log
-    that is not written expire too.
+    Every ``recheck_s`` without a rotation it tidies all known logs, so that files of logs without
+    writes expire, too.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Archive:
         limit_bytes, limit_ms = self.rotation.retention_bytes, self.rotation.retention_ms
         most_bytes = math.inf if limit_bytes < 0 else limit_bytes
         oldest_s = -math.inf if limit_ms < 0 else time.time() - limit_ms / 1000
-        # The newest one holds the position at which the log continues.
+        # The newest rotated file has the position at which the log continues.
         for path, stat in list(zip(paths, stats, strict=True))[:-1]:
             if size_bytes <= most_bytes and stat.modified_s >= oldest_s:
                 break

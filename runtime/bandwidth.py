@@ -1,4 +1,4 @@
-"""The bandwidth of a cluster as an actor: it sleeps until the next copy arrives, in both worlds."""
+"""The bandwidth model as an actor, which wakes up when the next copy arrives; in both worlds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ADDRESS = Address("bandwidth", 0)
 
 
 class Bandwidth(Actor):
-    """Lets the time of a cluster's copies pass."""
+    """Delivers a cluster's copies when they arrive."""
 
     is_shared = True
 
@@ -20,9 +20,9 @@ class Bandwidth(Actor):
         copying.on_change = self.woken
 
     def next_due_ms(self) -> float | None:
-        """When the next copy arrives, in the clock's monotonic milliseconds."""
+        """Return when the next copy arrives, in monotonic milliseconds."""
         return self._copying.next_due_ms()
 
     def run_event(self) -> None:
-        """Hand over what has arrived."""
+        """Deliver all copies that have arrived."""
         self._copying.on_timer()

@@ -1,6 +1,6 @@
-"""A producer or consumer as an actor: its messages and timers, in either world.
+"""A producer or consumer as an actor with messages and timers, in either world.
 
-Decides nothing: what is sent, and when, is the client's business.
+Decides nothing: the client decides what to send, and when.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from klamm.runtime.actors import Actor
 
 
 class Client(Protocol):
-    """What brokers/clients/ has: messages in, messages out, and when it is due next."""
+    """The interface of the clients in brokers/clients/: messages and timers."""
 
     @property
     def address(self) -> Address:
-        """Where answers come to."""
+        """Address that responses are sent to."""
         ...
 
     def take_messages(self) -> list[Message]:
-        """What is to be sent; from now on nothing."""
+        """Remove and return the messages to be sent."""
         ...
 
     def receive(self, message: Message, now_ms: float) -> None:
-        """Take an answer, or that a connection is lost."""
+        """Process a response or a lost connection."""
         ...
 
     def on_timer(self, now_ms: float) -> None:
-        """Do what is due."""
+        """Do everything that is due."""
         ...
 
     def next_due_ms(self) -> float | None:
-        """When ``on_timer`` is to be called next, in monotonic milliseconds."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds."""
         ...
 
 
 class ClientActor(Actor):
-    """A client that is called with its messages and when it is due."""
+    """Passes messages to a client, and calls it when it is due."""
 
     def __init__(self, client: Client, transport: Transport, clock: Clock) -> None:
         super().__init__(client.address)
@@ -47,11 +47,11 @@ class ClientActor(Actor):
         self._clock = clock
 
     def next_due_ms(self) -> float | None:
-        """When the client is due."""
+        """Return when the client is due."""
         return self._client.next_due_ms()
 
     def run_event(self) -> None:
-        """Handle one message, or what is due, and send what follows from it."""
+        """Handle one message, or what is due; send the resulting messages."""
         now_ms = self._clock.monotonic_ms()
         if self.inbox:
             message = self.inbox.popleft()

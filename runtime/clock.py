@@ -1,4 +1,4 @@
-"""Implementations of Clock: the machine's own, and one that stands still until it is advanced."""
+"""Implementations of Clock: the machine's clock, and a virtual clock for simulations."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ class WallClock:
     """The machine's clock."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that never go back."""
+        """Return milliseconds that never decrease."""
         return time.monotonic_ns() / 1e6
 
 
 class VirtualClock:
-    """A clock of a simulated world: time passes only when ``advance_to`` says so."""
+    """The clock of a simulated world; time passes only in ``advance_to``."""
 
     def __init__(self, start_ms: int = SIMULATION_START_MS) -> None:
         self._start_ms = start_ms
         self._elapsed_ms = 0.0
 
     def now_ms(self) -> int:
-        """Simulated milliseconds since the epoch."""
+        """Return simulated milliseconds since the epoch."""
         return self._start_ms + int(self._elapsed_ms)
 
     def monotonic_ms(self) -> float:
-        """Simulated milliseconds since the world began."""
+        """Return simulated milliseconds since the start of the world."""
         return self._elapsed_ms
 
     def advance_to(self, monotonic_ms: float) -> None:
-        """Let time pass until ``monotonic_ms``; time never goes back."""
+        """Advance the time to ``monotonic_ms``; it never decreases."""
         self._elapsed_ms = max(self._elapsed_ms, monotonic_ms)

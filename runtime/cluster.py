@@ -1,7 +1,7 @@
-"""What can be done to a cluster, in either world: one protocol.
+"""Protocol for controlling a cluster in either world.
 
-RealCluster and SimulatedWorld implement it. How time passes, and how messages are lost, is each
-world's own.
+RealCluster and SimulatedWorld implement it. Each world has its own passage of time and loss of
+messages.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from klamm.runtime.transport import RoutedTransport
 
 
 class Cluster(Protocol):
-    """Brokers, controllers and their disks. Each action raises UsageError for a broker that does
-    not run."""
+    """Brokers, controllers and their disks.
+
+    Each action raises UsageError for a broker that is not running."""
 
     @property
     def spec(self) -> ClusterSpec:
-        """What the cluster is made of."""
+        """The specification of the cluster."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """The cluster's time: virtual in the simulated world."""
+        """The cluster's clock: virtual in the simulated world."""
         ...
 
     @property
     def transport(self) -> RoutedTransport:
-        """Messages of brokers, controllers and clients; ``isolated`` cuts brokers off."""
+        """Transport of brokers, controllers and clients; ``isolated`` cuts brokers off."""
         ...
 
     @property
@@ -48,46 +49,49 @@ class Cluster(Protocol):
 
     @property
     def nodes(self) -> Mapping[int, Any]:
-        """The brokers that run; ``node.broker`` of each is the broker."""
+        """The running brokers by id; ``node.broker`` of each is the broker."""
         ...
 
     @property
     def errors(self) -> Sequence[str]:
-        """What went wrong inside brokers and controllers, a line each: bugs."""
+        """Internal errors of brokers and controllers, one line each: these are bugs."""
         ...
 
     def start(self, broker_id: int) -> None:
-        """Start a broker. Raises UsageError if it runs."""
+        """Start a broker. Raises UsageError if it is running."""
         ...
 
     def begin_start_all(self) -> None:
-        """Start every broker of the spec without waiting; their controllers wait for
-        ``begin_candidacy``."""
+        """Start every broker of the spec without waiting.
+
+        Their controllers are held until ``begin_candidacy``."""
         ...
 
     def begin_candidacy(self, broker_id: int) -> None:
-        """Let a controller that was held at its start be a candidate."""
+        """Make a held controller a candidate."""
         ...
 
     def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
-        """Kill a broker: its session ends when it times out.
+        """Kill a broker; its session expires after its timeout.
 
-        With ``loses_unflushed`` its machine stopped, too: each log loses what was not flushed.
+        With ``loses_unflushed`` its machine crashes, too: logs lose their unflushed data.
         """
         ...
 
     def shut_down(self, broker_id: int) -> None:
-        """Shut a broker down in a controlled way: it ends once the controller has moved away its
-        leaderships, or has been asked often enough. Returns before that in the simulated world.
+        """Shut a broker down in a controlled way.
+
+        It ends when the controller has moved its leaderships away, or after the last retry. In the
+        simulated world this returns before the end.
         """
         ...
 
     def pause(self, broker_id: int) -> None:
-        """Freeze a broker and its controller; no heartbeat leaves them."""
+        """Freeze a broker and its controller; no heartbeats are sent."""
         ...
 
     def resume(self, broker_id: int) -> None:
-        """Let a paused broker continue where it was."""
+        """Resume a paused broker."""
         ...
 
     def fail_log_dir(self, broker_id: int, path: str) -> None:
@@ -96,5 +100,5 @@ class Cluster(Protocol):
 
 
 def brokers_of(cluster: Cluster) -> list[Broker]:
-    """Return the brokers that run; look at them only while none handles an event."""
+    """Return the running brokers; inspect them only while none handles an event."""
     return [running.node.broker for running in tuple(cluster.nodes.values())]

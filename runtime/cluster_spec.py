@@ -1,7 +1,6 @@
-"""What a cluster is made of: its brokers, their racks and end points, its configs, its seed.
+"""Specification of a cluster: brokers, racks, end points, configs, seed.
 
-Values alone, and the same for the real world and the simulated one. A node is made from it in
-runtime/node.py.
+Only values, the same for the real and the simulated world. runtime/node.py creates a node from it.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ MAX_PORT = 65_535
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSpec:
-    """What a cluster is made of. ``racks`` and ``end_points`` by broker id; times in milliseconds.
+    """Specification of a cluster. ``racks`` and ``end_points`` by broker id; times in milliseconds.
 
     ``candidates`` None: every broker is a controller candidate. ``config``: Kafka's property names.
-    A broker without ``end_points`` has a port made from its id; nothing listens on any of them.
-    ``write_group_size``: writes of a controller in one transaction, at most.
-    ``pools``: where topics may be placed; None: anywhere. ``segments``: the directory in which
-    brokers keep logs of real files; None: their logs are in memory, and only count.
+    A broker without ``end_points`` gets a port computed from its id; no port is listened on.
+    ``write_group_size``: maximum number of controller writes in one transaction.
+    ``pools``: placement restrictions of topics; None: none. ``segments``: the directory of log
+    segments on disk; None: brokers have in-memory (offset-only) logs.
     ``zookeeper_security`` is for real sessions; the simulated ZooKeeper has no access control.
     """
 
@@ -56,21 +55,21 @@ class ClusterSpec:
     zookeeper_security: ZooKeeperSecurity = UNSECURED
 
     def is_candidate(self, broker_id: int) -> bool:
-        """True if this broker may become the controller."""
+        """Return True if this broker may become the controller."""
         return self.candidates is None or broker_id in self.candidates
 
     def broker_info(self, broker_id: int) -> types.Broker:
-        """What the broker registers in ZooKeeper."""
+        """Return the broker's registration in ZooKeeper."""
         end_points = self.end_points.get(broker_id) or (_end_point(broker_id),)
         return types.Broker(broker_id, end_points, self.racks.get(broker_id))
 
     @cached_property
     def broker_config(self) -> BrokerConfig:
-        """What each broker is told."""
+        """The settings of every broker."""
         return broker_config(self.config)
 
     def controller_config(self, broker_id: int) -> ControllerConfig:
-        """What the broker's controller is told."""
+        """Return the settings of the broker's controller."""
         protocol = ApiVersion(BROKER_CONFIGS["inter.broker.protocol.version"].value(self.config))
         values = broker_fields(ControllerConfig.__struct_fields__, self.config)
         return ControllerConfig(
@@ -88,7 +87,7 @@ class ClusterSpec:
         )
 
     def with_broker(self, broker_id: int, rack: str | None) -> ClusterSpec:
-        """The same cluster with one more broker, which is no controller candidate."""
+        """Return the cluster with one more broker, which is not a controller candidate."""
         racks = dict(self.racks) if rack is None else {**self.racks, broker_id: rack}
         candidates = self.broker_ids if self.candidates is None else self.candidates
         broker_ids = (*self.broker_ids, broker_id)
@@ -101,7 +100,7 @@ def _end_point(broker_id: int) -> types.EndPoint:
 
 
 def rack_map(broker_ids: Sequence[int], racks: Sequence[str]) -> dict[int, str]:
-    """Racks dealt to the brokers in turn; none if ``racks`` is empty."""
+    """Assign racks to the brokers in turn; {} if ``racks`` is empty."""
     if not racks:
         return {}
     return {broker_id: racks[n % len(racks)] for n, broker_id in enumerate(broker_ids)}

@@ -1,7 +1,7 @@
-"""The demo's story: a cluster is born, makes topics, loses a broker and its controller, and heals.
+"""The demo: a cluster starts, creates topics, loses a broker and its controller, and recovers.
 
-Tells what it does as values, step by step; prints nothing and knows no Spark. Everything it waits
-for is a condition with a deadline. Each step shows by itself what Kafka's controller is for.
+Yields its steps as values; prints nothing and knows no Spark. It waits only for conditions with
+deadlines. Each step demonstrates one duty of Kafka's controller.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ AUTOMATIC: Final = "orders"
 MANUAL: Final = "payments"
 THROUGH_CONTROLLER: Final = "audit"
 _REPLICATION_FACTOR: Final = 3
-_BY_HAND: Final = 3
+_MANUAL_PARTITIONS: Final = 3
 _CLIENT: Final = Address("client", 1)
 _AGREEMENT_TIMEOUT_S: Final = 10.0
 
 
 class StepBegins(msgspec.Struct, frozen=True):
-    """What is being done from now on."""
+    """The title of the step that begins now."""
 
     title: str
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What was done: words for people, and the same as values."""
+    """A finished step: its output for people, and the same facts as values."""
 
     title: str
     lines: tuple[str, ...]
@@ -62,19 +62,19 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class DemoEnd(msgspec.Struct, frozen=True):
-    """What the story leaves: ZooKeeper's contents at its end, and the journal."""
+    """Result of the demo: ZooKeeper's contents at its end, and the journal."""
 
     stored: StoredCluster
     journal: Path
 
 
-_Told = tuple[Sequence[str], dict[str, Any]]
+_Output = tuple[Sequence[str], dict[str, Any]]
 
 
-def tell(options: DemoOptions) -> Generator[StepBegins | Step | DemoEnd]:
+def run_demo(options: DemoOptions) -> Generator[StepBegins | Step | DemoEnd]:
     """Run the demo. Everything is closed before DemoEnd, and whenever the iterator is closed.
 
-    Raises KlammError if something does not come about in time.
+    Raises KlammError if a step does not complete in time.
     """
     with contextlib.ExitStack() as stack:
         story = _Story(options, stack)
@@ -88,39 +88,39 @@ def tell(options: DemoOptions) -> Generator[StepBegins | Step | DemoEnd]:
 
 
 class _Story:
-    """The acts of one run, and what each needs of those before it."""
+    """The steps of one run, and the state they share."""
 
     def __init__(self, options: DemoOptions, stack: contextlib.ExitStack) -> None:
         self._brokers = options.brokers
         self._stage = Stage(options, stack)
         self._dead: list[int] = []
 
-    def acts(self) -> Iterator[tuple[str, Callable[[], _Told]]]:
-        """Title and act, in order."""
+    def acts(self) -> Iterator[tuple[str, Callable[[], _Output]]]:
+        """Yield title and function of each step, in order."""
         yield "Start ZooKeeper", self._start_zookeeper
         yield f"Start {self._brokers} brokers in {len(RACKS)} racks", self._start_brokers
-        yield f"Create {AUTOMATIC}: Kafka's algorithm places it", self._create_automatically
-        yield f"Create {MANUAL}: its replicas are assigned by hand", self._create_by_hand
-        yield f"Create {THROUGH_CONTROLLER}: the controller is asked", self._ask_controller
+        yield f"Create {AUTOMATIC}: placed by Kafka's algorithm", self._create_automatically
+        yield f"Create {MANUAL}: with a manual replica assignment", self._create_manually
+        yield f"Create {THROUGH_CONTROLLER}: by a request to the controller", self._ask_controller
         yield "Describe the topics", self._describe
-        yield "Kill the broker that leads most", self._kill_busiest
+        yield "Kill the broker that leads the most partitions", self._kill_busiest
         yield "Kill the controller", self._kill_controller
         yield "Start both again", self._restart
         yield "Compare brokers, caches and controller with ZooKeeper", self._check
 
     def end(self) -> DemoEnd:
-        """What is left, read before anything is closed."""
+        """Return the result, read before anything is closed."""
         stored = StoredCluster.read(self._stage.cluster.store)
         return DemoEnd(stored, self._stage.journal.path)
 
     # -- a cluster
 
-    def _start_zookeeper(self) -> _Told:
+    def _start_zookeeper(self) -> _Output:
         self._stage.open_zookeeper()
         at = self._stage.connect_string
-        return [f"It serves at {at}."], {"zookeeper": at}
+        return [f"ZooKeeper listens on {at}."], {"zookeeper": at}
 
-    def _start_brokers(self) -> _Told:
+    def _start_brokers(self) -> _Output:
         self._stage.open_cluster()
         spec, controller = self._stage.cluster.spec, self._stage.controller()
         in_racks = {
@@ -128,7 +128,7 @@ class _Story:
         }
         controller_id, epoch = controller.config.broker_id, controller.context.epoch
         lines = [f"{rack}: brokers {_joined(members)}" for rack, members in in_racks.items()]
-        lines.append(f"Broker {controller_id} is the controller, of epoch {epoch}.")
+        lines.append(f"Broker {controller_id} is the controller, with epoch {epoch}.")
         facts = {
             "cluster_id": spec.cluster_id,
             "racks": in_racks,
@@ -139,12 +139,12 @@ class _Story:
 
     # -- topics
 
-    def _create_automatically(self) -> _Told:
+    def _create_automatically(self) -> _Output:
         factor = str(_REPLICATION_FACTOR)
         return self._kafka_topics(AUTOMATIC, "--partitions", "12", "--replication-factor", factor)
 
-    def _create_by_hand(self) -> _Told:
-        """Three leaders on one broker, the controller's neighbour, which then leads most."""
+    def _create_manually(self) -> _Output:
+        """Put three leaders on the broker after the controller, which then leads the most."""
         ids = self._stage.cluster.spec.broker_ids
         controller_id = self._stage.controller().config.broker_id
         leader, *followers = _turned(ids, ids.index(controller_id) + 1)
@@ -152,11 +152,11 @@ class _Story:
             ":".join(
                 str(id_) for id_ in (leader, *_turned(followers, n)[: _REPLICATION_FACTOR - 1])
             )
-            for n in range(_BY_HAND)
+            for n in range(_MANUAL_PARTITIONS)
         ]
         return self._kafka_topics(MANUAL, "--replica-assignment", ",".join(replicas))
 
-    def _kafka_topics(self, topic: str, *how: str) -> _Told:
+    def _kafka_topics(self, topic: str, *how: str) -> _Output:
         begun_ms = self._stage.cluster.clock.now_ms()
         said = ToolOutput(topics=[], warnings=[])
         command = TopicCommandOptions(
@@ -171,7 +171,7 @@ class _Story:
     def _topics(self) -> ZooKeeperTopics:
         return ZooKeeperTopics(KafkaZkClient(self._stage.cluster.store), self._stage.random)
 
-    def _ask_controller(self) -> _Told:
+    def _ask_controller(self) -> _Output:
         clock, transport = self._stage.cluster.clock, self._stage.cluster.transport
         answers: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         transport.register(_CLIENT, lambda message: answers.put((clock.now_ms(), message)))
@@ -194,11 +194,14 @@ class _Story:
         times = self._times_of(THROUGH_CONTROLLER, begun_ms)
         times["answered_ms"] = answered_ms - begun_ms
         facts = {"topic": THROUGH_CONTROLLER, "topic_id": result.topic_id, **times}
-        asked = f"CreateTopics to broker {controller_id}: 6 partitions, {_REPLICATION_FACTOR} each"
-        return [asked, f"Its id is {result.topic_id}.", _timeline(times)], facts
+        asked = (
+            f"CreateTopics to broker {controller_id}: 6 partitions, "
+            f"replication factor {_REPLICATION_FACTOR}"
+        )
+        return [asked, f"The topic id is {result.topic_id}.", _timeline(times)], facts
 
     def _times_of(self, topic: str, begun_ms: int) -> dict[str, int]:
-        """When a topic's znode was written and its last partition Online, once it is."""
+        """Wait until a topic is Online; return when its znode and last partition were."""
 
         def is_online(stored: StoredCluster) -> bool:
             partitions = [tp for tp in stored.assignments if tp.topic == topic]
@@ -216,7 +219,7 @@ class _Story:
         ]
         return {"written_ms": found[1].ctime_ms - begun_ms, "online_ms": max(online) - begun_ms}
 
-    def _describe(self) -> _Told:
+    def _describe(self) -> _Output:
         said = ToolOutput(topics=[], warnings=[])
         command = TopicCommandOptions(["--zookeeper", self._stage.connect_string, "--describe"])
         self._topics().describe(command, said)
@@ -224,14 +227,14 @@ class _Story:
 
     # -- losses
 
-    def _kill_busiest(self) -> _Told:
+    def _kill_busiest(self) -> _Output:
         states = StoredCluster.read(self._stage.cluster.store).states
         led = Counter(state.leader_and_isr.leader for state in states.values())
         busiest = max(sorted(led), key=lambda broker_id: led[broker_id])
         lines, facts = self._kill(busiest)
         return [f"Broker {busiest} led {led[busiest]} of {len(states)} partitions.", *lines], facts
 
-    def _kill_controller(self) -> _Told:
+    def _kill_controller(self) -> _Output:
         before = self._stage.controller()
         old_id, old_epoch = before.config.broker_id, before.context.epoch
         killed_ms = self._stage.cluster.clock.now_ms()
@@ -247,15 +250,15 @@ class _Story:
             "elected_ms": elected_ms,
             "ready_ms": ready_ms,
         }
-        told = [
-            f"Broker {old_id} was the controller, of epoch {old_epoch}.",
-            f"Broker {new_id} is the controller, of epoch {epoch}: elected after {elected_ms} ms, "
-            f"ready after {ready_ms} ms.",
+        changes = [
+            f"Broker {old_id} was the controller, with epoch {old_epoch}.",
+            f"Broker {new_id} is the controller, with epoch {epoch}: elected after "
+            f"{elected_ms} ms, ready after {ready_ms} ms.",
         ]
-        return [*told, *lines], facts
+        return [*changes, *lines], facts
 
-    def _kill(self, broker_id: int) -> _Told:
-        """Kill a broker, wait until nobody counts on it, and tell of the elections."""
+    def _kill(self, broker_id: int) -> _Output:
+        """Kill a broker, wait until it is in no ISR, and report the elections."""
         before = StoredCluster.read(self._stage.cluster.store).states
         rows_before = len(self._stage.rows())
         begun_ms = self._stage.cluster.clock.now_ms()
@@ -275,11 +278,11 @@ class _Story:
             if row.kind == Kind.PARTITION_TRANSITION and row.election is not None
         ]
         noticed_ms = min((e["t_ms"] for e in elections), default=begun_ms) - begun_ms
-        lines = [f"ZooKeeper let its session go; elections began after {noticed_ms} ms:"]
+        lines = [f"Session expired; elections started after {noticed_ms} ms:"]
         lines += [_election_line(election) for election in elections]
         return lines, {"killed": broker_id, "elections": elections}
 
-    def _restart(self) -> _Told:
+    def _restart(self) -> _Output:
         begun_ms = self._stage.cluster.clock.now_ms()
         dead, self._dead = self._dead, []
         self._stage.start_brokers(dead)
@@ -290,7 +293,7 @@ class _Story:
                 for tp, leadership in stored.states.items()
             )
 
-        stored = self._stage.wait_until("every ISR is full again", are_full)
+        stored = self._stage.wait_until("every ISR is complete again", are_full)
         full_ms = self._stage.cluster.clock.now_ms() - begun_ms
         led = Counter(state.leader_and_isr.leader for state in stored.states.values())
         imbalance = self._stage.controller().context.preferred_replica_imbalance_count
@@ -303,12 +306,11 @@ class _Story:
         }
         return [
             f"Brokers {_joined(dead)} are back: after {full_ms} ms all {len(stored.states)} ISRs "
-            "are full.",
-            f"Leaders stay where they are: {imbalance} partitions are not led by their first "
-            "replica.",
+            "are complete.",
+            f"Leaders did not move: {imbalance} partitions are not led by their preferred replica.",
         ], facts
 
-    def _check(self) -> _Told:
+    def _check(self) -> _Output:
         deadline_s = time.monotonic() + _AGREEMENT_TIMEOUT_S
         while (found := check_real_cluster(self._stage.cluster)) and time.monotonic() < deadline_s:
             time.sleep(POLL_S)
@@ -326,15 +328,16 @@ class _Story:
             f"{partitions} partitions in {brokers} metadata caches, {replicas} replicas, live "
             "sets, and the controller's context and counts"
         )
-        verdict = f"{len(disagreements)} disagree:" if disagreements else "All agree."
+        verdict = f"{len(disagreements)} disagreements:" if disagreements else "All agree."
         return [f"Compared: {compared}.", verdict, *disagreements], facts
 
 
 def _election(
     row: JournalRow, before: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
 ) -> dict[str, Any]:
-    """An election as values. ``from`` is who led before the kill: the row itself may say -1, as
-    a controller that takes over first takes the dead out of their ISRs."""
+    """Return an election as values. ``from`` is the leader before the kill.
+
+    The row may have -1, because a new controller first removes dead brokers from their ISRs."""
     assert row.topic is not None
     return {
         "topic": row.topic,
@@ -361,7 +364,7 @@ def _timeline(times: dict[str, int]) -> str:
     parts = [f"written after {times['written_ms']} ms", f"Online after {times['online_ms']} ms"]
     if "answered_ms" in times:
         parts.append(f"answered after {times['answered_ms']} ms")
-    return f"Its znode was {', '.join(parts)}."
+    return f"The znode was {', '.join(parts)}."
 
 
 def _turned(ids: Sequence[int], by: int) -> Sequence[int]:

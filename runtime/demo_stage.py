@@ -1,6 +1,6 @@
-"""The cluster that the demo plays on: opened in a folder, waited for, and looked at.
+"""The cluster of the demo: started in a folder, inspected, and waited for.
 
-Knows no story: demo.py has it. Everything it waits for is a condition with a deadline.
+Knows no steps: demo.py has them. It waits only for conditions with deadlines.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RUN_ID: Final = "demo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What the demo is run with. ``data_dir`` exists and is empty; times in milliseconds."""
+    """Options of the demo. ``data_dir`` exists and is empty; times in milliseconds."""
 
     data_dir: Path
     klamm_version: str
@@ -48,7 +48,7 @@ class DemoOptions:
 
 
 class Stage:
-    """ZooKeeper and a cluster, opened one after the other; ``stack`` closes them."""
+    """ZooKeeper and a cluster, opened in this order; ``stack`` closes them."""
 
     connect_string: str
     cluster: RealCluster
@@ -67,7 +67,7 @@ class Stage:
         self.connect_string = server.connect_string
 
     def open_cluster(self) -> None:
-        """Start every broker; returns when all know of all and a controller is active."""
+        """Start all brokers; return when all know each other and a controller is active."""
         options, stack, clock = self._options, self._stack, WallClock()
         self.journal = FileJournal(options.data_dir / JOURNAL_FILE)
         stack.callback(self.journal.close)
@@ -90,32 +90,34 @@ class Stage:
         self.wait_until("every broker is known to all", lambda _: self._all_know(len(ids)))
 
     def start_brokers(self, broker_ids: Sequence[int]) -> None:
-        """Start brokers at once; returns when they are registered."""
+        """Start brokers in parallel; return when all are registered."""
         for started in [self.cluster.begin_start(broker_id) for broker_id in broker_ids]:
             started.result(TIMEOUT_S)
 
     def wait_until(self, what: str, condition: Callable[[StoredCluster], bool]) -> StoredCluster:
-        """ZooKeeper's contents once they are so and everybody is at rest. Raises KlammError."""
+        """Wait until a condition holds and the cluster is idle; return ZooKeeper's contents.
+
+        ``what``: the condition in words. Raises KlammError after a timeout."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline_s:
-            # A machine that is too busy may lose the session; the next one sees the same.
+            # On a busy machine the session may expire; retry with the next one.
             with contextlib.suppress(SessionExpired):
                 stored = StoredCluster.read(self.cluster.store)
                 if condition(stored) and self.cluster.is_idle and self._has_controller(stored):
                     return stored
             time.sleep(POLL_S)
         raise KlammError(
-            f"it did not come about within {TIMEOUT_S:g} s that {what}",
+            f"timed out after {TIMEOUT_S:g} s waiting for: {what}",
             hint=f"the logs of the controllers are in {self._options.data_dir / LOGS_FOLDER}",
         )
 
     def _has_controller(self, stored: StoredCluster) -> bool:
-        """The active controller is that of the last epoch, and has finished its failover."""
+        """Return True if the active controller has the latest epoch and finished its failover."""
         active = self.cluster.active_controller
         return active is not None and self.controller().context.epoch == stored.controller_epoch
 
     def controller(self) -> KafkaController:
-        """The active controller. Raises KlammError if there is none."""
+        """Return the active controller. Raises KlammError if there is none."""
         active = self.cluster.active_controller
         controller = None if active is None else self.cluster.nodes[active].node.controller
         if controller is None:
@@ -127,6 +129,6 @@ class Stage:
         return all(len(cache.alive_brokers) == brokers for cache in caches)
 
     def rows(self) -> list[JournalRow]:
-        """The journal so far."""
+        """Return the journal so far."""
         self.journal.flush()
         return read_journal(self.journal.path)

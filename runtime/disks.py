@@ -44,7 +44,9 @@ def _at_once(function: Callable[[], None]) -> None:
 
 
 class ClusterDisks:
-    """``tell`` sends an event to a broker; it is lost if the broker does not run. ``call`` runs a
+    """Fault injection into the disks of one cluster.
+
+    ``tell`` sends an event to a broker; it is lost if the broker is not running. ``call`` runs a
     function on the brokers' thread."""
 
     def __init__(
@@ -73,8 +75,9 @@ class ClusterDisks:
                 self._tell(broker_id, FailLogDir(path, reason))
 
     def slow(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> None:
-        """Limit the rate of replica copies to and from a log directory, or all of a broker. Raises
-        NotFound."""
+        """Limit the rate of replica copies to and from a log directory, or all of a broker.
+
+        Raises NotFound."""
         for path in self._paths(broker_id, log_dir):
             self._slow[broker_id, path] = bytes_per_s
             self._set_rate(broker_id, path, bytes_per_s)
@@ -99,7 +102,7 @@ class ClusterDisks:
             self._journal.accept()
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the faults that are armed, as plain values."""
+        """Return the armed faults as plain values."""
         found: list[dict[str, Any]] = [
             {"broker": broker_id, "log_dir": path, "kind": fault.kind}
             for (broker_id, path), fault in sorted(self.stores.faults.items())

@@ -22,11 +22,11 @@ _log = logging.getLogger(__name__)
 
 
 class FileJournal:
-    """``journal.jsonl``: one JSON object a line, written in the order rows are appended.
+    """``journal.jsonl``: one JSON object per line, in the order rows are appended.
 
-    Several controllers of one process share it. Opening truncates a torn last line, and a row after
-    the first one records how much. While the disk refuses writes, ``failure`` is the reason; rows
-    are kept until ``retry`` succeeds, up to a limit, and a row counts those lost beyond it.
+    Several controllers of one process share it. Opening truncates a torn last line; a row after
+    the first one records the size. While the disk fails, ``failure`` is the reason; rows are kept
+    until ``retry`` succeeds, up to a limit, and a row counts those lost beyond it.
     ``archive`` decides when the file is rotated; without one it never is.
     """
 
@@ -96,8 +96,9 @@ class FileJournal:
         return self._encoder.encode(row) + b"\n"
 
     def _own_row(self, kind: Kind, beside: JournalRow, detail: dict[str, int]) -> JournalRow:
-        """Return a row about the journal itself, with the run and time of a neighbouring row. These
-        rows have separate sequence numbers, so that no number occurs twice."""
+        """Return a row about the journal itself, with the run and time of a neighbouring row.
+
+        These rows have separate sequence numbers, so that no number occurs twice."""
         self._own_rows += 1
         return JournalRow(
             SCHEMA_VERSION,
@@ -112,7 +113,7 @@ class FileJournal:
 
 
 class MemoryJournal:
-    """Rows in a list: what a simulated world writes and a test reads."""
+    """Rows in a list, for simulated worlds and tests."""
 
     def __init__(self) -> None:
         self.rows: list[JournalRow] = []
@@ -130,7 +131,7 @@ class MemoryJournal:
         self._is_refusing = False
 
     def append(self, rows: Iterable[JournalRow]) -> None:
-        """Add rows. Raises JournalUnwritable as a FileJournal does, and keeps them."""
+        """Add rows; while failing, keep them and raise JournalUnwritable like a FileJournal."""
         if self.failure is not None:
             self._pending.extend(rows)
             raise self.failure.with_traceback(None)
@@ -151,7 +152,7 @@ class MemoryJournal:
         return True
 
     def to_bytes(self) -> bytes:
-        """What a FileJournal would hold."""
+        """Return the rows as the contents of a FileJournal."""
         return msgspec.json.Encoder().encode_lines(self.rows)
 
 

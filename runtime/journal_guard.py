@@ -31,7 +31,8 @@ class JournalGuard(Actor):
     """A Journal that never raises. ``failure``: why it, or a Kafka-like log, cannot be written.
 
     It is an actor on the brokers' thread: ``post`` delivers its events, and it retries there.
-    During a failure it holds the ``candidacy``. ``on_change``: a failure has begun or ended.
+    During a failure it holds the ``candidacy``. ``on_change`` is called when a failure begins or
+    ends.
     """
 
     is_shared = True
@@ -79,7 +80,7 @@ class JournalGuard(Actor):
 
     @property
     def failed_for_ms(self) -> float:
-        """Return how long writes have been failing."""
+        """How long writes have been failing, in milliseconds."""
         return 0.0 if self.failure is None else self._clock.monotonic_ms() - self._failed_at_ms
 
     def next_due_ms(self) -> float | None:

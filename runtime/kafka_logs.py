@@ -1,6 +1,6 @@
 """The files state-change.log and controller.log of every controller of a run.
 
-Opens and closes files; what is written, and in which words, is controller/state_change_log.py's.
+Opens and closes files; controller/state_change_log.py decides what is written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class KafkaLogs:
     """Appends to the two logs of each broker under ``folder``/broker-N, until ``close``.
 
     ``level``: TRACE or INFO, as Kafka's log4j setting of both. Every write is handed to the
-    operating system at once. Writing never raises: while the disk refuses a file, ``failure`` is
+    operating system at once. Writing never raises: while a file cannot be written, ``failure`` is
     the reason, and its lines are kept until ``retry``. ``archive`` decides when files are rotated.
     """
 
@@ -114,5 +114,5 @@ class _Lines:
 
 
 def _missing(path: Path, lost: int) -> bytes:
-    _log.error("%s: %d lines were lost because the disk refused them", path, lost)
+    _log.error("%s: %d lines were lost because the disk failed", path, lost)
     return b""

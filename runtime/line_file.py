@@ -1,7 +1,7 @@
-"""An append-only file of lines that survives a disk that refuses writes, and a torn last line.
+"""An append-only file of lines that survives failing disks and torn last lines.
 
-klamm's journal and Kafka-like logs write to the disk only here. A line that was handed over is in
-the file, or pending, or counted as lost. No line is torn and no line is written twice.
+klamm's journal and Kafka-like logs write to the disk only here. Every appended line is in the
+file, or pending, or counted as lost. No line is torn and no line is written twice.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def _no_line(_lost: int) -> bytes:
 class LineFile:
     """Appends lines to a file; thread-safe. Opening raises JournalUnwritable.
 
-    ``is_fsynced``: each ``flush`` waits until the lines are on the disk. ``is_whole`` tells whether
-    a last line without its newline is complete: then opening adds the newline. Any other is
+    ``is_fsynced``: each ``flush`` waits until the lines are on the disk. ``is_whole``: returns True
+    if a last line without its newline is complete; opening then adds the newline. Any other is
     truncated; ``cut_bytes`` counts the bytes. ``lost_line`` makes the line that counts lost lines.
 
     ``failure`` is set while the file cannot be written. Until ``retry`` succeeds lines are kept,
@@ -125,8 +125,9 @@ class LineFile:
             return self._retry()
 
     def close(self) -> None:
-        """Write pending lines and close; idempotent, never raises. Lines that cannot be written are
-        logged as lost."""
+        """Write pending lines and close; idempotent, never raises.
+
+        Lines that cannot be written are logged as lost."""
         with self._lock:
             if self._is_closed:
                 return
@@ -141,7 +142,7 @@ class LineFile:
                 _log.error("%s: %d lines are lost: %s", self.path, lost, self.failure)
 
     def _keep(self, data: bytes) -> None:
-        """Keep lines for later. Once a line is lost all later ones are, which makes one gap."""
+        """Keep lines for later. After the first lost line all later ones are lost: a single gap."""
         if self._lost_lines or self._pending_bytes + len(data) > self._max_pending_bytes:
             self._lost_lines += data.count(b"\n")
         else:
@@ -156,8 +157,9 @@ class LineFile:
             raise self.failure from error
 
     def _write(self) -> None:
-        """Write pending lines. If this raises OSError part of them may be in the file. All stay
-        pending, because after a failed fsync the system may have dropped written data."""
+        """Write pending lines. If this raises OSError, part of them may be in the file.
+
+        All stay pending, because after a failed fsync the system may have dropped written data."""
         self._disk.write_at(self._name, self._size, b"".join(self._pending))
         if self._is_fsynced:
             self._disk.sync(self._name)
@@ -175,7 +177,7 @@ class LineFile:
         try:
             self._disk.rename(self.path, self._rotated_path())
         except OSError as error:
-            # All lines are written: it is safe to let the file grow.
+            # All lines are written, so the file can safely grow further.
             _log.warning("%s cannot be rotated: %s", self.path, error)
         else:
             self._begin += self._size
@@ -221,8 +223,9 @@ class LineFile:
             self._size, _ = self._open()
 
     def _open(self) -> tuple[int, int]:
-        """Create the file if it does not exist, and make it end with a newline. Return its size and
-        the number of truncated bytes. Raises OSError."""
+        """Create the file if necessary, and make it end with a newline.
+
+        Return its size and the number of truncated bytes. Raises OSError."""
         size = self._size_on_disk()
         end = self._end_of_lines(size)
         if end == size:

@@ -1,7 +1,7 @@
-"""The disks of a cluster's brokers: what each has written, kept until it starts again.
+"""Log stores of a cluster's brokers, which outlive the broker processes.
 
-Made when a broker first starts; a broker is never asked, and nothing is decided. Mirrors nothing of
-Kafka, where a broker's log directories are just there.
+A store is created when its broker first starts. Nothing is decided here. No counterpart in Kafka,
+where log directories simply exist.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from klamm.cluster.errors import UsageError
 
 
 class LogStores:
-    """A store for each broker, by its id.
+    """A log store for each broker, by its id.
 
-    ``segments``: a directory with real files, ``ID/`` for each broker and its log directories in
-    it; None: logs in memory that only count. ``journal``: for what is cut from them. ``disk``: has
-    the files.
+    ``segments``: a directory with a folder ``ID/`` for each broker, which contains its log
+    directories; None: in-memory (offset-only) logs. ``journal``: for journal rows about logs.
+    ``disk``: has the files.
     """
 
     def __init__(self, segments: Path | None, journal: LogJournal, disk: FaultyDisk) -> None:
@@ -46,7 +46,7 @@ class LogStores:
         return FileLogStore(self._segments / str(broker_id), disk=self.disk)
 
     def fail(self, broker_id: int, log_dir: str, fault: DiskFault) -> str | None:
-        """Inject a fault into a log directory. Returns the reason if it has no files to fail."""
+        """Inject a fault into a log directory; return the reason if it has no files to fail."""
         self.faults[broker_id, log_dir] = fault
         if self._segments is not None:
             self.disk.arm(self._segments / str(broker_id) / log_dir, fault)
@@ -58,7 +58,7 @@ class LogStores:
         return kind.reason
 
     def heal(self) -> None:
-        """End all faults, including that of the journal's file."""
+        """End all faults, including that of the journal file."""
         self.faults.clear()
         self.disk.heal_all()
         for store in self._stores.values():
@@ -66,16 +66,17 @@ class LogStores:
                 store.failures.clear()
 
     def end_process(self) -> None:
-        """Keep the state that survives the end of a process: files only."""
+        """Drop all state that does not survive the end of the process: everything but files."""
         self._stores.clear()
 
 
 def check_log_dirs_are_relative(log_dirs: Iterable[str]) -> None:
-    """Raise UsageError for a log directory that is not below a broker's own folder."""
+    """Raise UsageError for a log directory outside a broker's folder."""
     for log_dir in log_dirs:
         path = PurePath(log_dir)
         if path.is_absolute() or ".." in path.parts:
             raise UsageError(
-                f"log.dirs {log_dir} with --segments",
-                hint="name folders, such as d0,d1: each broker has its own in the data directory",
+                f"log directory {log_dir} is not relative, as --segments requires",
+                hint="set log.dirs to folder names, such as d0,d1; they are created below the "
+                "data directory of each broker",
             )

@@ -1,7 +1,7 @@
-"""One machine of a cluster: a broker and, where it is a candidate, its controller.
+"""One node of a cluster: a broker and, if it is a candidate, its controller.
 
-Broker and controller of a node share one ZooKeeper session, as in Kafka, so one death removes both
-ephemerals. Here they are made and wired; what runs them is runtime/node_actors.py.
+Broker and controller of a node share one ZooKeeper session, as in Kafka, so that one crash removes
+both ephemerals. They are created here; runtime/node_actors.py runs them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from klamm.zk.store import Store
 
 @dataclass(kw_only=True)
 class Node:
-    """A broker and its controller (None: it is no candidate)."""
+    """A broker and its controller (None: it is not a candidate)."""
 
     broker: Broker
     controller: KafkaController | None
@@ -56,10 +56,10 @@ def build_node(
     candidacy: Candidacy | None = None,
     request_taps: Iterable[RequestTap] = (),
 ) -> Node:
-    """Make a node's broker and, if it is a candidate, its controller.
+    """Create a node's broker and, if it is a candidate, its controller.
 
     The two stores are views of one session. ``incarnation`` counts the starts of this broker, so
-    that it does not draw the same numbers again. ``log_journal`` is told what is cut from logs.
+    that it does not draw the same random numbers again. ``log_journal`` receives rows about logs.
     ``candidacy`` and ``request_taps`` are shared by all nodes of a cluster.
     """
     info = spec.broker_info(broker_id)
@@ -69,7 +69,7 @@ def build_node(
         transport,
         clock,
         spec.broker_config,
-        # A topic id and a cluster id are written alike: a random UUID in base64.
+        # Topic ids and cluster ids have the same format: a random UUID in base64.
         spec.cluster_id or new_topic_id(JavaRandom(spec.seed)),
         spec.quirks,
         log_store,

@@ -1,7 +1,6 @@
-"""A node's broker and controller as actors: the events a broker takes, its start and its end.
+"""A node's broker and controller as actors: their events, startup and shutdown.
 
-Which thread or scheduler runs the actors is not decided here, nor what a broker does with a
-message: that is brokers/broker.py's.
+Threads and schedulers that run the actors are elsewhere. brokers/broker.py handles messages.
 """
 
 from __future__ import annotations
@@ -27,45 +26,47 @@ CONFIG_CHANGES_PATH = ConfigEntityChangeNotificationZNode.path
 
 @dataclass(frozen=True)
 class StartUp:
-    """Event of a broker: register, and let the controller begin to be a candidate."""
+    """Event of a broker: register, and make its controller a candidate."""
 
     deadline_ms: float
-    """Until when another session may hold the broker's id, in monotonic milliseconds."""
+    """When another session must have released the broker id, in monotonic milliseconds."""
     holds_controller: bool = False
-    """The controller is no candidate before a BeginCandidacy."""
+    """True: the controller becomes a candidate only after a BeginCandidacy."""
 
 
 @dataclass(frozen=True)
 class BeginCandidacy:
-    """Event of a broker that is registered: let its controller begin to be a candidate."""
+    """Event of a registered broker: make its controller a candidate."""
 
 
 @dataclass(frozen=True)
 class ReRegister:
-    """Event of a broker that is no candidate: its session expired."""
+    """Event of a broker that is not a candidate: its session expired."""
 
 
 @dataclass(frozen=True)
 class ConfigChanges:
-    """Event of a broker: the children of /config/changes changed, or may have."""
+    """Event of a broker: the children of /config/changes may have changed."""
 
 
 @dataclass(frozen=True)
 class RegistrationChanged:
-    """Event of a broker: its znode was created, changed or deleted."""
+    """Event of a broker: its registration znode was created, changed or deleted."""
 
     is_deleted: bool
 
 
 @dataclass(frozen=True)
 class ShutDown:
-    """Event of a broker: be relieved by the controller, and then be ended by the owner."""
+    """Event of a broker: drain its leaderships by a controlled shutdown, after which it can be
+    stopped."""
 
 
 @dataclass(frozen=True)
 class FailLogDir:
-    """Event of a broker: one of its log directories fails. ``reason``: the disk's error; None if
-    the failure of the directory was only requested."""
+    """Event of a broker: one of its log directories fails.
+
+    ``reason``: the disk's error; None if the failure was only requested."""
 
     path: str
     reason: str | None = None
@@ -81,13 +82,13 @@ def check_log_dir(broker: Broker, path: str) -> None:
 
 
 class BrokerActor(Actor):
-    """A broker's events: messages, its start, its timers, its end.
+    """A broker's events: messages, startup, timers, shutdown.
 
-    ``on_started`` is called once the broker is registered, or with the error that prevented it;
-    ``on_shut_down`` once the broker may be ended after a ShutDown; ``on_halted`` with the reason if
-    its last log directory failed, if it failed in an event, or, without ``on_started``, if its
-    session expired before it was registered. A halted broker does nothing more; in Kafka this
-    fails the broker's start.
+    ``on_started`` is called once the broker is registered, or with the error that prevented it.
+    ``on_shut_down`` is called after a ShutDown once the broker may be stopped. ``on_halted`` is
+    called with the reason if the last log directory failed, or an event raised an error, or,
+    without ``on_started``, the session expired before the registration. A halted broker does
+    nothing more; in Kafka the last case fails the broker's start.
     """
 
     def __init__(
@@ -110,13 +111,14 @@ class BrokerActor(Actor):
         self._retry: tuple[float, StartUp] | None = None
 
     def wants(self, event: StoreEvent) -> bool:
-        """True if ``on_store_event`` is to be told; may be called from any thread."""
+        """Return True for events that ``on_store_event`` handles; thread-safe."""
         paths = (CONFIG_CHANGES_PATH, self._registration_path)
         return isinstance(event, SessionEvent) or event.path in paths
 
     def on_store_event(self, event: StoreEvent) -> None:
-        """Handle changes of configs, of the registration, and of the session. A broker without a
-        controller registers again after its session expired."""
+        """Handle changes of configs, of the registration, and of the session.
+
+        A broker without a controller registers again after its session expired."""
         if isinstance(event, WatchEvent):
             if event.path == CONFIG_CHANGES_PATH:
                 self.give(ConfigChanges())
@@ -129,16 +131,16 @@ class BrokerActor(Actor):
         elif event.state is SessionState.CONNECTED and self._is_expired:
             self._is_expired = False
             self.give(ConfigChanges())
-            # This is a new session, which has no watches yet.
+            # A new session has no watches yet.
             self.give(RegistrationChanged(is_deleted=False))
 
     def next_due_ms(self) -> float | None:
-        """When the broker's next timer is due."""
+        """Return when the broker's next timer is due."""
         due = (self._node.broker.next_due_ms(), self._retry[0] if self._retry else None)
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def run_event(self) -> None:
-        """Handle one message, or what is due."""
+        """Handle one message, or the timers that are due."""
         if self._retry is not None and self._retry[0] <= self._clock.monotonic_ms():
             (_, again), self._retry = self._retry, None
             self._start_up(again)
@@ -177,8 +179,9 @@ class BrokerActor(Actor):
                 raise AssertionError(f"{self.address} cannot handle {event}")
 
     def on_failed(self, error: BaseException) -> None:
-        """Halt after a bug, because the broker's state is unknown. Errors of ZooKeeper or a disk
-        are not bugs."""
+        """Halt after a bug, because the broker's state is unknown.
+
+        Errors of ZooKeeper or a disk are not bugs."""
         if not isinstance(error, KlammError) and not self.stopped:
             self._halt(f"{type(error).__name__}: {error}")
 
@@ -200,7 +203,7 @@ class BrokerActor(Actor):
             else:
                 broker.watch_registration()
         except SessionExpired:
-            pass  # it registers in the next session anyway
+            pass  # the broker registers in the next session anyway
         except NodeExists:
             self.give(RegistrationChanged(is_deleted=False))
         except KlammError as error:
@@ -236,7 +239,7 @@ class BrokerActor(Actor):
 
 
 class ControllerActor(Actor):
-    """A controller whose events are run by a scheduler, in the simulated world."""
+    """A controller as an actor in the simulated world."""
 
     def __init__(self, controller: KafkaController, clock: Clock) -> None:
         super().__init__(Address("controller", controller.config.broker_id))
@@ -245,15 +248,15 @@ class ControllerActor(Actor):
         controller.events.on_put = self.woken
 
     def receive(self, message: Message) -> None:
-        """Take a message; it is handled later."""
+        """Queue a message."""
         self._controller.receive(message)
 
     def has_events(self) -> bool:
-        """True if an event other than a timer is waiting to begin."""
+        """Return True if an event other than a timer is queued."""
         return self._controller.events.event_queue_size > 0
 
     def next_due_ms(self) -> float | None:
-        """When the controller's next timer is due."""
+        """Return when the controller's next timer is due."""
         return self._controller.next_due_ms()
 
     def run_event(self) -> None:

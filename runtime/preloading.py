@@ -1,6 +1,6 @@
-"""Let a cluster begin with full disks, as the one that is rehearsed for has.
+"""Preloading: fill the logs of a cluster before a rehearsal, without producing the records.
 
-A terabyte that is produced is a million requests; this is none. No broker may be inside an event.
+Producing a terabyte takes a million requests; this takes none. No broker may be inside an event.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def preload_replicas(
     clock: Clock,
     record_bytes: int = 1000,
 ) -> None:
-    """Let all replicas of a partition hold as much more, as if it had been produced long ago.
+    """Add records to all replicas of a partition, as if they had been produced long ago.
 
-    Raises UsageError if the partition has no leader among the brokers, or logs with files.
+    Raises UsageError if the partition has no leader among the brokers, or has logs on disk.
     """
     replicas = [
         (broker, partition)
@@ -34,7 +34,7 @@ def preload_replicas(
         if (partition := broker.replica_manager.partitions.get(tp)) is not None
     ]
     if not any(partition.is_leader(broker.info.id) for broker, partition in replicas):
-        raise UsageError(f"{tp} has no leader, so its replicas cannot be filled")
+        raise UsageError(f"{tp} has no leader, so its replicas cannot be preloaded")
     now_ms, wall_ms = clock.monotonic_ms(), clock.now_ms()
     for broker, partition in replicas:
         preload(partition, broker.info.id, size_bytes, record_bytes, now_ms, wall_ms)
@@ -48,14 +48,13 @@ def preload(
     now_ms: float,
     wall_ms: int,
 ) -> None:
-    """Let a replica have ``size_bytes`` more, which its whole ISR is to be given alike.
+    """Add ``size_bytes`` of records to a replica; call it for the whole ISR alike.
 
-    ``now_ms`` is monotonic, ``wall_ms`` since the epoch. Raises UsageError if its log has real
-    files.
+    ``now_ms`` is monotonic, ``wall_ms`` since the epoch. Raises UsageError if the log is on disk.
     """
     log = partition.log
     if not isinstance(log, IntervalLog):
-        raise UsageError("only logs without files can be filled")
+        raise UsageError("only in-memory logs can be preloaded, not log segments on disk")
     epoch = partition.leader_epoch
     per_segment = max(1, log.config.segment_bytes // record_bytes)
     left = size_bytes // record_bytes

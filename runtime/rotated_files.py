@@ -1,6 +1,6 @@
 """Reads a log across its rotated files while it is written, rotated and compressed.
 
-A position is a byte offset in the whole log: rotation does not change it. Independent of rows.
+A position is a byte offset in the whole log, so rotation does not change it. Independent of rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 class Segment(NamedTuple):
-    """One file of a log. ``begin``: the position of its first byte. ``end`` None: it still grows.
+    """One file of a log. ``begin``: position of its first byte. ``end`` None: it is still written.
+
     ``is_damaged``: its gzip data is damaged; only the part before the damage can be read."""
 
     path: Path
@@ -38,8 +39,9 @@ def rotated(path: Path) -> list[RotatedName]:
 
 @contextmanager
 def opened_at(path: Path, place: int) -> Iterator[tuple[Segment, BinaryIO] | None]:
-    """Open the file that has, or will have, the byte at ``place``; None if there is no log. A
-    position that retention has deleted becomes that of the oldest file. Raises OSError."""
+    """Open the file that has, or will have, the byte at ``place``; None if there is no log.
+
+    A position that retention has deleted becomes that of the oldest file. Raises OSError."""
     while True:
         names = rotated(path)
         at = next((n for n, name in enumerate(names) if name.end > place), len(names))
@@ -95,7 +97,7 @@ def _open_last(path: Path, begin: int) -> tuple[Segment, BinaryIO]:
 
 
 def _open_rotated(path: Path, name: RotatedName, begin: int) -> tuple[Segment, BinaryIO]:
-    """A compressed file is read into memory: rotation keeps files small."""
+    """Open a rotated file; a compressed one is read into memory, as rotation keeps it small."""
     at = path.with_name(name.name)
     if not name.is_compressed:
         file = at.open("rb")

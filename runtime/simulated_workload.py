@@ -1,7 +1,7 @@
-"""A constant-rate workload in a simulated world: how it begins, and whether it lost a record.
+"""A constant-rate workload in a simulated world: its start, and checks for lost records.
 
-Checks read a world from outside, materialize its constant rates first, and change nothing else.
-They are those of runtime/checks/replicas.py, over all partitions of the workload.
+Checks read a world from outside. They materialize its constant rates first, and change nothing
+else. They are those of runtime/checks/replicas.py, over all partitions of the workload.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klamm.runtime.simulated.world import SimulatedWorld
 def begin_workload(
     world: SimulatedWorld, rates: Mapping[TopicPartition, Rate], client_id: int = 0
 ) -> ConstantRateProducer:
-    """Let a client produce at constant rates from now on, with acks -1."""
+    """Start a client that produces at constant rates from now on, with acks -1."""
     producer = ConstantRateProducer(
         Address("client", client_id),
         rates,
@@ -33,7 +33,7 @@ def begin_workload(
 
 
 class WorkloadChecker:
-    """``violations`` says in words what was broken, once each."""
+    """Checks one workload; ``violations`` has each violation once, as text."""
 
     def __init__(self, world: SimulatedWorld, producer: ConstantRateProducer) -> None:
         self._world = world
@@ -42,23 +42,22 @@ class WorkloadChecker:
 
     @property
     def violations(self) -> list[str]:
-        """What was broken so far."""
+        """All violations so far."""
         return self._checker.violations
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
-        """What is produced to."""
+        """The partitions of the workload."""
         return self._producer.partitions.keys()
 
     def acknowledged(self, tp: TopicPartition) -> int:
-        """How many records of a partition the whole ISR has by now."""
+        """Return the number of records of a partition that the whole ISR has by now."""
         progress = self._producer.partitions[tp]
         progress.materialize(self._world.clock.monotonic_ms())
         return sum(stretch.end - stretch.start for stretch in progress.acknowledged)
 
     def check(self, of: Collection[TopicPartition] | None = None) -> None:
-        """Look at all replicas of these partitions (None: all) and at what was acknowledged, as
-        they are now."""
+        """Check all replicas of these partitions (None: all) against the acknowledgements."""
         now_ms = self._world.clock.monotonic_ms()
         partitions = self._producer.partitions
         of = partitions if of is None else of
@@ -69,7 +68,7 @@ class WorkloadChecker:
 
 
 def replica_views(world: SimulatedWorld, of: Container[TopicPartition]) -> list[ReplicaView]:
-    """All replicas of these partitions, on brokers that run and on the disks of the others."""
+    """Return all replicas of these partitions, including those of stopped brokers."""
     views = []
     for broker_id in sorted(world.log_stores):
         running = world.nodes.get(broker_id)

@@ -1,10 +1,10 @@
-"""Implementations of Transport, and the recorder of what was sent.
+"""Implementations of Transport, real and simulated.
 
-``RoutedTransport`` hands a message to whoever is registered under its destination, at once and
-from the sender's thread; the receiver only enqueues. ``SimulatedTransport`` keeps messages until
-their seeded delay is over on the virtual clock; between two actors they stay in order, unless they
-carry records and the network is a bad one. Who wants to hears of connections that break, as a
-client of TCP does: it is sent a Disconnected.
+``RoutedTransport`` hands a message to the receiver of its destination, at once and in the sender's
+thread; the receiver only enqueues. ``SimulatedTransport`` keeps messages until a random delay on
+the virtual clock is over. Between two actors messages stay in order, unless they carry records and
+the network has faults. A receiver may register for notifications of broken connections, as a TCP
+client has them: it is then sent a Disconnected.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _DATA = (FetchRequest, FetchResponse, ProduceRequest, ProduceResponse)
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkFaults:
-    """How a network treats messages that carry records: the share that is lost, that comes twice,
-    and that overtakes others; from 0 to 1. Others travel as over a connection that holds.
+    """Faults of messages that carry records: shares lost, repeated, and overtaking, from 0 to 1.
 
-    To or from who hears of connections nothing comes twice or overtakes: what is lost there is the
-    connection, with all that is under way on it.
+    Other messages travel as over a reliable connection. For receivers that are notified of
+    connections nothing is repeated or reordered: a loss breaks the connection, with all messages
+    in flight on it.
     """
 
     loss: float = 0.0
@@ -41,14 +41,14 @@ class NetworkFaults:
 
 NO_FAULTS = NetworkFaults()
 _LATE = 100
-"""How many times as long as others a message that is overtaken, or comes twice, may take."""
+"""Factor by which a repeated or overtaken message may take longer than others."""
 
 
 class RoutedTransport:
-    """Delivers at once. A message to nobody is lost, as one to a dead process is.
+    """Delivers at once. A message without a receiver is lost, like one to a dead process.
 
-    ``isolated``, which may be set at any time: brokers whose messages that carry records reach only
-    each other; ``on_change`` is called when they are others, and when faults are.
+    ``isolated``, which may be set at any time: brokers whose messages with records reach only each
+    other. ``on_change`` is called when these brokers, or the faults, change.
     """
 
     def __init__(self) -> None:
@@ -63,15 +63,15 @@ class RoutedTransport:
     ) -> None:
         """Deliver messages to ``address`` by calling ``receiver``, which may only enqueue.
 
-        ``hears_of_connections``: among them is a Disconnected whenever somebody ends to whom it has
-        sent something, or does not live when it sends.
+        ``hears_of_connections``: these include a Disconnected whenever a destination of its
+        messages stops, or is not alive when it sends.
         """
         self._receivers[address] = receiver
         if hears_of_connections:
             self._connections[address] = {}
 
     def unregister(self, address: Address) -> None:
-        """Lose messages to ``address`` from now on."""
+        """Drop messages to ``address`` from now on."""
         if self._receivers.pop(address, None) is None:
             return
         self._connections.pop(address, None)
@@ -85,7 +85,7 @@ class RoutedTransport:
             connected[message.destination] = None
 
     def _refuse(self, message: Message) -> None:
-        """Nobody is there."""
+        """Drop a message without a receiver, and notify its sender."""
         connected = self._connections.get(message.source)
         if connected is not None:
             connected.pop(message.destination, None)
@@ -97,16 +97,16 @@ class RoutedTransport:
             receiver(Message(other, client, NO_CORRELATION_ID, Disconnected()))
 
     def add_tap(self, tap: Tap) -> None:
-        """Call ``tap`` with every message that is sent, before it is delivered."""
+        """Call ``tap`` with every sent message, before it is delivered."""
         self._taps.append(tap)
 
     def reaches(self, source: Address, destination: Address) -> bool:
-        """False if messages with records from the one to the other are lost."""
+        """Return True if messages with records get from the source to the destination."""
         return not self._is_cut(source, destination)
 
     @property
     def isolated(self) -> tuple[int, ...]:
-        """Brokers that are cut off from the others."""
+        """Brokers cut off from the others."""
         return self._isolated
 
     @isolated.setter
@@ -137,7 +137,7 @@ class RoutedTransport:
 
 
 class SimulatedTransport(RoutedTransport):
-    """Delivers after a delay drawn from ``rng``, in milliseconds up to ``max_delay_ms``.
+    """Delivers after a delay drawn from ``rng``, up to ``max_delay_ms``.
 
     ``faults`` may be set at any time.
     """
@@ -156,7 +156,7 @@ class SimulatedTransport(RoutedTransport):
 
     @property
     def faults(self) -> NetworkFaults:
-        """How messages that carry records are treated."""
+        """Faults of messages that carry records."""
         return self._faults
 
     @faults.setter
@@ -166,7 +166,7 @@ class SimulatedTransport(RoutedTransport):
         self._changed()
 
     def is_lossless(self, one: Address, other: Address) -> bool:
-        """True if both live, and no message between them can be lost."""
+        """Return True if both are alive and no message between them can be lost."""
         return (
             not self._is_faulty
             and not self._is_cut(one, other)
@@ -175,20 +175,20 @@ class SimulatedTransport(RoutedTransport):
         )
 
     def disconnect_at_once(self, client: Address, other: Address) -> None:
-        """Notify the client now, ahead of what is in flight, that a connection is gone."""
+        """Notify the client of a lost connection now, ahead of messages in flight."""
         super()._disconnect(client, other)
 
     def heal(self) -> None:
-        """From now on nothing is lost, and nobody isolated."""
+        """End all message faults and isolation."""
         self.faults, self.isolated = NO_FAULTS, ()
 
     @property
     def in_flight(self) -> list[Message]:
-        """Messages that were sent and not yet delivered, in the order they are due."""
+        """Messages sent and not delivered yet, in the order they are due."""
         return [message for _, _, message in sorted(self._in_flight, key=lambda entry: entry[:2])]
 
     def send(self, message: Message) -> None:
-        """Put a message on its way."""
+        """Send a message with a delay."""
         for tap in self._taps:
             tap(message)
         link = (message.source, message.destination)
@@ -216,7 +216,7 @@ class SimulatedTransport(RoutedTransport):
             self._put(message, in_order=False)
 
     def _break(self, source: Address, destination: Address) -> None:
-        """Lose a connection and what is under way on it, both ways."""
+        """Break a connection, and drop its messages in flight in both directions."""
         is_client = source in self._connections
         client, other = (source, destination) if is_client else (destination, source)
         self._connections[client].pop(other, None)
@@ -224,7 +224,7 @@ class SimulatedTransport(RoutedTransport):
         self._disconnect(client, other)
 
     def _disconnect(self, client: Address, other: Address) -> None:
-        """What the client sends before it hears of it is lost, too."""
+        """Drop all messages of the connection until the client is notified."""
         if (client, other) not in self._broken:
             self._lose(client, other)
             self._broken[client, other] = None
@@ -247,15 +247,15 @@ class SimulatedTransport(RoutedTransport):
         heapq.heappush(self._in_flight, (due_ms, self._sent, message))
 
     def next_due_ms(self) -> float | None:
-        """When the next message arrives, in the clock's monotonic milliseconds."""
+        """Return when the next message arrives, in monotonic milliseconds."""
         return self._in_flight[0][0] if self._in_flight else None
 
     def in_flight_before(self, due_ms: float) -> bool:
-        """True if a message arrives before ``due_ms``."""
+        """Return True if a message arrives by ``due_ms``."""
         return bool(self._in_flight) and self._in_flight[0][0] <= due_ms
 
     def deliver_due(self) -> int:
-        """Deliver every message whose time has come; returns how many."""
+        """Deliver every message that is due; return their number."""
         delivered = 0
         while self._in_flight and self._in_flight[0][0] <= self._clock.monotonic_ms():
             _, _, message = heapq.heappop(self._in_flight)

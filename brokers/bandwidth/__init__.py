@@ -1,1 +1,1 @@
-"""How fast records travel: links and disks shared fairly, and the limits that operators set."""
+"""Fair sharing of network and disk bandwidth, and replication throttles."""

@@ -1,8 +1,8 @@
-"""The copies of one cluster on its clock: records and replicas on their way, and their arrival.
+"""All copies in progress in a cluster: replication and directory moves under bandwidth limits.
 
-A leader that has records for a follower, and a broker that moves a replica to another directory,
-begin a copy here if a network, a disk or a throttle limits it. Rates are those of the fluid model
-in model.py, so that a copy of hours is one event. Kafka has no such file: its brokers wait for
+A leader with records for a follower, and a broker that moves a replica to another directory, begin
+a copy here if a network, a disk or a throttle limits it. Rates come from the fluid model in
+model.py, so that even a copy of hours is one event. Kafka has no such file: its brokers wait for
 sockets and disks.
 """
 
@@ -31,11 +31,11 @@ from klamm.cluster.requests import NO_CORRELATION_ID, Address, Message
 from klamm.cluster.types import TopicPartition
 
 PathOf = Callable[[TopicPartition], str | None]
-"""The log directory in which a broker has a replica."""
+"""Returns the log directory of a broker's replica; None without one."""
 
 
 class ReplicaCopy(NamedTuple):
-    """Records on their way from a leader to a follower."""
+    """Id of a copy from a leader to a follower."""
 
     topic_partition: TopicPartition
     leader: int
@@ -43,7 +43,7 @@ class ReplicaCopy(NamedTuple):
 
 
 class DirectoryMove(NamedTuple):
-    """Records on their way from one directory of a broker to another."""
+    """Id of a copy from one log directory of a broker to another."""
 
     topic_partition: TopicPartition
     broker_id: int
@@ -53,9 +53,9 @@ CopyId = ReplicaCopy | DirectoryMove
 
 
 class Arrived(NamedTuple):
-    """What a copy has brought: bytes since it began, or since this was last said of it.
+    """Bytes that a copy has carried, since it began or since it was last taken.
 
-    ``answer``: what the leader says with the records that came, where somebody is to take it.
+    ``answer``: the leader's response with these records, if the follower is to apply it.
     """
 
     copy_id: CopyId
@@ -69,14 +69,16 @@ _STOPPED_BY_A_PAUSE = (
     ResourceKind.MOVE_THROTTLE,
 )
 Give = Callable[[Address, object], None]
-"""Gives an event to an actor; lost if there is none."""
+"""Hands an event to an actor; lost if there is none at the address."""
 Reaches = Callable[[Address, Address], bool]
 
 
 @dataclass(slots=True)
 class _UnderWay:
-    """``answer``: what the follower is still to get; ``taken_bytes`` of it were taken already.
-    ``start``: leader epoch and offset of the first record; of a move None."""
+    """A copy in progress. ``answer``: the rest that the follower is to receive.
+
+    ``taken_bytes``: bytes of it already taken. ``start``: leader epoch and offset of the first
+    record; None for a directory move."""
 
     size_bytes: int
     answer: FetchedPartition | None
@@ -85,14 +87,14 @@ class _UnderWay:
 
 
 class Copying:
-    """The copies of a cluster. Nothing limits a copy before ``set_capacities``, and what nothing
-    limits never comes here. Only one thread may use it, that of the brokers.
+    """The copies of a cluster, used only by the thread of the brokers.
 
-    When a copy has arrived, its owner (a leader, a broker that moves a replica) is given an
-    ``Arrived`` as an event. What a leader sent goes to the follower by the transport, as an
-    unsolicited answer. A move brings nothing: its owner reads and appends when it is notified, or
-    when it ends the move. ``reaches``: whether records from one broker get to another.
-    ``on_change`` is called when the next arrival may be at another time.
+    Without ``set_capacities`` nothing is limited, and unlimited copies do not pass through here.
+    When a copy arrives, its owner (a leader, or a broker that moves a replica) is given an
+    ``Arrived`` event. Records go to the follower by the transport, as an unsolicited response. A
+    move carries no data: its owner reads and appends when it is notified, or when it ends the move.
+    ``reaches``: True if records from one broker reach another.
+    ``on_change``: called when the time of the next arrival may have changed.
     """
 
     def __init__(
@@ -121,34 +123,35 @@ class Copying:
             self.on_change()
 
     def next_due_ms(self) -> float | None:
-        """When the next copy arrives, in the clock's monotonic milliseconds."""
+        """Return when the next copy arrives, in monotonic milliseconds; None: never."""
         return self._model.next_completion_ms() if self._copies else None
 
     def on_timer(self) -> None:
-        """Hand over what has arrived."""
+        """Deliver all copies that have arrived."""
         self._advance()
 
     # -- capacities
 
     @property
     def is_limited(self) -> bool:
-        """False if nothing in the cluster limits any copy."""
+        """True if anything limits a copy in this cluster."""
         return bool(self._capacities or self._copies)
 
     def join(self, broker_id: int, path_of: PathOf, reserve_all: Callable[[], None]) -> None:
-        """A broker starts, whose replicas are in these directories. ``reserve_all`` makes all of
-        its reservations: it is called when a resource becomes limited, and none is needed
-        before."""
+        """Add a starting broker and its log directories.
+
+        ``reserve_all`` makes all its reservations. It is called when a resource becomes limited; no
+        reservation is needed before."""
         self._paths[broker_id] = path_of
         self._reserve_all[broker_id] = reserve_all
 
     def place_of(self, partition: TopicPartition, broker_id: int) -> Place:
-        """Where a broker has a replica; the directory is "" if it has none."""
+        """Return the place of a broker's replica; its directory is "" if there is none."""
         path_of = self._paths.get(broker_id)
         return Place(broker_id, (path_of and path_of(partition)) or "")
 
     def set_capacities(self, capacities: Mapping[Resource, int]) -> None:
-        """Bytes a second of these resources from now on; UNLIMITED: it does not limit."""
+        """Set the capacity of resources in bytes per second; UNLIMITED removes the limit."""
         self._advance()
         was_limited = self.is_limited
         for resource, bytes_per_s in capacities.items():
@@ -174,8 +177,9 @@ class Copying:
     def reserve(
         self, partition: TopicPartition, leader: int, traffic: Mapping[Resource, int]
     ) -> None:
-        """Reserve bytes a second for the producers of a partition, ahead of all copies, instead of
-        an earlier reservation; of no resource: end it."""
+        """Reserve bandwidth for constant-rate traffic ahead of replica copies, in bytes per second.
+
+        Replaces the partition's earlier reservation; an empty ``traffic`` ends it."""
         before = self._traffic.pop((leader, partition), {})
         if traffic:
             self._traffic[leader, partition] = traffic
@@ -190,7 +194,7 @@ class Copying:
         self._changed()
 
     def set_paused(self, broker_id: int, paused: bool) -> None:
-        """Stop all copies from and to a broker, as a paused process does, or resume them."""
+        """Pause or resume all copies from and to a broker, as with its process."""
         self._advance()
         if paused:
             self._paused[broker_id] = None
@@ -205,11 +209,11 @@ class Copying:
     def begin(
         self, flow: Flow[CopyId], size_bytes: int, answer: FetchedPartition | None = None
     ) -> bool:
-        """Let a copy begin; False if nothing on its path limits it, so that it is done at once. One
-        over a link that is cut is lost with its message by the transport.
+        """Begin a copy; return False if nothing on its path limits it, so that it is immediate.
 
-        ``answer``: what a leader sends with it. A copy with this id that is under way from the
-        same place goes on instead; from another place, it is given up.
+        Also False if a link is cut: the transport then drops the message. ``answer``: the leader's
+        response. A copy with the same id and start position continues instead; one with another
+        start position is dropped.
         """
         if not any(resource in self._capacities for resource in flow.resources):
             return False
@@ -228,24 +232,25 @@ class Copying:
         return True
 
     def change(self, flow: Flow[CopyId]) -> None:
-        """Let a copy under way take another path."""
+        """Change the path of a copy in progress."""
         self._advance()
         if flow.id in self._copies:
             self._model.change(flow)
             self._changed()
 
     def of_owner(self, broker_id: int) -> Iterable[CopyId]:
-        """The copies under way that a broker owns."""
+        """Return the copies in progress that a broker owns."""
         return [copy_id for copy_id in self._copies if _owner_of(copy_id) == broker_id]
 
     def under_way(self) -> list[tuple[CopyId, int]]:
-        """Every copy, and the bytes that it has brought."""
+        """Return every copy with the bytes it has carried."""
         self._advance()
         return [(copy_id, self._model.carried_bytes(copy_id)) for copy_id in self._copies]
 
     def take(self, copy_id: CopyId) -> Arrived | None:
-        """What a copy has brought until now; it goes on. None if there is no such copy, or
-        nothing whole has come."""
+        """Take the whole batches that a copy has carried by now; the copy continues.
+
+        None if there is no such copy, or no whole batch has arrived."""
         self._advance()
         known = self._copies.get(copy_id)
         if known is None:
@@ -270,26 +275,28 @@ class Copying:
         return Arrived(copy_id, size_of(part), msgspec.structs.replace(whole, records=part))
 
     def take_all(self, follower: int) -> list[Arrived]:
-        """The same of all records on their way to a broker."""
+        """Take the records that have arrived of all copies to a follower."""
         found = [self.take(copy_id) for copy_id in self._to(follower)]
         return [arrived for arrived in found if arrived is not None]
 
     def end(self, copy_id: CopyId) -> Arrived | None:
-        """End a copy and notify its owner; returns what ``take`` does. The rest is lost."""
+        """End a copy, notify its owner, and return what ``take`` returns; the rest is lost."""
         arrived = self.take(copy_id)
         if copy_id in self._copies:
             self._tell(Arrived(copy_id, self._remove(copy_id)))
         return arrived
 
     def give_up(self, copy_id: ReplicaCopy) -> None:
-        """The same for its leader: what it had sent arrives as a shorter answer."""
+        """End a copy for its leader: the records sent so far arrive as a shorter response."""
         arrived = self.end(copy_id)
         if arrived is not None and arrived.answer is not None:
             self._send(_message(copy_id, arrived.answer))
 
     def cut(self, broker_id: int) -> list[Arrived]:
-        """A broker dies: end all its copies. What it had sent arrives as a shorter answer, what
-        had come to it, and its moves, are returned."""
+        """End all copies of a broker that dies.
+
+        Records it had sent arrive as shorter responses. Returns the parts that had arrived at this
+        broker, and its directory moves."""
         self._paused.pop(broker_id, None)
         found = []
         for copy_id in self.of_owner(broker_id):
@@ -305,8 +312,7 @@ class Copying:
         return [arrived for arrived in found if arrived is not None]
 
     def on_links_cut(self) -> None:
-        """Messages do not reach everybody any more: end the copies that are concerned. What had
-        passed the link arrives."""
+        """End the copies over links that were cut; records that had passed the link arrive."""
         for copy_id in tuple(self._copies):
             if isinstance(copy_id, ReplicaCopy) and not self._reaches(copy_id):
                 arrived = self.end(copy_id)
@@ -339,7 +345,7 @@ class Copying:
         self._tell(Arrived(copy_id, known.size_bytes))
 
     def _remove(self, copy_id: CopyId) -> int:
-        """Returns the bytes it has carried."""
+        """Remove a copy; return the bytes it has carried."""
         del self._copies[copy_id]
         self._changed()
         return self._model.remove(copy_id)

@@ -1,15 +1,15 @@
-"""How fast copying goes: flows that share networks, disks and throttles, and when each arrives.
+"""Fluid model of bandwidth: flows share networks, disks and throttles, and have completion times.
 
 A flow takes the same rate of every resource on its path; rates are max-min fair (Bertsekas
-and Gallager, Data Networks, 6.5.2). So a copy of any
-length is one event, its end, as in flow-level simulators such as SimGrid (its LMM solver), whose
-selective update this has too: a change computes anew only what hangs together with it.
+and Gallager, Data Networks, 6.5.2). A copy of any length is therefore a single event, its
+completion, as in flow-level simulators such as SimGrid. Like SimGrid's LMM solver, a change
+recomputes only the flows and resources connected to it.
 
-Everything is a whole number: time in microseconds, and a byte in so many parts that a byte a second
-shared by up to twenty flows still is whole parts a microsecond. So nothing drifts, no order of
-calls or flows matters, and a share that does not come out even is less than one part too small.
-Here is no clock (times are handed in), no broker and no log; replication_quotas.py says who passes
-what. Kafka has no such file: its networks and disks are real.
+Everything is an integer: time in microseconds, and bytes in fractions small enough that one byte
+per second shared by up to 20 flows is a whole number of fractions per microsecond. So nothing
+drifts, the order of calls and flows does not matter, and the rounding error of a share is below
+one fraction. No clock (times are arguments), no brokers, no logs; replication_quotas.py maps
+replication to flows. Kafka has no such file: its networks and disks are real.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import Final, Generic, NamedTuple, TypeVar
 def max_min_fair(
     paths: Mapping[int, Sequence[int]], demands: Mapping[int, int], rooms: Mapping[int, int]
 ) -> dict[int, int]:
-    """The rate of each flow, at most its demand. ``paths``: the links of each flow; one that is
-    named twice carries it twice. ``rooms``: what each of these links can carry.
+    """Return the max-min fair rate of each flow, at most its demand.
 
-    Shares are rounded down: a link that is passed n times may keep less than n free. Of two links
-    with the same share the one that comes first in ``rooms`` fills first.
+    ``paths``: the links of each flow; a link named twice carries the flow twice. ``rooms``:
+    capacity of each link. Shares are rounded down: a link used n times may keep less than n free.
+    Of two links with equal shares, the first in ``rooms`` is filled first.
     """
     members: dict[int, list[int]] = {link: [] for link in rooms}
     for flow, path in paths.items():
@@ -53,7 +53,7 @@ def max_min_fair(
             rising[link] -= 1
 
     for flow in sorted(demands, key=demands.__getitem__):
-        # A share in the heap is never too large: it only grows while others settle for less.
+        # A share in the heap is never too large: shares grow as other flows get fixed below them.
         while flow not in rates and shares and shares[0][0] < demands[flow]:
             share, position, link = shares[0]
             if not rising[link]:
@@ -70,11 +70,11 @@ def max_min_fair(
 
 
 UNLIMITED: Final = 2**63 - 1
-"""Bytes a second: Kafka's figure for a throttle that is not set, and what no flow here exceeds."""
+"""Bytes per second: Kafka's value for a throttle that is not set; no flow here exceeds it."""
 
 _US_PER_MS: Final = 1000
 _PARTS_PER_US: Final = math.lcm(*range(1, 21))
-"""One byte a second, in parts a microsecond."""
+"""One byte per second, in fractions per microsecond."""
 _PARTS_PER_BYTE: Final = _PARTS_PER_US * 1_000_000
 _SPARE_ENDS: Final = 64
 
@@ -82,7 +82,7 @@ Id = TypeVar("Id", bound=Hashable)
 
 
 class ResourceKind(StrEnum):
-    """What can be full."""
+    """Kinds of shared resources."""
 
     DISK = "disk"
     NETWORK_IN = "network_in"
@@ -93,7 +93,7 @@ class ResourceKind(StrEnum):
 
 
 class Resource(NamedTuple):
-    """One thing that flows share. ``log_dir``: which of the broker's disks."""
+    """A resource that flows share. ``log_dir``: selects one of the broker's disks."""
 
     kind: ResourceKind
     broker_id: int
@@ -102,11 +102,11 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Flow(Generic[Id]):
-    """Bytes on their way. ``resources``: its path; one that is named twice is used twice.
+    """A transfer. ``resources``: its path; a resource named twice is used twice.
 
-    ``demand_bytes_per_s``: it never gets more. ``counted_by``: resources that it takes room from
-    and that do not hold it back: as much as its demand, or the smallest capacity on its path if
-    that is less.
+    ``demand_bytes_per_s``: upper bound of its rate. ``counted_by``: resources whose capacity it
+    consumes without being limited by them: by its demand, or by the smallest capacity on its
+    path if that is less.
     """
 
     id: Id
@@ -116,7 +116,7 @@ class Flow(Generic[Id]):
 
 
 class Completed(NamedTuple, Generic[Id]):
-    """A flow that has carried all it had to."""
+    """A flow that has transferred all its bytes."""
 
     flow_id: Id
     at_ms: float
@@ -124,8 +124,9 @@ class Completed(NamedTuple, Generic[Id]):
 
 
 def rates(flows: Iterable[Flow[Id]], capacities: Mapping[Resource, int]) -> dict[Id, Fraction]:
-    """Bytes a second of each flow, in the order of the flows. Capacities: bytes a second; what has
-    none does not limit."""
+    """Return the rate of each flow in bytes per second, in the order of the flows.
+
+    ``capacities``: bytes per second; a resource without an entry is unlimited."""
     model = FluidModel[Id](capacities)
     for flow in flows:
         model.add(flow)
@@ -134,7 +135,7 @@ def rates(flows: Iterable[Flow[Id]], capacities: Mapping[Resource, int]) -> dict
 
 @dataclass(slots=True)
 class _Link:
-    """A resource. ``streams`` pass it, ``counted`` take room from it; both by number."""
+    """A resource: numbers of the ``streams`` that pass it, and of those only ``counted`` by it."""
 
     name: Resource
     capacity_bytes_per_s: int = UNLIMITED
@@ -144,10 +145,10 @@ class _Link:
 
 @dataclass(slots=True)
 class _Stream(Generic[Id]):
-    """A flow as it was at ``since_us``: bytes in parts, the rate in parts a microsecond.
+    """State of a flow at ``since_us``: bytes in fractions, rate in fractions per microsecond.
 
-    ``left``: None without a size. ``end_us``: None if it never ends. ``limits``: the links of
-    its path that are not unlimited. Links are numbers.
+    ``left``: None without a size. ``end_us``: None if it never ends. ``limits``: the limited links
+    of its path. Links are numbers.
     """
 
     flow: Flow[Id]
@@ -171,18 +172,18 @@ class _Stream(Generic[Id]):
         self.since_us = now_us
 
     def end(self) -> int | None:
-        """The first microsecond at which nothing is left if the rate stays; None: never."""
+        """Return the microsecond at which it completes at its current rate; None: never."""
         if self.left is None or (self.left and not self.rate):
             return None
         return self.since_us + (-(-self.left // self.rate) if self.left else 0)
 
 
 class FluidModel(Generic[Id]):
-    """Flows on their way.
+    """Flows in progress.
 
-    A change takes place at the time of the last ``advance``: advance to now, then change. Rates are
-    computed when somebody asks for what depends on them, so all changes of one time cost one
-    computation. A deep copy goes on as the original would.
+    A change takes effect at the time of the last ``advance``: first advance to now, then change.
+    Rates are computed lazily, so that all changes at one time cost one computation. A deep copy
+    continues exactly like the original.
     """
 
     def __init__(self, capacities: Mapping[Resource, int] | None = None, now_ms: float = 0) -> None:
@@ -193,7 +194,7 @@ class FluidModel(Generic[Id]):
         self._stream_numbers: dict[Id, int] = {}
         self._next_number = 0
         self._ends: list[tuple[int, int]] = []
-        """A heap of (end_us, stream); what is not that stream's end any more is passed over."""
+        """Heap of (end_us, stream); outdated entries are skipped."""
         self._changed_links: dict[int, None] = {}
         self._changed_streams: dict[int, None] = {}
         for resource, bytes_per_s in (capacities or {}).items():
@@ -202,7 +203,7 @@ class FluidModel(Generic[Id]):
     # -- changes
 
     def set_capacity(self, resource: Resource, bytes_per_s: int) -> None:
-        """What a resource carries from now on; before the first call, UNLIMITED."""
+        """Set the capacity of a resource, which is UNLIMITED before the first call."""
         assert bytes_per_s >= 0, f"{resource} cannot carry {bytes_per_s} bytes a second"
         number = self._link(resource)
         link = self._links[number]
@@ -213,8 +214,8 @@ class FluidModel(Generic[Id]):
                 self._find_limits(self._streams[stream])
 
     def add(self, flow: Flow[Id], size_bytes: int | None = None) -> None:
-        """Let a flow begin. Without a size it goes on until it is removed."""
-        assert flow.id not in self._stream_numbers, f"flow {flow.id} is under way"
+        """Start a flow; without a size it continues until it is removed."""
+        assert flow.id not in self._stream_numbers, f"flow {flow.id} already exists"
         assert size_bytes is None or size_bytes >= 0, f"flow {flow.id} has {size_bytes} bytes"
         left = None if size_bytes is None else size_bytes * _PARTS_PER_BYTE
         number = self._stream_numbers[flow.id] = self._next_number
@@ -223,7 +224,7 @@ class FluidModel(Generic[Id]):
         self._attach(number)
 
     def change(self, flow: Flow[Id]) -> None:
-        """Let the flow with this id take another path, or have another demand."""
+        """Replace the path or demand of the flow with this id."""
         number = self._stream_numbers[flow.id]
         stream = self._streams[number]
         stream.advance(self._now_us)
@@ -232,7 +233,7 @@ class FluidModel(Generic[Id]):
         self._attach(number)
 
     def remove(self, flow_id: Id) -> int:
-        """End a flow, arrived or not. Returns the whole bytes that it has carried."""
+        """Remove a flow, completed or not; return the whole bytes it has transferred."""
         carried_bytes = self.carried_bytes(flow_id)
         self._drop(self._stream_numbers[flow_id])
         return carried_bytes
@@ -241,13 +242,13 @@ class FluidModel(Generic[Id]):
 
     @property
     def now_ms(self) -> float:
-        """The time until which bytes have moved."""
+        """Time of the last ``advance``."""
         return self._now_us / _US_PER_MS
 
     def advance(self, now_ms: float) -> list[Completed[Id]]:
-        """Let time pass. Returns the flows that arrived on the way, by time and then by age.
+        """Advance the time; return the flows completed on the way, by time and then by age.
 
-        What one leaves free goes to the others from its own end on, not from now.
+        Bandwidth released by a completed flow is available from its end on, not from now.
         """
         now_us = _microseconds(now_ms)
         assert now_us >= self._now_us, f"time went back from {self.now_ms} to {now_ms} ms"
@@ -259,11 +260,11 @@ class FluidModel(Generic[Id]):
         return completed
 
     def next_completion_ms(self) -> float | None:
-        """When the next flow arrives if nothing changes, a whole microsecond; None: never."""
+        """Return when the next flow completes, rounded up to microseconds; None: never."""
         end_us = self._next_end()
         return None if end_us is None else end_us / _US_PER_MS
 
-    # -- questions
+    # -- queries
 
     def __contains__(self, flow_id: Id) -> bool:
         return flow_id in self._stream_numbers
@@ -272,21 +273,21 @@ class FluidModel(Generic[Id]):
         return len(self._streams)
 
     def rate(self, flow_id: Id) -> Fraction:
-        """What a flow carries now: bytes a second, exactly."""
+        """Return the exact current rate of a flow in bytes per second."""
         self._recompute()
         return Fraction(self._stream(flow_id).rate, _PARTS_PER_US)
 
     def rates(self) -> dict[Id, Fraction]:
-        """What each flow carries now, the oldest first."""
+        """Return the current rate of each flow in bytes per second, the oldest first."""
         self._recompute()
         return {s.flow.id: Fraction(s.rate, _PARTS_PER_US) for s in self._streams.values()}
 
     def carried_bytes(self, flow_id: Id) -> int:
-        """Whole bytes that have arrived so far."""
+        """Return the whole bytes transferred so far."""
         return self._stream(flow_id).carried_at(self._now_us) // _PARTS_PER_BYTE
 
     def left_bytes(self, flow_id: Id) -> int | None:
-        """Bytes that have not arrived in full; None if the flow has no size."""
+        """Return the bytes still to be transferred, rounded up; None if the flow has no size."""
         left = self._stream(flow_id).left_at(self._now_us)
         return None if left is None else -(-left // _PARTS_PER_BYTE)
 
@@ -333,7 +334,7 @@ class FluidModel(Generic[Id]):
     def _complete(self, number: int) -> Completed[Id]:
         stream = self._streams[number]
         stream.advance(self._now_us)
-        # It ended within the last microsecond: what is left is what it would have carried too much.
+        # It ended within the last microsecond: a negative rest was not really transferred.
         arrived = stream.carried + (stream.left or 0)
         self._drop(number)
         return Completed(stream.flow.id, self.now_ms, arrived // _PARTS_PER_BYTE)
@@ -379,8 +380,9 @@ class FluidModel(Generic[Id]):
             heapify(self._ends)
 
     def _affected(self) -> dict[int, _Stream[Id]]:
-        """The streams whose rate may be another since the last time: what the changed ones and
-        those of changed links reach by links that limit."""
+        """Return the streams whose rates may have changed.
+
+        These are connected by limited links to a changed stream or link."""
         found = {number: self._streams[number] for number in self._changed_streams}
         waiting = list(self._changed_links)
         seen = dict(self._changed_links)
@@ -400,7 +402,7 @@ class FluidModel(Generic[Id]):
         return found
 
     def _room(self, number: int) -> int:
-        """Bytes a second that are there for the streams that a link holds back."""
+        """Return the bytes per second of a link that are free for the streams it limits."""
         link = self._links[number]
         counted = sum(self._bound(self._streams[n]) for n in link.counted)
         return max(0, link.capacity_bytes_per_s - counted)

@@ -1,12 +1,12 @@
-"""What copying passes on its way, and Kafka's three throttles as resources among the others.
+"""Paths of replication traffic through networks and disks, and Kafka's three throttles.
 
-Replication takes networks and disks, a move between directories takes disks alone. A throttle is a
-resource with the configured rate. It counts all traffic of the replicas that a topic lists and
-holds back only those that are not in sync, lest they leave the ISR because of it: a leader looks at
-the ISR, a follower at its own lag; a move is always held back. This is the long-run mean of what
-Kafka does, which measures over eleven windows of a second; the bursts in between are not modelled.
-Values only: it must not know logs or messages. Mirrors kafka.server.ReplicationQuotaManager and
-those who ask it: kafka.server.{ReplicaManager, ReplicaFetcherThread, ConfigHandler}.
+Replication uses networks and disks; a directory move uses disks only. A throttle is a resource with
+the configured rate. It counts all traffic of the replicas that a topic lists, but limits only
+replicas that are not in sync, so that throttling never removes a replica from the ISR: a leader
+checks the ISR, a follower its own lag. Directory moves are always limited. This models the long-run
+mean of Kafka's measurement over eleven windows of one second, not the bursts in between.
+Values only: it does not know logs or messages. Mirrors kafka.server.ReplicationQuotaManager and
+its callers kafka.server.{ReplicaManager, ReplicaFetcherThread, ConfigHandler}.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ _CAPACITIES: Final = {
 
 
 class Place(NamedTuple):
-    """Where a log lies."""
+    """Location of a log: broker and log directory."""
 
     broker_id: int
     log_dir: str
 
     @property
     def disk(self) -> Resource:
-        """The disk of this directory; each directory has its own."""
+        """The disk of this directory; each directory has a separate disk."""
         return Resource(ResourceKind.DISK, self.broker_id, self.log_dir)
 
 
 def throttles(broker_id: int, config: Mapping[str, str]) -> dict[Resource, int]:
-    """The capacities of a broker's three throttles, bytes a second, from its own dynamic config.
+    """Return the rates of a broker's three throttles in bytes per second.
 
-    As in Kafka the cluster's default config has no say. Raises InvalidConfig.
+    Read from its own dynamic config; as in Kafka the cluster default does not apply. Raises
+    InvalidConfig.
     """
     return {Resource(kind, broker_id): _bytes_per_s(name, config) for name, kind in _RATES.items()}
 
@@ -60,7 +61,7 @@ def throttles(broker_id: int, config: Mapping[str, str]) -> dict[Resource, int]:
 def capacities(
     broker_id: int, log_dirs: Iterable[str], config: Mapping[str, str]
 ) -> dict[Resource, int]:
-    """What a broker's network, and each of its log directories, carries, bytes a second.
+    """Return the capacities of a broker's network and log directories in bytes per second.
 
     Raises InvalidConfig.
     """
@@ -82,11 +83,11 @@ def replication_flow(
     follower_throttled: bool = False,
     caught_up: bool = False,
 ) -> Flow[Id]:
-    """What a follower fetches. ``from_disk``: not from the page cache of the leader.
+    """Return the flow of a replica copy from leader to follower.
 
-    ``leader_throttled`` and ``follower_throttled``: the replica is among the
-    ThrottledReplicas of the leader, of the follower. ``caught_up``: there was no lag in the last
-    answer to the follower.
+    ``from_disk``: the leader reads from disk, not from the page cache. ``leader_throttled`` and
+    ``follower_throttled``: the topic lists the replica as throttled on the leader, on the
+    follower. ``caught_up``: the follower had no lag at the last response.
     """
     held: list[Resource] = []
     counted: list[Resource] = []
@@ -116,9 +117,10 @@ def constant_traffic(
     *,
     leader_throttled: bool = False,
 ) -> dict[Resource, int]:
-    """What records that come at a constant rate take of each resource, bytes a second: from the
-    producer to the leader, and from its page cache to ``followers``, each with whether it is among
-    the ThrottledReplicas. They are in sync, so that throttles count them."""
+    """Return the bandwidth that constant-rate records use, in bytes per second by resource.
+
+    The path is from the producer to the leader, and from the leader's page cache to ``followers``,
+    each with a flag whether it is throttled. They are in sync, so throttles only count them."""
     passed = [Resource(ResourceKind.NETWORK_IN, leader.broker_id), leader.disk]
     for follower, is_throttled in followers:
         passed += [
@@ -134,7 +136,7 @@ def constant_traffic(
 
 
 def directory_move_flow(flow_id: Id, current: Place, future_log_dir: str) -> Flow[Id]:
-    """What a broker copies from one of its directories to another."""
+    """Return the flow of a move from one log directory of a broker to another."""
     future = Place(current.broker_id, future_log_dir)
     throttle = Resource(ResourceKind.MOVE_THROTTLE, current.broker_id)
     return Flow(flow_id, (current.disk, future.disk, throttle))

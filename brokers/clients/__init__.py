@@ -1,1 +1,1 @@
-"""Producers and consumers: what Kafka's clients do, without a thread and without a clock."""
+"""Kafka's producer and consumer as pure logic, without threads or clocks."""

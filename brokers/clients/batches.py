@@ -1,6 +1,6 @@
-"""A producer's batches: what is in them, how often they were sent, and their sequence numbers.
+"""A producer's batches: their records, send attempts and sequence numbers.
 
-Values that the producer changes; nothing is sent here. Mirrors ProducerBatch of
+Mutable values that the producer changes; nothing is sent here. Mirrors ProducerBatch of
 org.apache.kafka.clients.producer.internals, and TopicPartitionEntry of its TransactionManager.
 """
 
@@ -24,18 +24,18 @@ from klamm.cluster.records import (
 
 
 class Counted(NamedTuple):
-    """Records for logs that only count."""
+    """Number and size of records sent to in-memory (offset-only) logs."""
 
     record_count: int
     size_bytes: int
 
 
 Payload = Counted | tuple[Record, ...]
-"""What a batch holds, by the kind of log that it is for."""
+"""The contents of a batch: records, or only their count for offset-only logs."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who an idempotent producer is."""
+    """Identity of an idempotent producer: producer id and epoch."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
@@ -45,23 +45,24 @@ NO_PRODUCER: Final = ProducerIdAndEpoch()
 
 
 def record_count(payload: Payload) -> int:
-    """How many records there are."""
+    """Return the number of records in a payload."""
     return payload.record_count if isinstance(payload, Counted) else len(payload)
 
 
 def size_bytes(payload: Payload) -> int:
-    """Memory of its keys and values; 0 for records that are only counted."""
+    """Return the bytes of all keys and values; 0 for counted records."""
     if isinstance(payload, Counted):
         return 0
     return sum(len(one.key or b"") + len(one.value or b"") for one in payload)
 
 
 class Batch(msgspec.Struct, eq=False):
-    """Records that go to a partition together, the first of them its ``first_number``-th.
+    """Records sent to one partition as a unit.
 
-    ``attempts``: how often it was sent. ``retry_ms``: not before then. ``is_in_doubt``: an attempt
-    may have stored it, although it was not acknowledged. ``is_reset``: it was given another
-    sequence than it was first sent with.
+    ``first_number``: the producer's number of its first record in the partition.
+    ``attempts``: how often it was sent. ``retry_ms``: earliest time of the next attempt.
+    ``is_in_doubt``: an unacknowledged attempt may have stored it. ``is_reset``: its sequence was
+    renumbered after the first send.
     """
 
     first_number: int
@@ -79,11 +80,11 @@ class Batch(msgspec.Struct, eq=False):
 
     @property
     def next_sequence(self) -> int:
-        """The sequence of the record that follows its last one."""
+        """The sequence number that follows this batch."""
         return (self.base_sequence + self.record_count) % (SEQUENCE_MAX + 1)
 
     def produced(self, compression: str) -> Produced:
-        """What is sent to the broker."""
+        """Return the batch as a produce request carries it."""
         producer_id, epoch = self.producer
         if isinstance(self.payload, Counted):
             count, size_bytes = self.payload
@@ -106,10 +107,10 @@ class Batch(msgspec.Struct, eq=False):
 class PartitionBatches(msgspec.Struct, eq=False):
     """The batches of one partition, and the sequences of an idempotent producer there.
 
-    ``waiting`` are to be sent, in this order; ``sent`` wait for an answer. ``tracked``: those that
-    have a sequence and are not decided, in its order. ``acked_sequence``: the last sequence that
-    was acknowledged, -1 before the first. ``unresolved_sequence``: what follows on a batch that
-    was given up and may be stored; until all others are decided no new one is sent.
+    ``waiting``: queued, in send order. ``sent``: awaiting a response. ``tracked``: batches that
+    have a sequence and are undecided, in sequence order. ``acked_sequence``: the last acknowledged
+    sequence, -1 before the first. ``unresolved_sequence``: the sequence after an expired batch that
+    may be stored; no new batch is sent until all other batches are decided.
     """
 
     waiting: deque[Batch] = msgspec.field(default_factory=deque)
@@ -122,11 +123,11 @@ class PartitionBatches(msgspec.Struct, eq=False):
     unresolved_sequence: int | None = None
 
     def is_next_sequence(self, sequence: int) -> bool:
-        """True if it follows on what was acknowledged last."""
+        """Return True if ``sequence`` follows the last acknowledged one."""
         return sequence == (self.acked_sequence + 1) % (SEQUENCE_MAX + 1)
 
     def begin_at(self, producer: ProducerIdAndEpoch) -> None:
-        """Number what is not decided from 0 on, at another epoch."""
+        """Renumber all undecided batches from sequence 0, at another producer epoch."""
         self.producer = producer
         self.next_sequence = 0
         self.acked_sequence = NO_SEQUENCE
@@ -137,13 +138,13 @@ class PartitionBatches(msgspec.Struct, eq=False):
             self.next_sequence = batch.next_sequence
 
     def assign(self, batch: Batch) -> None:
-        """Give a batch the next sequence."""
+        """Assign the next sequence to a batch."""
         batch.producer, batch.base_sequence = self.producer, self.next_sequence
         self.next_sequence = batch.next_sequence
         self.tracked.append(batch)
 
     def put_back(self, batch: Batch) -> None:
-        """A batch is to be sent again: first, but in the order of sequences if it has one."""
+        """Requeue a batch at the front; batches with sequences stay in sequence order."""
         if batch not in self.tracked:
             self.waiting.appendleft(batch)
             return

@@ -1,4 +1,4 @@
-"""What clients are told at their start. Only values; names and defaults are Kafka's, times in ms.
+"""Settings of producers and consumers. Names and defaults are Kafka's; times in ms.
 
 Mirrors ProducerConfig and ConsumerConfig of org.apache.kafka.clients.
 """
@@ -17,7 +17,7 @@ OffsetReset = Literal["earliest", "latest", "none"]
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What producers and consumers share."""
+    """Settings common to producers and consumers."""
 
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
@@ -27,9 +27,9 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
-    """A producer's settings; there is no linger, every batch is sent as soon as it may be.
+    """A producer's settings. There is no linger: a batch is sent as soon as the broker is ready.
 
-    Raises InvalidConfig for what Kafka refuses together.
+    Raises InvalidConfig for combinations that Kafka rejects.
     """
 
     acks: Acks = 1
@@ -67,7 +67,7 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
 
 
 class ConsumerConfig(ClientConfig, frozen=True, kw_only=True):
-    """A consumer's settings. It has no group: its partitions are assigned by hand."""
+    """A consumer's settings. There is no group: partitions are assigned manually."""
 
     auto_offset_reset: OffsetReset = "latest"
     fetch_min_bytes: int = 1

@@ -1,8 +1,8 @@
-"""A consumer: knows where it is in partitions assigned by hand, finds leaders, fetches, reads on.
+"""A consumer of manually assigned partitions: finds leaders, fetches, and tracks its position.
 
-Pure: messages in, messages out, the time is handed in; whoever owns it calls ``on_timer`` when
-``next_due_ms`` says. It remembers which records it has read, and where a log was cut below what it
-had read. There are no groups and no committed offsets. Mirrors Fetcher and SubscriptionState of
+Pure: messages in, messages out, time is an argument. Its owner calls ``on_timer`` at
+``next_due_ms``. It records the offsets it has read, and every truncation below its position. There
+are no groups and no committed offsets. Mirrors Fetcher and SubscriptionState of
 org.apache.kafka.clients.consumer.internals.
 """
 
@@ -48,9 +48,9 @@ from klamm.cluster.types import NO_EPOCH, TopicPartition
 
 
 class Position(NamedTuple):
-    """The ``offset`` of the next record, and the leader epoch of the one before it (-1: unknown).
+    """``offset`` of the next record, and leader epoch of the record before it (-1: unknown).
 
-    ``validated_epoch``: the leader epoch at which the log is known to hold what is before it.
+    ``validated_epoch``: the last leader epoch whose log was checked to contain the position.
     """
 
     offset: int
@@ -58,7 +58,7 @@ class Position(NamedTuple):
     validated_epoch: int = NO_EPOCH
 
     def must_be_validated(self, leader_epoch: int) -> bool:
-        """True if there is a newer leader, which may have cut its log below the position."""
+        """Return True if a newer leader may have truncated the log below the position."""
         return self.epoch != NO_EPOCH and leader_epoch > self.validated_epoch
 
 
@@ -66,20 +66,20 @@ NOWHERE: Final = Position(-1)
 
 
 class AwaitReset(msgspec.Struct, frozen=True):
-    """The position is to be asked for: where is this time (-1: the end, -2: the start)?"""
+    """The position is unknown: look it up by timestamp (-1: log end, -2: log start)."""
 
     timestamp_ms: int
     position: Position = NOWHERE
 
 
 class AwaitValidation(msgspec.Struct, frozen=True):
-    """The leader is another: does its log hold what is before the position?"""
+    """The leader epoch changed: check that the new leader's log contains the position."""
 
     position: Position
 
 
 class Fetching(msgspec.Struct, frozen=True):
-    """What follows the position may be fetched."""
+    """The position is valid: fetch from it."""
 
     position: Position
 
@@ -93,8 +93,7 @@ _RESETS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 
 class Read(NamedTuple):
-    """Records that were fetched; those before ``offset``, which a batch may begin with, are not
-    the consumer's."""
+    """Fetched records. A batch may begin before ``offset``; the consumer skips those records."""
 
     topic_partition: TopicPartition
     offset: int
@@ -103,8 +102,9 @@ class Read(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """The log has not any more what the consumer has read: it was at ``position``, and what it read
-    at ``diverged_at`` and after it is gone (-1: nobody knows where)."""
+    """A truncation of records that the consumer has read.
+
+    It was at ``position``; the records from ``diverged_at`` on are gone (-1: offset unknown)."""
 
     topic_partition: TopicPartition
     position: Position
@@ -112,12 +112,13 @@ class Truncation(NamedTuple):
 
 
 class Consumer:
-    """One consumer; ``bootstrap``: ids of brokers to begin with. Times in monotonic milliseconds.
+    """One consumer; times in monotonic milliseconds.
 
-    ``read``: what was read, by partition, in the order in which it was. ``errors``: why a partition
-    is not read any further, in Kafka's words; ``seek`` begins again. ``is_paused``: no fetch is
-    sent. ``keeps_records``: what was fetched waits for ``take_records``, and until then no more is
-    fetched of its partition. ``log_journal`` is told of batches that it cannot read.
+    ``bootstrap``: ids of the brokers to contact first. ``read``: the offsets read, by partition,
+    in reading order. ``errors``: why a partition is not read further, in Kafka's words; ``seek``
+    clears it. ``is_paused``: no fetch is sent. ``keeps_records``: fetched records are kept for
+    ``take_records``, and their partition is not fetched until then. ``log_journal``: receives
+    journal rows about corrupt batches.
     """
 
     def __init__(
@@ -148,57 +149,57 @@ class Consumer:
     # -- what callers do
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, new ones from where ``auto_offset_reset`` says."""
+        """Read exactly these partitions; new ones start as ``auto_offset_reset`` says."""
         wanted = dict.fromkeys(partitions)
         self._states = {tp: self._states.get(tp) or self._reset_state(tp) for tp in wanted}
         for tp in wanted:
             self.network.metadata.add_topic(tp.topic)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go on at this offset."""
+        """Continue at this offset."""
         self._set(tp, Fetching(Position(offset)))
 
     def seek_to_time(self, tp: TopicPartition, timestamp_ms: int) -> None:
-        """Go on at the first record that is as late, or at the end if there is none."""
+        """Continue at the first record at or after a timestamp, or at the end without one."""
         self._set(tp, AwaitReset(timestamp_ms))
 
     def seek_to_beginning(self, tp: TopicPartition) -> None:
-        """Go on at the log's start."""
+        """Continue at the log start offset."""
         self._set(tp, AwaitReset(EARLIEST_TIMESTAMP))
 
     def seek_to_end(self, tp: TopicPartition) -> None:
-        """Go on at the end of what is committed."""
+        """Continue at the high watermark."""
         self._set(tp, AwaitReset(LATEST_TIMESTAMP))
 
     def position(self, tp: TopicPartition) -> int | None:
-        """The offset of the next record; None if it is not known yet."""
+        """Return the offset of the next record; None if it is not known yet."""
         position = self._states[tp].position
         return None if position is NOWHERE else position.offset
 
     @property
     def has_records(self) -> bool:
-        """True if ``take_records`` has some."""
+        """True if ``take_records`` would return records."""
         return bool(self._fetched)
 
     def take_records(self) -> list[Read]:
-        """What has come since the last time, if ``keeps_records``."""
+        """Remove and return the records fetched since the last call (with ``keeps_records``)."""
         fetched, self._fetched = self._fetched, {}
         return list(fetched.values())
 
     # -- messages and timers
 
     def take_messages(self) -> list[Message]:
-        """What is to be sent; from now on nothing."""
+        """Remove and return the messages to be sent."""
         return self.network.take_messages()
 
     def receive(self, message: Message, now_ms: float) -> None:
-        """Take an answer, or that a connection is lost."""
+        """Process a response or a lost connection."""
         for ended in self.network.take(message, now_ms):
             self._on_ended(ended, now_ms)
         self.on_timer(now_ms)
 
     def on_timer(self, now_ms: float) -> None:
-        """Do what is due: end what has no answer, ask for positions, fetch."""
+        """Do what is due: time out requests, look up positions, fetch."""
         for ended in self.network.on_timer(now_ms):
             self._on_ended(ended, now_ms)
         for tp, state in self._states.items():
@@ -208,14 +209,14 @@ class Consumer:
         self._ask(now_ms)
 
     def next_due_ms(self) -> float | None:
-        """When ``on_timer`` is to be called next; None: only a message can change anything."""
+        """Return when to call ``on_timer`` next; None: not until a message arrives."""
         due_ms = self.network.next_due_ms()
         for tp in self._states:
             due_ms = min(due_ms, self._ready_ms(tp))
         return None if due_ms == math.inf else due_ms
 
     def _ready_ms(self, tp: TopicPartition) -> float:
-        """When a partition may be asked for; infinite if something must happen first."""
+        """Return when a partition's next request may be sent; infinite until an event occurs."""
         leader = self.network.metadata.leader_of(tp).leader
         state = self._states[tp]
         if tp in self._asked or tp in self.errors or leader < 0:
@@ -229,7 +230,7 @@ class Consumer:
     # -- asking
 
     def _ask(self, now_ms: float) -> None:
-        """One request of each kind for each leader."""
+        """Send each leader one request of each kind."""
         ready: dict[tuple[int, type[PartitionState]], list[TopicPartition]] = {}
         invalid_topics = self.network.metadata.invalid_topics
         for tp, state in self._states.items():
@@ -245,7 +246,7 @@ class Consumer:
             self._asked.update(dict.fromkeys(tps, number))
 
     def _request_for(self, tps: list[TopicPartition]) -> Request:
-        """What to ask of partitions that are in the same kind of state."""
+        """Return the request for partitions that are in the same kind of state."""
         config = self.config
         epochs = {tp: self.network.metadata.leader_of(tp).epoch for tp in tps}
         resets: dict[TopicPartition, ListOffsetsPartition] = {}
@@ -316,7 +317,7 @@ class Consumer:
         if answer.error is Errors.OFFSET_OUT_OF_RANGE:
             self._reset_or_fail(
                 tp,
-                f"Fetch position {position.offset} is out of range for partition {tp}, whose "
+                f"Fetch position {position.offset} is out of range for partition {tp}: its "
                 f"log begins at offset {answer.log_start_offset} and ends before "
                 f"{answer.log_end_offset}",
             )
@@ -363,7 +364,7 @@ class Consumer:
     def _on_epoch_end(
         self, tp: TopicPartition, state: AwaitValidation, answer: LeaderEpochEnd, now_ms: float
     ) -> None:
-        """Go on, or go back to where the log was cut (KIP-320)."""
+        """Continue fetching, or return to the offset of a truncation (KIP-320)."""
         if answer.error is not Errors.NONE:
             self._retry(tp, answer.error, now_ms)
             return
@@ -397,7 +398,7 @@ class Consumer:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """What is assigned."""
+        """The assigned partitions."""
         return tuple(self._states)
 
     def _reset_or_fail(self, tp: TopicPartition, text: str) -> None:
@@ -406,7 +407,7 @@ class Consumer:
             self.errors[tp] = text
 
     def _end_at_spoilt(self, found: Spoilt, text: str) -> None:
-        # Brokers do not check what they send: who reads it is the first to see it.
+        # Brokers send batches unchecked: the reader is the first to detect a corrupt one.
         logger.warning("consumer: %s", text)
         self.errors[found.topic_partition] = text
         if self._log_journal is not None:

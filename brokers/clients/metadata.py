@@ -1,6 +1,6 @@
-"""What a client knows of the cluster: leaders and their epochs, brokers, and how old that is.
+"""A client's cached cluster metadata: leaders, their epochs, brokers, and the age of the cache.
 
-Sends nothing. An answer of a broker that is behind does not take back a newer leader epoch
+Sends nothing. A response from a broker that is behind does not replace a newer leader epoch
 (KIP-320). Mirrors org.apache.kafka.clients.Metadata.
 """
 
@@ -18,7 +18,7 @@ from klamm.cluster.types import NO_EPOCH, NO_LEADER, TopicPartition
 
 
 class LeaderAndEpoch(NamedTuple):
-    """Who leads a partition (-1: nobody) at which epoch (-1: unknown)."""
+    """The leader of a partition (-1: none) and its epoch (-1: unknown)."""
 
     leader: int = NO_LEADER
     epoch: int = NO_EPOCH
@@ -30,8 +30,8 @@ NOBODY = LeaderAndEpoch()
 class Metadata:
     """The cluster as a client sees it; times in monotonic milliseconds.
 
-    ``brokers``: ids to ask, at first those it was told to start with; ``alive``: those that lived
-    when it asked last. ``topic_errors``: of topics that the last answer had nothing of.
+    ``brokers``: ids to send requests to, initially the bootstrap brokers. ``alive``: the brokers of
+    the last response. ``topic_errors``: why the last response had no metadata of a topic.
     """
 
     def __init__(self, config: ClientConfig, bootstrap: Iterable[int]) -> None:
@@ -49,17 +49,17 @@ class Metadata:
         self._updated_ms = -math.inf
 
     def add_topic(self, topic: str) -> None:
-        """Ask for this topic, too."""
+        """Add a topic to all further metadata requests."""
         if topic not in self.topics:
             self.topics[topic] = None
             self._needs_update = True
 
     def request_update(self) -> None:
-        """Something was not as it is known here: ask again, after the backoff."""
+        """Metadata is stale: refresh it after the backoff."""
         self._needs_update = True
 
     def next_update_ms(self) -> float:
-        """When to ask next."""
+        """Return when to send the next metadata request; infinite without topics."""
         if not self.topics:
             return math.inf
         wanted_ms = -math.inf
@@ -68,15 +68,15 @@ class Metadata:
         return max(wanted_ms, self._tried_ms + self._config.retry_backoff_ms)
 
     def on_asked(self, now_ms: float) -> None:
-        """A request is on its way, or has failed."""
+        """Restart the backoff: a metadata request was sent or has failed."""
         self._tried_ms = now_ms
 
     def update(self, response: MetadataResponse, now_ms: float) -> None:
-        """Take in an answer; one that leaves something open is asked for again."""
+        """Cache a response; request another if a partition or topic has a retriable error."""
         self._tried_ms = self._updated_ms = now_ms
         self._needs_update = False
         self.update_count += 1
-        # Those to begin with stay: all that live now may be gone when they are back.
+        # Keep the bootstrap brokers: all brokers alive now may be dead when those are back.
         self.alive = tuple(broker.id for broker in response.brokers)
         self.brokers = tuple(dict.fromkeys((*self.alive, *self._bootstrap)))
         for topic in response.topics:
@@ -99,14 +99,14 @@ class Metadata:
 
     @property
     def invalid_topics(self) -> list[str]:
-        """Those of which the brokers say that there can be none of that name."""
+        """Topics whose names the brokers reject as invalid."""
         invalid = Errors.INVALID_TOPIC_EXCEPTION
         return [topic for topic, error in self.topic_errors.items() if error is invalid]
 
     def leader_of(self, partition: TopicPartition) -> LeaderAndEpoch:
-        """Who leads a partition, as far as is known."""
+        """Return the cached leader and epoch of a partition."""
         return self._leaders.get(partition, NOBODY)
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None if that is not known."""
+        """Return the number of partitions of a topic; None if it is unknown."""
         return self._partition_counts.get(topic)

@@ -1,8 +1,8 @@
-"""A client's requests: under way, answered, timed out, lost with a connection; and its metadata.
+"""A client's in-flight requests, their timeouts, reconnect backoffs, and its metadata requests.
 
-Messages in, messages out: it opens nothing and reads no clock. One request for metadata is under
-way at most, to one broker after the other. A request that is not answered in time ends the
-connection, and with it every other request there. Mirrors org.apache.kafka.clients.NetworkClient.
+Messages in, messages out: it opens no connection and reads no clock. At most one metadata request
+is in flight, to the brokers in turn. A request that times out closes the connection, and with it
+every other request on it. Mirrors org.apache.kafka.clients.NetworkClient.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klamm.cluster.requests import Address, Disconnected, Message, Request, Resp
 
 
 class InFlight(msgspec.Struct, frozen=True):
-    """A request that waits for its answer."""
+    """A request that awaits its response."""
 
     broker_id: int
     body: Request
@@ -27,8 +27,9 @@ class InFlight(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A request that is under way no more. ``answer`` None: the connection was lost; nobody knows
-    whether the broker has done what it was asked."""
+    """A request that is no longer in flight.
+
+    ``answer`` None: the connection was lost, and the broker may or may not have acted."""
 
     correlation_id: int
     broker_id: int
@@ -55,7 +56,7 @@ class NetworkClient:
     def send(
         self, broker_id: int, body: Request, now_ms: float, *, is_answered: bool = True
     ) -> int:
-        """Send a request; returns its correlation id, under which it ends if it is answered."""
+        """Send a request; return its correlation id. Without ``is_answered`` expect no response."""
         self._sent += 1
         destination = Address("broker", broker_id)
         self._outbox.append(Message(self.address, destination, self._sent, body))
@@ -65,32 +66,32 @@ class NetworkClient:
         return self._sent
 
     def ready_ms(self, broker_id: int) -> float:
-        """When a broker may be sent to: not for a while after its connection was lost."""
+        """Return when a broker may be sent to: its reconnect backoff must be over."""
         return self._ready_ms.get(broker_id, 0.0)
 
     def in_flight_to(self, broker_id: int, kind: type[Request]) -> int:
-        """How many requests of a kind wait for a broker."""
+        """Return the number of in-flight requests of a kind to a broker."""
         return sum(
             one.broker_id == broker_id and isinstance(one.body, kind)
             for one in self._in_flight.values()
         )
 
     def take_messages(self) -> list[Message]:
-        """What is to be sent; from now on nothing."""
+        """Remove and return the messages to be sent."""
         messages, self._outbox = self._outbox, []
         return messages
 
-    # -- what becomes of them
+    # -- responses and disconnections
 
     def take(self, message: Message, now_ms: float) -> list[Ended]:
-        """Take an answer, or that a connection is lost; returns the requests that end with it."""
+        """Process a response or a lost connection; return the requests that end with it."""
         if isinstance(message.body, Disconnected):
             return self.on_disconnected(message.source.id, now_ms)
         ended = self.receive(message, now_ms)
         return [] if ended is None else [ended]
 
     def receive(self, message: Message, now_ms: float) -> Ended | None:
-        """Take an answer; None if it is metadata, or if nobody waits for it any more."""
+        """Process a response; return None for metadata, or if its request is not in flight."""
         number, body = message.correlation_id, message.body
         request = self._in_flight.get(number)
         if request is None or message.source.id != request.broker_id:
@@ -104,7 +105,7 @@ class NetworkClient:
         return Ended(number, request.broker_id, request.body, body)
 
     def on_disconnected(self, broker_id: int, now_ms: float) -> list[Ended]:
-        """A connection is lost; returns the requests that end with it, metadata aside."""
+        """Process a lost connection; return its requests, except metadata requests."""
         failures = self._failures[broker_id] = self._failures.get(broker_id, 0) + 1
         config = self._config
         backoff_ms = config.reconnect_backoff_ms * 2.0 ** min(failures - 1, 16)
@@ -121,7 +122,7 @@ class NetworkClient:
         return ended
 
     def on_timer(self, now_ms: float) -> list[Ended]:
-        """End what has waited too long, and ask for metadata if that is due."""
+        """Time out requests, and send a metadata request if one is due."""
         ended: list[Ended] = []
         late = {one.broker_id: None for one in self._in_flight.values() if one.due_ms <= now_ms}
         for broker_id in late:
@@ -133,19 +134,20 @@ class NetworkClient:
         return ended
 
     def any_broker(self) -> int:
-        """A broker to ask what any of them knows: one after the other, but for those whose
-        connections were lost of late."""
+        """Return a broker for a request that any broker can answer.
+
+        Brokers take turns; those in a reconnect backoff come last."""
         self._asked += 1
         brokers = self.metadata.brokers
         turned = [brokers[(self._asked + n) % len(brokers)] for n in range(len(brokers))]
         return min(turned, key=self.ready_ms)
 
     def any_ready_ms(self) -> float:
-        """When ``any_broker`` may be sent to."""
+        """Return when ``any_broker`` may be sent to."""
         return min(map(self.ready_ms, self.metadata.brokers))
 
     def next_due_ms(self) -> float:
-        """When ``on_timer`` is to be called next."""
+        """Return when to call ``on_timer`` next."""
         due = [one.due_ms for one in self._in_flight.values()]
         return min([self._metadata_due_ms(), *due])
 

@@ -1,10 +1,9 @@
-"""A producer: takes batches, finds leaders, sends, sends again, and remembers what became of all.
+"""A producer: queues batches, finds leaders, sends, retries, and records every outcome.
 
-Pure: messages in, messages out, the time is handed in; whoever owns it calls ``on_timer`` when
-``next_due_ms`` says. Records keep the order in which they were sent, except where Kafka's producer
-does not keep it either (no idempotence and more than one request in flight). Mirrors Sender and
-RecordAccumulator of org.apache.kafka.clients.producer.internals, and what TransactionManager does
-for idempotence.
+Pure: messages in, messages out, time is an argument. Its owner calls ``on_timer`` at
+``next_due_ms``. Records keep their order, except where Kafka's producer does not keep it either
+(no idempotence and more than one request in flight). Mirrors Sender and RecordAccumulator of
+org.apache.kafka.clients.producer.internals, and the idempotence of TransactionManager.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ EPOCH_MAX = 2**15 - 1
 
 
 class Idempotence:
-    """The producer's identity. A partition whose sequences have a gap begins at the next epoch."""
+    """An idempotent producer's identity. A gap in a partition's sequences bumps the epoch."""
 
     def __init__(self) -> None:
         self.producer = NO_PRODUCER
         self._to_renumber: list[PartitionBatches] = []
 
     def begin(self, producer_id: int, epoch: int) -> None:
-        """Be who a broker says."""
+        """Adopt the producer id and epoch assigned by the broker."""
         self.producer = ProducerIdAndEpoch(producer_id, epoch)
 
     def bump_epoch_if_needed(self) -> None:
-        """Begin another epoch if sequences have a gap; after the last epoch, another id."""
+        """Bump the epoch if sequences have a gap; after the last epoch, request another id."""
         if not self._to_renumber:
             return
         if self.producer.epoch >= EPOCH_MAX:
@@ -61,11 +60,11 @@ class Idempotence:
         self._to_renumber.clear()
 
     def may_send(self, partition: PartitionBatches, batch: Batch) -> bool:
-        """True if a batch that waits may be sent now."""
+        """Return True if a queued batch may be sent now."""
         if self.producer == NO_PRODUCER:
             return False
         if batch in partition.tracked:
-            # One after the other until what was refused has got through.
+            # Retries go one at a time until the refused batch is accepted.
             return partition.tracked[0] is batch
         if partition.unresolved_sequence is not None:
             return False
@@ -82,7 +81,7 @@ class Idempotence:
         return is_new and bool(partition.tracked) and partition.acked_sequence == NO_SEQUENCE
 
     def assign_sequence(self, partition: PartitionBatches, batch: Batch) -> None:
-        """Give a batch that is about to be sent its sequence, if it has none."""
+        """Give a batch that is about to be sent a sequence, unless it has one."""
         if batch in partition.tracked:
             return
         if partition.producer != self.producer:
@@ -90,7 +89,7 @@ class Idempotence:
         partition.assign(batch)
 
     def on_acknowledged(self, partition: PartitionBatches, batch: Batch) -> None:
-        """A batch is stored."""
+        """Record that a batch is stored."""
         if batch in partition.tracked:
             partition.tracked.remove(batch)
             last = batch.next_sequence - 1
@@ -99,10 +98,10 @@ class Idempotence:
         self._resolve(partition)
 
     def can_retry(self, partition: PartitionBatches, batch: Batch, error: Errors) -> bool:
-        """Whether to send a batch again that was refused; its partition may have to be renumbered.
+        """Return True if a refused batch should be retried; its partition may be renumbered.
 
-        A gap before a batch that is not the next one will be filled by the one before; any other
-        gap stays, and the batches begin anew at another epoch.
+        A gap before a batch that is not the next one is filled by the retry of an earlier batch.
+        Any other gap is permanent: the batches are renumbered at another epoch.
         """
         is_unresolved = partition.unresolved_sequence is not None
         if error is Errors.UNKNOWN_PRODUCER_ID:
@@ -117,8 +116,7 @@ class Idempotence:
         return error in RETRIABLE
 
     def on_failed(self, partition: PartitionBatches, batch: Batch) -> None:
-        """A batch is given up. If it may be stored, its sequence is used, or is not: that shows
-        when all others are decided."""
+        """Give up a batch. If it may be stored, resolve its sequence after the others."""
         if batch not in partition.tracked:
             return
         partition.tracked.remove(batch)
@@ -147,17 +145,17 @@ _IN_DOUBT: Final = (
     Errors.REQUEST_TIMED_OUT,
     Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 )
-"""After these nobody knows whether the records are stored, or will stay."""
+"""After these errors the records may or may not be stored."""
 
 _DISCONNECTED: Final = ProducedPartition(Errors.NETWORK_EXCEPTION)
 
 
 class Producer:
-    """One producer; ``bootstrap``: ids of brokers to begin with. Times in monotonic milliseconds.
+    """One producer; times in monotonic milliseconds.
 
-    By partition: ``acknowledged``, in the order of the answers; ``failed``, which is certainly not
-    stored; ``indefinite``, which may be. Records are numbered as they were given to ``send``, from
-    0 in each partition.
+    ``bootstrap``: ids of the brokers to contact first. By partition: ``acknowledged``, in the order
+    of the responses; ``failed``: certainly not stored; ``indefinite``: possibly stored. Records are
+    numbered from 0 in each partition, in the order of ``send`` calls.
     """
 
     def __init__(
@@ -180,7 +178,7 @@ class Producer:
     # -- what callers do
 
     def send(self, tp: TopicPartition, payload: Payload, now_ms: float) -> int:
-        """Send records, at least one; returns the number of the first. ``on_timer`` does it."""
+        """Queue at least one record; return the number of the first. ``on_timer`` sends them."""
         count = record_count(payload)
         assert count > 0
         self.network.metadata.add_topic(tp.topic)
@@ -194,7 +192,7 @@ class Producer:
 
     @property
     def undecided_count(self) -> int:
-        """How many records are neither acknowledged nor given up."""
+        """Number of records neither acknowledged nor given up."""
         return sum(
             batch.record_count
             for partition in self._undecided.values()
@@ -202,19 +200,19 @@ class Producer:
         )
 
     def undecided_batch_sizes(self) -> Iterator[int]:
-        """Bytes of keys and values in each undecided batch."""
+        """Yield the bytes of keys and values of each undecided batch."""
         for partition in self._undecided.values():
             for batch in (*partition.waiting, *partition.sent):
                 yield batch.size_bytes
 
     @property
     def sent_count(self) -> int:
-        """How many records were ever given to ``send``."""
+        """Number of records ever passed to ``send``."""
         return sum(partition.next_number for partition in self._partitions.values())
 
     @property
     def undecided(self) -> dict[TopicPartition, Errors]:
-        """Partitions with records that are not decided, and why they were refused last."""
+        """Partitions with undecided records, and the last error of each."""
         found: dict[TopicPartition, Errors] = {}
         for tp, partition in self._undecided.items():
             for batch in (*partition.waiting, *partition.sent):
@@ -222,7 +220,7 @@ class Producer:
         return found
 
     def give_up(self) -> None:
-        """Decide everything now, as a producer that is closed without waiting."""
+        """Fail all undecided records now, as a producer closed without a timeout does."""
         for tp, partition in self._undecided.items():
             for batch in (*partition.sent, *partition.waiting):
                 batch.is_in_doubt |= batch in partition.sent
@@ -233,17 +231,17 @@ class Producer:
     # -- messages and timers
 
     def take_messages(self) -> list[Message]:
-        """What is to be sent; from now on nothing."""
+        """Remove and return the messages to be sent."""
         return self.network.take_messages()
 
     def receive(self, message: Message, now_ms: float) -> None:
-        """Take an answer, or that a connection is lost."""
+        """Process a response or a lost connection."""
         for ended in self.network.take(message, now_ms):
             self._on_ended(ended, now_ms)
         self.on_timer(now_ms)
 
     def on_timer(self, now_ms: float) -> None:
-        """Do what is due: give up what is too old, end what has no answer, send what may be."""
+        """Do what is due: expire batches, time out requests, send what is ready."""
         for ended in self.network.on_timer(now_ms):
             self._on_ended(ended, now_ms)
         self._expire(now_ms)
@@ -255,12 +253,12 @@ class Producer:
         self._look_ahead()
 
     def next_due_ms(self) -> float | None:
-        """When ``on_timer`` is to be called next; None: only a message can change anything."""
+        """Return when to call ``on_timer`` next; None: not until a message arrives."""
         due_ms = min(self.network.next_due_ms(), self._due_ms)
         return None if due_ms == math.inf else due_ms
 
     def _look_ahead(self) -> None:
-        """See which partitions still have something, and when the first of it is due."""
+        """Drop partitions without undecided batches, and compute the next due time."""
         self._undecided = {
             tp: one for tp, one in self._undecided.items() if one.waiting or one.sent
         }
@@ -274,7 +272,7 @@ class Producer:
     # -- sending
 
     def _send_batches(self, now_ms: float) -> None:
-        """One request for each leader, with one batch of each partition, until none may be sent."""
+        """Send each leader one batch of each partition per request, until none is ready."""
         while drained := self._drain(now_ms):
             for leader, batches in drained.items():
                 body = ProduceRequest(
@@ -311,7 +309,7 @@ class Producer:
         return drained
 
     def _ready_ms(self, tp: TopicPartition, partition: PartitionBatches) -> float:
-        """When the first batch that waits may be sent; infinite if something must happen first."""
+        """Return when the first queued batch may be sent; infinite until an event occurs."""
         leader = self.network.metadata.leader_of(tp).leader
         if not partition.waiting or leader < 0:
             return math.inf
@@ -328,7 +326,7 @@ class Producer:
             return math.inf
         return max(batch.retry_ms, self.network.ready_ms(leader))
 
-    # -- what becomes of batches
+    # -- outcomes of batches
 
     def _on_ended(self, ended: Ended, now_ms: float) -> None:
         if ended.correlation_id == self._init_number:
@@ -378,7 +376,7 @@ class Producer:
         return error in RETRIABLE
 
     def _expire(self, now_ms: float) -> None:
-        """Give up what is too old; of what waits, as Kafka does, as long as the first one is."""
+        """Expire old batches; queued ones, like Kafka, from the front until one is not old."""
         created_ms = now_ms - self.config.delivery_timeout_ms
         for tp, partition in self._undecided.items():
             for batch in [one for one in partition.sent if one.created_ms <= created_ms]:
@@ -398,7 +396,7 @@ class Producer:
         self._fail(tp, partition, batch, text)
 
     def _fail_invalid(self) -> None:
-        """There can be no topic of such a name: nothing of it was ever sent, or will be."""
+        """Fail the batches of topics with invalid names: they can never be sent."""
         for topic in self.network.metadata.invalid_topics:
             for tp, partition in self._undecided.items():
                 while tp.topic == topic and partition.waiting:

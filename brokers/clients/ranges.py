@@ -1,6 +1,6 @@
-"""What clients remember of records: stretches of offsets, never one record after the other.
+"""Offset ranges that clients record, instead of one entry for each record.
 
-Values only, which grow by what follows on their end; who reads them decides what they mean.
+Only values; a range that continues the last one extends it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from klamm.cluster.records import Records, Stretch
 
 
 class Acknowledged(NamedTuple):
-    """Records that a producer sent as its ``first_number``-th of a partition and the following
-    ones, and where they are."""
+    """A stretch of acknowledged records; ``first_number``: the producer's number of the first."""
 
     first_number: int
     stretch: Stretch
 
 
 class Unacknowledged(NamedTuple):
-    """Records that a producer sent and has no acknowledgement of. ``text`` says it in words.
+    """Records that were sent and not acknowledged. ``text``: the reason in words.
 
-    ``error`` NONE: with acks 0 nobody acknowledges anything.
+    ``error`` NONE: sent with acks 0, which are never acknowledged.
     """
 
     first_number: int
@@ -35,7 +34,7 @@ class Unacknowledged(NamedTuple):
 
 
 def add_stretch(stretches: list[Stretch], added: Stretch) -> None:
-    """Append a stretch, or make the last one longer if it follows on it."""
+    """Append a stretch, or extend the last one if the new one continues it."""
     if stretches:
         last = stretches[-1]
         if last.leader_epoch == added.leader_epoch and last.end == added.start:
@@ -45,7 +44,7 @@ def add_stretch(stretches: list[Stretch], added: Stretch) -> None:
 
 
 def add_acknowledged(known: list[Acknowledged], added: Acknowledged) -> None:
-    """Append what was acknowledged, or make the last one longer if numbers and offsets follow."""
+    """Append acknowledged records; extend the last entry if numbers and offsets continue it."""
     if known:
         number, stretch = known[-1]
         follows = (
@@ -60,8 +59,7 @@ def add_acknowledged(known: list[Acknowledged], added: Acknowledged) -> None:
 
 
 class Readable(NamedTuple):
-    """Records up to the first batch that is spoilt, what they hold, and that batch if there is
-    one."""
+    """Fetched records before the first corrupt batch, their stretches, and that batch if any."""
 
     records: Records
     stretches: list[Stretch]
@@ -69,7 +67,7 @@ class Readable(NamedTuple):
 
 
 def readable_part(records: Records, offset: int) -> Readable:
-    """What a consumer at ``offset`` may be handed of what it fetched."""
+    """Return what a consumer at ``offset`` may receive of the fetched records."""
     found: list[Stretch] = []
     if not isinstance(records, bytes):
         for interval in records.intervals:

@@ -1,4 +1,4 @@
-"""Which of a broker's errors a client tries again, and which tell it that its metadata is old.
+"""Broker errors that a client retries, and those that mean its metadata is stale.
 
 Mirrors RetriableException and InvalidMetadataException of org.apache.kafka.common.errors.
 """

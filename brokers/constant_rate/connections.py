@@ -1,8 +1,8 @@
-"""Connections of a simulated network on which no message is lost as long as they hold.
+"""Connections of a simulated network that lose no message while they are open.
 
-The two sides of one may agree on a rate (cluster/constant_rate.py): both are notified at once when
-it breaks, which happens when one of them ends or is paused, or when the network becomes lossy. It
-carries no message.
+The two ends of a connection may agree on a rate (cluster/constant_rate.py). Both are notified at
+once when it breaks: when one end stops or is paused, or when the network becomes lossy. It carries
+no messages.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ from klamm.cluster.requests import Address
 
 _NONE: Final[Mapping[Address, int]] = {}
 IsLossless = Callable[[Address, Address], bool]
-"""True if both live and no message between them can be lost."""
+"""Returns True if both are alive and no message between them can be lost."""
 NotifyOfLoss = Callable[[Address, Address], None]
-"""Notifies the first, at once, that its connection to the second is gone."""
+"""Notifies the first address, at once, that its connection to the second is lost."""
 
 
 class CertainConnections:
-    """The connections of one network, whose messages take up to ``max_delay_ms``. A number is never
-    used again."""
+    """The connections of one network. Each has a number that is never reused.
+
+    ``max_delay_ms``: the longest delay of a message."""
 
     def __init__(self, is_lossless: IsLossless, notify: NotifyOfLoss, max_delay_ms: float) -> None:
         self._is_lossless = is_lossless
         self._notify = notify
-        # A request, its response and what follows from that have to arrive within the margin.
+        # A request, its response and the next notification have to arrive within the margin.
         self._is_fast = 3 * max_delay_ms < RATE_MARGIN_MS
         self._numbers: dict[Address, dict[Address, int]] = {}
         self._paused: dict[Address, None] = {}
         self._made = 0
 
     def connect(self, one: Address, other: Address) -> int:
-        """The number of the connection between two, made if there is none; NO_CONNECTION if there
-        can be none. When it breaks both are notified, and the next one has another number."""
+        """Return the number of the connection between two addresses, opening it if necessary.
+
+        NO_CONNECTION if none is possible. Both ends are notified when it breaks."""
         number = self._numbers.get(one, _NONE).get(other)
         if number is not None:
             return number
@@ -51,7 +53,7 @@ class CertainConnections:
         return self._is_fast and not is_paused and self._is_lossless(one, other)
 
     def review(self) -> None:
-        """The network changed: break what cannot be lossless any more, the oldest first."""
+        """Break connections that a change of the network made lossy, the oldest first."""
         ends = sorted(
             (number, one, other)
             for one, numbers in self._numbers.items()
@@ -64,7 +66,7 @@ class CertainConnections:
             self._notify(one, other)
 
     def pause(self, address: Address) -> None:
-        """Break the connections of one side that is paused, and make none until it resumes."""
+        """Break the connections of a paused address; open none until ``resume``."""
         self._paused[address] = None
         self._disconnect(address)
 
@@ -73,7 +75,7 @@ class CertainConnections:
         self._paused.pop(address, None)
 
     def remove(self, address: Address) -> None:
-        """Break the connections of a side that ends."""
+        """Break the connections of an address that stops."""
         self.resume(address)
         self._disconnect(address)
 

@@ -1,10 +1,10 @@
-"""The constant-rate workloads of one broker: the one place where other parts of a broker meet them.
+"""All constant-rate workloads of one broker: the interface that its other parts use.
 
-A leader accepts a producer's rate, offers its schedule to followers at its end, and notifies
-followers and producer whether records are acknowledged by the schedule, too. Before any part of the
-broker reads a replica, ``look_up`` or ``materialize`` appends what has come; at the end of the
-event ``take_messages`` reviews the replicas that were looked up. A broker without certain
-connections accepts no rate: then all of this does nothing. No message is sent and no clock is read.
+A leader accepts a producer's rate, offers its schedule to followers at its log end, and notifies
+followers and producer whether records are acknowledged by the schedule. Before any part of the
+broker reads a replica, ``look_up`` or ``materialize`` appends the records due. At the end of the
+event ``take_messages`` reviews the replicas that were looked up. A broker without
+CertainConnections accepts no rate, and nothing here has an effect. Sends nothing, reads no clock.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ class ConstantRates:
         return tp in self._leading or tp in self._following
 
     def look_up(self, tp: TopicPartition) -> None:
-        """Append what has come by now; the agreements are reviewed at the end of the event."""
+        """Append all records due by now; the agreements are reviewed at the end of the event."""
         if tp in self._leading or tp in self._following:
             self.materialize(tp)
             self._looked_up[tp] = None
 
     def materialize(self, tp: TopicPartition) -> None:
-        """Append what has come for a replica by now."""
+        """Append all records due by now to a replica."""
         now_ms, rate = self._now_ms(), self._leading.get(tp)
         if rate is None:
             if tp in self._following:
@@ -105,7 +105,7 @@ class ConstantRates:
             self.leaders.increment_high_watermark(tp, rate.partition, now_ms)
 
     def materialize_all(self) -> bool:
-        """The same for all replicas; True if there are any that follow schedules."""
+        """Materialize all replicas; return True if any of them follows a schedule."""
         for tp in (*self._leading, *self._following):
             self.materialize(tp)
         return bool(self._leading or self._following)
@@ -113,8 +113,8 @@ class ConstantRates:
     def enough_ms(
         self, tps: Iterable[TopicPartition], missing_bytes: int, now_ms: float, until_ms: float
     ) -> float:
-        """When schedules will have brought so many bytes below the high watermarks; inf if not
-        by then, or if the size of the request and not the time holds them back."""
+        """Return when schedules will have added ``missing_bytes`` below the high watermarks.
+        Infinite if later than ``until_ms``, or if a size limit of the request prevents it."""
         rates = [self._leading[tp] for tp in tps if tp in self._leading]
 
         def is_enough(at_ms: float) -> bool:
@@ -132,8 +132,8 @@ class ConstantRates:
     # -- messages
 
     def handle(self, message: Message, now_ms: float) -> bool:
-        """Handle a message of a producer or follower with rates; False if it is none. ``now_ms`` is
-        monotonic."""
+        """Handle a message about constant rates; return False for any other message.
+        ``now_ms`` is monotonic."""
         match message.body:
             case ConstantRateRequest() as request:
                 self._accept_rates(message.source, request, now_ms)
@@ -149,7 +149,7 @@ class ConstantRates:
         return True
 
     def _on_disconnected(self, gone: Address, now_ms: float) -> None:
-        """What was agreed on with the other side ends as it is now."""
+        """End all agreements with the other side, after appending what is due by now."""
         is_broker = gone.role == "broker"
         for tp, rate in list(self._following.items()):
             if is_broker and rate.partition.is_leader(gone.id):
@@ -162,7 +162,7 @@ class ConstantRates:
                 self._remove_follower(tp, leader_rate, gone.id, now_ms)
 
     def on_pause(self) -> None:
-        """The broker is about to stop, cut off from all others: its logs stay as they are now."""
+        """End all rates: the broker is about to be paused, and its logs stay as they are now."""
         now_ms = self._now_ms()
         for tp in list(self._leading):
             self._stop(tp, Errors.NETWORK_EXCEPTION)
@@ -172,8 +172,8 @@ class ConstantRates:
         self._following.clear()
 
     def take_messages(self, now_ms: float) -> list[tuple[Address, RateMessage]]:
-        """Review the replicas of this event; returns unsolicited messages to followers, producers
-        and leaders, and forgets them."""
+        """Review the replicas of this event; remove and return unsolicited messages to followers,
+        producers and leaders."""
         if not (self._looked_up or self._to_fetch_again or self._progress or self._revoked):
             return []
         self._review(now_ms)
@@ -195,8 +195,8 @@ class ConstantRates:
     # -- as a leader: producers
 
     def _accept_rates(self, producer: Address, request: ConstantRateRequest, now_ms: float) -> None:
-        """Append by these rates from now on, or refuse them. A producer that is gone by now gets
-        no answer."""
+        """Append at these rates from now on, or refuse them. If the connection of the request is
+        gone, no response is sent."""
         if self._connection_to(producer) != request.connection:
             return
         for tp, rate in request.partitions.items():
@@ -232,7 +232,7 @@ class ConstantRates:
         self._reserve_traffic(tp)
 
     def _stop(self, tp: TopicPartition, error: Errors) -> None:
-        """Return a producer's rate; the followers fetch what they do not have yet."""
+        """Return a producer's rate to it; followers fetch the records they are missing."""
         rate = self._leading.get(tp)
         if rate is None:
             return
@@ -271,11 +271,10 @@ class ConstantRates:
         replica_id: int,
         answer: FetchedPartition | None,
     ) -> FetchedPartition | None:
-        """What a follower is sent instead of ``answer``, with an agreement; None without a rate,
-        and while the follower is behind.
+        """Return a response with a rate agreement, to be sent instead of ``answer``.
 
-        The last records that the follower needs come with the agreement, unless they are so many
-        that bandwidth limits them.
+        None without a rate, or while the follower is behind. The last records that the follower is
+        missing come with the agreement, unless they exceed what is fetched at once under limits.
         """
         rate, log, remote = self._leading.get(tp), partition.log, partition.remote(replica_id)
         if rate is None or log is None or remote is None:
@@ -312,8 +311,8 @@ class ConstantRates:
     def on_fetch(
         self, tp: TopicPartition, partition: Partition, replica_id: int, asked: FetchPartition
     ) -> bool:
-        """Note whether a follower that has just fetched holds an agreement; False if it holds one
-        that is over, and has to be notified."""
+        """Update whether a follower that has just fetched holds an agreement. Return False if its
+        agreement is outdated, so that it must be notified."""
         rate, agreement = self._leading.get(tp), asked.agreement
         holds = (
             rate is not None
@@ -331,17 +330,17 @@ class ConstantRates:
         return holds or agreement is None
 
     def is_reachable(self, tp: TopicPartition, replica_id: int) -> bool:
-        """False if records come by a rate, and a follower could not be offered an agreement."""
+        """Return False if records come at a rate and the follower can get no agreement."""
         if tp not in self._leading:
             return True
         return self._connection_to(Address("broker", replica_id)) != NO_CONNECTION
 
     def may_lag(self, tp: TopicPartition, partition: Partition, replica_id: int) -> bool:
-        """True if a follower falls behind by time alone: records come, and it does not keep up."""
+        """Return True if a follower falls behind a rate because it does not follow the schedule."""
         return tp in self._leading and not partition.keeps_up(replica_id)
 
     def to_notify(self, tp: TopicPartition, partition: Partition) -> list[int]:
-        """The followers that learn of a new high watermark by a message only."""
+        """Return the followers that need a message to learn a new high watermark."""
         rate = self._leading.get(tp)
         knows = rate is not None and rate.is_acknowledged
         return [one.replica_id for one in partition.remotes if not (knows and one.keeps_up)]
@@ -349,7 +348,7 @@ class ConstantRates:
     def _remove_follower(
         self, tp: TopicPartition, rate: LeaderRate, replica_id: int, now_ms: float
     ) -> None:
-        """A follower left the schedule: from now on it may lag."""
+        """Remove a follower from the schedule: from now on it may lag."""
         remote = rate.partition.remote(replica_id)
         if remote is not None and remote.keeps_up:
             self.look_up(tp)
@@ -359,7 +358,7 @@ class ConstantRates:
             self.leaders.isr_changes.watch(tp, now_ms)
 
     def _revoke_followers(self, tp: TopicPartition, rate: LeaderRate) -> None:
-        """Make all followers fetch: those that were offered the schedule leave it."""
+        """Make all followers fetch: those with an agreement leave the schedule."""
         self.materialize(tp)
         fetch_again = FetchedPartition(Errors.NONE, rate.partition.leader_epoch, UNKNOWN_OFFSET)
         for remote in rate.partition.remotes:
@@ -367,8 +366,8 @@ class ConstantRates:
             remote.owes_fetch = remote.keeps_up = False
 
     def _review(self, now_ms: float) -> None:
-        """See whether the records of the replicas that were looked up are acknowledged by the
-        schedule; notify followers and producer if that changed."""
+        """Check whether records of the looked-up replicas are acknowledged by the schedule; notify
+        followers and producer of changes."""
         looked_up, self._looked_up = self._looked_up, {}
         lag_time_max_ms = self._config.replica_lag_time_max_ms
         for tp in looked_up:
@@ -391,7 +390,7 @@ class ConstantRates:
     # -- as a leader: bandwidth
 
     def reserve_traffic(self, topic: str | None = None) -> None:
-        """Reserve bandwidth for all rates, of a topic or of all."""
+        """Reserve bandwidth for the rates of a topic, or of all topics."""
         for tp in self._leading:
             if topic is None or tp.topic == topic:
                 self._reserve_traffic(tp)
@@ -420,7 +419,7 @@ class ConstantRates:
     # -- as a follower
 
     def name_agreements(self, asked: dict[TopicPartition, FetchPartition]) -> None:
-        """Let a fetch name the agreements that followers hold."""
+        """Add the agreements of this broker's followers to a fetch."""
         if not self._following:
             return
         for tp, position in asked.items():
@@ -428,9 +427,9 @@ class ConstantRates:
                 asked[tp] = msgspec.structs.replace(position, agreement=rate.agreement)
 
     def on_answer(self, tp: TopicPartition, answer: FetchedPartition, now_ms: float) -> bool:
-        """Take what a leader's answer says of the agreement; True if it says nothing else.
+        """Process the agreement in a leader's response; return True if nothing else is in it.
 
-        An answer that does not name the agreement ends it.
+        A response that does not name the agreement ends it.
         """
         rate = self._following.get(tp)
         if rate is None:
@@ -447,8 +446,8 @@ class ConstantRates:
         return False
 
     def accept(self, tp: TopicPartition, partition: Partition, answer: FetchedPartition) -> bool:
-        """Accept the agreement that came with an answer; False if there is none, if its connection
-        is gone, or if the answer did not bring the log to the leader's end."""
+        """Accept the agreement of a response. Return False if there is none, its connection is
+        gone, or the log has not reached the leader's end."""
         agreement, log, state = answer.agreement, partition.log, partition.state
         if agreement is None or log is None or state is None:
             return False
@@ -478,8 +477,8 @@ class ConstantRates:
     # -- as either
 
     def on_new_epoch(self, tp: TopicPartition) -> None:
-        """This broker leads the partition at another epoch from now on. If it led before, the rate
-        continues, and the followers have to agree again."""
+        """Continue as leader at a new epoch. If this broker led before, the rate continues, and
+        followers have to agree again."""
         rate = self._leading.get(tp)
         if rate is None:
             self.end(tp, Errors.NONE)
@@ -492,7 +491,7 @@ class ConstantRates:
         self._looked_up[tp] = None
 
     def end(self, tp: TopicPartition, error: Errors) -> None:
-        """Stop appending to the replica by its schedule; send the error to a leader's producer."""
+        """Stop appending by schedule; send the error to the producer if this broker leads."""
         self._stop(tp, error)
         if (rate := self._following.get(tp)) is not None:
             self._leave(tp, rate)

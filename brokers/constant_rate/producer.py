@@ -1,13 +1,13 @@
-"""A producer of constant rates to many partitions, which remembers what was acknowledged.
+"""A producer that sends records at constant rates to many partitions and tracks acknowledgements.
 
-It asks for leaders by metadata and sends each of them its rates; from then on there is nothing to
-send. Messages come in as values and go out as values; no clock is read. How records are
-acknowledged without a message is said in cluster/constant_rate.py.
+It finds leaders by metadata requests and sends each leader its rates; afterwards it sends nothing.
+Messages come in as values and go out as values; no clock is read. cluster/constant_rate.py explains
+how records are acknowledged without messages.
 
-What no leader accepted is a backlog: the next leader appends it with the rate, at once. Records
-that were not acknowledged for delivery.timeout.ms are given up; whether they are in the log is not
-known. A record whose leader was lost before it was acknowledged is sent again, and may then be
-there twice, as with Kafka's producer without idempotence. Stands for
+Records that no leader accepted are a backlog, which the next leader appends at once when it accepts
+the rate. Records not acknowledged within delivery.timeout.ms are given up; they may or may not be
+in the log. If a leader is lost before it acknowledges a record, the record is sent again and may be
+stored twice, as with Kafka's producer without idempotence. Stands for
 org.apache.kafka.clients.producer.
 """
 
@@ -37,22 +37,22 @@ from klamm.cluster.types import NO_LEADER, TopicPartition
 DELIVERY_TIMEOUT_MS: Final = 120_000.0
 """delivery.timeout.ms"""
 RETRY_BACKOFF_MS: Final = 500.0
-"""How often leaders are asked for while there is none; Kafka's retry.backoff.ms is shorter."""
+"""How often metadata is requested while a leader is missing; Kafka's retry.backoff.ms is lower."""
 
 
 class Rate(NamedTuple):
-    """What is produced to a partition."""
+    """Constant rate and record size for one partition."""
 
     records_per_s: float
     record_size_bytes: int = 100
 
 
 class Progress(msgspec.Struct, gc=False):
-    """What became of one partition's records.
+    """Outcome of one partition's records so far.
 
-    ``decided``: how many were acknowledged or given up, of these ``given_up``. ``leader``: the
-    broker that was sent the rate, by ConstantRate ``number``; it acknowledges by ``schedule`` at
-    ``leader_epoch``, from ``offset`` on.
+    ``decided``: number of records acknowledged or given up; ``given_up`` of these were given up.
+    ``leader``: the broker that was sent the rate, as ConstantRate ``number``. It acknowledges by
+    ``schedule`` at ``leader_epoch``, from ``offset`` on.
     """
 
     rate: Rate
@@ -66,7 +66,7 @@ class Progress(msgspec.Struct, gc=False):
     acknowledged: tuple[Stretch, ...] = ()
 
     def acknowledge(self, stretch: Stretch) -> None:
-        """Note what of a stretch was not known before."""
+        """Record the part of an acknowledged stretch that is new."""
         start = max(stretch.start, self.offset)
         if start >= stretch.end:
             return
@@ -81,18 +81,18 @@ class Progress(msgspec.Struct, gc=False):
             self.acknowledged = (*before, Stretch(leader_epoch, start, end))
 
     def materialize(self, now_ms: float) -> None:
-        """Note what the schedule has acknowledged by now."""
+        """Record everything the schedule has acknowledged by now."""
         if self.schedule is not None:
             end = self.schedule.end_at(now_ms - 3 * RATE_MARGIN_MS)
             self.acknowledge(Stretch(self.leader_epoch, self.offset, end))
 
     def lose_leader(self) -> None:
-        """Nothing more is acknowledged until there is another one."""
+        """Forget the leader: nothing is acknowledged until there is another one."""
         self.leader, self.schedule, self.offset = NO_LEADER, None, 0
 
 
 class ConstantRateProducer:
-    """A Client (runtime/client_actor.py); ``since_ms``, ``since_timestamp_ms``: when it begins."""
+    """A Client (runtime/client_actor.py) that starts at ``since_ms`` and ``since_timestamp_ms``."""
 
     def __init__(
         self,
@@ -114,21 +114,21 @@ class ConstantRateProducer:
         self._asked = 0
         self._messages: list[Message] = []
 
-    # -- what came of it
+    # -- results
 
     def materialize(self, now_ms: float) -> None:
-        """Note what schedules have acknowledged by now."""
+        """Record everything the schedules have acknowledged by now."""
         for progress in self.partitions.values():
             progress.materialize(now_ms)
 
     def produced(self, tp: TopicPartition, now_ms: float) -> int:
-        """How many records there should be by now."""
+        """Return the number of records produced until ``now_ms``."""
         return record_count(self.partitions[tp].rate.records_per_s, self._since_ms, now_ms)
 
     # -- messages and timers
 
     def receive(self, message: Message, now_ms: float) -> None:
-        """Take an answer, or that somebody is gone."""
+        """Process a response or a lost connection."""
         match message.body:
             case MetadataResponse() as answer:
                 self._on_metadata(message.source, answer, now_ms)
@@ -143,14 +143,14 @@ class ConstantRateProducer:
                 raise AssertionError(f"{self.address} cannot handle {type(body).__name__}")
 
     def next_due_ms(self) -> float | None:
-        """When ``on_timer`` is to be called; None if every partition's leader has its rate."""
+        """Return when to call ``on_timer``; None if every partition's leader has its rate."""
         return self._due_ms
 
     def on_timer(self, now_ms: float) -> None:
-        """Ask a live broker for the leaders; the brokers in turn.
+        """Request metadata from the next live broker in turn.
 
-        One topic is enough to see that nothing has changed; after an answer that helped all are
-        asked for.
+        One topic is enough to detect a change. After a response that named a reachable leader,
+        metadata of all topics is requested.
         """
         if self._due_ms is None or now_ms < self._due_ms:
             return
@@ -164,7 +164,7 @@ class ConstantRateProducer:
                 break
 
     def take_messages(self) -> list[Message]:
-        """What is to be sent; from now on nothing."""
+        """Remove and return the messages to be sent."""
         messages, self._messages = self._messages, []
         return messages
 
@@ -172,7 +172,7 @@ class ConstantRateProducer:
         self._messages.append(Message(self.address, broker, self._asked, body))
 
     def _on_metadata(self, source: Address, answer: MetadataResponse, now_ms: float) -> None:
-        """Hand leaders the rates that nobody has."""
+        """Send leaders the rates of partitions that have no leader yet."""
         asked: dict[int, dict[TopicPartition, ConstantRate]] = {}
         wanted: dict[str, dict[int, TopicPartition]] = {}
         for tp in self._without_leader:
@@ -201,7 +201,7 @@ class ConstantRateProducer:
             self._send(source, MetadataRequest(topics))
 
     def _rest(self, tp: TopicPartition, now_ms: float) -> ConstantRate:
-        """What is left to be produced, once what is too old has been given up."""
+        """Return the remaining records as a rate, after giving up those past the timeout."""
         progress, rate = self.partitions[tp], self.partitions[tp].rate
         too_old = self.produced(tp, now_ms - DELIVERY_TIMEOUT_MS) - progress.decided
         if too_old > 0:

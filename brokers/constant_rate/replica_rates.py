@@ -1,8 +1,8 @@
-"""One replica whose log follows a schedule: analytic appends, as a leader and as a follower.
+"""Analytic appends to one replica whose log follows a schedule, as a leader or as a follower.
 
-``materialize`` turns the records that have come by now into appends; readers of the replica call it
-first. No message is sent and no clock is read. Why no participant is ahead of another is proved in
-cluster/constant_rate.py.
+``materialize`` turns the records due by now into appends; call it before reading the replica. No
+message is sent and no clock is read. cluster/constant_rate.py proves that no participant can be
+ahead of another.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from klamm.cluster.requests import Address
 
 
 class LeaderRate(msgspec.Struct, gc=False):
-    """A leader that accepted a producer's rate. Its followers with an agreement keep up
-    (RemoteReplica.keeps_up).
+    """A leader's side of an accepted rate.
 
+    Followers with a rate agreement keep up (RemoteReplica.keeps_up).
     ``is_acknowledged``: all replicas that the high watermark waits for keep up, and followers and
-    producer were notified. ``told_offset``: the producer knows what was acknowledged below it.
-    ``number``: of the producer's ConstantRate. ``materialized_ms``: up to when the log is filled.
+    producer were notified. ``told_offset``: the producer knows all acknowledgements below it.
+    ``number``: of the producer's ConstantRate. ``materialized_ms``: appends are made up to then.
     """
 
     partition: Partition
@@ -41,8 +41,9 @@ class LeaderRate(msgspec.Struct, gc=False):
         return tuple(one.replica_id for one in self.partition.remotes if one.keeps_up)
 
     def materialize(self, now_ms: float) -> None:
-        """Append what has come by now, and note what followers have. The caller moves the high
-        watermark, because others have to be notified of that."""
+        """Append all records due by now, and update the log ends of followers that keep up.
+
+        The caller advances the high watermark, because others must be notified of it."""
         partition = self.partition
         _append(partition, self.schedule, now_ms)
         known = self.schedule.end_at(now_ms - 2 * RATE_MARGIN_MS)
@@ -54,8 +55,9 @@ class LeaderRate(msgspec.Struct, gc=False):
                 remote.caught_up_ms = now_ms
 
     def bytes_to_come(self, at_ms: float) -> int:
-        """Bytes that come below the high watermark by a later time if nothing changes until then;
-        the log is materialized up to now."""
+        """Return the bytes that will come below the high watermark by ``at_ms``.
+
+        Assumes that nothing else changes. The log is materialized up to now."""
         if not self.is_acknowledged:
             return 0
         known_ms = at_ms - 2 * RATE_MARGIN_MS if self.followers else at_ms
@@ -63,7 +65,7 @@ class LeaderRate(msgspec.Struct, gc=False):
         return max(0, records) * self.schedule.record_size_bytes
 
     def take_acknowledged(self) -> tuple[Stretch, ...]:
-        """What has come below the high watermark since the producer was told last."""
+        """Return the stretches acknowledged since the producer was last notified."""
         partition, stretches = self.partition, []
         log = partition.log
         assert log is not None
@@ -78,22 +80,23 @@ class LeaderRate(msgspec.Struct, gc=False):
 
 
 class FollowerRate(msgspec.Struct, gc=False):
-    """A follower with an agreement. ``is_acknowledged``: its high watermark follows the schedule,
-    too."""
+    """A follower's side of a rate agreement.
+
+    ``is_acknowledged``: its high watermark follows the schedule, too."""
 
     partition: Partition
     agreement: RateAgreement
     is_acknowledged: bool = False
 
     def materialize(self, now_ms: float) -> None:
-        """Append what has come by now, and move the high watermark."""
+        """Append all records due by now, and advance the high watermark."""
         partition, schedule = self.partition, self.agreement.schedule
         _append(partition, schedule, now_ms - RATE_MARGIN_MS)
         if self.is_acknowledged:
             self.advance_high_watermark(schedule.end_at(now_ms - 3 * RATE_MARGIN_MS), now_ms)
 
     def advance_high_watermark(self, offset: int, now_ms: float) -> None:
-        """Move the high watermark forward, to the log's end at most."""
+        """Advance the high watermark, at most to the log end offset."""
         partition = self.partition
         assert partition.log is not None
         known = min(offset, partition.log.log_end_offset)
@@ -102,9 +105,9 @@ class FollowerRate(msgspec.Struct, gc=False):
 
 
 def _append(partition: Partition, schedule: RateSchedule, at_ms: float) -> None:
-    """Append what the schedule has at a time and the log does not, at most a segment at once.
+    """Append the records due by ``at_ms``, at most one segment at a time.
 
-    No batch is too large: it stands for many small ones.
+    max.message.bytes does not apply: one append stands for many small batches.
     """
     log = partition.log
     assert isinstance(log, IntervalLog), "only in-memory logs follow schedules"

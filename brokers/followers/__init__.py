@@ -1,1 +1,1 @@
-"""What a broker does for the partitions that it follows, and for logs that change directory."""
+"""Followers of partitions, and moves of replicas between log directories."""

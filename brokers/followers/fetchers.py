@@ -1,8 +1,8 @@
-"""Followers that have something to ask: one fetcher for each leader, one request in flight in each.
+"""Fetchers for followers: one for each leader, with one request in flight.
 
-Asked for are replicas outside the ISR and those that have records; a follower in the ISR that has
-none is told by its leader when there are some. After an answer the leader knows where the follower
-is, and answers again when there is more: the partition then costs nothing here. Mirrors
+Replicas outside the ISR and those with new records are fetched. An idle follower in the ISR is not:
+after a response the leader knows the follower's position and sends an unsolicited response when it
+has more, so an idle partition costs nothing here. Mirrors
 kafka.server.{ReplicaFetcherManager, AbstractFetcherThread}.
 """
 
@@ -37,7 +37,7 @@ Send = Callable[[Address, FetchRequest], int]
 
 
 class _Fetcher:
-    """What is fetched from one leader; ``delayed``: when a partition may be asked for again."""
+    """Fetch state of one leader; ``delayed``: when a partition may be fetched again."""
 
     __slots__ = ("correlation_id", "delayed", "due_ms", "in_flight", "partitions")
 
@@ -60,9 +60,11 @@ class _Fetcher:
 
 
 class ReplicaFetcherManager:
-    """Fetchers by leader. ``held``: nothing is sent until it is False again. ``on_log_error`` hears
-    what followers' logs raise. ``failed``: partitions that are not fetched any more because of it,
-    until the controller names them again."""
+    """All fetchers of one broker, by leader.
+
+    ``held``: nothing is sent until it is False. ``on_log_error`` receives the errors of followers'
+    logs. ``failed``: partitions not fetched after such an error, until the controller's next
+    LeaderAndIsr request for them."""
 
     def __init__(
         self,
@@ -88,11 +90,11 @@ class ReplicaFetcherManager:
 
     @property
     def partition_count(self) -> int:
-        """Partitions whose leader is still to be asked, or to answer."""
+        """Number of partitions that are to be fetched or await a response."""
         return len(self._leaders)
 
     def add(self, tp: TopicPartition, partition: Partition) -> None:
-        """Fetch a partition from its leader, at its leader epoch, until there is nothing new."""
+        """Fetch a partition from its leader, at its leader epoch, until nothing new is left."""
         self.remove(tp)
         self.failed.pop(tp, None)
         assert partition.state is not None
@@ -104,17 +106,16 @@ class ReplicaFetcherManager:
         self._leaders[tp] = leader
 
     def remove(self, partition: TopicPartition) -> None:
-        """Stop fetching a partition, if it is fetched at all."""
+        """Stop fetching a partition, if it is fetched."""
         self._behind.pop(partition, None)
         leader = self._leaders.pop(partition, None)
         if leader is not None:
             self._fetchers[leader].remove(partition)
 
     def maybe_fetch(self, alive: Container[int], now_ms: float) -> None:
-        """Send one request to every live leader that has something to fetch and none in flight.
+        """Send one request to every live leader with partitions to fetch and none in flight.
 
-        What was asked of a leader that is gone will not be answered: it is asked again once the
-        leader lives.
+        A request in flight to a dead leader is dropped, and sent again once the leader is alive.
         """
         for leader, fetcher in self._fetchers.items():
             if leader not in alive:
@@ -134,9 +135,9 @@ class ReplicaFetcherManager:
     def on_response(
         self, leader: int, correlation_id: int, response: FetchResponse, now_ms: float
     ) -> None:
-        """Take what a leader answers to the fetch in flight.
+        """Process the response to the fetch in flight.
 
-        Of a partition that the answer does not name there is nothing new.
+        A partition missing from the response has nothing new.
         """
         fetcher = self._fetchers.get(leader)
         if fetcher is None or not fetcher.in_flight or fetcher.correlation_id != correlation_id:
@@ -156,10 +157,10 @@ class ReplicaFetcherManager:
     def on_standing_answer(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
     ) -> None:
-        """Take what the leader of this epoch sends to a follower that may have asked long ago.
+        """Process an unsolicited response from the leader of this epoch.
 
-        If the follower is elsewhere it says so. Whatever it has in flight to that leader is then
-        sent again: it, or its answer, was lost.
+        If the follower is at another position, it fetches. A request in flight to that leader is
+        then sent again, because it or its response was lost.
         """
         if tp in self.failed:
             return
@@ -180,15 +181,15 @@ class ReplicaFetcherManager:
     def take_early(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
     ) -> None:
-        """Take the first part of an answer of which the rest is still to come, or never will."""
+        """Process the first part of a response; the rest arrives later, or is lost."""
         if tp not in self.failed:
             self._take(tp, partition, answer, now_ms)
 
     def _take(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
     ) -> NextFetch:
-        """Let a follower take an answer. Records that are damaged are asked for again; a follower
-        whose disk refuses, or whose log they do not fit, has failed."""
+        """Process a partition of a response. Corrupt records are fetched again later. A follower
+        whose disk fails, or whose log does not accept the records, is marked failed."""
         try:
             if self._rates.on_answer(tp, answer, now_ms):
                 return NextFetch.STANDING
@@ -239,7 +240,7 @@ class ReplicaFetcherManager:
     def _tell_of_spoilt(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, reason: str
     ) -> None:
-        """Say and write down what a follower cannot take, once: it will ask again and again."""
+        """Log and journal a corrupt batch once, although the follower keeps fetching it."""
         offset, records = answer.fetch_offset, answer.records
         batch = first_spoilt(records, offset) if isinstance(records, bytes) else None
         assert partition.state is not None
@@ -279,9 +280,10 @@ class ReplicaFetcherManager:
                 self._fetchers[self._leaders[tp]].delayed.pop(tp, None)
 
     def _stand(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
-        """Leave it to the leader to tell what is new. A follower that has more than is committed
-        asks again in a while, as Kafka's does anyway: of a high watermark that it was told and that
-        was lost its leader hears nothing."""
+        """Stop fetching until the leader sends more.
+
+        A follower with uncommitted records fetches again after replica.fetch.wait.max.ms, as
+        Kafka's does anyway: the high watermark update may be lost without the leader noticing."""
         self.remove(tp)
         if tp in self._rates or partition.log is None:
             return
@@ -290,7 +292,7 @@ class ReplicaFetcherManager:
             self._behind[tp] = again_ms, partition
 
     def next_due_ms(self, alive: Container[int]) -> float | None:
-        """When a live leader is to be asked again, or its answer is to be given up."""
+        """Return when a live leader must be sent a fetch again, or a request times out."""
         if self.held:
             return None
         due = [again_ms for again_ms, _ in itertools.islice(self._behind.values(), 1)]
@@ -300,12 +302,12 @@ class ReplicaFetcherManager:
             if fetcher.in_flight:
                 due.append(fetcher.due_ms)
             else:
-                # All delays are alike, so the oldest entry is the first one due.
+                # All delays are equal, so the oldest entry is due first.
                 due.append(next(iter(fetcher.delayed.values())))
         return min(due, default=None)
 
     def on_timer(self, now_ms: float) -> None:
-        """Give up requests that nobody answered, and end delays that are over."""
+        """Time out unanswered requests, and end delays that are over."""
         due = itertools.takewhile(lambda item: item[1][0] <= now_ms, self._behind.items())
         for tp, (_, partition) in list(due):
             self.add(tp, partition)

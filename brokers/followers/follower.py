@@ -1,9 +1,9 @@
-"""A follower's log: where it is to be fetched from, and what becomes of what the leader sends.
+"""A follower's log: its fetch position, and how fetched data is applied.
 
-Acts on one partition; when to fetch, and from whom, is fetchers.py's business. Truncation
-comes with the fetch, as in 2.8 among brokers of one version (isTruncationOnFetchSupported): a
-leader that finds that the follower's log is no beginning of its own says where the follower's last
-epoch ended. Mirrors processFetchRequest, getOffsetTruncationState and fetchOffsetAndTruncate of
+Acts on one partition; fetchers.py decides when to fetch and from which leader. The log is truncated
+on fetch, as in 2.8 between brokers of one version (isTruncationOnFetchSupported): if the follower's
+log diverges from the leader's, the leader responds with the end offset of the follower's last
+epoch. Mirrors processFetchRequest, getOffsetTruncationState and fetchOffsetAndTruncate of
 kafka.server.AbstractFetcherThread.
 """
 
@@ -23,7 +23,7 @@ from klamm.cluster.types import NO_EPOCH
 
 
 class NextFetch(Enum):
-    """When to fetch again: once there is news, at once, after a backoff, or not at this epoch."""
+    """When to fetch again: after a notification, at once, after a backoff, or not at this epoch."""
 
     STANDING = "standing"
     AT_ONCE = "at once"
@@ -32,7 +32,7 @@ class NextFetch(Enum):
 
 
 def fetch_position(partition: Partition) -> FetchPartition:
-    """Where the follower's log ends."""
+    """Return the follower's fetch position: the end of its log."""
     log = partition.log
     assert log is not None
     epoch = log.latest_epoch
@@ -45,11 +45,11 @@ def fetch_position(partition: Partition) -> FetchPartition:
 
 
 def take_fetched(partition: Partition, fetched: FetchedPartition, now_ms: float) -> NextFetch:
-    """Append or cut as the leader of this epoch says.
+    """Append or truncate as the response of the leader at this epoch requires.
 
-    What was fetched from another place than the log's end is not taken: it may come late or twice.
-    A fenced follower waits for the controller; every other error is one that the leader may get
-    over (it has not heard of the epoch, or of its leadership).
+    Data fetched from an offset other than the log end is ignored: it is late or a duplicate. A
+    fenced follower waits for the controller. All other errors are retried: the leader may not know
+    yet of the epoch, or of its leadership.
     """
     match fetched.error:
         case Errors.NONE:
@@ -83,18 +83,18 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
 
 
 def _parts(log: ReplicaLog, records: Records) -> Iterable[Records]:
-    """What is appended at a time: of a log that only counts there may be many segments."""
+    """Return records in units of one append; an offset-only log may receive many segments."""
     return (records,) if isinstance(records, bytes) else pieces(records, log.config.segment_bytes)
 
 
 def append_fetched(log: ReplicaLog, records: Records) -> None:
-    """Append what was read from another log of the same replica."""
+    """Append records read from another log of the same replica."""
     for part in _parts(log, records):
         _append(log, part)
 
 
 def _append(log: ReplicaLog, records: Records) -> None:
-    """Append; an empty log begins with its first batch, which may begin before the log's start."""
+    """Append; an empty log starts at its first batch, even if that is before its start offset."""
     try:
         log.append_as_follower(records)
     except UnexpectedAppendOffset as error:
@@ -106,10 +106,11 @@ def _append(log: ReplicaLog, records: Records) -> None:
 
 
 def truncation_offset(log: ReplicaLog, diverging: EpochEndOffset) -> int:
-    """Where to cut a log, told the leader's largest epoch up to the follower's last, and its end.
+    """Return where to truncate a diverging follower's log.
 
-    If the follower does not know that epoch it is cut to the end of the one before, and the next
-    fetch is answered with an earlier epoch (KIP-279).
+    ``diverging``: the leader's largest epoch up to the follower's last, and its end offset. If the
+    follower has no such epoch, it truncates to the end of the epoch before, and its next fetch
+    is answered with an earlier epoch (KIP-279).
     """
     epoch, leader_end = diverging
     mine = log.end_offset_for(epoch)
@@ -128,7 +129,7 @@ def _truncate(partition: Partition, offset: int, now_ms: float) -> None:
 
 
 def _reset(partition: Partition, fetched: FetchedPartition, now_ms: float) -> NextFetch:
-    """The leader has nothing at the log's end: it lost its own, or retention was faster."""
+    """Handle OFFSET_OUT_OF_RANGE: the leader lost its log end, or retention passed ours."""
     log = partition.log
     assert log is not None
     if fetched.fetch_offset != log.log_end_offset:

@@ -1,15 +1,15 @@
-"""Replicas on their way to another log directory: a future log copies the broker's own current one.
+"""Moves of replicas to another log directory: a future log copies the broker's own current log.
 
-There is no thread: the broker calls ``on_timer`` for as long as something is due, and every call
-copies one chunk for each of Kafka's threads, so that messages are handled in between. When both
-logs end at the same offset the future one takes the current one's place. Nothing comes from another
-broker, whoever leads.
+There are no threads: the broker calls ``on_timer`` while something is due, and every call copies
+one chunk for each of Kafka's threads, so that messages are handled in between. When both logs end
+at the same offset, the future log replaces the current one. No data comes from another broker.
 
-The current log may be truncated, begin later, or be emptied between any two chunks, so before each
-one the future log is cut to what both have in common: what has the same offset and leader epoch in
-both is the same. (2.8.2 marks the future log for truncation when the current one is cut, and
-compares epochs when a move begins.) Mirrors kafka.server.{ReplicaAlterLogDirsManager,
-ReplicaAlterLogDirsThread} and kafka.cluster.Partition.maybeReplaceCurrentWithFutureReplica.
+Between two chunks the current log may be truncated, emptied, or lose its oldest segments. Before
+each chunk the future log is therefore truncated to the common part: records with the same offset
+and leader epoch in both logs are the same. (2.8.2 marks the future log for truncation when the
+current one is truncated, and compares epochs when a move begins.) Mirrors
+kafka.server.{ReplicaAlterLogDirsManager, ReplicaAlterLogDirsThread} and
+kafka.cluster.Partition.maybeReplaceCurrentWithFutureReplica.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ logger = logging.getLogger(__name__)
 
 
 class _Thread:
-    """What one of Kafka's threads copies: one replica at a time, so that it arrives the sooner.
+    """Moves handled by one of Kafka's threads: one replica at a time, so that each finishes sooner.
 
-    ``ready``: in the order in which they are begun. ``delayed``: when one may be tried again; all
-    delays are alike, so the first is due first. ``in_progress``: goes on until it has arrived or is
-    to wait. ``is_carried``: its chunk is on its way through the disks; ``taken_bytes`` of it were
-    asked for early. ``arrived_bytes``: what has passed them and is to be copied.
+    ``ready``: queued partitions in copying order. ``delayed``: when one may be retried; all delays
+    are equal, so the first entry is due first. ``in_progress``: the partition being copied until it
+    finishes or must wait. ``is_carried``: its chunk is passing through the disks;
+    ``taken_bytes`` of it were requested early. ``arrived_bytes``: passed the disks, not yet copied.
     """
 
     __slots__ = ("arrived_bytes", "delayed", "in_progress", "is_carried", "ready", "taken_bytes")
@@ -56,17 +56,17 @@ class _Thread:
         self.forget_chunk()
 
     def forget_chunk(self) -> None:
-        """The next chunk is to pass the disks."""
+        """Reset the transfer state, so that the next chunk passes through the disks."""
         self.is_carried = False
         self.arrived_bytes = self.taken_bytes = 0
 
     def add(self, partition: TopicPartition) -> None:
-        """Copy it when its turn has come."""
+        """Queue a partition."""
         self.remove(partition)
         insort(self.ready, partition)
 
     def remove(self, partition: TopicPartition) -> bool:
-        """Copy it no more; False if it was not to be copied."""
+        """Stop copying a partition; return False if it was not to be copied."""
         if self.in_progress == partition:
             self.in_progress = None
             self.forget_chunk()
@@ -79,18 +79,18 @@ class _Thread:
         return True
 
     def delay(self, partition: TopicPartition, until_ms: float) -> None:
-        """Copy others until then."""
+        """Retry a partition at ``until_ms``; copy others until then."""
         self.remove(partition)
         self.delayed[partition] = until_ms
 
     def next_due_ms(self) -> float | None:
-        """When there is something to copy, -inf: at once; None: never."""
+        """Return when there is something to copy; -inf: at once; None: never."""
         if self.is_carried:
             return None
         return -math.inf if self.ready else next(iter(self.delayed.values()), None)
 
     def select(self, now_ms: float) -> TopicPartition | None:
-        """Whose chunk is copied next; None: nobody's."""
+        """Return the partition to copy a chunk of; None if there is none."""
         if self.is_carried:
             return None
         for partition in [tp for tp, due_ms in self.delayed.items() if due_ms <= now_ms]:
@@ -101,10 +101,10 @@ class _Thread:
 
 
 class ReplicaAlterLogDirsManager:
-    """The moves of one broker between its own directories, ``partitions`` with a future log.
+    """All moves of one broker between its own log directories.
 
-    ``failed``: those that are not copied any more because a log refused, until the controller names
-    them again or they are sent elsewhere.
+    ``partitions``: all partitions of the broker. ``failed``: moves that stopped because a log
+    refused an append, until the controller names the partition again or it is moved elsewhere.
     """
 
     def __init__(
@@ -127,16 +127,16 @@ class ReplicaAlterLogDirsManager:
         self.failed: dict[TopicPartition, None] = {}
 
     def add(self, partition: TopicPartition) -> None:
-        """Copy to the future log that was made for this partition."""
+        """Start copying to a partition's future log."""
         self.failed.pop(partition, None)
         self._thread_of(partition).add(partition)
 
     def resume(self, tp: TopicPartition, partition: Partition, wall_ms: int) -> None:
-        """The controller has named a replica that has a current log: copy to its future log, if it
-        has one, from where that ends. ``wall_ms``: since the epoch.
+        """Resume copying after a LeaderAndIsr request for a partition with a current log.
 
-        A future log in the directory of the current one cannot take its place and is deleted: the
-        current one was lost with another disk, and made anew.
+        Copies to the future log, if there is one, from its end. ``wall_ms``: time since the epoch.
+        A future log in the directory of the current one cannot replace it and is deleted. This
+        occurs if the current log was lost with another disk and created anew.
         """
         dirs = self._log_manager.dirs
         future = dirs.future(tp)
@@ -154,7 +154,7 @@ class ReplicaAlterLogDirsManager:
             self._fail(tp)
 
     def remove(self, partition: TopicPartition) -> None:
-        """Copy no more to its future log, if there is one."""
+        """Stop copying to a partition's future log, if there is one."""
         self._remove(self._thread_of(partition), partition)
         self.failed.pop(partition, None)
 
@@ -164,7 +164,7 @@ class ReplicaAlterLogDirsManager:
         thread.remove(partition)
 
     def on_arrived(self, copy_id: DirectoryMove, size_bytes: int) -> None:
-        """A chunk has passed the disks. Of one that was ended nobody wants to hear."""
+        """Handle a chunk that passed the disks; ignored if its copy was ended before."""
         thread = self._thread_of(copy_id.topic_partition)
         is_over = copy_id not in self._copying.of_owner(self._broker_id)
         if thread.is_carried and thread.in_progress == copy_id.topic_partition and is_over:
@@ -173,7 +173,7 @@ class ReplicaAlterLogDirsManager:
             thread.taken_bytes = 0
 
     def take_arrived(self, now_ms: float) -> None:
-        """Copy what has passed the disks until now of chunks that are on their way."""
+        """Copy the parts of chunks in transit that passed the disks by now."""
         for thread in self._threads:
             tp = thread.in_progress
             if tp is not None and thread.is_carried:
@@ -182,7 +182,7 @@ class ReplicaAlterLogDirsManager:
                     self.take(DirectoryMove(tp, self._broker_id), arrived.size_bytes, now_ms)
 
     def take(self, copy_id: DirectoryMove, size_bytes: int, now_ms: float) -> None:
-        """Copy so much of a chunk, of which the rest is still to come, or never will."""
+        """Copy ``size_bytes`` of a chunk; the rest arrives later, or never."""
         tp = copy_id.topic_partition
         thread = self._thread_of(tp)
         if thread.is_carried and thread.in_progress == tp:
@@ -192,7 +192,7 @@ class ReplicaAlterLogDirsManager:
                 self._copy(thread, tp)
 
     def on_log_dir_failure(self) -> None:
-        """Current logs have gone offline, or future ones: there is nothing to copy any more."""
+        """Stop copying partitions whose current or future log went offline."""
         dirs = self._log_manager.dirs
         for thread in self._threads:
             for tp in (*thread.ready, *thread.delayed):
@@ -200,12 +200,12 @@ class ReplicaAlterLogDirsManager:
                     self._remove(thread, tp)
 
     def next_due_ms(self) -> float | None:
-        """When ``on_timer`` is to be called next, in monotonic milliseconds."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds."""
         due = (thread.next_due_ms() for thread in self._threads)
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def on_timer(self, now_ms: float, wall_ms: int) -> bool:
-        """Copy a chunk for each thread; False if there was nothing to copy."""
+        """Copy a chunk for each thread; return False if there was nothing to copy."""
         was_due = False
         for thread in self._threads:
             tp = thread.select(now_ms)
@@ -215,7 +215,7 @@ class ReplicaAlterLogDirsManager:
         return was_due
 
     def _do_work(self, thread: _Thread, tp: TopicPartition, now_ms: float, wall_ms: int) -> None:
-        """Copy a chunk, and let the future log take the current one's place if it holds all."""
+        """Copy a chunk, and replace the current log with the future one if that is complete."""
         with self._handling_errors(thread, tp, now_ms):
             if self._copy(thread, tp):
                 self._replace_current_with_future(tp, wall_ms)
@@ -225,9 +225,10 @@ class ReplicaAlterLogDirsManager:
     def _handling_errors(
         self, thread: _Thread, tp: TopicPartition, now_ms: float
     ) -> Iterator[None]:
-        """As with a follower: damaged records are read again later, and a log that refuses has
-        failed. If it is a disk that refuses, the directory is offline, with what moves from it or
-        to it."""
+        """Handle errors as a follower does.
+
+        Corrupt records are read again later, and a log that refuses an append fails the move. If
+        the disk fails, its directory goes offline with all moves from it and to it."""
         try:
             yield
         except (CorruptRecord, InvalidRecord) as error:
@@ -241,8 +242,9 @@ class ReplicaAlterLogDirsManager:
             self._fail(tp)
 
     def _copy(self, thread: _Thread, tp: TopicPartition) -> bool:
-        """Copy a chunk, or let it pass the disks first if they take their time; True if the future
-        log holds everything."""
+        """Copy a chunk, or first pass it through the disks if bandwidth is limited.
+
+        Return True if the future log is complete."""
         manager = self._log_manager
         source, target = manager.dirs.path_of(tp), manager.dirs.future_path_of(tp)
         current, future = self._partitions[tp].log, manager.dirs.future(tp)
@@ -266,8 +268,9 @@ class ReplicaAlterLogDirsManager:
             return append_chunk(future, current, part)
 
     def _read(self, current: ReplicaLog, offset: int) -> Records:
-        """A chunk; of a log that only counts all that is left if that takes time, for then it
-        stands for many, else a segment."""
+        """Return a chunk. For an offset-only log: one segment, or all the rest under limits.
+
+        With limits the rest is one transfer, and stands for many chunks."""
         if not isinstance(current, IntervalLog):
             return current.read(offset, self._config.replica_fetch_max_bytes)
         if self._copying.is_limited:
@@ -288,14 +291,14 @@ class ReplicaAlterLogDirsManager:
         self.failed[partition] = None
 
     def _thread_of(self, partition: TopicPartition) -> _Thread:
-        """As AbstractFetcherManager.getFetcherId chooses it, in Java's numbers of 32 bits."""
+        """Return the thread that AbstractFetcherManager.getFetcherId selects, with Java ints."""
         number = (31 * string_hash(partition.topic) + partition.partition) & 0xFFFFFFFF
         absolute = min(number, (1 << 32) - number) & 0x7FFFFFFF
         return self._threads[absolute % len(self._threads)]
 
 
 def _take_part(thread: _Thread, records: Records) -> Records | None:
-    """What of a chunk has passed the disks, in whole batches; None: nothing."""
+    """Return the whole batches of a chunk that passed the disks; None if there is none."""
     part = first_part(records, thread.arrived_bytes)
     if part is not None:
         thread.arrived_bytes -= size_of(part)
@@ -305,8 +308,9 @@ def _take_part(thread: _Thread, records: Records) -> Records | None:
 
 
 def truncate_to_common(future: ReplicaLog, current: ReplicaLog) -> None:
-    """Cut the future log to a beginning of the current one; with nothing in common it is emptied,
-    and begins where the current one does."""
+    """Truncate the future log to a prefix of the current one.
+
+    With nothing in common it is emptied, and starts where the current one does."""
     if not _truncate_by_epochs(future, current) or not (
         future.log_start_offset <= current.log_start_offset
         and current.log_start_offset <= future.log_end_offset <= current.log_end_offset
@@ -315,7 +319,9 @@ def truncate_to_common(future: ReplicaLog, current: ReplicaLog) -> None:
 
 
 def _truncate_by_epochs(future: ReplicaLog, current: ReplicaLog) -> bool:
-    """Cut what is of another leader epoch in the current log; False if there is no common epoch."""
+    """Truncate records whose leader epochs differ from the current log's.
+
+    Return False if there is no common epoch."""
     while (epoch := future.latest_epoch) is not None:
         theirs = current.end_offset_for(epoch)
         mine = future.end_offset_for(theirs.leader_epoch)
@@ -331,8 +337,9 @@ def _truncate_by_epochs(future: ReplicaLog, current: ReplicaLog) -> bool:
 
 
 def append_chunk(future: ReplicaLog, current: ReplicaLog, records: Records) -> bool:
-    """Append what was read from the current log at the future one's end; True if it holds
-    everything now, and begins where the current one does."""
+    """Append records read from the current log to the future log.
+
+    Return True if the future log is now complete, and starts where the current one does."""
     append_fetched(future, records)
     if future.log_start_offset < current.log_start_offset:
         future.increment_log_start_offset(current.log_start_offset)
@@ -340,9 +347,9 @@ def append_chunk(future: ReplicaLog, current: ReplicaLog, records: Records) -> b
 
 
 def take_over_epoch(future: ReplicaLog, current: ReplicaLog) -> None:
-    """Note the leader epoch that has no records yet, which no chunk brings.
+    """Copy a leader epoch that has no records yet, which no chunk carries.
 
-    Without it a leader could not tell a follower of that epoch where the epochs before it end.
+    Without it a leader could not answer a follower of that epoch where earlier epochs end.
     """
     epoch = current.latest_epoch
     if epoch is not None and epoch != future.latest_epoch:

@@ -1,1 +1,1 @@
-"""What a broker does for the partitions that it leads: produce, fetches, ISRs, copies."""
+"""Leaders of partitions: produce requests, fetches, ISR changes, replica copies."""

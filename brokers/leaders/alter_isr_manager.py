@@ -1,8 +1,7 @@
-"""Carries the ISRs that leaders propose to the controller, one request at a time.
+"""Sends ISR proposals of leaders to the controller, one AlterIsr request at a time.
 
-It knows nothing of partitions beyond the proposals: what an answer means for one is
-ReplicaManager's business. Mirrors kafka.server.DefaultAlterIsrManager and the retries of
-BrokerToControllerChannelManager.
+It knows only the proposals; ReplicaManager applies the controller's decision to the partition.
+Mirrors kafka.server.DefaultAlterIsrManager and the retries of BrokerToControllerChannelManager.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Send = Callable[[Address, AlterIsrRequest], int]
 
 
 class AlterIsrResult(msgspec.Struct, frozen=True):
-    """What the controller answered to one proposal."""
+    """The controller's decision on one proposal."""
 
     topic_partition: TopicPartition
     proposed: LeaderAndIsr
@@ -38,7 +37,7 @@ class _InFlight(msgspec.Struct, frozen=True):
 
 
 class AlterIsrManager:
-    """Proposals that have no answer yet, and the request in flight."""
+    """Proposals without a response, and the request in flight."""
 
     def __init__(
         self, broker_id: int, config: BrokerConfig, metadata_cache: MetadataCache, send: Send
@@ -53,7 +52,7 @@ class AlterIsrManager:
 
     @property
     def pending_count(self) -> int:
-        """Proposals without an answer, those in flight among them."""
+        """Number of proposals without a response, including those in flight."""
         return len(self._unsent)
 
     def submit(
@@ -67,14 +66,14 @@ class AlterIsrManager:
         self._unsent[partition] = proposed
 
     def clear_pending(self, partition: TopicPartition) -> None:
-        """Forget the proposal of a partition; an answer on its way to it will be ignored."""
+        """Drop the proposal of a partition; a response to it will be ignored."""
         self._unsent.pop(partition, None)
 
     def maybe_propagate(self, broker_epoch: int, now_ms: float) -> list[AlterIsrResult]:
         """Send everything queued to the controller, unless a request is in flight or backing off.
 
-        A request to a controller that is one no longer is given up: its answer may never come.
-        The answers come later, to ``on_response``; none are returned.
+        A request to a former controller is abandoned: its response may never come. Always returns
+        []; the results are returned by ``on_response``.
         """
         cache = self._metadata_cache
         controller_id = cache.controller_id
@@ -104,10 +103,10 @@ class AlterIsrManager:
     def on_response(
         self, correlation_id: int, response: AlterIsrResponse, now_ms: float
     ) -> list[AlterIsrResult]:
-        """The answers to the proposals of the request in flight, in its order.
+        """Return the results for the proposals of the request in flight, in its order.
 
         After an error of the whole request (NOT_CONTROLLER, STALE_BROKER_EPOCH, ...) everything
-        stays queued and goes out again a little later. An answer to an older request is ignored.
+        stays queued and is sent again after a backoff. A response to an older request is ignored.
         """
         flight = self._in_flight
         if flight is None or flight.correlation_id != correlation_id:
@@ -128,12 +127,12 @@ class AlterIsrManager:
         return results
 
     def next_due_ms(self) -> float | None:
-        """When a request is to be sent again, or the one in flight is to be given up."""
+        """Return when a request is to be sent again, or when the one in flight times out."""
         if self._in_flight is not None:
             return self._in_flight.due_ms
         return self._retry_at_ms if self._unsent else None
 
     def on_timer(self, now_ms: float) -> None:
-        """Give up a request that was not answered in request.timeout.ms."""
+        """Time out a request that was not answered in request.timeout.ms."""
         if self._in_flight is not None and now_ms >= self._in_flight.due_ms:
             self._in_flight = None

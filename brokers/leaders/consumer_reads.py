@@ -1,7 +1,7 @@
-"""What a leader tells consumers: records below the high watermark, offsets, where epochs ended.
+"""A leader's side of consumer requests: fetches, list offsets, ends of leader epochs.
 
-A fetch that finds too little waits here as plain values; the leader says when there may be more.
-No clock is read, nothing is appended.
+A fetch that finds too few bytes is delayed here as plain values; the leader calls when more may be
+available. No clock is read, nothing is appended.
 Mirrors kafka.server.DelayedFetch, readFromLocalLog of kafka.server.ReplicaManager, and
 fetchOffsetForTimestamp and lastOffsetForLeaderEpoch of kafka.cluster.Partition.
 """
@@ -40,11 +40,11 @@ from klamm.cluster.types import TopicPartition
 
 Find = Callable[[TopicPartition, int], Partition | Errors]
 EnoughMs = Callable[[Iterable[TopicPartition], int, float, float], float]
-"""When partitions will have so many bytes more by time alone, between two times; inf: not then."""
+"""Returns when constant rates will have added so many bytes, between two times; inf: not then."""
 
 
 class _Waiting(msgspec.Struct):
-    """A fetch that waits until ``due_ms`` at most; there will be enough at ``enough_ms``."""
+    """A delayed fetch: answered by ``due_ms``, or when rates bring enough at ``enough_ms``."""
 
     message: Message
     request: FetchRequest
@@ -53,7 +53,7 @@ class _Waiting(msgspec.Struct):
 
 
 class _Read(msgspec.Struct):
-    """What a fetch finds now. ``is_final``: some of it is an error, which nobody waits with."""
+    """The current response to a fetch. ``is_final``: it has an error, so it is not delayed."""
 
     partitions: dict[TopicPartition, FetchedPartition]
     size_bytes: int
@@ -61,8 +61,10 @@ class _Read(msgspec.Struct):
 
 
 class ConsumerReads:
-    """Consumers' requests; ``find`` gives the partition that is led at the epoch they know,
-    ``on_log_error`` hears what its log raises."""
+    """Handles consumers' requests.
+
+    ``find`` returns the partition if it is led here at the requested epoch. ``on_log_error``
+    receives the errors of logs."""
 
     def __init__(self, find: Find, on_log_error: OnLogError, enough_ms: EnoughMs) -> None:
         self._find = find
@@ -77,7 +79,7 @@ class ConsumerReads:
     # -- fetches
 
     def fetch(self, message: Message, request: FetchRequest, now_ms: float) -> FetchResponse | None:
-        """The answer to a fetch; None if it waits, and is answered later."""
+        """Return the response to a fetch; None if it is delayed and answered later."""
         read = self._read(request)
         if request.max_wait_ms <= 0 or not request.partitions or _is_enough(request, read):
             return FetchResponse(read.partitions)
@@ -90,14 +92,14 @@ class ConsumerReads:
         return None
 
     def on_high_watermark(self, tp: TopicPartition, now_ms: float) -> None:
-        """More of a partition may be read, or more will be by time alone."""
+        """Retry delayed fetches: records below the high watermark were added, or will be."""
         for number in list(self._by_partition.get(tp, ())):
             self._try(number, now_ms)
 
     def end(self, tp: TopicPartition, error: Errors) -> None:
-        """A partition is led from here no more: who waits for it is told, with what else is there.
+        """Answer delayed fetches of a partition that this broker stops leading.
 
-        To be called while it can still be found, before its replica is changed.
+        Call while the partition can still be found, before its replica is changed.
         """
         for number in list(self._by_partition.get(tp, ())):
             request = self._waiting[number].request
@@ -105,17 +107,16 @@ class ConsumerReads:
             self._answer(number, {**self._read(request).partitions, tp: refused})
 
     def take_answers(self) -> list[tuple[Message, FetchResponse]]:
-        """Fetches that wait no more, and what they are to be answered; from now on none."""
+        """Remove and return the delayed fetches that can be answered, with their responses."""
         answers, self._answers = self._answers, []
         return answers
 
     def next_due_ms(self) -> float | None:
-        """When a fetch may be answered: not later than one may."""
+        """Return the earliest time at which a delayed fetch may be answered; None without one."""
         return self._due_ms if self._waiting else None
 
     def on_timer(self, now_ms: float) -> None:
-        """Answer what has waited long enough with what there is, and that for which there is
-        enough by now."""
+        """Answer delayed fetches that have timed out, or that have enough bytes by now."""
         if now_ms < self._due_ms:
             return
         for number, waiting in list(self._waiting.items()):
@@ -125,12 +126,12 @@ class ConsumerReads:
         self._due_ms = min(waiting_until, default=math.inf)
 
     def _try(self, number: int, now_ms: float) -> None:
-        """Answer a fetch, if it waits, and may be answered."""
+        """Answer a delayed fetch if it is complete or has timed out."""
         waiting = self._waiting.get(number)
         if waiting is None:
             return
         read = self._read(waiting.request)
-        # Whoever reads lets logs grow, which may have answered it.
+        # Reading materializes constant-rate appends, which may have answered this fetch.
         if number not in self._waiting:
             return
         if waiting.due_ms <= now_ms or _is_enough(waiting.request, read):
@@ -139,7 +140,7 @@ class ConsumerReads:
             self._look_ahead(waiting, read, now_ms)
 
     def _look_ahead(self, waiting: _Waiting, read: _Read, now_ms: float) -> None:
-        """See when there will be enough by time alone."""
+        """Compute when constant rates alone will have brought enough bytes."""
         request = waiting.request
         missing_bytes = request.min_bytes - read.size_bytes
         waiting.enough_ms = self._enough_ms(
@@ -157,8 +158,9 @@ class ConsumerReads:
                 del self._by_partition[tp]
 
     def _read(self, request: FetchRequest) -> _Read:
-        """Read partition after partition, until ``max_bytes`` are full; the first that has records
-        gives at least a batch."""
+        """Read partitions in order until ``max_bytes`` are reached.
+
+        The first partition with records returns at least one batch."""
         read = _Read({}, 0, is_final=False)
         for tp, asked in request.partitions.items():
             left_bytes = min(request.partition_max_bytes, request.max_bytes - read.size_bytes)
@@ -198,7 +200,7 @@ class ConsumerReads:
     # -- offsets
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Where logs begin and end for clients, and where times are."""
+        """Return log start, log end, or offsets by timestamp, as consumers may see them."""
         return ListOffsetsResponse(
             {tp: self._list_offset(tp, asked) for tp, asked in request.partitions.items()}
         )
@@ -215,7 +217,7 @@ class ConsumerReads:
     def offsets_for_leader_epoch(
         self, request: OffsetsForLeaderEpochRequest
     ) -> OffsetsForLeaderEpochResponse:
-        """Where leader epochs ended."""
+        """Return the end offsets of leader epochs."""
         return OffsetsForLeaderEpochResponse(
             {tp: self._epoch_end(tp, asked) for tp, asked in request.partitions.items()}
         )
@@ -233,8 +235,10 @@ def _is_enough(request: FetchRequest, read: _Read) -> bool:
 
 
 def _offset_at(partition: Partition, timestamp_ms: int) -> ListedOffset:
-    """For clients a log ends at the high watermark, and a new leader does not know that before it
-    has come to the beginning of its epoch (KIP-207)."""
+    """Return the offset for a timestamp.
+
+    A log ends at the high watermark for clients. A new leader does not know it until it reaches the
+    start of its own epoch (KIP-207)."""
     log = partition.log
     assert log is not None
     is_behind = partition.epoch_start_offset > partition.high_watermark

@@ -1,10 +1,10 @@
-"""The copies that one broker has to do with: what it sends as a leader, what comes to it.
+"""Replica copies of one broker under bandwidth limits, as a leader and as a follower.
 
-It says what each copy passes: disks, networks, and the throttles that its topic and the ISR make it
-pass. When they arrive is brokers/bandwidth/'s business, what becomes of the records that of
-leader_replicas.py and brokers/replica_manager.py. Mirrors shouldLeaderThrottle of
-kafka.server.ReplicaManager, shouldFollowerThrottle of kafka.server.ReplicaFetcherThread, and
-BrokerConfigHandler of kafka.server.ConfigHandler.
+It determines the path of each copy: disks, networks, and the throttles that apply by topic config
+and ISR. brokers/bandwidth/ computes the arrival; leader_replicas.py and brokers/replica_manager.py
+handle the records. Mirrors shouldLeaderThrottle of kafka.server.ReplicaManager,
+shouldFollowerThrottle of kafka.server.ReplicaFetcherThread, and BrokerConfigHandler of
+kafka.server.ConfigHandler.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Copies:
-    """What ``config`` says of bandwidth, the broker's own dynamic config may override."""
+    """Copies of one broker. Its dynamic config overrides the bandwidth in ``config``."""
 
     def __init__(self, broker_id: int, config: BrokerConfig, copying: Copying) -> None:
         self._broker_id = broker_id
@@ -34,13 +34,14 @@ class Copies:
         self.copying = copying
 
     def startup(self, path_of: PathOf, reserve_traffic: Callable[[], None]) -> None:
-        """Take part in the cluster's copies, before the broker's own dynamic config is known."""
+        """Join the cluster's bandwidth model, before the broker's dynamic config is known."""
         self.copying.join(self._broker_id, path_of, reserve_traffic)
         self.on_config({}, {})
 
     def on_config(self, overrides: Mapping[str, str], defaults: Mapping[str, str]) -> None:
-        """Take over what the broker's own dynamic config is now, and that of all brokers, which
-        says nothing of throttles. With a rate that is none everything stays as it is."""
+        """Apply the broker's dynamic config, and the cluster default, which has no throttles.
+
+        An invalid rate is logged, and the previous values stay in effect."""
         broker_id = self._broker_id
         try:
             known = {**self._config.bandwidth, **defaults, **overrides}
@@ -56,7 +57,7 @@ class Copies:
     def begin(
         self, tp: TopicPartition, partition: Partition, replica_id: int, answer: FetchedPartition
     ) -> bool:
-        """Send an answer with records as a copy; False if nothing limits it."""
+        """Send a response with records as a copy; return False if nothing limits it."""
         if answer.records is None or not self.copying.is_limited:
             return False
         flow = self._flow(ReplicaCopy(tp, self._broker_id, replica_id), partition)
@@ -65,14 +66,14 @@ class Copies:
     def on_arrived(
         self, replica_id: int, size_bytes: int, partition: Partition, now_ms: float
     ) -> None:
-        """Note that records have gone to a follower of a partition that is still led from here."""
+        """Record that records were sent to a follower of a partition still led by this broker."""
         assert partition.log is not None
         remote = partition.remote(replica_id)
         if remote is not None and size_bytes > self._config.replica_fetch_max_bytes:
             remote.record_arrival(partition.log.log_end_offset, now_ms)
 
     def on_topic_config(self, topic: str, partitions: Mapping[TopicPartition, Partition]) -> None:
-        """Throttle what is on its way, or do not any more, as the topic says now."""
+        """Apply a topic's changed throttles to the copies in progress."""
         for copy_id in self.copying.of_owner(self._broker_id):
             tp = copy_id.topic_partition
             partition = partitions.get(tp)
@@ -89,7 +90,7 @@ class Copies:
             copy_id,
             self.copying.place_of(tp, leader),
             self.copying.place_of(tp, follower),
-            # What a replica in sync has not is so new that it is still in memory.
+            # An in-sync replica lacks only records that are new enough to be in the page cache.
             from_disk=not is_in_isr,
             leader_throttled=config.leader_throttled.has(tp.partition, leader),
             in_isr=is_in_isr,
@@ -100,7 +101,7 @@ class Copies:
     # -- as a follower
 
     def end(self, tp: TopicPartition, leader: int) -> FetchedPartition | None:
-        """Nothing more comes from this leader; what has come and is not taken yet."""
+        """End the copy from a leader; return the part that arrived and was not applied yet."""
         if not self.copying.is_limited:
             return None
         arrived = self.copying.end(ReplicaCopy(tp, leader, self._broker_id))
@@ -109,7 +110,7 @@ class Copies:
     # -- as either
 
     def on_gone(self, tp: TopicPartition, leader: int) -> None:
-        """This broker has the replica no more, whether it led or followed."""
+        """End all copies of a replica that this broker no longer hosts, led or followed."""
         for copy_id in tuple(self.copying.of_owner(self._broker_id)):
             if copy_id.topic_partition == tp and isinstance(copy_id, ReplicaCopy):
                 self.copying.give_up(copy_id)

@@ -1,8 +1,8 @@
-"""The ISRs that this broker's leaders propose: who may join, who is too far behind.
+"""ISR changes that leaders propose: expansion by caught-up followers, shrinking by lagging ones.
 
-What a partition proposes is decided by its numbers (brokers/partitions/); who carries a proposal
-is an IsrManager. No clock is read and nothing is sent. Mirrors the callers of
-Partition.{maybeExpandIsr, maybeShrinkIsr} and Partition.handleAlterIsrResponse.
+brokers/partitions/ decides by a partition's offsets; an IsrManager sends the proposal. No clock is
+read and nothing is sent. Mirrors the callers of Partition.{maybeExpandIsr, maybeShrinkIsr} and
+Partition.handleAlterIsrResponse.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _FINAL_ERRORS = frozenset(
 
 
 class IsrChanges:
-    """Proposals of leaders; ``look_up`` finds a hosted partition as it is now.
+    """Proposed ISR changes of all partitions led by one broker.
 
-    ``lagging``: partitions in which a follower of the ISR may be behind; only while there is one,
-    ISRs are checked, every half replica.lag.time.max.ms.
+    ``look_up`` returns the current state of a hosted partition. ISRs are checked every half
+    replica.lag.time.max.ms, and only while a follower in an ISR may be lagging.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class IsrChanges:
         self._check_at_ms: float | None = None
 
     def forget(self, tp: TopicPartition, partition: Partition) -> None:
-        """The partition's leader, epoch or log is another from now on."""
+        """Drop the proposal of a partition: its leader, epoch or log is about to change."""
         if partition.pending is not None:
             self._alter_isr.clear_pending(tp)
 
     # -- expansion
 
     def maybe_expand(self, tp: TopicPartition, partition: Partition, replica_id: int) -> None:
-        """Propose a follower that has just fetched, if it may join and nothing is under way."""
+        """Propose a follower that has just fetched, if it may join and no proposal is pending."""
         if replica_id in partition.isr or partition.pending is not None:
             return
         if replica_id in partition.caught_up():
@@ -71,11 +71,11 @@ class IsrChanges:
         self._alter_isr.submit(tp, proposed, partition.state.controller_epoch)
 
     def on_result(self, result: AlterIsrResult) -> bool:
-        """Take over what the controller wrote, or what it refused; True if the ISR may be another.
+        """Apply the controller's decision on a proposal; return True if the ISR changed.
 
-        As in 2.8.2 a proposal refused for good stays pending, so that nothing is asked until the
-        controller sends a new state. Any other error is asked again later, where 2.8.2 means to do
-        so at once but throws.
+        As in 2.8.2 a proposal with a final error stays pending, so that nothing is proposed until
+        the controller sends a new state. Any other error is retried later; 2.8.2 intends to retry
+        at once but throws.
         """
         tp = result.topic_partition
         partition = self._look_up(tp)
@@ -93,11 +93,11 @@ class IsrChanges:
 
     @property
     def has_waiting(self) -> bool:
-        """True if a replica of a live broker has caught up and is still to be proposed."""
+        """True if a caught-up replica of a live broker is still to be proposed."""
         return any(self._candidate(partition) is not None for partition in self._waiting_ones())
 
     def propose_waiting(self) -> None:
-        """Propose replicas that were refused or whose broker was dead; the dead go on waiting."""
+        """Propose replicas that were refused, or whose broker was dead and is now alive."""
         for tp in list(self._waiting):
             partition = self._look_up(tp)
             if partition is None or not _standing(partition):
@@ -128,17 +128,17 @@ class IsrChanges:
     # -- shrinking
 
     def watch(self, tp: TopicPartition, now_ms: float) -> None:
-        """A follower in this leader's ISR may be behind from now on."""
+        """Check a partition from now on: a follower in this leader's ISR may be lagging."""
         self._lagging[tp] = None
         if self._check_at_ms is None:
             self._check_at_ms = now_ms + self._lag_time_max_ms / 2
 
     def next_due_ms(self) -> float | None:
-        """When the ISRs of lagging partitions are to be checked."""
+        """Return when the ISRs of lagging partitions are to be checked; None: never."""
         return self._check_at_ms
 
     def on_timer(self, now_ms: float) -> None:
-        """Propose ISRs without those that have been behind for replica.lag.time.max.ms."""
+        """Propose ISRs without followers that have lagged for replica.lag.time.max.ms."""
         if self._check_at_ms is None or now_ms < self._check_at_ms:
             return
         for tp in list(self._lagging):
@@ -150,7 +150,7 @@ class IsrChanges:
         period_ms = self._lag_time_max_ms / 2
         self._check_at_ms = now_ms + period_ms if self._lagging else None
         if not self._lagging:
-            # A dictionary that was large stays so.
+            # A dictionary never shrinks: release the memory of a large one.
             self._lagging = {}
 
     def _lags(self, partition: Partition) -> bool:
@@ -166,6 +166,7 @@ class IsrChanges:
 
 
 def _standing(partition: Partition) -> list[int]:
-    """Who may join the ISR without another fetch: in Kafka it would fetch, at the log's end, again
-    and again. Who is behind has to fetch first."""
+    """Return the replicas that may join the ISR without another fetch.
+
+    In Kafka these would fetch at the log end repeatedly. A replica that lags has to fetch first."""
     return [replica for replica in partition.caught_up() if not partition.lags(replica)]

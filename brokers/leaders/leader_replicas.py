@@ -1,9 +1,9 @@
-"""What a broker does as the leader of partitions: followers, the high watermark, the ISR.
+"""The partitions that a broker leads: follower fetches, the high watermark, the ISR.
 
-Requests come in as values, answers go out as values; what followers are told later is kept until
-the broker takes it. What producers are told is in produces.py, what consumers are told in
-consumer_reads.py. Kafka's followers fetch all the time; klamm's fetch once, and the leader answers
-that fetch again whenever it has more, and once more if the follower does not fetch what follows in
+Requests come in as values, responses go out as values; unsolicited responses to followers are kept
+until the broker takes them. produces.py handles producers, consumer_reads.py consumers. Kafka's
+followers fetch continuously. klamm's fetch once; the leader then sends unsolicited responses when
+it has more, and repeats one if the follower does not fetch from the next offset within
 replica.fetch.wait.max.ms. Mirrors the leader's side of kafka.server.ReplicaManager: fetchMessages,
 readFromLocalLog and kafka.server.DelayedFetch, and stands for fetch sessions (KIP-227).
 """
@@ -41,12 +41,14 @@ from klamm.cluster.requests import LeaderAndIsrPartitionState
 from klamm.cluster.types import PartitionAndReplica, TopicPartition
 
 _RARELY: Final = 5
-"""How many times later a follower that cannot be connected to is notified again."""
+"""Factor by which notifications of a follower without a connection are less frequent."""
 
 
 class LeaderReplicas:
-    """The leaders among ``partitions``, which the ReplicaManager fills, as it does
-    ``offline_partitions``. ``on_log_error`` hears what logs raise."""
+    """The led partitions among ``partitions``.
+
+    ReplicaManager fills ``partitions`` and ``offline_partitions``. ``on_log_error`` receives the
+    errors of logs."""
 
     def __init__(
         self,
@@ -85,10 +87,10 @@ class LeaderReplicas:
     # -- leaders come and go
 
     def begin(self, partition: Partition, state: LeaderAndIsrPartitionState, now_ms: float) -> None:
-        """Lead a partition from now on.
+        """Become the leader of a partition.
 
-        Followers that have something fetch by themselves; one in the ISR that has nothing is asked
-        to in a while, if there is something.
+        Followers that need records fetch without being notified. An in-sync follower is notified
+        after a while if the log has records.
         """
         tp = state.topic_partition
         self.isr_changes.forget(tp, partition)
@@ -103,13 +105,13 @@ class LeaderReplicas:
                 self.isr_changes.watch(tp, now_ms)
 
     def end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
-        """A partition is not led from here any more, if it was; clients that wait are told."""
+        """Stop leading a partition, if it was led here, and answer its delayed requests."""
         self.isr_changes.forget(tp, partition)
         self._rates.end(tp, error)
         self.produces.end(tp, error)
         self.consumers.end(tp, error)
 
-    # -- what is appended
+    # -- appends
 
     def _append(
         self,
@@ -126,7 +128,7 @@ class LeaderReplicas:
         return appended
 
     def notify_followers(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
-        """Send followers what was appended, at the end of this event."""
+        """Queue appended records for followers; they are sent at the end of this event."""
         followers = [r for r in partition.replicas if r != self._broker_id]
         if followers:
             self._fetches.add_news(tp, followers)
@@ -135,9 +137,9 @@ class LeaderReplicas:
     # -- fetches
 
     def fetch(self, request: FetchRequest, now_ms: float) -> FetchResponse:
-        """Note where a follower is, and tell it what it does not know.
+        """Update a follower's position, and respond with whatever is new for it.
 
-        It may advance the high watermark, which other followers are told, and join the ISR.
+        It may advance the high watermark, of which other followers are notified, and join the ISR.
         """
         answers: dict[TopicPartition, FetchedPartition] = {}
         for tp, asked in request.partitions.items():
@@ -174,7 +176,7 @@ class LeaderReplicas:
         return self._news(tp, partition, replica_id, now_ms)
 
     def find(self, tp: TopicPartition, current_leader_epoch: int) -> Partition | Errors:
-        """A partition that is led from here at the epoch that somebody knows, or why it is not."""
+        """Return a partition led here at the given epoch, or the error for the request."""
         partition = self._look_up(tp)
         if partition is None:
             return self._not_hosted(tp)
@@ -207,19 +209,20 @@ class LeaderReplicas:
         return answer
 
     def expect_fetch(self, tp: TopicPartition, replica_id: int, now_ms: float) -> None:
-        """A follower will fetch; it is notified again if it does not, less often if it cannot be
-        connected to and falls behind by time alone."""
+        """Expect a fetch from a follower, and notify it again if it does not fetch.
+
+        Less often if it has no connection and lags because of a constant rate."""
         is_reachable = self._rates.is_reachable(tp, replica_id)
         (self._fetches if is_reachable else self._unreachable).add_owing(tp, replica_id, now_ms)
 
     def on_arrived(self, copy_id: ReplicaCopy, size_bytes: int, now_ms: float) -> None:
-        """What was sent as a copy has gone: the follower is to say that it has it."""
+        """Handle the end of a copy: the follower is expected to acknowledge it by a fetch."""
         if (partition := self._led(copy_id.topic_partition)) is not None:
             self._copies.on_arrived(copy_id.follower, size_bytes, partition, now_ms)
             self.expect_fetch(copy_id.topic_partition, copy_id.follower, now_ms)
 
     def take_standing_answers(self, now_ms: float) -> list[tuple[int, FetchResponse]]:
-        """What live followers are to be told without having asked just now, one answer for each."""
+        """Remove and return unsolicited responses to live followers, one for each follower."""
         told: list[tuple[int, FetchResponse]] = []
         alive = self._metadata_cache.alive_brokers
         for replica_id, tps in self._fetches.take_news().items():
@@ -243,14 +246,15 @@ class LeaderReplicas:
         return told
 
     def _is_behind(self, tp: TopicPartition, partition: Partition, replica_id: int) -> bool:
-        """True if a follower lags, or falls behind by time alone."""
+        """Return True if a follower lags, or falls behind a constant rate."""
         return self._rates.may_lag(tp, partition, replica_id) or partition.lags(replica_id)
 
     def _remind(
         self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
     ) -> None:
-        """A follower has not fetched what follows on what it was sent: send that again. Where it
-        would take bandwidth again, the follower is asked first where it is."""
+        """Send records again to a follower that has not fetched from the next offset.
+
+        If bandwidth is limited, first make the follower fetch, to learn its position."""
         remote = partition.remote(replica_id)
         if remote is not None and remote.owes_fetch and self._copies.copying.is_limited:
             self._questioned[PartitionAndReplica(tp, replica_id)] = None
@@ -262,7 +266,7 @@ class LeaderReplicas:
     def _question(
         self, tp: TopicPartition, partition: Partition, replica_id: int
     ) -> FetchedPartition | None:
-        """The answer that lets a follower fetch, if it is to be asked where it is."""
+        """Return a response that makes a follower fetch, if its position is to be confirmed."""
         if not self._questioned:
             return None
         key = PartitionAndReplica(tp, replica_id)
@@ -276,8 +280,9 @@ class LeaderReplicas:
         return partition if partition and partition.is_leader(self._broker_id) else None
 
     def on_brokers_alive(self, returned: Set[int], now_ms: float) -> None:
-        """Some brokers live again, and may have missed what they were told, or never have been: a
-        follower in the ISR that holds nothing waits until it is."""
+        """Notify followers on brokers that are alive again.
+
+        They may have missed responses. An in-sync follower without records waits for one."""
         for tp, partition in self._partitions.items():
             if returned.isdisjoint(partition.replicas) or not partition.is_leader(self._broker_id):
                 continue
@@ -294,7 +299,7 @@ class LeaderReplicas:
     def increment_high_watermark(
         self, tp: TopicPartition, partition: Partition, now_ms: float
     ) -> None:
-        """Move the high watermark if the ISR has more, and notify followers and clients."""
+        """Advance the high watermark if the ISR has more, and notify followers and clients."""
         lag_time_max_ms = self._config.replica_lag_time_max_ms
         if partition.maybe_increment_high_watermark(self._broker_id, now_ms, lag_time_max_ms):
             self._fetches.add_news(tp, self._rates.to_notify(tp, partition))
@@ -302,7 +307,7 @@ class LeaderReplicas:
             self.consumers.on_high_watermark(tp, now_ms)
 
     def on_alter_isr_result(self, result: AlterIsrResult, now_ms: float) -> None:
-        """Take in what became of a proposed ISR: a smaller one may let the high watermark go on."""
+        """Apply the result of an ISR proposal; a smaller ISR may advance the high watermark."""
         tp = result.topic_partition
         if self.isr_changes.on_result(result) and not self._stalls_after_shrinking:
             self.increment_high_watermark(tp, self._partitions[tp], now_ms)
@@ -310,14 +315,14 @@ class LeaderReplicas:
     def on_schedule_acknowledged(
         self, tp: TopicPartition, followers: Iterable[int], now_ms: float
     ) -> None:
-        """The high watermark advances by time alone from now on, or does so no more."""
+        """Notify followers and consumers that a schedule starts or stops acknowledging records."""
         self._fetches.add_news(tp, followers)
         self.consumers.on_high_watermark(tp, now_ms)
 
     # -- timers
 
     def next_due_ms(self) -> float | None:
-        """When ``on_timer`` is to be called next, in monotonic milliseconds."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds."""
         due = (
             self._fetches.next_due_ms(self._metadata_cache.alive_brokers),
             self._unreachable.next_due_ms(self._metadata_cache.alive_brokers),
@@ -328,7 +333,7 @@ class LeaderReplicas:
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def on_timer(self, now_ms: float) -> None:
-        """Send again what was not acknowledged, check ISRs, answer who has waited too long."""
+        """Resend unacknowledged records, check ISRs, expire delayed requests."""
         due = (*self._fetches.take_due(now_ms), *self._unreachable.take_due(now_ms))
         for tp, replica_id in due:
             partition = self._led(tp)
@@ -344,10 +349,10 @@ class LeaderReplicas:
 
 
 def news_for(partition: Partition, replica_id: int, max_bytes: int) -> FetchedPartition | None:
-    """What a follower that may fetch does not know yet: records, the high watermark, the log's
-    start; None if it knows everything or has not acknowledged what it was sent.
+    """Return what is new for a follower: records, high watermark, log start offset.
 
-    One that has not fetched at this epoch is asked to.
+    None if nothing is new, or if the follower has not acknowledged the last response. A follower
+    that has not fetched at this epoch gets a response that makes it fetch.
     """
     log, epoch = partition.log, partition.leader_epoch
     assert log is not None
@@ -381,15 +386,17 @@ def news_for(partition: Partition, replica_id: int, max_bytes: int) -> FetchedPa
 
 
 def _read(log: ReplicaLog, offset: int, max_bytes: int, *, is_in_isr: bool) -> Records:
-    """What a follower is sent: one outside the ISR, from a log that only counts, all at once,
-    which stands for the many fetches of ``max_bytes`` that others need."""
+    """Read the records to send to a follower.
+
+    For a follower outside the ISR of an offset-only log, read everything at once: it stands for the
+    many fetches of ``max_bytes`` that other logs need."""
     if isinstance(log, IntervalLog) and not is_in_isr:
         return log.read_all(offset)
     return log.read(offset, max_bytes)
 
 
 class StandingFetches:
-    """Times in monotonic milliseconds; ``repeat_after_ms`` later what was sent is sent again."""
+    """Followers to notify or expected to fetch; unanswered ones after ``repeat_after_ms`` again."""
 
     def __init__(self, repeat_after_ms: float) -> None:
         self._repeat_after_ms = repeat_after_ms
@@ -397,7 +404,7 @@ class StandingFetches:
         self._owing: dict[PartitionAndReplica, float] = {}
 
     def add_news(self, partition: TopicPartition, replica_ids: Iterable[int]) -> None:
-        """There may be something to tell these followers."""
+        """Queue a partition for these followers: something may be new for them."""
         for replica_id in replica_ids:
             news = self._news.get(replica_id)
             if news is None:
@@ -405,28 +412,28 @@ class StandingFetches:
             news[partition] = None
 
     def take_news(self) -> dict[int, dict[TopicPartition, None]]:
-        """The partitions of which followers are to be told, by follower; from now on none."""
+        """Remove and return the queued partitions, by follower."""
         news, self._news = self._news, {}
         return news
 
     def add_owing(self, partition: TopicPartition, replica_id: int, now_ms: float) -> None:
-        """A follower was sent something, or is expected to fetch by itself."""
+        """Expect a fetch from a follower that was sent something, or that fetches by default."""
         key = PartitionAndReplica(partition, replica_id)
-        # All waits are alike: in the order of their beginning they end.
+        # All timeouts are equal, so the dictionary is in order of expiry.
         self._owing.pop(key, None)
         self._owing[key] = now_ms + self._repeat_after_ms
 
     def remove_owing(self, partition: TopicPartition, replica_id: int) -> None:
-        """A follower has fetched."""
+        """Stop expecting a fetch: the follower has fetched."""
         if self._owing:
             self._owing.pop(PartitionAndReplica(partition, replica_id), None)
 
     def next_due_ms(self, alive: Container[int]) -> float | None:
-        """When a live follower is to be told again."""
+        """Return when a live follower is to be notified again."""
         return next((due for key, due in self._owing.items() if key.replica in alive), None)
 
     def take_due(self, now_ms: float) -> list[PartitionAndReplica]:
-        """Who has not fetched in time."""
+        """Remove and return the followers that have not fetched in time."""
         due = []
         for key, due_ms in self._owing.items():
             if due_ms > now_ms:

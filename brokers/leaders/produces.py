@@ -1,6 +1,6 @@
-"""Produce requests at a leader: who is refused, what is appended, when the answer is due.
+"""Produce requests at a leader: checks, appends, and delayed acknowledgements.
 
-Appends themselves are in leader_replicas.py. Mirrors appendRecords of kafka.server.ReplicaManager,
+The append itself is in leader_replicas.py. Mirrors appendRecords of kafka.server.ReplicaManager,
 kafka.server.DelayedProduce, and the checks of kafka.cluster.Partition.appendRecordsToLeader.
 """
 
@@ -30,7 +30,7 @@ class _Waiting(msgspec.Struct):
 
 
 class DelayedProduces:
-    """Requests that wait, by partition."""
+    """Produce requests that await acknowledgement, by partition."""
 
     def __init__(self) -> None:
         self._answers: list[tuple[Message, ProduceResponse]] = []
@@ -49,9 +49,9 @@ class DelayedProduces:
         required: dict[TopicPartition, int],
         now_ms: float,
     ) -> None:
-        """Answer a request once each partition in ``required`` is completed, or in its time.
+        """Delay a request until all partitions in ``required`` complete, or until its timeout.
 
-        ``produced``: the answers as they are if all goes well; for the others they are final.
+        ``produced``: the responses if all goes well; final for partitions not in ``required``.
         """
         assert isinstance(request.body, ProduceRequest)
         due_ms = now_ms + request.body.timeout_ms
@@ -62,11 +62,11 @@ class DelayedProduces:
             self._by_partition.setdefault(tp, {})[self._added] = None
 
     def waits_for(self, tp: TopicPartition) -> bool:
-        """True if a request waits for this partition."""
+        """Return True if a delayed request waits for this partition."""
         return tp in self._by_partition
 
     def complete(self, tp: TopicPartition, offset: float, error: Errors) -> None:
-        """Everything before ``offset`` of a partition is decided: it has this error, or none."""
+        """Complete a partition's records before ``offset``, with an error or without."""
         numbers = self._by_partition.get(tp)
         if not numbers:
             return
@@ -79,7 +79,7 @@ class DelayedProduces:
                 self._answer(number, waiting)
 
     def take_answers(self) -> list[tuple[Message, ProduceResponse]]:
-        """Requests that wait no more, and what they are to be answered; from now on none."""
+        """Remove and return the requests that can be answered, with their responses."""
         answers, self._answers = self._answers, []
         return answers
 
@@ -96,11 +96,11 @@ class DelayedProduces:
         self._answers.append((waiting.request, ProduceResponse(waiting.produced)))
 
     def next_due_ms(self) -> float | None:
-        """When a request may have waited long enough: not later than one does."""
+        """Return the earliest time at which a delayed request may time out; None without one."""
         return self._due_ms if self._waiting else None
 
     def on_timer(self, now_ms: float) -> None:
-        """Answer REQUEST_TIMED_OUT for what has waited too long: the records stay in the log."""
+        """Answer timed-out requests with REQUEST_TIMED_OUT; their records stay in the log."""
         if now_ms < self._due_ms:
             return
         over = [n for n, waiting in self._waiting.items() if waiting.due_ms <= now_ms]
@@ -113,13 +113,15 @@ class DelayedProduces:
 
 
 Append = Callable[[TopicPartition, Partition, Produced, float, int], Appended]
-"""Appends to a log that is led here, at monotonic and at wall milliseconds."""
+"""Appends to a log that is led here; the times are monotonic and wall-clock milliseconds."""
 
 _ACKS: Final = (0, 1, -1)
 
 
 class Produces:
-    """Produce requests of one broker. ``not_hosted`` says why a partition is not here."""
+    """Handles the produce requests of one broker.
+
+    ``not_hosted`` returns the error for a partition that is not hosted."""
 
     def __init__(
         self,
@@ -139,9 +141,10 @@ class Produces:
     def produce(
         self, request: Message, body: ProduceRequest, now_ms: float, wall_ms: int
     ) -> ProduceResponse | None:
-        """Append what is produced; the answer, or None if there is none or it comes later.
+        """Append the records of a request; return the response.
 
-        ``now_ms`` is monotonic, ``wall_ms`` since the epoch.
+        None if there is no response (acks 0) or it is delayed. ``now_ms`` is monotonic, ``wall_ms``
+        since the epoch.
         """
         if body.acks not in _ACKS:
             refused = ProducedPartition(Errors.INVALID_REQUIRED_ACKS)
@@ -171,7 +174,7 @@ class Produces:
         return None
 
     def check_rate(self, tp: TopicPartition) -> Errors:
-        """Why a partition may not grow at a constant rate, all of whose records have acks -1."""
+        """Return why a partition cannot accept a constant rate, whose records all have acks -1."""
         return self._check(tp, acks=-1)
 
     def _check(self, tp: TopicPartition, acks: int) -> Errors:
@@ -185,7 +188,7 @@ class Produces:
         return Errors.NONE
 
     def complete(self, tp: TopicPartition, partition: Partition) -> None:
-        """Answer who waited for the high watermark to come so far."""
+        """Answer delayed requests up to the high watermark."""
         if not self._delayed.waits_for(tp):
             return
         enough = partition.min_insync_replicas <= len(partition.maximal_isr)
@@ -193,17 +196,17 @@ class Produces:
         self._delayed.complete(tp, partition.high_watermark, error)
 
     def end(self, tp: TopicPartition, error: Errors) -> None:
-        """Answer all who wait: the partition is not led from here any more."""
+        """Answer all delayed requests: the partition is no longer led by this broker."""
         self._delayed.complete(tp, math.inf, error)
 
     def take_answers(self) -> list[tuple[Message, ProduceResponse]]:
-        """Requests that wait no more, and what they are to be answered; from now on none."""
+        """Remove and return the requests that can be answered, with their responses."""
         return self._delayed.take_answers()
 
     def next_due_ms(self) -> float | None:
-        """When ``on_timer`` is to be called next, in monotonic milliseconds."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds."""
         return self._delayed.next_due_ms()
 
     def on_timer(self, now_ms: float) -> None:
-        """Answer who has waited too long."""
+        """Answer requests that have timed out."""
         self._delayed.on_timer(now_ms)

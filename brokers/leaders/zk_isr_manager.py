@@ -1,9 +1,9 @@
-"""ISRs as leaders changed them before the inter-broker protocol 2.7: written to ZooKeeper.
+"""ISR changes written to ZooKeeper by leaders, as before inter-broker protocol 2.7-IV2.
 
-The leader writes the state znode itself, on the version that it knows, and later tells the
-controller by a notice which partitions it changed: at every check, if the last change is a while
-ago or the last notice a long while. What an answer means for a partition is ReplicaManager's
-business. Mirrors kafka.server.ZkIsrManager and kafka.utils.ReplicationUtils.
+The leader writes the partition state znode, conditional on the version it knows. Later it adds an
+ISR change notification for the controller: at a periodic check, once no ISR has changed for a
+while, or if the last notification is long ago. ReplicaManager applies the results. Mirrors
+kafka.server.ZkIsrManager and kafka.utils.ReplicationUtils.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class _Proposal(NamedTuple):
 
     @property
     def zk_version(self) -> int:
-        """The version that it is based on."""
+        """The znode version that the proposal is based on."""
         return self.leader_and_isr.zk_version
 
 
 class ZkIsrManager:
-    """Changes that are not written yet, and those of which the controller is still to be told.
+    """Changes to be written, and changes of which the controller is to be notified.
 
-    ``now_ms`` is when the broker began, in monotonic milliseconds.
+    ``now_ms``: when the broker started, in monotonic milliseconds.
     """
 
     def __init__(self, zk: KafkaZkClient, now_ms: float) -> None:
@@ -53,25 +53,25 @@ class ZkIsrManager:
 
     @property
     def pending_count(self) -> int:
-        """Changes that are still to be written."""
+        """Number of changes still to be written."""
         return len(self._unwritten)
 
     def submit(
         self, partition: TopicPartition, proposed: LeaderAndIsr, controller_epoch: int
     ) -> None:
-        """Queue a change; ``maybe_propagate`` writes it, with the epoch of the controller that made
-        this broker the leader."""
+        """Queue a change; ``maybe_propagate`` writes it.
+
+        ``controller_epoch``: of the controller that made this broker the leader."""
         self._unwritten[partition] = _Proposal(proposed, controller_epoch)
 
     def clear_pending(self, partition: TopicPartition) -> None:
-        """Forget a change that is not written yet. One that is will be told all the same."""
+        """Drop a change that is not written yet; a written one is still propagated."""
         self._unwritten.pop(partition, None)
 
     def maybe_propagate(self, broker_epoch: int, now_ms: float) -> list[AlterIsrResult]:
-        """Write what is queued, each on the version it is based on; what became of each.
+        """Write the queued changes, each conditional on its version; return the results.
 
-        A version that is another by now is INVALID_UPDATE_VERSION: the controller was first, and
-        its request is on the way.
+        INVALID_UPDATE_VERSION: the controller wrote the znode first, and its request is on the way.
         """
         if not self._unwritten:
             return []
@@ -98,15 +98,15 @@ class ZkIsrManager:
     def on_response(
         self, correlation_id: int, response: AlterIsrResponse, now_ms: float
     ) -> list[AlterIsrResult]:
-        """Nothing: no controller was asked."""
+        """Return []: this manager sends no AlterIsr requests."""
         return []
 
     def next_due_ms(self) -> float | None:
-        """When it is to be seen whether the controller must be told; None if there is nothing."""
+        """Return when to check for changes to propagate; None if there are none."""
         return self._check_at_ms
 
     def on_timer(self, now_ms: float) -> None:
-        """Tell the controller of the changes, unless more are likely to follow soon."""
+        """Notify the controller of the changes, unless more are likely to follow soon."""
         if self._check_at_ms is None or now_ms < self._check_at_ms:
             return
         is_quiet = now_ms > self._last_isr_change_ms + LINGER_MS
@@ -125,10 +125,10 @@ class ZkIsrManager:
     def _write(
         self, proposals: Mapping[TopicPartition, _Proposal]
     ) -> dict[TopicPartition, int | None]:
-        """The znode's new version by partition; None if it was another's turn.
+        """Return each znode's new version; None if another writer changed it first.
 
-        What was not written because the session is gone is queued again; the controller of the
-        next one sends new states.
+        Changes not written because the session expired are queued again; the controller of the
+        next session sends new states.
         """
         results = self._zk.store.write([[_set_data(tp, p)] for tp, p in proposals.items()])
         written: dict[TopicPartition, int | None] = {}

@@ -1,1 +1,1 @@
-"""The logs of a broker's replicas: of real segment files, or of intervals that are only counted."""
+"""Logs of a broker's replicas: real segment files, or in-memory (offset-only) intervals."""

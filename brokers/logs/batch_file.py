@@ -1,7 +1,7 @@
-"""A file of record batches, one after the other: ``.log``.
+"""A segment's ``.log`` file: a sequence of record batches.
 
-It knows no index: whoever looks for an offset says from which byte on. What the disk refuses is an
-OSError. Mirrors org.apache.kafka.common.record.{FileRecords, FileLogInputStream}.
+It knows no index: callers that search for an offset pass the byte to start at. Disk errors are
+OSErrors. Mirrors org.apache.kafka.common.record.{FileRecords, FileLogInputStream}.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from klamm.brokers.logs.record_batch import (
 from klamm.brokers.storage.disk import Disk, ReadAt
 
 OFFSET_DELTA_MAX: Final = 2**31 - 1
-# About as much as lies between two entries of an index.
+# About the distance between two index entries.
 _CHUNK_BYTES: Final = 4096 + HEADER_SIZE_BYTES
 
 
 class Found(NamedTuple):
-    """A batch: the byte of the file at which it begins, and its header."""
+    """A batch: its byte position in the file, and its header."""
 
     position: int
     header: BatchHeader
 
 
 class BatchFile:
-    """The file at ``path``, of which ``size_bytes`` count; more may be there after a failure."""
+    """The file at ``path``, valid up to ``size_bytes``; after a failure it may be longer."""
 
     __slots__ = ("_disk", "path", "size_bytes")
 
@@ -43,12 +43,12 @@ class BatchFile:
         self.size_bytes = 0
 
     def create(self) -> None:
-        """Make it, empty."""
+        """Create the file, empty."""
         self._disk.create(self.path)
         self.size_bytes = 0
 
     def load(self) -> float:
-        """Take over a file that is there; returns when it was last written, in s."""
+        """Open an existing file; return its modification time in seconds."""
         self.size_bytes, modified_s = self._disk.stat(self.path)
         return modified_s
 
@@ -57,25 +57,25 @@ class BatchFile:
         self._disk.drop_cache(self.path)
 
     def append(self, records: bytes) -> None:
-        """Write after the last batch; if this raises, the records do not count."""
+        """Write records after the last batch; if this raises, the file is unchanged for readers."""
         self._disk.write_at(self.path, self.size_bytes, records)
         self.size_bytes += len(records)
 
     def truncate(self, size_bytes: int) -> None:
-        """Keep this many bytes."""
+        """Truncate the file to this size."""
         self.size_bytes = size_bytes
         self._disk.resize(self.path, size_bytes)
 
     def batches(self, position: int = 0) -> Iterator[Found]:
-        """Every batch from this byte on, which must be the first of one; no CRC is looked at.
+        """Yield every batch from a byte on, at which a batch must start; CRCs are not checked.
 
-        Raises CorruptRecord, naming the file and the byte, for what is no batch.
+        Raises CorruptRecord, naming the file and the byte, at the first invalid header.
         """
         with self._disk.reading(self.path) as read_at:
             yield from self._batches(read_at, position)
 
     def readable(self, position: int = 0) -> Iterator[Found]:
-        """As ``batches``, but ends where they raise CorruptRecord."""
+        """Yield batches like ``batches``, but end at the first invalid one."""
         try:
             yield from self.batches(position)
         except CorruptRecord:
@@ -108,17 +108,18 @@ class BatchFile:
                 yield found
 
     def find(self, offset: int, position: int) -> Found | None:
-        """The first batch from this byte on that ends at ``offset`` or later. Raises
-        CorruptRecord."""
+        """Return the first batch from this byte on that ends at ``offset`` or later.
+
+        Raises CorruptRecord."""
         return next(
             (found for found in self.batches(position) if found.header.last_offset >= offset), None
         )
 
     def read(self, found: Found, max_bytes: int, end_offset: int) -> bytes:
-        """This batch and those after it that end before ``end_offset``, whole ones.
+        """Return this batch and the following ones that end before ``end_offset``, all whole.
 
-        At most ``max_bytes``, but at least this one. A batch that cannot be read, or does not
-        follow the previous one, ends the result: the next read, which begins there, raises.
+        At most ``max_bytes``, but at least this batch. An unreadable batch, or one that does not
+        follow the previous one, ends the result: the next read starts there and raises.
         """
         end, next_offset = found.header.size_bytes, found.header.next_offset
         size = max(end, min(max_bytes, self.size_bytes - found.position))
@@ -136,7 +137,7 @@ class BatchFile:
         return records[:end]
 
     def batch(self, found: Found) -> bytes:
-        """The bytes of one batch."""
+        """Return the bytes of one batch."""
         return self._disk.read_at(self.path, found.position, found.header.size_bytes)
 
     def _batches(self, read_at: ReadAt, position: int) -> Iterator[Found]:
@@ -156,7 +157,7 @@ class BatchFile:
             header = parse_header(chunk, at)
             if header.length > left - LOG_OVERHEAD_BYTES:
                 raise CorruptRecord(
-                    f"A record batch of {header.size_bytes} bytes ends after {left}"
+                    f"A record batch of {header.size_bytes} bytes is cut off after {left} bytes"
                 )
         except CorruptRecord as error:
             self._refuse_old_format(read_at, position)
@@ -177,8 +178,9 @@ class BatchFile:
         return UnsupportedMessageFormat(text, hint=error.hint)
 
     def _refuse_old_format(self, read_at: ReadAt, position: int) -> None:
-        """Raise UnsupportedMessageFormat if a whole message of format 0 or 1 is at this byte; it
-        may be shorter than a header or longer than the chunk that was read."""
+        """Raise UnsupportedMessageFormat if a whole message of format 0 or 1 is at this byte.
+
+        It may be shorter than a header, or longer than the chunk that was read."""
         length = int.from_bytes(read_at(position + 8, 4), "big", signed=True)
         if 0 < length <= self.size_bytes - position - LOG_OVERHEAD_BYTES:
             message = read_at(position, length + LOG_OVERHEAD_BYTES)

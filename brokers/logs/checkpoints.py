@@ -1,12 +1,12 @@
-"""The small text files of a log directory, in Kafka's formats, and one way to write them.
+"""The small text files of a log directory, in Kafka's formats, replaced atomically.
 
-Reading says what is wrong and where; what to do about it is the caller's. Mirrors
+Readers report what is wrong and where; callers decide what to do. Mirrors
 kafka.server.checkpoints.{CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile},
-kafka.server.{PartitionMetadataFile, BrokerMetadataCheckpoint} and the clean-shutdown mark of
+kafka.server.{PartitionMetadataFile, BrokerMetadataCheckpoint} and the clean shutdown file of
 kafka.log.LogManager.
 
-A checkpoint is lines of text: its version (0), the number of entries, then one entry a line, its
-fields divided by white space. An empty file holds no entries. A crash during a write leaves
+A checkpoint is lines of text: its version (0), the number of entries, then one entry per line with
+fields separated by white space. An empty file has no entries. A crash during a write leaves
 the old file or the new one.
 """
 
@@ -46,14 +46,14 @@ class EpochEntry(NamedTuple):
 
 
 class MetaProperties(NamedTuple):
-    """Whose directory it is: the cluster's id and the broker's."""
+    """Contents of meta.properties: the cluster id and broker id that own the directory."""
 
     cluster_id: str
     broker_id: int
 
 
 def write_text(path: Path, text: str, disk: Disk = LOCAL_DISK) -> None:
-    """Make ``path`` hold ``text``, or leave it as it is. Raises LogStorageError."""
+    """Replace the contents of ``path`` atomically. Raises LogStorageError."""
     try:
         write_whole(disk, path, text.encode())
     except OSError as error:
@@ -64,16 +64,16 @@ def write_text(path: Path, text: str, disk: Disk = LOCAL_DISK) -> None:
 
 
 def read_offsets(path: Path, disk: Disk = LOCAL_DISK) -> dict[TopicPartition, int]:
-    """Offsets by partition, as recovery-point-offset-checkpoint, replication-offset-checkpoint and
-    log-start-offset-checkpoint hold them; none if there is no file.
+    """Read an offset checkpoint; return offsets by partition, or {} if there is no file.
 
-    Raises CorruptCheckpoint for another version or a malformed line, and LogStorageError if it
-    cannot be read.
+    For recovery-point-offset-checkpoint, replication-offset-checkpoint and
+    log-start-offset-checkpoint. Raises CorruptCheckpoint for an unknown version or a malformed
+    line, and LogStorageError if the file cannot be read.
     """
     offsets: dict[TopicPartition, int] = {}
     for partition, offset in _read(path, _offset_entry, disk):
         if partition in offsets:
-            raise CorruptCheckpoint(f"{partition} is twice in checkpoint file ({path})")
+            raise CorruptCheckpoint(f"{partition} occurs twice in checkpoint file ({path})")
         offsets[partition] = offset
     return offsets
 
@@ -87,10 +87,10 @@ def write_offsets(
 
 
 def read_epochs(path: Path, disk: Disk = LOCAL_DISK) -> tuple[EpochEntry, ...]:
-    """A leader-epoch-checkpoint's entries in the order of the file; none if there is no file.
+    """Read a leader-epoch-checkpoint; return its entries in order, or () if there is no file.
 
-    Raises CorruptCheckpoint for another version or a malformed line, and LogStorageError if it
-    cannot be read.
+    Raises CorruptCheckpoint for an unknown version or a malformed line, and LogStorageError if the
+    file cannot be read.
     """
     return tuple(_read(path, _epoch_entry, disk))
 
@@ -101,10 +101,10 @@ def write_epochs(path: Path, entries: Iterable[EpochEntry], disk: Disk = LOCAL_D
 
 
 def read_topic_id(path: Path, disk: Disk = LOCAL_DISK) -> str | None:
-    """The topic id (22 characters) that a partition.metadata file holds; None if there is no file.
+    """Return the topic id (22 characters) in a partition.metadata file; None if there is no file.
 
-    Raises CorruptCheckpoint for another version or a malformed line, and LogStorageError if it
-    cannot be read.
+    Raises CorruptCheckpoint for an unknown version or a malformed line, and LogStorageError if the
+    file cannot be read.
     """
     lines = _lines(path, disk)
     if lines is None:
@@ -121,15 +121,15 @@ def read_topic_id(path: Path, disk: Disk = LOCAL_DISK) -> str | None:
 
 
 def write_topic_id(path: Path, topic_id: str, disk: Disk = LOCAL_DISK) -> None:
-    """Write a partition.metadata file, whose last line has no end. Raises LogStorageError."""
+    """Write a partition.metadata file, whose last line has no newline. Raises LogStorageError."""
     write_text(path, f"version: {_VERSION}\ntopic_id: {topic_id}", disk)
 
 
 def read_meta_properties(path: Path, disk: Disk = LOCAL_DISK) -> MetaProperties | None:
-    """Whose directory it is; None if there is no meta.properties.
+    """Read a meta.properties file; None if there is none.
 
-    Raises CorruptCheckpoint for another version or a missing id, and LogStorageError if it cannot
-    be read.
+    Raises CorruptCheckpoint for an unknown version or a missing id, and LogStorageError if the file
+    cannot be read.
     """
     lines = _lines(path, disk)
     if lines is None:
@@ -142,7 +142,8 @@ def read_meta_properties(path: Path, disk: Disk = LOCAL_DISK) -> MetaProperties 
     cluster_id, broker_id = properties.get("cluster.id"), properties.get("broker.id", "")
     if not cluster_id or not _NUMBER.fullmatch(broker_id):
         raise CorruptCheckpoint(
-            f"{path} names no cluster or no broker: cluster.id={cluster_id}, broker.id={broker_id}"
+            f"{path} lacks a cluster id or broker id: cluster.id={cluster_id}, "
+            f"broker.id={broker_id}"
         )
     return MetaProperties(cluster_id, int(broker_id))
 
@@ -202,7 +203,7 @@ def _read(path: Path, parse: Callable[[_Line], _Entry], disk: Disk) -> list[_Ent
     if version != _VERSION:
         raise CorruptCheckpoint(
             f"Unrecognized version of the checkpoint file ({path}): {version}",
-            hint=f"klamm, as Kafka 2.8, knows version {_VERSION} only",
+            hint=f"klamm, like Kafka 2.8, reads only version {_VERSION}",
         )
     if len(lines) == 1:
         return []
@@ -223,7 +224,7 @@ def _lines(path: Path, disk: Disk) -> list[str] | None:
         return None
     except UnicodeDecodeError as error:
         raise CorruptCheckpoint(
-            f"Error while reading checkpoint file {path}: it is not text"
+            f"Error while reading checkpoint file {path}: it is not UTF-8 text"
         ) from error
     except OSError as error:
         raise LogStorageError(
@@ -233,7 +234,7 @@ def _lines(path: Path, disk: Disk) -> list[str] | None:
 
 
 def _value(line: _Line) -> str:
-    """What follows the colon in one line of a partition.metadata file."""
+    """Return the value after the colon in one line of a partition.metadata file."""
     fields = _COLON.split(line.text)
     if len(fields) != 2:
         raise _malformed(line)

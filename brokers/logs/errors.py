@@ -1,25 +1,25 @@
-"""What a replica log refuses, and what its disk refuses: a branch of the error tree.
+"""Errors of replica logs and their disks: a branch of the error tree.
 
 ::
 
     KlammError
-    `- ReplicaLogError             with the error code that a broker answers
+    `- ReplicaLogError             carries the error code of the broker's response
        |- OffsetOutOfRange         an offset before the log's start or after its end
        |- CorruptRecord            a batch whose length, CRC or form is wrong
        |- UnsupportedMessageFormat messages of formats 0 and 1
-       |- InvalidRecord            a batch that is whole but says what it may not say
-       |- InvalidTimestamp         a time too far from the broker's, or one that it gives itself
+       |- InvalidRecord            a readable batch with contents that are not allowed
+       |- InvalidTimestamp         a time too far from the broker's, or LogAppendTime by a producer
        |- RecordTooLarge           more than max.message.bytes
        |- RecordBatchTooLarge      more than segment.bytes
-       |- OutOfOrderSequence       an idempotent producer left something out
-       |- InvalidProducerEpoch     a producer that another one has fenced
+       |- OutOfOrderSequence       a gap in the sequence of an idempotent producer
+       |- InvalidProducerEpoch     a producer that was fenced by a newer epoch
        |- OffsetsOutOfOrder        records to append that do not follow each other
        |- UnexpectedAppendOffset   records to append that do not follow the log's end
        |- DamagedLog               files of one log that lost or contradict its contents
        `- LogStorageError          Kafka's KafkaStorageException: a directory or a file in it
           `- CorruptCheckpoint     a readable checkpoint with invalid contents
 
-Messages are Kafka's where Kafka has one. Nothing of a refused append is in the log.
+Messages are Kafka's where Kafka has one. A refused append leaves the log unchanged.
 """
 
 from __future__ import annotations
@@ -35,39 +35,40 @@ from klamm.cluster.types import TopicPartition
 
 
 class ReplicaLogError(KlammError):
-    """Base of what a log refuses. ``code`` is the error that a broker answers with."""
+    """Base class of log errors. ``code``: the error in the broker's response."""
 
     code: ClassVar[Errors] = Errors.UNKNOWN_SERVER_ERROR
 
 
 class OffsetOutOfRange(ReplicaLogError):
-    """The log has nothing at that offset, and nothing that will follow is at it."""
+    """An offset before the log start, or after the log end."""
 
     code = Errors.OFFSET_OUT_OF_RANGE
 
 
 class CorruptRecord(ReplicaLogError):
-    """A batch whose length, CRC or format is wrong; the sender may send it again."""
+    """A batch whose length, CRC or format is wrong; the sender may retry."""
 
     code = Errors.CORRUPT_MESSAGE
     retriable = True
 
 
 class UnsupportedMessageFormat(ReplicaLogError):
-    """Messages of formats 0 and 1, from before Kafka 0.11: whole, but not for klamm to read."""
+    """Messages of formats 0 and 1, from before Kafka 0.11: valid, but not supported by klamm."""
 
     code = Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 class InvalidRecord(ReplicaLogError):
-    """A batch that is whole, but that no producer may send."""
+    """A readable batch that a producer is not allowed to send."""
 
     code = Errors.INVALID_RECORD
 
 
 class InvalidTimestamp(ReplicaLogError):
-    """A record whose time is farther from the broker's than message.timestamp.difference.max.ms, or
-    a batch that says that the broker gave it its time."""
+    """A record timestamp farther from the broker's than message.timestamp.difference.max.ms.
+
+    Also a batch from a producer that claims LogAppendTime."""
 
     code = Errors.INVALID_TIMESTAMP
 
@@ -85,24 +86,25 @@ class RecordBatchTooLarge(ReplicaLogError):
 
 
 class OutOfOrderSequence(ReplicaLogError):
-    """The sequence number of an idempotent producer does not follow its last one."""
+    """The sequence number of an idempotent producer does not follow its previous one."""
 
     code = Errors.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class InvalidProducerEpoch(ReplicaLogError):
-    """A producer with a smaller epoch than the log has seen of its id."""
+    """A producer epoch smaller than the latest in the log for that producer id."""
 
     code = Errors.INVALID_PRODUCER_EPOCH
 
 
 class OffsetsOutOfOrder(ReplicaLogError):
-    """Records for a follower's log that do not follow each other."""
+    """Records for a follower's log whose offsets do not follow each other."""
 
 
 class UnexpectedAppendOffset(ReplicaLogError):
-    """Records for a follower's log that do not begin at its end: offsets of the first record and
-    the last one in the append, inclusive."""
+    """Records for a follower's log that do not start at its end.
+
+    ``first_offset`` and ``last_offset``: of the append, inclusive."""
 
     def __init__(self, message: str, *, first_offset: int, last_offset: int) -> None:
         super().__init__(message)
@@ -125,19 +127,20 @@ class DamagedLog(ReplicaLogError):
 
 
 class LogStorageError(ReplicaLogError):
-    """A log directory, or a file in it, that cannot be read or written; the message names it."""
+    """A log directory, or a file in it, that cannot be read or written. The message names it."""
 
     code = Errors.KAFKA_STORAGE_ERROR
 
 
 class CorruptCheckpoint(LogStorageError):
-    """A checkpoint, partition.metadata or meta.properties with invalid contents; the message names
-    the file and the line."""
+    """A checkpoint, partition.metadata or meta.properties file with invalid contents.
+
+    The message has the file and the line."""
 
 
 @contextmanager
 def storage_errors(doing: str, directory: Path) -> Iterator[None]:
-    """Turn an OSError inside into LogStorageError: ``Error while <doing> in dir <directory>``."""
+    """Convert an OSError to LogStorageError: ``Error while <doing> in dir <directory>``."""
     try:
         yield
     except OSError as error:
@@ -148,5 +151,5 @@ def storage_errors(doing: str, directory: Path) -> Iterator[None]:
 
 
 OnLogError = Callable[[TopicPartition, ReplicaLogError], Errors]
-"""Is told what a partition's log raised, and says what is answered: a directory that refuses goes
-offline."""
+"""Receives an error of a partition's log, takes a failed directory offline, and returns the error
+code of the response."""

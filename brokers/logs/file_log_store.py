@@ -1,7 +1,7 @@
-"""A broker's log directories as Kafka lays them out: segment logs, checkpoints, marks and a lock.
+"""Log directories on disk in Kafka's layout: segment logs, checkpoints and lock files.
 
 Decides nothing: brokers/logs/log_manager.py does. Mirrors the parts of kafka.log.LogManager that
-touch the disk (lockLogDirs, loadLogs, asyncDelete, deleteLogs, checkpoints, shutdown).
+access the disk (lockLogDirs, loadLogs, asyncDelete, deleteLogs, checkpoints, shutdown).
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class _Damaged(NamedTuple):
 
 
 def random_id() -> str:
-    """32 hexadecimal digits for the name of a directory."""
+    """Return 32 random hexadecimal digits for a directory name."""
     return uuid4().hex
 
 
 class FileLogStore:
     """Segment logs in log directories below ``root`` on ``disk``.
 
-    ``new_id``: 32 hexadecimal digits.
+    ``new_id`` returns 32 hexadecimal digits.
     """
 
     needs_checkpoints = True
@@ -193,7 +193,7 @@ class FileLogStore:
         raise error
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
-        """Unlock the directory, with the mark of a clean shutdown in it if it was one."""
+        """Unlock the directory; after a clean shutdown, write the clean shutdown file first."""
         directory = self._root / path
         self._dirs.pop(directory, None)
         self._damaged.pop(directory, None)
@@ -264,7 +264,7 @@ class FileLogStore:
 
     def _checkpoint(self, directory: Path, logs: DirLogs) -> None:
         points = {partition: log.recovery_point for partition, log in logs.items()}
-        # The start of any other log is where its first file begins.
+        # Any other log starts at its first file, so that no entry is needed.
         starts = {
             partition: log.log_start_offset
             for partition, log in logs.items()
@@ -290,8 +290,9 @@ class FileLogStore:
         write_offsets(file, high_watermarks, self._disk)
 
     def crash(self, draw: Draw) -> int:
-        """As in LogStore. Half of the batch at the randomly chosen offset is left, possibly
-        followed by zeros."""
+        """Discard a randomly chosen part of the unflushed data, as in LogStore.
+
+        Half of the batch at the chosen offset is left, possibly followed by zeros."""
         lost = 0
         for logs in self._dirs.values():
             for _, log in logs.items():
@@ -318,12 +319,12 @@ class FileLogStore:
             raise EnvironmentProblem(
                 f"Failed to acquire lock on file {LOCK} in {directory}. A Kafka instance in "
                 "another process or thread is using this directory.",
-                hint="stop it, or name other log directories",
+                hint="stop it, or configure other log directories (log.dirs)",
             ) from error
 
 
 def _check_owner(path: Path, owner: MetaProperties, disk: Disk) -> None:
-    """Refuse what belongs to somebody else; what belongs to nobody is the owner's now."""
+    """Refuse a directory of another cluster or broker; write meta.properties if there is none."""
     stored = read_meta_properties(path, disk)
     if stored is None:
         write_meta_properties(path, owner, disk)
@@ -351,5 +352,5 @@ def _files(log: ReplicaLog) -> SegmentLog:
 
 def _missing(directory: Path, partition: TopicPartition, point: int, *, is_clean: bool) -> _Damaged:
     folder = directory / log_dir_name(partition)
-    error = DamagedLog(f"{folder} is missing, which had been flushed up to {point}", offset=0)
+    error = DamagedLog(f"{folder} is missing; it was flushed up to offset {point}", offset=0)
     return _Damaged(folder, Known(0, point, is_clean=is_clean), error)

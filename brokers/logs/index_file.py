@@ -1,9 +1,9 @@
-"""The indexes of a segment, entries of equal size in ascending order: ``.index``, ``.timeindex``.
+"""The ``.index`` and ``.timeindex`` files of a segment: fixed-size entries in ascending order.
 
-The entries are held in memory from their first use on, and each is written to the file at once.
-The file of an active segment has its largest size from the beginning, zeros after the last entry,
-and is cut to its entries when the segment is rolled or closed. Mirrors kafka.log.{AbstractIndex,
-OffsetIndex, TimeIndex}, which map the file instead; what is in the file at any time is the same.
+Entries are held in memory from their first use on, and each is written to the file at once. The
+file of an active segment has its maximum size from the start, with zeros after the last entry; it
+is trimmed to its entries when the segment is rolled or closed. Mirrors kafka.log.{AbstractIndex,
+OffsetIndex, TimeIndex}, which map the file instead; the file contents are the same at all times.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from klamm.cluster.records import NO_TIMESTAMP
 
 
 class IndexFile:
-    """One index. ``path`` follows the segment's directory; offsets are relative to
-    ``base_offset`` in the file and absolute everywhere else."""
+    """Base class of both indexes.
+
+    ``path`` follows the segment's directory. Offsets are relative to ``base_offset`` in the file
+    and absolute elsewhere."""
 
     __slots__ = ("_disk", "_entries", "base_offset", "max_size_bytes", "path")
 
@@ -35,44 +37,44 @@ class IndexFile:
 
     @property
     def entries(self) -> bytearray:
-        """The entries' bytes, without the zeros after them if this object wrote them."""
+        """The bytes of all entries, without the zeros after them if this object wrote them."""
         if self._entries is None:
             self._entries = bytearray(read_whole(self._disk, self.path))
         return self._entries
 
     @property
     def count(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         return len(self.entries) // self.entry.size
 
     @property
     def room(self) -> int:
-        """How many more entries the file is meant to hold."""
+        """Number of entries that can still be added."""
         return (self.max_size_bytes - len(self.entries)) // self.entry.size
 
     def __getitem__(self, number: int) -> tuple[int, ...]:
-        """An entry as it is in the file, its offset relative."""
+        """Return an entry as stored, with a relative offset."""
         return self.entry.unpack_from(self.entries, number * self.entry.size)
 
     def reset(self) -> None:
-        """No entries: a new file, of the largest size."""
+        """Create the file at its maximum size, without entries."""
         self._disk.create(self.path, self.max_size_bytes)
         self._entries = bytearray()
 
     def trim(self) -> None:
-        """Cut the file to its entries."""
+        """Truncate the file to its entries."""
         self._disk.resize(self.path, len(self.entries))
 
     def preallocate(self) -> None:
-        """Give a file that was cut to its entries room for more."""
+        """Extend a trimmed file to its maximum size."""
         self._disk.resize(self.path, max(self.max_size_bytes, len(self.entries)))
 
     def release(self) -> None:
-        """Forget the entries until somebody asks for them."""
+        """Drop the entries from memory until their next use."""
         self._entries = None
 
     def is_damaged(self) -> bool:
-        """True if the file is missing, is not made of entries, or these do not ascend."""
+        """Return True if the file is missing, has a partial entry, or does not ascend."""
         try:
             entries = self.entries
         except FileNotFoundError:
@@ -87,18 +89,18 @@ class IndexFile:
         return False
 
     def truncate_to(self, offset: int) -> None:
-        """Forget entries of ``offset`` and later, and give the file all its room again."""
+        """Remove entries from ``offset`` on, and extend the file to its maximum size."""
         self.keep(self._count_below(self.offset_field, offset - self.base_offset))
 
     def keep(self, count: int) -> None:
-        """Forget all but the first ``count`` entries, and give the file all its room again."""
+        """Keep the first ``count`` entries, and extend the file to its maximum size."""
         size_bytes = count * self.entry.size
         del self.entries[size_bytes:]
         self._disk.resize(self.path, size_bytes)
         self.preallocate()
 
     def _count_below(self, field: int, limit: int) -> int:
-        """How many entries, the first ones, have less than ``limit`` in this field."""
+        """Return the number of leading entries with less than ``limit`` in a field."""
         entries, size, unpack = self.entries, self.entry.size, self.entry.unpack_from
         numbers = range(len(entries) // size)
         return bisect_left(numbers, limit, key=lambda number: unpack(entries, number * size)[field])
@@ -117,8 +119,9 @@ class TimeIndexEntry(NamedTuple):
 
 
 class TimeIndex(IndexFile):
-    """Which offset has which time, 12 bytes an entry: the largest timestamp up to this offset is
-    this one, and a record with a larger one comes after it. Both fields ascend."""
+    """Index from timestamps to offsets, 12 bytes per entry; both fields ascend.
+
+    An entry is the largest timestamp up to an offset: later timestamps come after that offset."""
 
     __slots__ = ()
 
@@ -127,11 +130,11 @@ class TimeIndex(IndexFile):
 
     @property
     def last(self) -> TimeIndexEntry:
-        """The last entry; no time and the segment's first offset if there is none."""
+        """The last entry; NO_TIMESTAMP and the base offset if there is none."""
         return self._at(self.count - 1)
 
     def maybe_append(self, entries: Iterable[TimeIndexEntry]) -> None:
-        """Note the largest timestamps so far, those that are larger than the last entry's."""
+        """Append the entries whose timestamps are larger than the last entry's."""
         pack, base_offset = self.entry.pack, self.base_offset
         latest_ms, data = self.last.timestamp_ms, b""
         for timestamp_ms, offset in entries:
@@ -141,7 +144,7 @@ class TimeIndex(IndexFile):
         self._append(data)
 
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
-        """The last entry at or before this time; no time and the first offset if there is none."""
+        """Return the last entry at or before a time; NO_TIMESTAMP and base offset without one."""
         return self._at(self._count_below(0, timestamp_ms + 1) - 1)
 
     def _at(self, number: int) -> TimeIndexEntry:
@@ -152,15 +155,17 @@ class TimeIndex(IndexFile):
 
 
 class OffsetPosition(NamedTuple):
-    """An offset and the byte of the segment's file at which its batch begins."""
+    """An offset, and the byte position of its batch in the segment's file."""
 
     offset: int
     position: int
 
 
 class OffsetIndex(IndexFile):
-    """Which offset is where in the segment's file, 8 bytes an entry: the batch at this byte ends
-    with this offset. There is one for every index.interval.bytes or so. Both fields ascend."""
+    """Index from offsets to byte positions, 8 bytes per entry; both fields ascend.
+
+    The batch at the position ends with the offset. There is about one entry for every
+    index.interval.bytes."""
 
     __slots__ = ()
 
@@ -169,16 +174,16 @@ class OffsetIndex(IndexFile):
 
     @property
     def last(self) -> OffsetPosition:
-        """The last entry; the segment's beginning if there is none."""
+        """The last entry; the start of the segment if there is none."""
         return self._at(self.count - 1)
 
     def append(self, entries: Iterable[OffsetPosition]) -> None:
-        """Note batches by the offset with which they end and the byte at which they begin."""
+        """Append entries: the last offset of a batch, and its position."""
         pack, base_offset = self.entry.pack, self.base_offset
         self._append(b"".join(pack(offset - base_offset, at) for offset, at in entries))
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or before ``offset``; the segment's beginning if there is none."""
+        """Return the last entry at or before ``offset``; the segment's start if there is none."""
         return self._at(self._count_below(0, offset - self.base_offset + 1) - 1)
 
     def _at(self, number: int) -> OffsetPosition:

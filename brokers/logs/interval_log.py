@@ -1,12 +1,13 @@
-"""A log that only counts: which offsets have which leader epoch, and how many bytes they are.
+"""An in-memory (offset-only) log: the leader epoch and size of each offset interval, no records.
 
-Exact about what a cluster may lose, for a record is its leader epoch and its offset, and small: a
-cluster has a hundred thousand of them. No file, no clock. Mirrors the decisions of kafka.log.Log.
+Exact about which records a cluster may lose, because a record is identified by leader epoch and
+offset; and small, because a cluster has up to 100,000 logs. No files, no clock. Mirrors the
+decisions of kafka.log.Log.
 
-What is not exact: records of one batch count as equally large, and records of one size that were
-appended to one segment in one epoch as late as the latest of them. After a truncation the last
-five batches of a producer are not looked for again in what is left, so one of which nothing is left
-may go on with any sequence.
+Not exact: the records of one batch count as equally large. Records of one size appended to one
+segment in one epoch share the latest of their timestamps. After a truncation the last five batches
+of a producer are not reconstructed from the remaining records; a producer without any known batch
+may then continue with any sequence.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _NO_RECORDS: Final = IntervalRecords(())
 
 
 class _Segment(NamedTuple):
-    """What would be one file."""
+    """A segment, which would be one file on disk."""
 
     base_offset: int
     size_bytes: int
@@ -59,8 +60,8 @@ class _Segment(NamedTuple):
 class IntervalLog(msgspec.Struct, gc=False):
     """A ReplicaLog of counted batches.
 
-    ``epochs``: where leader epochs begin, with or without records. ``kept``: the records, as bytes
-    once they were folded. ``producers`` None: no idempotent producer was seen.
+    ``epochs``: start offsets of leader epochs, with or without records. ``kept``: the records, as
+    bytes once packed by ``fold``. ``producers`` None: no idempotent producer was seen.
     """
 
     config: LogConfig = DEFAULT_LOG_CONFIG
@@ -74,17 +75,17 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     @property
     def held(self) -> Held:
-        """What was appended, to look at: it is left folded."""
+        """The appended intervals, for reading only: a packed log stays packed."""
         kept = self.kept
         return unfold(kept) if isinstance(kept, bytes) else kept
 
     def _unfolded(self) -> Held:
-        """What was appended, to change it."""
+        """Return the appended intervals for changes; unpacks the log."""
         self.kept = held = self.held
         return held
 
     def fold(self) -> None:
-        """Take less memory until the next change."""
+        """Pack the intervals into bytes to save memory, until the next change."""
         if isinstance(self.kept, Held):
             self.kept = fold(self.kept)
 
@@ -95,15 +96,15 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     @property
     def latest_epoch(self) -> int | None:
-        """The latest leader epoch noted, with records or without; None before the first."""
+        """The latest leader epoch, with or without records; None before the first."""
         return leader_epoch_cache.latest_epoch(self.epochs)
 
     def assign_topic_id(self, topic_id: str) -> None:
-        """Keep the id of the log's topic."""
+        """Store the id of the log's topic."""
         self.topic_id = topic_id
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
-        """Count a producer's batch at the next offsets, as ReplicaLog says."""
+        """Append a producer's batch by count and size; see ReplicaLog."""
         produced = counted_batch_of(produced)
         if produced.size_bytes > self.config.max_message_bytes:
             raise RecordTooLarge(
@@ -136,7 +137,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         return Appended(first, end - 1)
 
     def append_as_follower(self, records: Records) -> None:
-        """Count what the leader sent, as ReplicaLog says."""
+        """Append the leader's intervals; see ReplicaLog."""
         assert isinstance(records, IntervalRecords)
         intervals = records.intervals
         if not intervals:
@@ -159,17 +160,18 @@ class IntervalLog(msgspec.Struct, gc=False):
             self._remember(batch)
 
     def grow(self, grown: Interval) -> None:
-        """Count records that are known to follow, at the log's end, without an idempotent producer:
-        as ``append_as_follower`` does, and quicker."""
+        """Append an interval of a constant rate at the log end, without an idempotent producer.
+
+        Like ``append_as_follower``, but faster."""
         assert grown.start == self.log_end_offset, f"{grown} at {self.log_end_offset}"
         self._check_fits_segment(grown.size_bytes)
         self._roll_for(grown.size_bytes, grown.max_timestamp_ms)
         self._append(grown)
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
-        """Records from ``offset`` on, as ReplicaLog says.
+        """Read intervals from ``offset`` on; see ReplicaLog.
 
-        Among them are the batches of idempotent producers that end there; none is cut in two.
+        Includes the batches of idempotent producers that end there; no batch is split.
         """
         self._check_may_read(offset)
         held = self.held
@@ -184,21 +186,21 @@ class IntervalLog(msgspec.Struct, gc=False):
         return self._records(found if end == limit else held.between(offset, end), offset, end)
 
     def read_all(self, offset: int) -> IntervalRecords:
-        """All records from ``offset`` on, of this segment and the next ones, else as ``read``."""
+        """Return all records from ``offset`` on, across segments; otherwise like ``read``."""
         self._check_may_read(offset)
         end = self.log_end_offset
         return self._records(self.held.between(offset, end), offset, end)
 
     def start_epoch(self, leader_epoch: int) -> None:
-        """Note that a new leader epoch begins at the log's end."""
+        """Record that a new leader epoch starts at the log end."""
         self.epochs = leader_epoch_cache.assign(self.epochs, leader_epoch, self.log_end_offset)
 
     def end_offset_for(self, leader_epoch: int) -> EpochEndOffset:
-        """The largest epoch at or below ``leader_epoch`` and its end; (-1, -1) if unknown."""
+        """Return the largest epoch at or below this one, and its end; (-1, -1) if unknown."""
         return leader_epoch_cache.end_offset_for(self.epochs, leader_epoch, self.log_end_offset)
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first offset of the first interval that is as late, as ReplicaLog says."""
+        """Return the start of the first interval that is as late; see ReplicaLog."""
         for interval in self.held.between(self.log_start_offset, self.log_end_offset):
             if interval.max_timestamp_ms >= timestamp_ms:
                 return TimestampOffset(
@@ -207,7 +209,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         return None
 
     def intervals(self) -> tuple[Interval, ...]:
-        """All that may be read, one interval for each stretch of one leader epoch."""
+        """Return all readable records, as one interval for each stretch of one leader epoch."""
         found: list[Interval] = []
         for interval in self.held.between(self.log_start_offset, self.log_end_offset):
             if found and found[-1].leader_epoch == interval.leader_epoch:
@@ -217,7 +219,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         return tuple(found)
 
     def truncate_to(self, offset: int) -> int:
-        """Cut records at ``offset`` and after it, as ReplicaLog says."""
+        """Truncate the log to ``offset``; see ReplicaLog."""
         lost = max(0, self.log_end_offset - offset)
         if lost:
             held = self.held
@@ -231,7 +233,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         return lost
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything: an empty log that begins and ends at ``offset``."""
+        """Remove everything: the log is empty and starts and ends at ``offset``."""
         self.log_start_offset = self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.epochs = ()
@@ -239,7 +241,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         self.producers = None
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Make what is before ``offset`` unreadable, as ReplicaLog says."""
+        """Make records before ``offset`` unreadable; see ReplicaLog."""
         if offset > self.log_end_offset:
             raise OffsetOutOfRange(
                 f"Cannot increment the log start offset to {offset} since it is larger than the "
@@ -253,7 +255,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         return True
 
     def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
-        """Delete whole segments, as ReplicaLog says; idle producers are forgotten, too."""
+        """Delete whole segments (see ReplicaLog) and the state of idle producers."""
         if self.producers is not None:
             self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         held = self.held
@@ -281,14 +283,14 @@ class IntervalLog(msgspec.Struct, gc=False):
         return Deleted(count, sum(one.size_bytes for one in segments[:count]), again_ms)
 
     def flush(self) -> None:
-        """Everything is on the disk."""
+        """Mark everything as flushed: the recovery point is the log end."""
         self.recovery_point = self.log_end_offset
 
     def crash(self, kept_end: int | None = None) -> int:
-        """Lose what was not flushed, and be there again; returns how many offsets were lost.
+        """Lose unflushed records as in a crash, and reload; return the number of lost offsets.
 
-        ``kept_end``: how far the machine had written on its own account. All of it if only the
-        broker's process died. Epochs without records are forgotten, as when Kafka loads a log.
+        ``kept_end``: how far the operating system had written on its own; the log end if only the
+        broker's process died. Epochs without records are removed, as when Kafka loads a log.
         """
         kept = max(self.log_start_offset, self.recovery_point, kept_end or 0)
         lost = self.truncate_to(min(kept, self.log_end_offset))
@@ -296,11 +298,11 @@ class IntervalLog(msgspec.Struct, gc=False):
         return lost
 
     def close(self) -> None:
-        """Flush; there is no file to let go of."""
+        """Flush; there are no files to close."""
         self.flush()
 
     def _base_offset(self, held: Held) -> int:
-        """Where the first segment begins, which may be before the log's start."""
+        """Return the start of the first segment, which may be before the log start offset."""
         return held.intervals[0].start if held.intervals else self.log_end_offset
 
     def _check_fits_segment(self, size_bytes: int) -> None:
@@ -311,7 +313,7 @@ class IntervalLog(msgspec.Struct, gc=False):
             )
 
     def _roll_for(self, size_bytes: int, max_timestamp_ms: int) -> None:
-        """Begin a new segment if the last one has no room or is too old; Kafka flushes it then."""
+        """Start a new segment if the last one is full or too old; Kafka flushes it then."""
         held, end = self._unfolded(), self.log_end_offset
         if not held.intervals or held.rolled[-1:] == [end]:
             held.segment_start_ms = max_timestamp_ms
@@ -325,7 +327,7 @@ class IntervalLog(msgspec.Struct, gc=False):
             held.segment_start_ms, held.active_bytes = max_timestamp_ms, 0
 
     def _append(self, interval: Interval) -> None:
-        """Add to the last segment."""
+        """Append to the last segment."""
         self.epochs = leader_epoch_cache.assign(self.epochs, interval.leader_epoch, interval.start)
         held = self._unfolded()
         before = held.intervals
@@ -360,7 +362,7 @@ class IntervalLog(msgspec.Struct, gc=False):
     def _end_of_read(
         self, found: tuple[Interval, ...], offset: int, limit: int, max_bytes: int
     ) -> int:
-        """Where a read ends: at ``limit``, or where ``max_bytes`` are full."""
+        """Return where a read ends: at ``limit``, or where ``max_bytes`` are reached."""
         left_bytes = max_bytes
         end = offset
         for interval in found:

@@ -1,5 +1,5 @@
-"""Intervals of records: cut, joined, and what a log holds of them, also as bytes. Values only; the
-log is in brokers/logs/interval_log.py, which says what they leave out.
+"""Intervals of records: splitting, joining, and the packed form of a log's intervals. Values only;
+brokers/logs/interval_log.py has the log, and explains what intervals leave out.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _end_of: Final = attrgetter("end")
 
 
 class Held(msgspec.Struct, gc=False, array_like=True):
-    """The records of one log, which alone changes them: in place, for there may be many.
+    """The intervals of one log, changed in place only by that log, because there may be many.
 
-    ``intervals``: adjacent, one per epoch, segment and size of a record. ``rolled``: where segments
-    begin, but the first. ``segment_start_ms``: the timestamp that the last segment's age is counted
-    from, -1 if it is empty. ``active_bytes``: of the last segment.
+    ``intervals``: adjacent, one per epoch, segment and record size. ``rolled``: base offsets of all
+    segments but the first. ``segment_start_ms``: timestamp from which the last segment's age is
+    measured, -1 if it is empty. ``active_bytes``: size of the last segment.
     """
 
     intervals: list[Interval]
@@ -31,7 +31,7 @@ class Held(msgspec.Struct, gc=False, array_like=True):
     active_bytes: int = 0
 
     def between(self, start: int, end: int) -> tuple[Interval, ...]:
-        """What is held from ``start`` to ``end`` (exclusive), cut at both."""
+        """Return the intervals from ``start`` to ``end`` (exclusive), cut at both."""
         intervals = self.intervals
         if intervals and start <= intervals[0].start and intervals[-1].end <= end:
             return tuple(intervals)
@@ -43,7 +43,7 @@ class Held(msgspec.Struct, gc=False, array_like=True):
         return tuple(found)
 
     def truncated(self, start: int, end: int) -> Held:
-        """What is held from ``start``, where a segment begins, to ``end``."""
+        """Return the intervals from ``start``, the base of a segment, to ``end``."""
         rolled = [base for base in self.rolled if start < base <= end]
         active = self.between(rolled[-1] if rolled else start, end)
         return Held(
@@ -59,13 +59,14 @@ _decode: Final = msgspec.msgpack.Decoder(Held).decode
 
 
 def fold(held: Held) -> bytes:
-    """What is held as bytes, which take a quarter of the memory: for while nothing changes. What
-    follows from the rest, the bytes of the last segment, is left out."""
+    """Pack intervals into bytes, a quarter of the memory, while they do not change.
+
+    The size of the last segment is left out, because it follows from the rest."""
     return _encode((held.intervals, held.rolled, held.segment_start_ms))
 
 
 def unfold(folded: bytes) -> Held:
-    """What ``fold`` was given."""
+    """Return the intervals that ``fold`` packed."""
     held = _decode(folded)
     base = held.rolled[-1] if held.rolled else 0
     held.active_bytes = sum(part.size_bytes for part in held.intervals if part.start >= base)
@@ -76,7 +77,7 @@ NOTHING_HELD: Final = fold(Held([], []))
 
 
 def cut(interval: Interval, start: int, end: int) -> Interval:
-    """The part of an interval from ``start`` to ``end``, with its share of the bytes."""
+    """Return the part of an interval from ``start`` to ``end``, with its share of the bytes."""
     if start == interval.start and end == interval.end:
         return interval
     count = interval.end - interval.start
@@ -86,8 +87,9 @@ def cut(interval: Interval, start: int, end: int) -> Interval:
 
 
 def can_be_joined(last: Interval, interval: Interval) -> bool:
-    """True if the records of two adjacent intervals are of one epoch and equally large: joined,
-    they are cut as before."""
+    """Return True if the records of two adjacent intervals have one epoch and one size.
+
+    Joining these loses nothing: they can be cut as before."""
     if last.leader_epoch != interval.leader_epoch:
         return False
     of_last = last.size_bytes * (interval.end - interval.start)
@@ -95,7 +97,7 @@ def can_be_joined(last: Interval, interval: Interval) -> bool:
 
 
 def joined(last: Interval, interval: Interval) -> Interval:
-    """Two adjacent intervals of one epoch as one."""
+    """Join two adjacent intervals of one epoch."""
     return Interval(
         last.leader_epoch,
         last.start,
@@ -106,7 +108,7 @@ def joined(last: Interval, interval: Interval) -> Interval:
 
 
 def add_batch(found: list[Interval], header: BatchHeader, log_start_offset: int) -> None:
-    """Count one more batch, in the last interval if that has the same leader epoch."""
+    """Add a batch, extending the last interval if it has the same leader epoch."""
     start = max(header.base_offset, log_start_offset)
     size, latest_ms = header.size_bytes, header.max_timestamp_ms
     if found and found[-1].leader_epoch == header.leader_epoch:

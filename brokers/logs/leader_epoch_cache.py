@@ -1,9 +1,9 @@
-"""At which offset each leader epoch of a log begins: the rules of kafka.server.epoch.
+"""The start offset of each leader epoch in a log: the rules of kafka.server.epoch.
 
-Entries rise in epoch and in start offset. The rules are functions from entries to entries, for a
-log that is only counted keeps no more than them; ``LeaderEpochFileCache`` is the same with a file
-behind it, for a log that has one. Mirrors LeaderEpochFileCache. An epoch's end is where the next
-one begins; the end of the latest is the log's end, which is handed in.
+Entries ascend in epoch and in start offset. The rules are functions from entries to entries,
+because an in-memory log stores only entries. ``LeaderEpochFileCache`` adds a file for logs on disk.
+Mirrors LeaderEpochFileCache. An epoch ends where the next one starts; the latest ends at the log
+end, which is an argument.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _epoch_of: Final = itemgetter(0)
 
 @lru_cache(maxsize=_SHARED_MAX)
 def _only(entry: EpochEntry) -> EpochEntries:
-    """One entry. Shared, for most logs of a large cluster are empty, and all of those are alike."""
+    """Return a tuple of one entry, shared: most logs of a large cluster are empty and equal."""
     return (entry,)
 
 
 def latest_epoch(entries: EpochEntries) -> int | None:
-    """The latest epoch; None if there is none."""
+    """Return the latest epoch; None if there is none."""
     return entries[-1].epoch if entries else None
 
 
 def assign(entries: EpochEntries, epoch: int, start_offset: int) -> EpochEntries:
-    """Entries with ``epoch`` beginning at ``start_offset``.
+    """Return the entries with ``epoch`` starting at ``start_offset``.
 
-    The latest epoch keeps its start unless the new one is smaller. Entries at the end that do not
-    come before the new one, in epoch or in offset, are dropped.
+    The latest epoch keeps its start offset unless the new one is smaller. Entries that do not
+    precede the new one in both epoch and offset are dropped.
     """
-    assert epoch >= 0 and start_offset >= 0, f"no leader epoch entry: {epoch} at {start_offset}"
+    assert epoch >= 0 and start_offset >= 0, f"invalid leader epoch entry: {epoch}, {start_offset}"
     if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
         return entries
     kept = len(entries)
@@ -54,10 +54,11 @@ def assign(entries: EpochEntries, epoch: int, start_offset: int) -> EpochEntries
 
 
 def end_offset_for(entries: EpochEntries, epoch: int, log_end_offset: int) -> EpochEndOffset:
-    """The largest epoch at or below ``epoch``, and its end.
+    """Return the largest epoch at or below ``epoch``, and its end offset.
 
-    (-1, -1) for no epoch (-1) and for one later than the latest. For one before the earliest:
-    ``epoch`` itself and where the earliest begins, as what lay before is gone from the log.
+    (-1, -1) for no epoch (-1) and for one after the latest. For one before the earliest:
+    ``epoch`` itself and the start of the earliest, because what came before is no longer in the
+    log.
     """
     if epoch == NO_EPOCH or not entries or epoch > entries[-1].epoch:
         return UNDEFINED_EPOCH_END
@@ -69,7 +70,7 @@ def end_offset_for(entries: EpochEntries, epoch: int, log_end_offset: int) -> Ep
 
 
 def truncate_from_end(entries: EpochEntries, end_offset: int) -> EpochEntries:
-    """Entries that begin before ``end_offset``."""
+    """Return the entries that start before ``end_offset``."""
     kept = len(entries)
     while kept and entries[kept - 1].start_offset >= end_offset:
         kept -= 1
@@ -77,8 +78,9 @@ def truncate_from_end(entries: EpochEntries, end_offset: int) -> EpochEntries:
 
 
 def truncate_from_start(entries: EpochEntries, start_offset: int) -> EpochEntries:
-    """Entries for a log that begins at ``start_offset``: the last one that begins there or before
-    begins there now, and those before it are dropped."""
+    """Return the entries for a log that starts at ``start_offset``.
+
+    The last entry at or before that offset now starts there; earlier ones are dropped."""
     dropped = 0
     while dropped < len(entries) and entries[dropped].start_offset <= start_offset:
         dropped += 1
@@ -89,7 +91,7 @@ def truncate_from_start(entries: EpochEntries, start_offset: int) -> EpochEntrie
 
 
 class LeaderEpochFileCache:
-    """Entries that are written to a leader-epoch-checkpoint file as soon as they change.
+    """Epoch entries, written to a leader-epoch-checkpoint file whenever they change.
 
     Raises LogStorageError if the file cannot be written.
     """
@@ -104,7 +106,7 @@ class LeaderEpochFileCache:
 
     @property
     def entries(self) -> EpochEntries:
-        """Every entry, the earliest first."""
+        """All entries, the earliest first."""
         return self._entries
 
     @property
@@ -113,19 +115,19 @@ class LeaderEpochFileCache:
         return latest_epoch(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` begins at ``start_offset``, as ``assign`` says."""
+        """Record that ``epoch`` starts at ``start_offset``; see function ``assign``."""
         self._keep(assign(self._entries, epoch, start_offset))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """The largest epoch at or below ``epoch`` and its end, as ``end_offset_for`` says."""
+        """Return the largest epoch at or below ``epoch``, and its end offset."""
         return end_offset_for(self._entries, epoch, log_end_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that begin at ``end_offset`` or after it."""
+        """Remove epochs that start at ``end_offset`` or later."""
         self._keep(truncate_from_end(self._entries, end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget what lies before ``start_offset``, as ``truncate_from_start`` says."""
+        """Remove epochs before ``start_offset``; see function ``truncate_from_start``."""
         self._keep(truncate_from_start(self._entries, start_offset))
 
     def replace(self, entries: EpochEntries) -> None:
@@ -133,11 +135,11 @@ class LeaderEpochFileCache:
         self._keep(entries)
 
     def clear(self) -> None:
-        """Forget everything, in the file too."""
+        """Remove all entries, also in the file."""
         self._keep(())
 
     def move_to(self, path: Path) -> None:
-        """The log's directory has another name now, and the file in it with it."""
+        """Follow a renaming of the log's directory, which holds the file."""
         self._path = path
 
     def _keep(self, entries: EpochEntries) -> None:

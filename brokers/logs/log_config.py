@@ -1,6 +1,6 @@
-"""How a log rolls, keeps and limits: the topic configs that a log looks at.
+"""The configs of one log: rolling, retention and limits.
 
-Values only; who reads configs hands them in. Mirrors kafka.log.LogConfig.
+Only values; callers read configs. Mirrors kafka.log.LogConfig.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 
 NO_LIMIT: Final = -1
 NEVER: Final = 2**63 - 1
-"""Kafka's largest number, which stands for no limit where -1 does not."""
+"""Kafka's largest long, which stands for no limit where -1 does not."""
 
 
 def _default(name: str) -> Any:
@@ -21,20 +21,22 @@ def _default(name: str) -> Any:
 
 
 class ThrottledReplicas(msgspec.Struct, frozen=True, gc=False):
-    """Replicas of one topic that leader.replication.throttled.replicas, or that of followers,
-    lists: (partition, broker), or with ``is_all`` every one (kafka.server.ConfigHandler)."""
+    """Throttled replicas of one topic, as pairs (partition, broker).
+
+    From leader.replication.throttled.replicas or follower.replication.throttled.replicas;
+    ``is_all``: all replicas (kafka.server.ConfigHandler)."""
 
     listed: frozenset[tuple[int, int]] = frozenset()
     is_all: bool = False
 
     @classmethod
     def of(cls, words: list[str]) -> ThrottledReplicas:
-        """What a topic's config lists: "*" alone, or words as 0:1, partition and broker."""
+        """Parse a topic's config: "*" alone, or words like 0:1 (partition and broker)."""
         pairs = (word.split(":") for word in words if word not in ("", "*"))
         return cls(frozenset((int(first), int(last)) for first, last in pairs), words == ["*"])
 
     def has(self, partition: int, broker_id: int) -> bool:
-        """True if the replica of this partition on this broker is among them."""
+        """Return True if the replica of this partition on this broker is throttled."""
         return self.is_all or (partition, broker_id) in self.listed
 
 
@@ -42,20 +44,20 @@ NONE_THROTTLED: Final = ThrottledReplicas()
 
 
 class LogConfig(msgspec.Struct, frozen=True, gc=False):
-    """What all logs of a topic share. ``retention_ms`` -1, ``retention_bytes`` below 0: no limit.
+    """Configs of all logs of a topic. ``retention_ms`` -1, ``retention_bytes`` below 0: no limit.
 
-    ``delete``: cleanup.policy has "delete"; without it only what is before the log's start goes.
-    ``producer_id_expiration_ms``: how long an idle producer is remembered
-    (transactional.id.expiration.ms of the broker). ``flush_messages``: after how many records that
-    are not on the disk the log is flushed; ``flush_ms``: after how long, which the broker looks
-    after. ``compression_id``: how a leader's log compresses
-    (compression.type), an index into COMPRESSIONS of record_batch.py; None: as the producer does.
-    ``is_log_append_time``: message.timestamp.type is LogAppendTime, the leader gives records
-    its own time; else theirs may differ from it by ``timestamp_difference_max_ms``
-    (message.timestamp.difference.max.ms). ``min_insync_replicas``: how large the ISR must
-    be for a producer with acks -1; ``leader_throttled`` and ``follower_throttled``: the replicas
-    whose replication is throttled on the side of the leader, of the follower. The log itself does
-    not look at these three.
+    ``delete``: cleanup.policy has "delete"; without it only segments before the log start are
+    deleted. ``producer_id_expiration_ms``: how long idle producers are kept
+    (transactional.id.expiration.ms of the broker). ``flush_messages``: the log is flushed after
+    this many unflushed records. ``flush_ms``: or after this time, by the broker's log maintenance.
+    ``compression_id``: compression by the leader (compression.type), an index into COMPRESSIONS of
+    record_batch.py; None: as the producer compresses. ``is_log_append_time``:
+    message.timestamp.type is LogAppendTime, and the leader sets the timestamps; otherwise they may
+    differ from its time by ``timestamp_difference_max_ms`` (message.timestamp.difference.max.ms).
+
+    Not used by the log itself: ``min_insync_replicas``: minimum ISR size for acks -1.
+    ``leader_throttled`` and ``follower_throttled``: replicas throttled on the leader, on the
+    follower.
     """
 
     segment_bytes: int = _default("segment.bytes")

@@ -1,7 +1,7 @@
-"""The log directories of a broker as a table: which are online, which logs are in which of them.
+"""Table of a broker's log directories: which are online, and which logs each one has.
 
-It chooses the directory of a new log and makes none; no file is touched. Mirrors the choice of
-directories of kafka.log.LogManager (nextLogDirs, getOrCreateLog, maybeUpdatePreferredLogDir,
+It chooses the directory of a new log, but creates no log and accesses no file. Mirrors the choice
+of directories of kafka.log.LogManager (nextLogDirs, getOrCreateLog, maybeUpdatePreferredLogDir,
 handleLogDirFailure).
 """
 
@@ -15,7 +15,7 @@ from klamm.cluster.types import TopicPartition
 
 
 class LogDirs:
-    """Directories in the order of the configuration, with their logs: of a failed one none."""
+    """Log directories in configuration order, with their logs; a failed one has no logs."""
 
     __slots__ = ("_logs", "_offline", "_preferred")
 
@@ -26,57 +26,56 @@ class LogDirs:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every configured directory."""
+        """All configured directories."""
         return tuple(self._logs)
 
     @property
     def offline(self) -> tuple[str, ...]:
-        """The directories that failed, in the order in which they did."""
+        """Failed directories, in the order of their failures."""
         return tuple(self._offline)
 
     @property
     def has_futures(self) -> bool:
-        """True if any replica has a future log: one that takes the place of its current log once
-        it holds the same."""
+        """True if any replica has a future log, which replaces its current log when complete."""
         return any(logs.futures for logs in self._logs.values())
 
     def is_online(self, path: str) -> bool:
-        """True if ``path`` is configured and did not fail."""
+        """Return True if ``path`` is configured and has not failed."""
         return path in self._logs and path not in self._offline
 
     def log_counts(self) -> dict[str, int]:
-        """Logs by directory, future ones among them."""
+        """Return the number of logs in each directory, including future logs."""
         return {path: len(logs) for path, logs in self._logs.items()}
 
     # -- logs
 
     def logs(self, path: str) -> DirLogs:
-        """The logs of a directory: the table itself."""
+        """Return the log table of a directory, not a copy."""
         return self._logs[path]
 
     def use(self, path: str, logs: DirLogs) -> None:
-        """Take this table, which may be another's too, for that of a directory."""
+        """Use this log table, which may be shared, for a directory."""
         self._logs[path] = logs
 
     def current(self, partition: TopicPartition) -> ReplicaLog | None:
-        """A partition's current log."""
+        """Return a partition's current log; None without one."""
         path = self.path_of(partition)
         return None if path is None else self._logs[path].current[partition]
 
     def future(self, partition: TopicPartition) -> ReplicaLog | None:
-        """A partition's future log."""
+        """Return a partition's future log; None without one."""
         path = self.future_path_of(partition)
         return None if path is None else self._logs[path].futures[partition]
 
     def path_of(self, partition: TopicPartition) -> str | None:
-        """The directory of a partition's current log."""
+        """Return the directory of a partition's current log; None without one."""
         for path, logs in self._logs.items():
             if partition in logs.current:
                 return path
         return None
 
     def future_path_of(self, partition: TopicPartition) -> str | None:
-        """The directory of a partition's future log."""
+        """Return the directory of a partition's future log; None without one."""
         for path, logs in self._logs.items():
             if partition in logs.futures:
                 return path
@@ -85,15 +84,14 @@ class LogDirs:
     # -- directories
 
     def prefer(self, partition: TopicPartition, path: str) -> None:
-        """Make the partition's next log in ``path``, whether it is a new one or a future one."""
+        """Put the partition's next log, current or future, into ``path``."""
         self._preferred[partition] = path
 
     def choose(self, partition: TopicPartition, *, is_new: bool) -> str | None:
-        """The directory of a new log: the preferred one, else the online one with the fewest logs,
-        the first of equals.
+        """Return the directory for a new log: the preferred one, else the one with fewest logs.
 
-        None (Kafka's KafkaStorageException) if that directory or all are offline, or if one is
-        offline and the replica is not new: its log may be there.
+        Of equal directories, the first. None (Kafka's KafkaStorageException) if that directory or
+        all are offline, or if one is offline and the replica is not new: its log may be there.
         """
         if self._offline and not is_new:
             return None
@@ -104,7 +102,7 @@ class LogDirs:
         return path
 
     def choose_for_future(self, partition: TopicPartition) -> str | None:
-        """The preferred directory, for a future log; None if any directory is offline."""
+        """Return the preferred directory for a future log; None if any directory is offline."""
         return None if self._offline else self._preferred.pop(partition)
 
     def _with_fewest_logs(self) -> str | None:
@@ -114,6 +112,6 @@ class LogDirs:
         return online[0] if online else None
 
     def mark_offline(self, path: str) -> None:
-        """Take a failed directory out of use, and all logs in it."""
+        """Mark a directory as failed, and drop all its logs."""
         self._offline[path] = None
         self._logs[path] = DirLogs({}, {})

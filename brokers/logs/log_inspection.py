@@ -29,9 +29,11 @@ _NO_ENTRY: Final = (0, 1 << 62)
 
 
 class Inspected(NamedTuple):
-    """Findings from the headers: every leader epoch and its first offset, the last batches of
-    idempotent producers, the segments whose indexes do not match their batches, and the offset
-    after the last batch (None: there is no segment)."""
+    """Findings from the headers of all batches.
+
+    ``epochs``: every leader epoch and its first offset. ``producers``: last batches of idempotent
+    producers. ``misindexed``: segments whose indexes do not match their batches. ``next_offset``:
+    the offset after the last batch; None: there is no segment."""
 
     epochs: EpochEntries
     producers: ProducerStates
@@ -40,7 +42,7 @@ class Inspected(NamedTuple):
 
 
 def inspect(segments: Iterable[LogSegment], *, has_gaps: bool = False) -> Inspected:
-    """Walk over all batches of a log. ``has_gaps``: a log cleaner may have removed offsets.
+    """Check all batches of a log. ``has_gaps``: a log cleaner may have removed offsets.
 
     Raises DamagedLog at the first batch that cannot be read or does not follow the previous one.
     """
@@ -56,7 +58,7 @@ def inspect(segments: Iterable[LogSegment], *, has_gaps: bool = False) -> Inspec
 
 
 class _Inspection:
-    """The state of a walk between two batches."""
+    """State between two batches while checking a log."""
 
     def __init__(self, has_gaps: bool) -> None:
         self.epochs: list[EpochEntry] = []
@@ -109,7 +111,7 @@ class _Inspection:
         raise DamagedLog(
             f"offsets from {end} on are missing: the next file is {segment.log.path}"
             if base_offset > end
-            else f"{segment.log.path} begins before {end}, where the file before it ends",
+            else f"{segment.log.path} begins before offset {end}, where the previous file ends",
             offset=min(end, base_offset),
         )
 
@@ -139,7 +141,8 @@ def epochs_between(found: EpochEntries, start_offset: int, end_offset: int) -> E
 def agreed_epochs(
     found: EpochEntries, recorded: EpochEntries, start_offset: int, end_offset: int
 ) -> EpochEntries | None:
-    """The same; None if leader-epoch-checkpoint (``recorded``) contradicts them. A recorded epoch
-    that begins at the log's end wrote no records."""
+    """Return the epochs of batches; None if leader-epoch-checkpoint (``recorded``) contradicts.
+
+    A recorded epoch that starts at the log end has no records, and is no contradiction."""
     epochs = epochs_between(found, start_offset, end_offset)
     return epochs if truncate_from_end(recorded, end_offset) == epochs else None

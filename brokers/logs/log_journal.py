@@ -1,8 +1,8 @@
-"""Journal rows of brokers: truncated and repaired logs, failed log directories, batches that could
-not be read, and brokers that registered again.
+"""Journal rows of brokers: truncations, log repairs, failed directories, corrupt batches,
+re-registrations.
 
-One for all brokers of a cluster, whose rows are numbered together: no controller writes them, so
-they are of controller -1 and epoch 0, as the run's first row is. Decides nothing and reads no log.
+One writer for all brokers of a cluster numbers the rows. As no controller writes them, they have
+controller -1 and epoch 0, like the first row of the run. Decides nothing and reads no log.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _REPAIR_TEXTS: Final[Mapping[RepairKind, str]] = {
     RepairKind.TOPIC_ID_FORGOTTEN: "the topic id is unknown until the next LeaderAndIsr request",
     RepairKind.CUT_TO_RESTORE: "truncated {1} bytes, to fetch from offset {0} on again",
 }
-"""What operators read of a repair: {0} is its offset, {1} the bytes of the batches removed. The
+"""Operator texts of repairs: {0} is the offset, {1} the bytes of the batches removed. The
 last kind, TAKEN_OFFLINE, is reported by ``log_damage``."""
 
 
 class Truncation(msgspec.Struct, frozen=True):
-    """What a follower cut: offsets ``to_offset`` to ``from_offset`` (exclusive), and their bytes.
+    """Offsets from ``to_offset`` to ``from_offset`` (exclusive) that a follower truncated.
 
-    ``leader`` said so, at ``leader_epoch``.
+    ``leader`` and ``leader_epoch``: of the response that caused it.
     """
 
     from_offset: int
@@ -53,7 +53,7 @@ class Truncation(msgspec.Struct, frozen=True):
 
 
 class Spoilt(NamedTuple):
-    """A batch of a partition that is not whole, as its ``leader`` sent it at ``leader_epoch``."""
+    """A corrupt batch of a partition, as its ``leader`` sent it at ``leader_epoch``."""
 
     topic_partition: TopicPartition
     leader: int
@@ -72,7 +72,7 @@ def log_repair(
 
 
 class LogJournal:
-    """Writes rows; one thread at a time."""
+    """Writes journal rows for all brokers; one thread at a time."""
 
     def __init__(self, journal: Journal, clock: Clock, run_id: str) -> None:
         self._journal = journal
@@ -81,7 +81,7 @@ class LogJournal:
         self._count = 0
 
     def truncated(self, broker_id: int, tp: TopicPartition, cut: Truncation) -> None:
-        """A follower's log was cut to where it parts from its leader's."""
+        """Record that a follower truncated its log to the point of divergence."""
         row = self._row(Kind.LOG_TRUNCATED, broker_id, tp)
         row.leader, row.leader_epoch = cut.leader, cut.leader_epoch
         detail = {
@@ -92,7 +92,7 @@ class LogJournal:
         self._write(row, detail)
 
     def repaired(self, broker_id: int, tp: TopicPartition, repair: Repair) -> None:
-        """A log was not in order when a broker loaded it."""
+        """Record a repair of a log by a broker that loaded it."""
         row = self._row(Kind.LOG_REPAIRED, broker_id, tp)
         row.outcome = repair.kind
         detail = {
@@ -103,7 +103,7 @@ class LogJournal:
         self._write(row, detail)
 
     def dir_failed(self, broker_id: int, path: str, reason: str) -> None:
-        """A log directory went offline."""
+        """Record that a log directory went offline."""
         row = self._row(Kind.LOG_DIR_FAILED, broker_id)
         self._write(row, {"log_dir": path, "reason": reason})
 
@@ -113,7 +113,7 @@ class LogJournal:
         self._write(row, {"broker_epoch_before": epoch_before, "broker_epoch": epoch})
 
     def spoilt(self, found: Spoilt, met_by: str) -> None:
-        """Somebody fetched a batch that is not whole."""
+        """Record that a follower or consumer fetched a corrupt batch."""
         row = self._row(Kind.BATCH_SPOILT, found.leader, found.topic_partition)
         row.leader, row.leader_epoch = found.leader, found.leader_epoch
         self._write(row, {**found.batch._asdict(), "met_by": met_by})

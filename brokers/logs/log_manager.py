@@ -1,7 +1,7 @@
-"""The logs of one broker: where each is, made and found again, moved, deleted, written down.
+"""The logs of one broker: load, create, move, delete, apply retention, write checkpoints.
 
-It chooses no directory (log_dirs.py does), touches no file (its store does), has no timer
-and no thread: the broker calls what is due. Mirrors kafka.log.LogManager, without the cleaner.
+It chooses no directory (log_dirs.py does), accesses no file (its store does), and has no timer or
+thread: the broker calls what is due. Mirrors kafka.log.LogManager, without the cleaner.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogDirFailure(NamedTuple):
-    """A directory that went offline, why, and the partitions whose current log is in it."""
+    """A log directory that went offline, the reason, and the partitions of its current logs."""
 
     path: str
     reason: str
@@ -33,10 +33,10 @@ class LogDirFailure(NamedTuple):
 
 
 class StartUp(NamedTuple):
-    """What was not in order in the directories that were opened.
+    """Problems found while opening log directories.
 
-    ``repairs``: what was done to the files of a partition's log. ``complaints``: checkpoints that
-    could not be used, as messages. ``damaged``: current logs that are offline.
+    ``repairs``: by partition. ``complaints``: messages about unusable checkpoints. ``damaged``:
+    current logs that are offline.
     """
 
     repairs: list[tuple[TopicPartition, Repair]]
@@ -45,8 +45,7 @@ class StartUp(NamedTuple):
 
 
 class LogManager:
-    """Current logs, and the future logs that will take their place in another directory: those in
-    the tables of ``dirs``."""
+    """Current logs, and future logs that will replace them, in the tables of ``dirs``."""
 
     def __init__(self, dirs: LogDirs, store: LogStore, config_of: LogConfigs) -> None:
         self.dirs = dirs
@@ -61,12 +60,12 @@ class LogManager:
 
     @property
     def is_open(self) -> bool:
-        """True from ``startup`` to the end."""
+        """True from ``startup`` to ``shutdown`` or ``abandon``."""
         return bool(self._open)
 
     @property
     def has_failures(self) -> bool:
-        """True if ``take_failures`` has something to tell."""
+        """True if ``take_failures`` would return a failure."""
         return bool(self._failures)
 
     @property
@@ -75,21 +74,20 @@ class LogManager:
         return self._damaged.keys()
 
     def logs(self) -> Iterator[ReplicaLog]:
-        """All logs that can be used, future ones among them."""
+        """Yield all online logs, including future logs."""
         for path in self._open:
             for _, log in self.dirs.logs(path).items():
                 yield log
 
     def take_high_watermark(self, partition: TopicPartition) -> int:
-        """As it was last written down before the broker started, 0 if it was not; from now on it
-        is the taker's."""
+        """Remove and return the checkpointed high watermark of a partition; 0 if there is none."""
         return self._high_watermarks.pop(partition, 0)
 
     def startup(self, owner: MetaProperties, now_ms: int) -> StartUp:
-        """Open every directory and load its logs; one that cannot be used goes offline.
+        """Open every directory and load its logs; an unusable directory goes offline.
 
         Raises LogStorageError if none is left or if a partition has two current logs or two future
-        ones, and EnvironmentProblem if another broker uses a directory. What was opened is let go.
+        logs, and EnvironmentProblem if another broker uses a directory. Then all are closed again.
         """
         report = StartUp([], [], {})
         try:
@@ -130,11 +128,11 @@ class LogManager:
         if other is not None:
             raise LogStorageError(
                 f"Duplicate log directories for {partition} are found in both {path} and {other}",
-                hint="delete the one in the directory that failed or was away",
+                hint="delete the log in the directory that had failed or was unavailable",
             )
 
     def _forget_moved(self, report: StartUp) -> None:
-        """A broker that was killed between a move and its checkpoint has not lost the log."""
+        """Clear damage of logs found elsewhere: the broker died between a move and a checkpoint."""
         for partition in [tp for tp in self._damaged if self.dirs.path_of(tp) is not None]:
             del self._damaged[partition], report.damaged[partition]
 
@@ -158,11 +156,10 @@ class LogManager:
         return restored
 
     def get_or_create(self, partition: TopicPartition, now_ms: int, *, is_new: bool) -> ReplicaLog:
-        """The current log; if there is none, a new one where LogDirs says.
+        """Return the current log, or create one in the directory that LogDirs chooses.
 
-        A directory in which it cannot be made goes offline, and the next one is tried. Raises
-        LogStorageError if none is left, if ``is_new`` is False and a directory is offline, or if
-        the log is damaged.
+        If a directory fails, it goes offline and the next one is tried. Raises LogStorageError if
+        none is left, if ``is_new`` is False and a directory is offline, or if the log is damaged.
         """
         if partition in self._damaged:
             raise LogStorageError(f"The log of {partition} is damaged and offline")
@@ -180,9 +177,9 @@ class LogManager:
         return log
 
     def create_future(self, partition: TopicPartition, now_ms: int) -> ReplicaLog:
-        """A future log in the directory that LogDirs prefers for the partition.
+        """Create a future log in the directory that LogDirs prefers for the partition.
 
-        Raises LogStorageError if a directory is offline or the log cannot be made.
+        Raises LogStorageError if a directory is offline or the log cannot be created.
         """
         path = self.dirs.choose_for_future(partition)
         if path is None:
@@ -200,7 +197,7 @@ class LogManager:
 
     @contextmanager
     def in_dir(self, path: str) -> Iterator[None]:
-        """A LogStorageError within takes the directory offline, and is passed on."""
+        """Take the directory offline if a LogStorageError is raised inside; re-raise it."""
         try:
             yield
         except LogStorageError as error:
@@ -219,10 +216,10 @@ class LogManager:
         )
 
     def replace_current_with_future(self, partition: TopicPartition, now_ms: int) -> ReplicaLog:
-        """The future log, which becomes the current one; that one is deleted later.
+        """Make the future log current and mark the old one deleted; return the new one.
 
-        Raises LogStorageError if it cannot get its name, and is offline then. If the old log cannot
-        lose its own, its directory goes offline, without the replica.
+        Raises LogStorageError if the future log cannot be renamed, and takes its directory offline.
+        If the old log cannot be renamed, only its directory goes offline, not the replica.
         """
         source, target = self.dirs.path_of(partition), self.dirs.future_path_of(partition)
         assert source is not None and target is not None, "only a replica that moves"
@@ -238,7 +235,7 @@ class LogManager:
         return new
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
-        """Take away the current log and the future one, if there are any; they are removed later.
+        """Mark the current and the future log deleted, if there are any.
 
         Raises LogStorageError.
         """
@@ -258,7 +255,7 @@ class LogManager:
                 self._checkpoint_dir(path)
 
     def delete_future(self, partition: TopicPartition, now_ms: int) -> None:
-        """Take away the future log, if there is one. Raises LogStorageError."""
+        """Mark the future log deleted, if there is one. Raises LogStorageError."""
         path = self.dirs.future_path_of(partition)
         if path is not None:
             log = self.dirs.logs(path).futures.pop(partition)
@@ -267,8 +264,9 @@ class LogManager:
                 self._checkpoint_dir(path)
 
     def delete_marked(self, now_ms: int) -> int:
-        """Remove logs that were deleted file.delete.delay.ms ago; returns how many. A directory
-        that refuses goes offline."""
+        """Remove logs marked deleted file.delete.delay.ms ago; return their number.
+
+        A directory whose disk fails goes offline."""
         count = 0
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
@@ -276,14 +274,15 @@ class LogManager:
         return count
 
     def next_deletion_ms(self) -> int | None:
-        """When a log is to be removed next, since the epoch; None if none is."""
+        """Return when the next deleted log is to be removed, since the epoch; None without one."""
         return self.store.next_deletion_ms()
 
     def delete_old(
         self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Deleted]:
-        """Retention for all current logs: of each, what went. A directory that refuses goes
-        offline."""
+        """Apply retention to all current logs; return what each one deleted.
+
+        A directory whose disk fails goes offline."""
         deleted: dict[TopicPartition, Deleted] = {}
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
@@ -293,10 +292,10 @@ class LogManager:
         return deleted
 
     def flush_dirty(self, now_ms: int) -> bool:
-        """Flush every log that flush.ms says has waited long enough; False if none of the others
-        has anything to wait for. A directory that refuses goes offline.
+        """Flush every log whose flush.ms is over; return False if no other log has unflushed data.
 
-        The time runs from the last flush by time; before the first it is over.
+        A log is due flush.ms after its last timed flush, and at once before the first. A directory
+        whose disk fails goes offline.
         """
         before, self._flushed_ms = self._flushed_ms, {}
         is_left = False
@@ -315,22 +314,22 @@ class LogManager:
         return is_left
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """Let all logs of a topic go by another config from now on."""
+        """Apply a changed config to all logs of a topic."""
         for path in self._open:
             for partition, log in self.dirs.logs(path).items():
                 if partition.topic == topic:
                     log.config = config
 
     def checkpoint_logs(self) -> None:
-        """Write down recovery points and log starts; a directory that refuses goes offline."""
+        """Write recovery points and log start offsets; a failing directory goes offline."""
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
                 self._checkpoint_dir(path)
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write down how far current logs are replicated; a directory that refuses goes offline.
+        """Write the high watermarks of current logs; a failing directory goes offline.
 
-        Of a partition that nobody has asked for yet, that is what was written down before.
+        Partitions that were not used since startup keep their checkpointed high watermarks.
         """
         known = {**self._high_watermarks, **high_watermarks}
         for path in list(self._open):
@@ -344,7 +343,7 @@ class LogManager:
                 self.store.checkpoint_high_watermarks(path, offsets)
 
     def on_error(self, partition: TopicPartition, error: ReplicaLogError) -> Errors:
-        """Take it that a partition's current log raised this; returns what is answered."""
+        """Handle an error of a partition's current log; return the error code to respond with."""
         if isinstance(error, LogStorageError):
             path = self.dirs.path_of(partition)
             if path is not None:
@@ -352,7 +351,7 @@ class LogManager:
         return error.code
 
     def handle_log_dir_failure(self, path: str, error: LogStorageError) -> None:
-        """Take a directory out of use, and all logs in it; nothing if it is offline already."""
+        """Take a directory and its logs offline; does nothing if it is offline already."""
         if not self.dirs.is_online(path):
             return
         lost = tuple(self.dirs.logs(path).current)
@@ -364,15 +363,15 @@ class LogManager:
         self._failures.append(LogDirFailure(path, error.message, lost))
 
     def take_failures(self) -> list[LogDirFailure]:
-        """The directories that went offline since this was last asked, for the broker to tell."""
+        """Remove and return the failures since the last call, for the broker to report."""
         failures, self._failures = self._failures, []
         return failures
 
     def shutdown(self) -> None:
-        """Flush and close every log, write checkpoints, mark the directories clean, let go of them.
+        """Flush and close every log, write checkpoints, mark directories clean, and close them.
 
-        A directory that refuses is not marked and is among the failures; its logs are recovered at
-        the next start.
+        A directory whose disk fails is not marked and is among the failures; its logs are recovered
+        at the next start.
         """
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
@@ -383,7 +382,7 @@ class LogManager:
         self._open.clear()
 
     def abandon(self) -> None:
-        """Let go of the directories as they are: what a process does that dies."""
+        """Close the directories as they are, like a process that is killed."""
         for path in self._open:
             self.store.close_dir(path, is_clean=False)
         self._open.clear()

@@ -1,8 +1,8 @@
-"""Where the logs of a broker are kept: the seam between its LogManager and a disk.
+"""Storage of a broker's logs: the interface between its LogManager and a disk.
 
-A store does what it is told in one log directory and decides nothing. ``MemoryLogStore`` keeps logs
-that only count; ``FileLogStore`` (file_log_store.py) keeps files. Either outlives the broker that
-uses it: handed to the next one, it has what that one left.
+A store executes operations in one log directory and decides nothing. ``MemoryLogStore`` has
+in-memory (offset-only) logs; ``FileLogStore`` (file_log_store.py) has files. A store outlives its
+broker: the next broker process gets it with everything stored in it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.types import TopicPartition
 
 LogConfigs = Callable[[str], LogConfig]
-"""The config of a topic's logs."""
+"""Returns the log config of a topic."""
 
 Draw = Callable[[int, int], int]
-"""A number between two others, both of which may come: how much of what was not flushed the machine
-had written on its own account."""
+"""Returns a random number between two others, inclusive: how much unflushed data the operating
+system had written before a crash."""
 
 
 class DirLogs:
-    """The logs of one directory, by partition: the current ones, and the future ones that will
-    take the place of a current log in another directory."""
+    """The logs of one directory by partition: current logs, and future logs that will replace a
+    current log of another directory."""
 
     __slots__ = ("current", "futures")
 
@@ -44,13 +44,13 @@ class DirLogs:
         return len(self.current) + len(self.futures)
 
     def items(self) -> Iterator[tuple[TopicPartition, ReplicaLog]]:
-        """Current logs, then future ones: of a partition never both in one directory."""
+        """Yield current logs, then future logs; one directory never has both of a partition."""
         yield from self.current.items()
         yield from self.futures.items()
 
 
 class FoundDir(NamedTuple):
-    """What a log directory holds. ``logs``: a table that the manager keeps up to date from now on.
+    """Contents of a log directory. ``logs``: a table that the manager updates from now on.
 
     ``repairs``: repairs of the files of each partition's log. ``complaints``: messages about
     unusable checkpoints. ``damaged``: current logs that are not among ``logs``, and why.
@@ -64,10 +64,10 @@ class FoundDir(NamedTuple):
 
 
 class LogStore(Protocol):
-    """What a LogManager asks of its disk. ``path``: a log directory that was opened.
+    """Operations that a LogManager needs. ``path``: an opened log directory.
 
-    ``needs_checkpoints`` False: what would be written down is known anyway. Every method but
-    ``crash`` raises LogStorageError if the disk refuses.
+    ``needs_checkpoints`` False: the store keeps the values without checkpoints. Every method but
+    ``crash`` raises LogStorageError if the disk fails.
     """
 
     needs_checkpoints: bool
@@ -75,11 +75,11 @@ class LogStore(Protocol):
     def open_dir(
         self, path: str, owner: MetaProperties, config_of: LogConfigs, now_ms: int
     ) -> FoundDir:
-        """Take a log directory into use for ``owner``, and load what is in it."""
+        """Open a log directory for ``owner``, and load its logs."""
         ...
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
-        """Let go of it. ``is_clean``: its logs were closed and its checkpoints written."""
+        """Close a log directory. ``is_clean``: logs were closed and checkpoints written."""
         ...
 
     def create(
@@ -91,7 +91,7 @@ class LogStore(Protocol):
         *,
         is_future: bool,
     ) -> ReplicaLog:
-        """A new log, for the table."""
+        """Create a log, which the caller adds to the table."""
         ...
 
     def restore(
@@ -104,23 +104,23 @@ class LogStore(Protocol):
     def mark_damaged_deleted(
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> None:
-        """As ``mark_deleted``, for a damaged log."""
+        """Mark a damaged log deleted, like ``mark_deleted``."""
         ...
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
-        """A future log takes the name of the current one, which is marked deleted next."""
+        """Rename a future log to the name of a current log, which is marked deleted next."""
         ...
 
     def mark_deleted(self, partition: TopicPartition, log: ReplicaLog, now_ms: int) -> None:
-        """Take a log's name away; ``delete_marked`` removes it when its time has come."""
+        """Rename a log for deletion; ``delete_marked`` removes it later."""
         ...
 
     def delete_marked(self, path: str, now_ms: int) -> int:
-        """Remove what was marked file.delete.delay.ms ago; returns how many logs."""
+        """Remove logs marked file.delete.delay.ms ago; return their number."""
         ...
 
     def next_deletion_ms(self) -> int | None:
-        """When the next of them is due, since the epoch; None if none is marked."""
+        """Return when the next marked log is due, since the epoch; None if none is marked."""
         ...
 
     def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
@@ -134,13 +134,15 @@ class LogStore(Protocol):
         ...
 
     def crash(self, draw: Draw) -> int:
-        """The machine stops: each log ends at a place that is drawn, between what was flushed and
-        its end. Returns how many records are lost. Nothing may be asked of the logs any more."""
+        """Simulate a machine crash: truncate each log between its flushed end and its end.
+
+        ``draw`` chooses the offset. Returns the number of lost records. The logs must not be used
+        afterwards."""
         ...
 
 
 class MemoryLogStore:
-    """Interval logs. Its tables of logs are the manager's own, so that a log costs one entry."""
+    """In-memory logs. It shares its tables with the LogManager, so that a log costs one entry."""
 
     needs_checkpoints = False
 
@@ -148,7 +150,7 @@ class MemoryLogStore:
         self.dirs: dict[str, DirLogs] = {}
         self.high_watermarks: dict[str, Mapping[TopicPartition, int]] = {}
         self.failures: dict[str, str] = {}
-        """Directories on a failing disk, with its error: they cannot be opened."""
+        """Directories on a failing disk, by path with the error: they cannot be opened."""
         self._lost: dict[str, list[tuple[TopicPartition, Repair]]] = {}
 
     def open_dir(
@@ -160,13 +162,13 @@ class MemoryLogStore:
         for partition, log in logs.items():
             assert isinstance(log, IntervalLog)
             log.config = config_of(partition.topic)
-            # A log that is loaded keeps its records and forgets epochs that wrote none.
+            # Loading a log keeps its records and drops epochs without records.
             log.truncate_to(log.log_end_offset)
         high_watermarks = self.high_watermarks.pop(path, {})
         return FoundDir(logs, high_watermarks, self._lost.pop(path, []), [], {})
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no files to close."""
 
     def create(
         self,
@@ -177,8 +179,8 @@ class MemoryLogStore:
         *,
         is_future: bool,
     ) -> IntervalLog:
-        # One in a directory that is offline is gone for good: with files Kafka refuses to start
-        # until somebody deletes one of two, which nobody can do here.
+        # Drop a log in a directory that is offline. With files, Kafka would refuse to start
+        # until an operator deletes one of the two logs; no operator can do that in memory.
         for logs in self.dirs.values():
             (logs.futures if is_future else logs.current).pop(partition, None)
         return IntervalLog(config)
@@ -194,10 +196,10 @@ class MemoryLogStore:
         raise AssertionError("no log in memory is ever damaged")
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
-        """The tables say it."""
+        """Do nothing: the manager updates the shared tables."""
 
     def mark_deleted(self, partition: TopicPartition, log: ReplicaLog, now_ms: int) -> None:
-        """The tables say it."""
+        """Do nothing: the manager updates the shared tables."""
 
     def delete_marked(self, path: str, now_ms: int) -> int:
         return 0
@@ -206,7 +208,7 @@ class MemoryLogStore:
         return None
 
     def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
-        """A log in memory knows its own recovery point."""
+        """Do nothing: an in-memory log stores its recovery point."""
 
     def checkpoint_high_watermarks(
         self, path: str, high_watermarks: Mapping[TopicPartition, int]
@@ -225,7 +227,7 @@ class MemoryLogStore:
                         RepairKind.UNFLUSHED_LOST,
                         log.log_end_offset,
                         size_bytes - log.size_bytes,
-                        f"{gone} offsets were not on the disk when the machine stopped",
+                        f"{gone} records were not on disk when the machine crashed",
                     )
                     self._lost.setdefault(path, []).append((partition, repair))
                 lost += gone

@@ -1,7 +1,6 @@
-"""What a log remembers of idempotent producers: their last batches, to refuse what leaves one out
-and to know one that is sent again.
+"""State of idempotent producers in a log: their last batches, to detect gaps and duplicates.
 
-Knows no file and no clock. Transactions are not built, so nothing here knows of markers. Mirrors
+No files and no clock. Transactions are not supported, so there are no markers. Mirrors
 kafka.log.ProducerStateManager, ProducerAppendInfo and ProducerStateEntry.
 """
 
@@ -17,12 +16,12 @@ BATCHES_KEPT: Final = 5
 
 
 def last_sequence(base_sequence: int, record_count: int) -> int:
-    """The sequence of a batch's last record: after 2^31 - 1 comes 0."""
+    """Return the sequence of a batch's last record; 2^31 - 1 is followed by 0."""
     return (base_sequence + record_count - 1) % (SEQUENCE_MAX + 1)
 
 
 class ProducerStates:
-    """The producers of one log, each with its last batches, which all have its latest epoch."""
+    """The producers of one log, each with its last batches, all of its latest epoch."""
 
     __slots__ = ("_batches",)
 
@@ -30,15 +29,15 @@ class ProducerStates:
         self._batches: dict[int, tuple[ProducerBatch, ...]] = {}
 
     def __iter__(self) -> Iterator[ProducerBatch]:
-        """Every batch remembered, producer by producer, each in the order of its sequences."""
+        """Yield every stored batch, by producer in sequence order."""
         return (batch for batches in self._batches.values() for batch in batches)
 
     def check(self, batch: ProducerBatch) -> ProducerBatch | None:
-        """Whether a leader may append ``batch`` at its first offset: what it repeats, or None.
+        """Check that a leader may append ``batch``; return the batch that it repeats, or None.
 
-        An unknown producer may begin with any sequence: what was known may have been deleted.
-        Raises InvalidProducerEpoch if another has taken its id over, and OutOfOrderSequence if the
-        batch does not follow the last one, or is the first of a new epoch and not number 0.
+        An unknown producer may start at any sequence: its earlier batches may have been deleted.
+        Raises InvalidProducerEpoch for an epoch before the latest, and OutOfOrderSequence if the
+        batch does not follow the last one, or does not start a new epoch at sequence 0.
         """
         known = self._batches.get(batch.producer_id)
         if known is None:
@@ -60,17 +59,17 @@ class ProducerStates:
         return None
 
     def update(self, batch: ProducerBatch) -> None:
-        """Remember a batch that was appended; a new epoch forgets those of the last one."""
+        """Store an appended batch; a new epoch drops the batches of the previous one."""
         known = self._batches.get(batch.producer_id, ())
         if known and known[-1].producer_epoch != batch.producer_epoch:
             known = ()
         self._batches[batch.producer_id] = (*known[1 - BATCHES_KEPT :], batch)
 
     def truncate_to(self, end_offset: int) -> None:
-        """Forget batches that reach ``end_offset``.
+        """Drop batches that reach ``end_offset``.
 
-        A producer of which nothing is left is unknown. A log that has its batches reads them again
-        instead, and so knows what came before the last five.
+        A producer without remaining batches becomes unknown. A log with records rereads its batches
+        instead, and so finds those before the last five.
         """
         for producer_id, batches in list(self._batches.items()):
             kept = tuple(batch for batch in batches if batch.last_offset < end_offset)
@@ -80,7 +79,7 @@ class ProducerStates:
                 del self._batches[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers whose last batch is ``expiration_ms`` old or older."""
+        """Drop producers whose last batch is at least ``expiration_ms`` old."""
         self._batches = {
             producer_id: batches
             for producer_id, batches in self._batches.items()
@@ -88,7 +87,7 @@ class ProducerStates:
         }
 
     def clear(self) -> None:
-        """Forget every producer."""
+        """Drop all producers."""
         self._batches.clear()
 
 

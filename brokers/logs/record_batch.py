@@ -1,16 +1,15 @@
-"""Record batches of format 2: read a header, check a batch, give it its offsets in place.
+"""Record batches of format 2: parse a header, verify a batch, set its offsets in place.
 
-The bytes are judged here, never the records in them (records.py encodes and decodes those), and no
+Only the batch is checked here, not its records (records.py encodes and decodes those), and no
 file is opened. Mirrors org.apache.kafka.common.record.DefaultRecordBatch.
-
 ::
 
     base offset 8 | length 4 | leader epoch 4 | magic 1 | CRC 4 | attributes 2
     | last offset delta 4 | base timestamp 8 | max timestamp 8 | producer id 8 | producer epoch 2
     | base sequence 4 | record count 4 | records
 
-``length`` counts what follows it; the CRC is CRC-32C of what follows it. So the leader may set the
-base offset and its epoch without computing the CRC again.
+``length`` counts the bytes after it; the CRC is the CRC-32C of the bytes after it. So the leader
+can set the base offset and its epoch without computing the CRC again.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _CONTROL: Final = 0x20
 
 
 class BatchHeader(NamedTuple):
-    """The header of a batch, in the order in which it is stored. Timestamps in ms."""
+    """The header of a batch, in storage order. Timestamps in ms."""
 
     base_offset: int
     length: int
@@ -65,17 +64,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch, header included."""
+        """Size of the whole batch, including the header."""
         return self.length + LOG_OVERHEAD_BYTES
 
     @property
     def last_offset(self) -> int:
-        """Of its last record."""
+        """Offset of its last record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset after its last one."""
+        """The offset after its last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -85,14 +84,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of its last record; they begin at 0 again after the largest."""
+        """Sequence number of its last record; sequences wrap to 0 after the largest."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % (SEQUENCE_MAX + 1)
 
     @property
     def producer_batch(self) -> ProducerBatch:
-        """What the log remembers of it, if it has a producer id."""
+        """The producer state that the log keeps of this batch, if it has a producer id."""
         return ProducerBatch(
             self.producer_id,
             self.producer_epoch,
@@ -105,12 +104,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression_id(self) -> int:
-        """An index into COMPRESSIONS, if the batch is valid."""
+        """Compression as an index into COMPRESSIONS, if the batch is valid."""
         return self.attributes & _COMPRESSION_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """True if every record's time is that of the append."""
+        """True if every record has the time of the append."""
         return bool(self.attributes & _LOG_APPEND_TIME)
 
     @property
@@ -120,15 +119,15 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """True if it ends a transaction, which no producer may send."""
+        """True if it is a transaction marker, which no producer may send."""
         return bool(self.attributes & _CONTROL)
 
 
 def parse_header(buffer: bytes, position: int = 0) -> BatchHeader:
-    """The header at ``position`` of a buffer that holds all of it.
+    """Parse the header at ``position`` of a buffer that contains all of it.
 
-    Raises CorruptRecord for an impossible length or magic, UnsupportedMessageFormat for a
-    message of format 0 or 1 that the buffer holds whole.
+    Raises CorruptRecord for an impossible length or magic, and UnsupportedMessageFormat for a
+    whole message of format 0 or 1.
     """
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
@@ -160,13 +159,13 @@ def refuse_old_format(buffer: bytes, position: int = 0) -> None:
     (crc,) = _CRC.unpack_from(buffer, position + LOG_OVERHEAD_BYTES)
     if zlib.crc32(buffer[position + _PLACE_END : end]) == crc:
         raise UnsupportedMessageFormat(
-            f"Messages of format {header.magic} cannot be read",
+            f"Messages of format {header.magic} are not supported",
             hint="Kafka 0.11 and newer write format 2 if log.message.format.version allows it",
         )
 
 
 def check_crc(batch: bytes, header: BatchHeader) -> None:
-    """Raise CorruptRecord if the CRC of a whole batch is not what its header says."""
+    """Raise CorruptRecord if the CRC of a whole batch differs from its header."""
     computed = google_crc32c.value(batch[_CRC_END:])
     if computed != header.crc:
         raise CorruptRecord(
@@ -175,15 +174,15 @@ def check_crc(batch: bytes, header: BatchHeader) -> None:
 
 
 def check_batches(records: bytes) -> list[BatchHeader]:
-    """The headers of whole batches one after the other, each of them checked.
+    """Verify consecutive batches, including CRCs, and return their headers.
 
-    Raises CorruptRecord, also for bytes that are left over, and UnsupportedMessageFormat.
+    Raises CorruptRecord, also for trailing bytes, and UnsupportedMessageFormat.
     """
     return [header for _, header in checked_batches(records)]
 
 
 def checked_batches(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """As ``walk``, and raises CorruptRecord for the first batch whose CRC is another, too."""
+    """Yield batches like ``walk``, and raise CorruptRecord at the first wrong CRC."""
     for position, header in walk(records):
         whole = header.size_bytes == len(records)
         check_crc(records if whole else records[position : position + header.size_bytes], header)
@@ -191,9 +190,9 @@ def checked_batches(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def walk(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of whole batches one after the other; CRCs are not looked at.
+    """Yield position and header of consecutive batches; CRCs are not checked.
 
-    Raises CorruptRecord, also for bytes that are left over, and UnsupportedMessageFormat.
+    Raises CorruptRecord, also for trailing bytes, and UnsupportedMessageFormat.
     """
     position, end = 0, len(records)
     while position < end:
@@ -202,27 +201,28 @@ def walk(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
         header = parse_header(records, position)
         if header.size_bytes > end - position:
             raise CorruptRecord(
-                f"A record batch of {header.size_bytes} bytes ends after {end - position}"
+                f"A record batch of {header.size_bytes} bytes is cut off after {end - position} "
+                "bytes"
             )
         yield position, header
         position += header.size_bytes
 
 
 def first_epoch(records: Records) -> int:
-    """The leader epoch of the first of some records."""
+    """Return the leader epoch of the first record."""
     if isinstance(records, bytes):
         return parse_header(records).leader_epoch
     return records.intervals[0].leader_epoch
 
 
 def place(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """The same batch at ``base_offset`` and of ``leader_epoch``; the CRC covers neither."""
+    """Return the batch with a base offset and leader epoch set; the CRC covers neither."""
     length = int.from_bytes(batch[8:12], "big", signed=True)
     return _PLACE.pack(base_offset, length, leader_epoch) + batch[_PLACE_END:]
 
 
 def stamped(batch: bytes, header: BatchHeader, now_ms: int) -> tuple[bytes, BatchHeader]:
-    """The same batch, every record of which has the time of the append, and its header."""
+    """Return the batch and its header with LogAppendTime: all records get the time ``now_ms``."""
     attributes = header.attributes | _LOG_APPEND_TIME
     covered = bytearray(batch[_CRC_END:])
     _ATTRIBUTES.pack_into(covered, 0, attributes)

@@ -1,8 +1,8 @@
-"""Parts of records: what a copy that broke off has brought, and what fits into a segment.
+"""Splitting of records: the part that an interrupted copy carried, or that fits into a segment.
 
-A part is whole: batches of a segment log, records of an interval log, of which an idempotent
-producer's batch is never cut in two. Values only; no log is read or written. Kafka has no such
-file: what a follower has read of a response is what it has.
+Parts are whole batches of a segment log, or whole records of an interval log, which never split a
+batch of an idempotent producer. Values only; no log is read or written. Kafka has no such file: a
+follower keeps what it has read of a response.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from klamm.cluster.records import EpochEndOffset, Interval, IntervalRecords, Pro
 
 
 def first_part(records: Records, size_bytes: int) -> Records | None:
-    """The whole records in the first ``size_bytes`` bytes; None if there is none."""
+    """Return the whole records in the first ``size_bytes`` bytes; None if there are none."""
     if isinstance(records, bytes):
         end = 0
         for position, header in walk(records):
@@ -28,7 +28,7 @@ def first_part(records: Records, size_bytes: int) -> Records | None:
 
 
 def rest_after(records: Records, part: Records) -> Records | None:
-    """What is left of records of which ``part`` is the first part; None if it is all of them."""
+    """Return the records that follow ``part``, the first part; None if nothing follows."""
     if isinstance(records, bytes):
         assert isinstance(part, bytes)
         return records[len(part) :] or None
@@ -38,7 +38,7 @@ def rest_after(records: Records, part: Records) -> Records | None:
 
 
 def end_of(records: Records) -> EpochEndOffset:
-    """The leader epoch of the last record, and the offset after it."""
+    """Return the leader epoch of the last record, and the offset after it."""
     if not isinstance(records, bytes):
         last = records.intervals[-1]
         return EpochEndOffset(last.leader_epoch, last.end)
@@ -47,7 +47,7 @@ def end_of(records: Records) -> EpochEndOffset:
 
 
 def pieces(records: IntervalRecords, size_bytes: int) -> Iterator[IntervalRecords]:
-    """The same records, at most ``size_bytes`` at a time if they can be parted."""
+    """Yield the records in parts of at most ``size_bytes``, where they can be split."""
     batches = iter(records.producer_batches)
     batch = next(batches, None)
     for interval in records.intervals:
@@ -69,7 +69,7 @@ def pieces(records: IntervalRecords, size_bytes: int) -> Iterator[IntervalRecord
 
 
 def _end_offset(records: IntervalRecords, size_bytes: int) -> int | None:
-    """The offset at which the first part ends."""
+    """Return the offset at which the first part ends; None if it is empty."""
     start = end = records.intervals[0].start
     left_bytes = size_bytes
     for interval in records.intervals:
@@ -85,7 +85,7 @@ def _end_offset(records: IntervalRecords, size_bytes: int) -> int | None:
 
 
 def _between(records: IntervalRecords, start: int | None, end: int | None) -> IntervalRecords:
-    """The records from one offset to another (exclusive); None: from the first, to the last."""
+    """Return the records between two offsets (end exclusive); None: no bound on that side."""
     intervals: list[Interval] = []
     for interval in records.intervals:
         first = interval.start if start is None else max(start, interval.start)

@@ -1,7 +1,7 @@
-"""Records in batches: encoded, compressed and decoded by the library aiokafka.
+"""Encoding, compression and decoding of records in batches, with the library aiokafka.
 
-For those who make or look into records: clients, tools, a search by time. A broker that only
-appends and replicates handles whole batches (record_batch.py) and never comes here.
+For code that creates or inspects records: clients, tools, search by time. A broker that only
+appends and replicates handles whole batches (record_batch.py) and never uses this file.
 Mirrors org.apache.kafka.common.record.{MemoryRecordsBuilder, DefaultRecord, CompressionType}.
 """
 
@@ -20,7 +20,7 @@ from klamm.brokers.logs.record_batch import COMPRESSIONS, MAGIC, BatchHeader
 from klamm.cluster.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 _NO_LIMIT_BYTES: Final = 2**31 - 1
-# What the libraries behind aiokafka raise for bytes that are no such compression or no record.
+# Exceptions of the libraries behind aiokafka for invalid compressed data or records.
 _UNDECODABLE: Final = (
     KafkaError,
     cramjam.DecompressionError,
@@ -39,7 +39,7 @@ class Header(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record to send. ``key``, ``value``: None for none (a value of None deletes)."""
+    """A record to send. ``key``, ``value``: None for null (a null value deletes the key)."""
 
     timestamp_ms: int
     key: bytes | None
@@ -48,7 +48,7 @@ class Record(NamedTuple):
 
 
 class StoredRecord(NamedTuple):
-    """A record of a log."""
+    """A record in a log, with its offset."""
 
     offset: int
     record: Record
@@ -62,9 +62,9 @@ def encode_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """One batch of one or more records, its base offset 0, as a producer sends it.
+    """Encode records as one batch with base offset 0, as a producer sends it.
 
-    ``compression``: one of COMPRESSIONS; what it does not make smaller stays uncompressed.
+    ``compression``: one of COMPRESSIONS; not applied if it does not make the batch smaller.
     """
     builder = DefaultRecordBatchBuilder(
         magic=MAGIC,
@@ -81,7 +81,7 @@ def encode_batch(
 
 
 def decode_batch(batch: bytes, header: BatchHeader) -> list[StoredRecord]:
-    """The records of one whole batch. Raises CorruptRecord."""
+    """Decode the records of one whole batch. Raises CorruptRecord."""
     try:
         decoded = list(DefaultRecordBatch(batch))
     except _UNDECODABLE as error:

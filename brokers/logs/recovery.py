@@ -45,7 +45,7 @@ MakeSegment = Callable[[int], LogSegment]
 
 
 class RepairKind(StrEnum):
-    """What was done."""
+    """Kinds of repairs; the values are in the journal."""
 
     INDEX_REBUILT = "index_rebuilt"
     TAIL_CUT = "tail_cut"
@@ -59,7 +59,7 @@ class RepairKind(StrEnum):
 
 
 class Repair(NamedTuple):
-    """One repair: of the segment that begins at ``base_offset``; ``size_bytes`` of batches gone.
+    """One repair of the segment at ``base_offset``; ``size_bytes`` of batches were removed.
 
     For UNFLUSHED_LOST and later kinds ``base_offset`` is the first affected offset.
     """
@@ -93,8 +93,9 @@ NOTHING_KNOWN: Final = Known()
 
 
 class Loaded(NamedTuple):
-    """A log as its files have it. ``segments``: in order, perhaps none. ``epochs``: what
-    leader-epoch-checkpoint must hold, ``recorded_epochs``: what it holds."""
+    """A log as loaded from its files. ``segments``: in order, possibly none.
+
+    ``epochs``: what leader-epoch-checkpoint must contain. ``recorded_epochs``: what it contains."""
 
     segments: list[LogSegment]
     start_offset: int
@@ -106,8 +107,9 @@ class Loaded(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """Files in a log's directory: the base offsets of its segments in order, indexes without a
-    segment, and files that may be removed."""
+    """Files in a log's directory.
+
+    Base offsets of segments in order, indexes without a segment, and files that may be removed."""
 
     base_offsets: list[int]
     orphans: list[SegmentFile]
@@ -125,7 +127,7 @@ def load_segments(
 
 
 class _Loading:
-    """The loading of one log."""
+    """The process of loading one log."""
 
     def __init__(self, directory: Path, known: Known, disk: Disk, *, has_gaps: bool) -> None:
         self._directory = directory
@@ -167,7 +169,8 @@ class _Loading:
             return ()
 
     def _check_first(self, segments: Sequence[LogSegment], recorded: EpochEntries) -> None:
-        """The first epoch begins where the log does: a log that begins later lost its first file.
+        """Check that the log starts at the first epoch; otherwise it lost its first file.
+
         The epoch file is updated before the file of a deleted segment is removed."""
         known, orphans = self._known, self._files.orphans
         begins = recorded[0].start_offset if recorded else None
@@ -180,7 +183,7 @@ class _Loading:
                 return
             if known.is_clean or known.flushed_end > begins or orphans:
                 raise DamagedLog(f"no .log file is in {self._directory}", offset=begins)
-            self._repair(RepairKind.UNFLUSHED_LOST, begins, "nothing of it had been flushed")
+            self._repair(RepairKind.UNFLUSHED_LOST, begins, "no records had been flushed")
             return
         first = segments[0].base_offset
         if begins is not None and begins < first:
@@ -215,8 +218,9 @@ class _Loading:
             return True
 
     def _ends_early(self, segment: LogSegment, next_base_offset: int) -> bool:
-        """Return True if an unflushed segment lacks its last batches. If an index shows that there
-        was a segment in between, a file is missing instead."""
+        """Return True if an unflushed segment lacks its last batches.
+
+        If an index shows that there was a segment in between, a file is missing instead."""
         end = segment.next_offset()
         return end < next_base_offset and not (
             self._has_gaps
@@ -225,7 +229,7 @@ class _Loading:
 
     def _delete(self, segments: Sequence[LogSegment]) -> None:
         reason = "follows a truncated segment"
-        # The last one first, so that the rest never has a gap.
+        # In reverse order, so that a crash never leaves a gap.
         for segment in reversed(segments):
             segment.log.load()
             size_bytes = segment.size_bytes
@@ -233,8 +237,9 @@ class _Loading:
             segment.delete()
 
     def _start_offset(self, segments: Sequence[LogSegment], recorded: EpochEntries) -> int:
-        """Return the log start offset. log-start-offset-checkpoint may be out of date, but never
-        ahead of the first epoch."""
+        """Return the log start offset.
+
+        log-start-offset-checkpoint may be out of date, but never ahead of the first epoch."""
         first = segments[0].base_offset if segments else 0
         point = self._known.log_start_offset
         if not recorded:
@@ -254,18 +259,19 @@ class _Loading:
         known = self._known
         if end < known.flushed_end:
             raise DamagedLog(
-                f"{self._directory} ends at {end}, but had been flushed up to {known.flushed_end}",
+                f"{self._directory} ends at offset {end}, but was flushed up to "
+                f"{known.flushed_end}",
                 offset=end,
             )
         if end < start:
             raise DamagedLog(
-                f"{self._directory} ends at {end}, before its start {start}", offset=end
+                f"{self._directory} ends at offset {end}, before its start {start}", offset=end
             )
         for orphan in self._files.orphans:
             if orphan.base_offset >= end and not known.is_clean:
                 raise DamagedLog(
-                    f"it ends at {end}, but {self._directory / file_name(*orphan)} has no .log "
-                    "file",
+                    f"the log ends at offset {end}, but {self._directory / file_name(*orphan)} has "
+                    "no .log file",
                     offset=end,
                 )
         if end < known.high_watermark:
@@ -287,7 +293,7 @@ class _Loading:
             return derived
         begins = recorded[0].start_offset
         if agreed_epochs(found, recorded, begins, end) is not None:
-            # DeleteRecords moved the start, and the broker was killed before it wrote the file.
+            # DeleteRecords advanced the start, and the broker was killed before writing the file.
             if self._known.is_clean:
                 self._repair(
                     RepairKind.LOG_START_MOVED,
@@ -310,7 +316,7 @@ class _Loading:
         )
 
 
-_INDEX: Final = "an index was missing, too short, or did not belong to the batches"
+_INDEX: Final = "an index was missing, too short, or did not match the batches"
 
 
 def _text(epochs: EpochEntries) -> str:
@@ -324,9 +330,9 @@ def _list_files(directory: Path, disk: Disk) -> _Files:
     for name in names:
         if name.endswith(_SWAP_SUFFIX):
             raise DamagedLog(
-                f"{directory / name} is of a log cleaning that did not end",
+                f"{directory / name} is left over from an interrupted log cleaning",
                 offset=None,
-                hint="start the Kafka broker that wrote it once, which will end it",
+                hint="start the Kafka broker that wrote it once, to complete the cleaning",
             )
     files = [file for file in map(parse_file_name, names) if file]
     base_offsets = [file.base_offset for file in files if file.suffix == LOG_SUFFIX]
@@ -338,7 +344,7 @@ def _list_files(directory: Path, disk: Disk) -> _Files:
         if file.base_offset not in base_offsets
         and file_name(file.base_offset, LOG_SUFFIX) not in deleted
     ]
-    # A snapshot of producers would be out of date, should Kafka load this log again.
+    # A producer snapshot would be out of date if Kafka loaded this log again.
     stray = (DELETED_SUFFIX, _CLEANED_SUFFIX, _SNAPSHOT_SUFFIX)
     removable = [name for name in names if name.endswith(stray)]
     removable += [
@@ -350,8 +356,9 @@ def _list_files(directory: Path, disk: Disk) -> _Files:
 
 
 def cut_files(directory: Path, end_offset: int, disk: Disk) -> int:
-    """Truncate a closed log at ``end_offset``, in its batches and in all files that record its
-    length. Return the number of removed bytes of batches."""
+    """Truncate a closed log at ``end_offset``, in all files that record its length.
+
+    Return the number of removed bytes of batches."""
     files = _list_files(directory, disk)
     cut_bytes = 0
     for base_offset in reversed(files.base_offsets):
@@ -378,10 +385,10 @@ def cut_files(directory: Path, end_offset: int, disk: Disk) -> int:
 
 
 def forget_unflushed(directory: Path, kept_end: int, disk: Disk, *, is_length_kept: bool) -> None:
-    """Do to a log that nobody has open what a machine does that stops: lose what it had not
-    written yet. Batches that end before ``kept_end`` are kept, half of the next one, and no more.
+    """Remove the unflushed end of a closed log, as in a machine crash.
 
-    ``is_length_kept``: the file keeps its length, with zeros in place of the other half.
+    Keeps batches that end before ``kept_end`` and half of the next one. ``is_length_kept``: the
+    file keeps its length, with zeros in place of the other half.
     """
     for base_offset in reversed(_list_files(directory, disk).base_offsets):
         if base_offset > kept_end:

@@ -1,8 +1,8 @@
-"""What every log of a replica can do, whether it has files or only counts.
+"""The interface of a replica's log, on disk or in memory.
 
-The protocol and the values that only a log's owner sees; what travels is in cluster/records.py.
-A log knows no broker, no other log, no high watermark but one handed in, and no clock: times are
-handed in. Mirrors the face of kafka.log.Log.
+The protocol and the values that only a log's owner uses; cluster/records.py has the values in
+messages. A log knows no broker, no other log and no clock: times and the high watermark are
+arguments. Mirrors the public methods of kafka.log.Log.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from klamm.cluster.records import EpochEndOffset, Interval, Produced, Records, T
 
 
 class Appended(NamedTuple):
-    """Where a batch is, both ends inclusive. ``is_duplicate``: it had been there before."""
+    """Offsets of an appended batch, inclusive. ``is_duplicate``: it was in the log already."""
 
     first_offset: int
     last_offset: int
@@ -22,8 +22,9 @@ class Appended(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """What retention took away: whole segments. ``again_ms``: when there will be something to do
-    again if nothing changes, since the epoch; None: never."""
+    """Whole segments deleted by retention.
+
+    ``again_ms``: when the next segment expires if nothing changes, since the epoch; None: never."""
 
     segments: int
     size_bytes: int
@@ -33,7 +34,7 @@ class Deleted(NamedTuple):
 class ReplicaLog(Protocol):
     """A log: records at offsets from ``log_start_offset`` to ``log_end_offset`` (exclusive).
 
-    Every method raises LogStorageError if the disk refuses. ``config`` may be changed at any time.
+    Every method raises LogStorageError if the disk fails. ``config`` may be changed at any time.
     """
 
     config: LogConfig
@@ -50,16 +51,16 @@ class ReplicaLog(Protocol):
 
     @property
     def topic_id(self) -> str | None:
-        """The id of the topic that the log is of; None if it was not told."""
+        """The id of the log's topic; None if it is unknown."""
         ...
 
     def assign_topic_id(self, topic_id: str) -> None:
-        """Keep the id of the log's topic."""
+        """Store the id of the log's topic."""
         ...
 
     @property
     def recovery_point(self) -> int:
-        """The end (exclusive) of what certainly is on the disk."""
+        """The offset up to which (exclusive) all records are certainly on disk."""
         ...
 
     @property
@@ -69,87 +70,87 @@ class ReplicaLog(Protocol):
 
     @property
     def latest_epoch(self) -> int | None:
-        """The latest leader epoch noted, with records or without; None before the first."""
+        """The latest leader epoch, with or without records; None before the first."""
         ...
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
-        """Give a producer's batch the next offsets and this leader epoch, and append it.
+        """Assign the next offsets and this leader epoch to a producer's batch, and append it.
 
-        A batch that an idempotent producer sends again is not appended: the answer is where it was.
+        A duplicate of an idempotent producer is not appended; its earlier offsets are returned.
         Raises CorruptRecord, InvalidRecord, RecordTooLarge, RecordBatchTooLarge,
         OutOfOrderSequence, InvalidProducerEpoch.
         """
         ...
 
     def append_as_follower(self, records: Records) -> None:
-        """Append what the leader sent, offsets, epochs and all; no records: nothing.
+        """Append records from the leader with their offsets and epochs; may be empty.
 
-        Raises UnexpectedAppendOffset if they do not begin at the log's end, OffsetsOutOfOrder if
+        Raises UnexpectedAppendOffset if they do not start at the log end, OffsetsOutOfOrder if
         they do not follow each other, CorruptRecord, RecordBatchTooLarge.
         """
         ...
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
-        """Records from ``offset`` on and before ``end_offset`` (the log's end), of one segment.
+        """Read records of one segment from ``offset`` to ``end_offset`` (default: the log end).
 
         At most ``max_bytes``, but at least one batch (an interval log: one record); none if
-        ``offset`` is not before the end. A segment log begins with the batch that holds
-        ``offset``, which may begin before it. Raises OffsetOutOfRange if ``offset`` is before the
-        log's start or after its end.
+        ``offset`` is not before the end. A segment log starts with the batch that contains
+        ``offset``, and may start before it. Raises OffsetOutOfRange if ``offset`` is before the
+        log start or after the log end.
         """
         ...
 
     def start_epoch(self, leader_epoch: int) -> None:
-        """Note that a new leader epoch begins at the log's end: what a new leader does first."""
+        """Record that a new leader epoch starts at the log end: a new leader's first action."""
         ...
 
     def end_offset_for(self, leader_epoch: int) -> EpochEndOffset:
-        """The largest epoch at or below ``leader_epoch`` and its end; (-1, -1) if unknown."""
+        """Return the largest epoch at or below this one, and its end; (-1, -1) if unknown."""
         ...
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record whose timestamp is ``timestamp_ms`` or later; None if there is none.
+        """Return the first record with a timestamp at or after ``timestamp_ms``; None without one.
 
-        A segment log finds that very record. An interval log knows only the latest timestamp of
-        an interval: it answers with the interval's first offset, which is never too late.
+        A segment log finds the exact record. An interval log knows only the latest timestamp of
+        an interval and returns the interval's first offset, which is never too late.
         """
         ...
 
     def intervals(self) -> tuple[Interval, ...]:
-        """All that may be read, as adjacent intervals: for checkers and tests, which walk a log."""
+        """Return all readable records as adjacent intervals, for checkers and tests."""
         ...
 
     def truncate_to(self, offset: int) -> int:
-        """Cut records at ``offset`` and after it; returns how many offsets were cut.
+        """Remove records from ``offset`` on; return the number of removed offsets.
 
-        Epochs that begin at the new end, or would begin after it, are forgotten even if nothing
-        was cut: a leader had noted them and then written nothing.
+        Epochs that start at or after the new end are removed even if no record is: a leader had
+        recorded them without writing any record.
         """
         ...
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything: an empty log that begins and ends at ``offset``."""
+        """Remove everything: the log is empty and starts and ends at ``offset``."""
         ...
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Make what is before ``offset`` unreadable; False if the log begins there or later.
+        """Make records before ``offset`` unreadable; return False if they already are.
 
-        Raises OffsetOutOfRange if ``offset`` is after the log's end.
+        Raises OffsetOutOfRange if ``offset`` is after the log end.
         """
         ...
 
     def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
-        """Delete segments that are too old, too much, or before the log's start.
+        """Delete segments by age, by size, or before the log start offset.
 
-        Only segments that end at or before ``high_watermark``; the log then begins with the first
-        segment that is left, an empty one if all others went.
+        Only segments that end at or before ``high_watermark``. The log then starts with the first
+        remaining segment, an empty one if all others were deleted.
         """
         ...
 
     def flush(self) -> None:
-        """Bring everything to the disk: the recovery point is the log's end."""
+        """Write everything to disk: the recovery point is the log end."""
         ...
 
     def close(self) -> None:
-        """Flush and let go of every file. Nothing else may be called afterwards."""
+        """Flush and close all files. No other method may be called afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""Which segments a log deletes: too old, too much, or before its start. Pure.
+"""Retention: which segments a log deletes by age, by size, or before its start offset. Pure.
 
 Mirrors kafka.log.Log.deleteOldSegments.
 """
@@ -12,21 +12,21 @@ from klamm.brokers.logs.log_config import NO_LIMIT, LogConfig
 
 
 class Aged(Protocol):
-    """What is asked of a segment."""
+    """The properties of a segment that retention depends on."""
 
     @property
     def base_offset(self) -> int:
-        """Its first offset."""
+        """First offset of the segment."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Of its batches."""
+        """Size of its batches."""
         ...
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """How young it is."""
+        """Largest timestamp of its records, or the time of the last write without one."""
         ...
 
 
@@ -39,8 +39,9 @@ def count_deletable(
     high_watermark: int,
     now_ms: int,
 ) -> int:
-    """How many segments to delete, the first ones; of those only that end at or before
-    ``high_watermark``. An empty last segment stays."""
+    """Return the number of leading segments to delete.
+
+    Only segments that end at or before ``high_watermark``. An empty last segment stays."""
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     allowed = sum(1 for end in ends if end <= high_watermark)
     if allowed == len(segments) and not segments[-1].size_bytes:
@@ -62,8 +63,9 @@ def count_deletable(
 
 
 def next_expiry_ms(segments: Sequence[Aged], config: LogConfig, now_ms: int) -> int | None:
-    """When the first segment will be too old, since the epoch; None if never, or if it is already:
-    then it waits for the high watermark, or for records after it."""
+    """Return when the first segment expires, since the epoch; None if never, or if it has expired.
+
+    An expired segment waits for the high watermark, or for records after it."""
     if not config.delete or config.retention_ms == NO_LIMIT:
         return None
     if not segments or not segments[0].size_bytes:

@@ -1,8 +1,7 @@
-"""One segment of a log: a file of batches and the two indexes of it.
+"""One segment of a log: a file of batches and its two indexes.
 
-It appends, finds, reads, cuts and repairs; when to begin a new segment, and which offsets and
-epochs batches get, is the log's business (segment_log.py). What the disk refuses is an OSError.
-Mirrors kafka.log.LogSegment.
+It appends, finds, reads, truncates and repairs. The log (segment_log.py) decides when to roll, and
+which offsets and epochs batches get. Disk errors are OSErrors. Mirrors kafka.log.LogSegment.
 """
 
 from __future__ import annotations
@@ -30,15 +29,17 @@ from klamm.cluster.records import NO_TIMESTAMP, TimestampOffset
 
 
 class Cut(NamedTuple):
-    """Bytes that were no valid batch and were cut from a segment's end, and why."""
+    """Bytes of invalid batches truncated from a segment's end, and the reason."""
 
     size_bytes: int
     reason: str
 
 
 class _Tail(NamedTuple):
-    """What the next batch needs to know: the first batch's timestamp in ms, if it is known, the
-    largest one so far, and the bytes since the batch of the last index entry."""
+    """Values needed to append the next batch.
+
+    The first batch's timestamp in ms, if known, the largest so far, and the bytes since the batch
+    of the last index entry."""
 
     first_ms: int | None
     latest: TimeIndexEntry
@@ -65,11 +66,11 @@ class LogSegment:
     def __init__(
         self, directory: str, base_offset: int, config: LogConfig, now_ms: int, disk: Disk
     ) -> None:
-        """A segment of no batch; ``create``, ``load`` or ``recover`` comes next."""
+        """Prepare an empty segment; call ``create``, ``load`` or ``recover`` next."""
         index_bytes = config.segment_index_bytes
         self._directory = directory
         self._disk = disk
-        # Only a log cleaner removes records between others.
+        # Only a log cleaner leaves gaps between offsets.
         self._has_gaps = not config.delete
         self._index_interval_bytes = config.index_interval_bytes
         self._tail = _Tail(None, TimeIndexEntry(NO_TIMESTAMP, base_offset), 0)
@@ -81,12 +82,12 @@ class LogSegment:
 
     @property
     def size_bytes(self) -> int:
-        """Of the batches."""
+        """Size of its batches."""
         return self.log.size_bytes
 
     @property
     def is_index_full(self) -> bool:
-        """True if one more batch might not find room in an index."""
+        """True if an index might have no room for the entry of another batch."""
         return self._index_room < 1
 
     @property
@@ -96,12 +97,13 @@ class LogSegment:
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """What retention goes by: the largest timestamp, else when the file was last written."""
+        """The segment's age for retention: largest timestamp, else the time of the last write."""
         return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_modified_ms
 
     def create(self) -> None:
-        """Make the three files, empty; what a former life left of them is gone. All or none: an
-        empty segment that the log does not know would end it when it is opened again."""
+        """Create the three files, empty, replacing existing ones; on an error, create none.
+
+        An empty segment unknown to the log would end the log when it is opened again."""
         try:
             self.log.create()
             self.offset_index.reset()
@@ -113,9 +115,9 @@ class LogSegment:
             raise
 
     def load(self) -> bool:
-        """Take over files that are there; True if an index was damaged and had to be rebuilt.
+        """Open existing files; return True if a damaged index had to be rebuilt.
 
-        Batches that cannot be read stay as they are: to cut them is what ``recover`` does.
+        Unreadable batches stay unchanged: only ``recover`` truncates them.
         """
         self.last_modified_ms = int(self.log.load() * 1000)
         is_damaged = (
@@ -132,11 +134,11 @@ class LogSegment:
         self._rebuild_indexes([*takewhile(lambda header: header.last_offset <= limit, headers)])
 
     def recover(self, flushed_end: int) -> Cut | None:
-        """Take over files that may end in anything: check every batch, cut the file before the
-        first that is not valid, rebuild the indexes.
+        """Open files with an untrusted end: verify all batches, truncate at the first invalid one.
 
-        Returns the truncation, None if all was valid. Raises UnsupportedMessageFormat, and
-        DamagedLog if that batch is below ``flushed_end``; then nothing is truncated.
+        Rebuilds the indexes. Returns the truncation, or None if all batches are valid. Raises
+        UnsupportedMessageFormat, and DamagedLog if that batch is below ``flushed_end``; then
+        nothing is truncated.
         """
         self.log.drop_cache()
         self.last_modified_ms = int(self.log.load() * 1000)
@@ -156,7 +158,7 @@ class LogSegment:
         return cut
 
     def time_waited_for_roll_ms(self, now_ms: int, timestamp_ms: int) -> int:
-        """From the first batch's timestamp to this one; from the creation to now if it has none."""
+        """Return the time from the first batch's timestamp to this one; or since the creation."""
         first_ms = self._tail.first_ms
         if first_ms is None and self.size_bytes:
             first_ms = next(self.log.batches()).header.max_timestamp_ms
@@ -166,7 +168,7 @@ class LogSegment:
         return now_ms - self.created_ms
 
     def append(self, records: bytes, headers: Sequence[BatchHeader], now_ms: int) -> None:
-        """Write whole batches, whose headers these are, after the last one; all of them or none."""
+        """Append whole batches, with these headers; all of them or, on an error, none."""
         size_bytes, counts = self.size_bytes, (self.offset_index.count, self.time_index.count)
         entries, time_entries, tail = self._indexed(headers, size_bytes, self._tail)
         try:
@@ -181,7 +183,7 @@ class LogSegment:
         self.last_modified_ms = now_ms
 
     def find(self, offset: int) -> Found | None:
-        """The batch that holds ``offset``; None if the segment ends before it.
+        """Return the batch that contains ``offset``; None if the segment ends before it.
 
         Raises CorruptRecord, also for an offset between two batches, unless a log cleaner may have
         removed it.
@@ -192,7 +194,7 @@ class LogSegment:
         return found
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes | None:
-        """Whole batches from the one that holds ``offset`` on that end before ``end_offset``.
+        """Return whole batches from the one with ``offset`` on that end before ``end_offset``.
 
         At most ``max_bytes``, but at least one batch; None if the segment ends before ``offset``.
         Raises CorruptRecord.
@@ -205,15 +207,15 @@ class LogSegment:
         return self.log.read(found, max_bytes, end_offset)
 
     def next_offset(self) -> int:
-        """The offset after the last batch. Raises CorruptRecord."""
+        """Return the offset after the last batch. Raises CorruptRecord."""
         offset = self.base_offset
         for found in self.log.batches(self.offset_index.last.position):
             offset = found.header.next_offset
         return offset
 
     def find_offset_by_timestamp(self, timestamp_ms: int, start: int) -> TimestampOffset | None:
-        """The first record of this time or later, at offset ``start`` or after it; None if none."""
-        # Decoding takes a library that most brokers never need.
+        """Return the first record from offset ``start`` on at or after a time; None without one."""
+        # Imported late: decoding needs a library that most brokers never use.
         from klamm.brokers.logs.records import decode_batch
 
         before = self.time_index.lookup(timestamp_ms).offset
@@ -227,7 +229,7 @@ class LogSegment:
         return None
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Cut the batch that holds ``offset`` and all after it; returns the new end's offset."""
+        """Remove the batch that contains ``offset`` and all after it; return the new end offset."""
         found = self.find(offset)
         if found is None:
             return self.next_offset()
@@ -244,12 +246,12 @@ class LogSegment:
         return end_offset
 
     def flush(self) -> None:
-        """Bring the three files to the disk."""
+        """Sync the three files to disk."""
         for suffix in SEGMENT_SUFFIXES:
             self._disk.sync(self._path(suffix))
 
     def become_inactive(self) -> None:
-        """Note the largest timestamp in the time index, and cut the files to what they hold."""
+        """Add the largest timestamp to the time index, and trim the files to their contents."""
         self.time_index.maybe_append([self._tail.latest])
         self.log.truncate(self.size_bytes)
         for index in (self.offset_index, self.time_index):
@@ -257,12 +259,12 @@ class LogSegment:
             index.release()
 
     def become_active(self) -> None:
-        """Give the indexes room for entries to come."""
+        """Preallocate the indexes for further entries."""
         self.offset_index.preallocate()
         self.time_index.preallocate()
 
     def mark_deleted(self) -> None:
-        """Rename the files to ``.deleted``: they are no part of the log from now on."""
+        """Rename the files to ``.deleted``, so that they no longer belong to the log."""
         # Indexes first: after a crash, indexes without a log would look like a lost log.
         for suffix in reversed(SEGMENT_SUFFIXES):
             path = self._path(suffix)
@@ -275,13 +277,13 @@ class LogSegment:
                 self._disk.remove(self._path(suffix))
 
     def delete_marked(self) -> None:
-        """Remove the renamed files; it is no error if somebody else has."""
+        """Remove the renamed files; missing files are not an error."""
         for suffix in SEGMENT_SUFFIXES:
             with suppress(FileNotFoundError):
                 self._disk.remove(self._path(suffix) + DELETED_SUFFIX)
 
     def move_to(self, directory: str) -> None:
-        """The log's directory has another name now."""
+        """Follow a renaming of the log's directory."""
         self._directory = directory
         self.log.path = self._path(LOG_SUFFIX)
         self.offset_index.path = self._path(INDEX_SUFFIX)
@@ -289,7 +291,7 @@ class LogSegment:
 
     @property
     def _index_room(self) -> int:
-        # A segment ends with one more entry in the time index, for which there is always room.
+        # Closing a segment adds one more time index entry, for which room is reserved.
         return min(self.offset_index.room, self.time_index.room - 1)
 
     def _path(self, suffix: str) -> str:
@@ -298,10 +300,10 @@ class LogSegment:
     def _indexed(
         self, headers: Sequence[BatchHeader], position: int, tail: _Tail
     ) -> tuple[list[OffsetPosition], list[TimeIndexEntry], _Tail]:
-        """The entries that these batches at ``position`` add to the indexes, and the tail then.
+        """Return the index entries that these batches at ``position`` add, and the new tail.
 
-        They are added batch by batch, where a follower of 2.8.2 adds one for all that it fetched at
-        once, at which Kafka's own DumpLogSegments takes offence.
+        Entries are added batch by batch. A follower of 2.8.2 adds one for everything fetched at
+        once, which Kafka's own DumpLogSegments reports as an error.
         """
         first_ms, latest, unindexed_bytes = tail
         entries: list[OffsetPosition] = []
@@ -332,8 +334,9 @@ class LogSegment:
         self.time_index.trim()
 
     def _load_tail(self) -> bool:
-        """Read the batches after the last index entry; False if the indexes do not belong to them:
-        the last entry points to no batch, times are missing, or entries are."""
+        """Read the batches after the last index entry; return False if they do not match.
+
+        The last entry points to no batch, or timestamps or entries are missing."""
         last, latest = self.offset_index.last, self.time_index.last
         unindexed_bytes, next_offset = 0, self.base_offset
         for position, header in self.log.readable(last.position):
@@ -354,8 +357,8 @@ class LogSegment:
         return self.time_index.count == 0 or self.time_index.last.offset < next_offset
 
     def _undo(self, size_bytes: int, offset_entries: int, time_entries: int) -> None:
-        """Forget an append that failed. What a failing disk still holds of it does not count: it
-        is overwritten, or cut when the segment is closed or recovered."""
+        """Undo a failed append. Bytes that the failing disk still holds are ignored: they are
+        overwritten, or truncated when the segment is closed or recovered."""
         self.log.size_bytes = size_bytes
         with suppress(OSError):
             self.offset_index.keep(offset_entries)

@@ -1,4 +1,4 @@
-"""How directories and files of logs are named. Text only: no file is touched.
+"""Names of log directories and segment files. Text only: no file is accessed.
 
 Mirrors the object kafka.log.Log (filenamePrefixFromOffset, logDirName, logDeleteDirName,
 logFutureDirName, parseTopicPartitionName).
@@ -27,51 +27,51 @@ _SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
 
 
 class LogDirName(NamedTuple):
-    """What the name of a log's directory says. ``suffix``: "", "-delete" or "-future"."""
+    """A parsed name of a log's directory. ``suffix``: "", "-delete" or "-future"."""
 
     partition: TopicPartition
     suffix: str
 
 
 class SegmentFile(NamedTuple):
-    """What the name of one of a segment's files says."""
+    """A parsed name of a segment file."""
 
     base_offset: int
     suffix: str
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """``00000000000000368769.log``: the first offset of the segment, in 20 digits."""
+    """Return ``00000000000000368769.log``: the base offset in 20 digits, and the suffix."""
     return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}"
 
 
 def parse_file_name(name: str) -> SegmentFile | None:
-    """None if it is no file of a segment."""
+    """Parse a file name; None if it is not a segment file."""
     match = _SEGMENT_FILE.fullmatch(name)
     return SegmentFile(int(match[1]), match[2]) if match else None
 
 
 def log_dir_name(partition: TopicPartition) -> str:
-    """``TOPIC-PARTITION``."""
+    """Return ``TOPIC-PARTITION``."""
     return str(partition)
 
 
 def log_delete_dir_name(partition: TopicPartition, unique_id: str) -> str:
-    """``TOPIC-PARTITION.UNIQUE_ID-delete``, the topic shortened until 255 characters are enough.
+    """Return ``TOPIC-PARTITION.UNIQUE_ID-delete``, the topic shortened to fit 255 characters.
 
-    ``unique_id``: 32 hexadecimal digits, handed in so that a simulation can repeat itself.
+    ``unique_id``: 32 hexadecimal digits, an argument so that simulations are repeatable.
     """
     suffix = f"-{partition.partition}.{unique_id}{DELETE_DIR_SUFFIX}"
     return partition.topic[: _NAME_LENGTH_MAX - len(suffix)] + suffix
 
 
 def log_future_dir_name(partition: TopicPartition, unique_id: str) -> str:
-    """``TOPIC-PARTITION.UNIQUE_ID-future``; ``unique_id``: 32 hexadecimal digits."""
+    """Return ``TOPIC-PARTITION.UNIQUE_ID-future``; ``unique_id``: 32 hexadecimal digits."""
     return f"{log_dir_name(partition)}.{unique_id}{FUTURE_DIR_SUFFIX}"
 
 
 def parse_log_dir_name(name: str) -> LogDirName:
-    """Of a directory in a log directory. Raises LogStorageError if it is no log's."""
+    """Parse the name of a folder in a log directory. Raises LogStorageError if it is not a log."""
     marked = _MARKED.fullmatch(name)
     suffix = marked[2] if marked else ""
     is_unmarked = not marked and not name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX))

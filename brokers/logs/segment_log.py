@@ -1,4 +1,4 @@
-"""A replica's log of real files, as Kafka lays them out: ``TOPIC-PARTITION/``.
+"""A replica's log on disk in Kafka's layout: the files in ``TOPIC-PARTITION/``.
 
 It knows no broker, no clock and no other thread: a roll flushes the old segment before it returns.
 Mirrors kafka.log.Log, without transactions and without the log cleaner.
@@ -120,7 +120,7 @@ class SegmentLog:
 
     @property
     def latest_epoch(self) -> int | None:
-        """The latest leader epoch that was noted; None before the first."""
+        """The latest leader epoch recorded; None before the first."""
         return self._epochs.latest_epoch
 
     @property
@@ -129,12 +129,12 @@ class SegmentLog:
         return tuple(segment.base_offset for segment in self._segments)
 
     def assign_topic_id(self, topic_id: str) -> None:
-        """As ReplicaLog says: in partition.metadata."""
+        """Write the topic id to partition.metadata; see ReplicaLog."""
         write_topic_id(self.directory / PARTITION_METADATA, topic_id, self._disk)
         self.topic_id = topic_id
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
-        """As ReplicaLog says; ``produced`` is bytes here."""
+        """Append a producer's batch; see ReplicaLog. ``produced`` is bytes here."""
         self._now_ms = now_ms
         first = self.log_end_offset
         batch, header = check_produced(batch_of(produced), self.name, self.config, now_ms)
@@ -147,14 +147,14 @@ class SegmentLog:
         return Appended(first, header.last_offset)
 
     def append_as_follower(self, records: Records) -> None:
-        """As ReplicaLog says; ``records`` are bytes here."""
+        """Append the leader's batches; see ReplicaLog. ``records`` are bytes here."""
         assert isinstance(records, bytes), "a segment log takes batches, not counts"
         headers = check_fetched(records, self.name, self.log_start_offset, self.log_end_offset)
         if headers:
             self._append(records, headers)
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> bytes:
-        """As ReplicaLog says. Raises CorruptRecord for a batch that the disk spoilt."""
+        """Read whole batches; see ReplicaLog. Raises CorruptRecord for a batch corrupt on disk."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"Received request for offset {offset} for partition {self.name}, but we only have "
@@ -171,15 +171,15 @@ class SegmentLog:
         return b""
 
     def start_epoch(self, leader_epoch: int) -> None:
-        """As ReplicaLog says."""
+        """Record that a new leader epoch starts at the log end; see ReplicaLog."""
         self._epochs.assign(leader_epoch, self.log_end_offset)
 
     def end_offset_for(self, leader_epoch: int) -> EpochEndOffset:
-        """As ReplicaLog says."""
+        """Return the largest epoch at or below ``leader_epoch`` and its end; see ReplicaLog."""
         return self._epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """As ReplicaLog says: that very record. Raises CorruptRecord."""
+        """Return the first record of this time or later; see ReplicaLog. Raises CorruptRecord."""
         with self._storage_errors("fetching offset by timestamp for {}"):
             for segment in self._segments[self._floor(self.log_start_offset) :]:
                 if segment.max_timestamp_ms >= timestamp_ms:
@@ -189,7 +189,7 @@ class SegmentLog:
         return None
 
     def intervals(self) -> tuple[Interval, ...]:
-        """As ReplicaLog says, batches of one epoch as one interval. Raises CorruptRecord."""
+        """Return batches as intervals, one for each epoch; see ReplicaLog. Raises CorruptRecord."""
         found: list[Interval] = []
         with self._storage_errors("reading from {}"):
             for segment in self._segments[self._floor(self.log_start_offset) :]:
@@ -199,7 +199,7 @@ class SegmentLog:
         return tuple(found)
 
     def truncate_to(self, offset: int) -> int:
-        """As ReplicaLog says; a batch that ``offset`` divides is cut whole."""
+        """Truncate the log; see ReplicaLog. A batch that contains ``offset`` is removed whole."""
         assert offset >= 0, f"cannot truncate {self.name} to {offset}"
         if offset >= self.log_end_offset:
             self._epochs.truncate_from_end(self.log_end_offset)
@@ -212,7 +212,7 @@ class SegmentLog:
             # Not above where the log will end: that would look like a loss after a crash.
             found = self._segments[self._floor(offset)].find(offset)
             self._lower_recovery_point(offset if found is None else found.header.base_offset)
-            # The last one first, so that a crash in between leaves no gap.
+            # In reverse order, so that a crash in between leaves no gap.
             self._remove(self._segments[: self._floor(offset) : -1])
             end_offset = self._active.truncate_to(offset, self._now_ms)
         self.log_start_offset = min(self.log_start_offset, end_offset)
@@ -220,7 +220,7 @@ class SegmentLog:
         return before - end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """As ReplicaLog says; the files are gone at once."""
+        """Remove everything, including the files at once; see ReplicaLog."""
         flushed_end = min(self.recovery_point, offset)
         self._lower_recovery_point(min(offset, self.log_start_offset))
         self._epochs.clear()
@@ -234,7 +234,7 @@ class SegmentLog:
         self.recovery_point = flushed_end
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """As ReplicaLog says; files go with ``delete_old``."""
+        """Make records unreadable; see ReplicaLog. ``delete_old`` deletes their files."""
         if offset > self.log_end_offset:
             raise OffsetOutOfRange(
                 f"Cannot increment the log start offset to {offset} of partition {self.name} "
@@ -248,8 +248,9 @@ class SegmentLog:
         return True
 
     def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
-        """As ReplicaLog says. Files are renamed now and removed file.delete.delay.ms later, when
-        this is called again."""
+        """Delete segments; see ReplicaLog.
+
+        Files are renamed now, and removed by the first call after file.delete.delay.ms."""
         self._now_ms = now_ms
         self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
         count = count_deletable(
@@ -264,7 +265,7 @@ class SegmentLog:
         with self._storage_errors("deleting segments for {}"):
             if count == len(self._segments):
                 self._roll()
-            # Written first, or the deleted files would count as missing after a crash.
+            # Updated first: otherwise the deleted files would count as missing after a crash.
             self.increment_log_start_offset(self._segments[count].base_offset)
             self._remove(deleted)
             self._delete_marked()
@@ -274,18 +275,18 @@ class SegmentLog:
         return Deleted(count, sum(segment.size_bytes for segment in deleted), again_ms)
 
     def flush(self) -> None:
-        """As ReplicaLog says."""
+        """Write everything to disk; see ReplicaLog."""
         with self._storage_errors("flushing log for {}"):
             self._flush(self.log_end_offset)
 
     def close(self) -> None:
-        """As ReplicaLog says: files are cut to what they hold, and brought to the disk."""
+        """Trim the files to their contents and write them to disk; see ReplicaLog."""
         with self._storage_errors("closing {}"):
             self._active.become_inactive()
             self._flush(self.log_end_offset)
 
     def rename_dir(self, name: str) -> None:
-        """Give the directory another name in the same log directory."""
+        """Rename the log's directory within its log directory."""
         with self._storage_errors("renaming dir for {}"):
             target = self.directory.with_name(name)
             self._disk.rename(self.directory, target)
@@ -302,7 +303,7 @@ class SegmentLog:
         return storage_errors(doing.format(self.name), self.directory.parent)
 
     def _floor(self, offset: int) -> int:
-        """The number of the segment in which ``offset`` is, or would be."""
+        """Return the index of the segment that contains ``offset``, or would contain it."""
         return max(0, bisect_right(self._segments, offset, key=_base_offset_of) - 1)
 
     def _append(self, records: bytes, headers: Sequence[BatchHeader]) -> None:
@@ -311,7 +312,7 @@ class SegmentLog:
                 f"Message batch size is {len(records)} bytes in append to partition {self.name}, "
                 f"which exceeds the maximum configured segment size of {self.config.segment_bytes}."
             )
-        # An epoch without records, should the append fail, does no harm.
+        # If the append fails, an epoch without records is left, which is harmless.
         for header in headers:
             self._epochs.assign(header.leader_epoch, header.base_offset)
         with self._storage_errors("appending records to {}"):
@@ -338,7 +339,7 @@ class SegmentLog:
         )
 
     def _roll(self) -> None:
-        """Begin a segment at the log's end, and bring all before it to the disk."""
+        """Start a segment at the log end, and flush everything before it."""
         self._active.become_inactive()
         self._add_segment(self.log_end_offset)
         self._flush(self.log_end_offset)
@@ -352,7 +353,9 @@ class SegmentLog:
         self._segments.append(segment)
 
     def _flush(self, offset: int) -> None:
-        """After a failed fsync no later one is trusted: Linux drops the data and the error."""
+        """Flush segments below ``offset``; raise the error of any failed fsync again.
+
+        After a failed fsync no later one is trusted: Linux drops the data and the error."""
         if self._flush_error is not None:
             raise self._flush_error
         if offset > self.recovery_point:
@@ -366,13 +369,15 @@ class SegmentLog:
             self.recovery_point = offset
 
     def _lower_recovery_point(self, offset: int) -> None:
-        """Before flushed records are truncated: a log must not end below its recovery point."""
+        """Checkpoint a lower recovery point before flushed records are truncated.
+
+        After a crash, a log that ends below its recovery point would count as damaged."""
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.on_recovery_point_lowered()
 
     def _end_at(self, end_offset: int) -> None:
-        """What follows from a truncation."""
+        """Update offsets, epochs and producers after a truncation."""
         self.log_end_offset = end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
         self._epochs.truncate_from_end(end_offset)
@@ -381,7 +386,7 @@ class SegmentLog:
                 self._producers = inspect(self._segments, has_gaps=True).producers
 
     def _remove(self, segments: Sequence[LogSegment]) -> None:
-        """Take segments out of the log; their files go after file.delete.delay.ms."""
+        """Remove segments from the log; their files are removed after file.delete.delay.ms."""
         for segment in list(segments):
             self._segments.remove(segment)
             segment.mark_deleted()
@@ -395,7 +400,7 @@ class SegmentLog:
 
 
 def _topic_id(path: Path, disk: Disk) -> tuple[str | None, list[Repair]]:
-    """Return the id in partition.metadata. If unusable, the next LeaderAndIsr brings it again."""
+    """Return the topic id in partition.metadata; None until the next LeaderAndIsr if unusable."""
     try:
         return read_topic_id(path, disk), []
     except CorruptCheckpoint as error:

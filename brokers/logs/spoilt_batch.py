@@ -1,7 +1,7 @@
-"""Which batch of what was read is the first that is spoilt, and where the next one begins.
+"""Detection of the first corrupt batch in fetched records, and the offset where the next begins.
 
-Brokers do not look at what they send: followers and consumers, who read it, meet it. Pure. Mirrors
-what org.apache.kafka.clients.consumer.internals.Fetcher says of a batch that is not valid.
+Brokers send batches unchecked, so followers and consumers detect the corruption. Pure. Mirrors
+the messages of org.apache.kafka.clients.consumer.internals.Fetcher for invalid batches.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from klamm.brokers.logs.record_batch import checked_batches, parse_header
 
 
 class SpoiltBatch(NamedTuple):
-    """A batch that was fetched and cannot be read: its first offset, the first after it as far as
-    its header says (-1: that is spoilt, too), and Kafka's words for what is wrong."""
+    """A fetched batch that is corrupt. ``offset``: its first offset.
+
+    ``next_offset``: the offset after it by its header; -1 if the header is corrupt, too.
+    ``reason``: Kafka's message."""
 
     offset: int
     next_offset: int
@@ -23,7 +25,7 @@ class SpoiltBatch(NamedTuple):
 
 
 def first_spoilt(records: bytes, offset: int) -> SpoiltBatch | None:
-    """The first batch of records from ``offset`` on that is spoilt; None if all are whole."""
+    """Return the first corrupt batch from ``offset`` on; None if all are valid."""
     read_bytes = 0
     try:
         for position, header in checked_batches(records):
@@ -34,7 +36,7 @@ def first_spoilt(records: bytes, offset: int) -> SpoiltBatch | None:
 
 
 def spoilt_at(records: bytes, position: int, offset: int, reason: str) -> SpoiltBatch:
-    """What can be said of a spoilt batch at a position; ``offset``: where the one before ends."""
+    """Return the corrupt batch at a position; ``offset``: the end of the batch before it."""
     try:
         header = parse_header(records, position)
     except (ReplicaLogError, struct.error):

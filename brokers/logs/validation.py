@@ -1,9 +1,8 @@
-"""What a leader asks of a batch from a producer, and a follower of batches from its leader.
+"""Validation of a producer's batch by a leader, and of a leader's batches by a follower.
 
-Batches are judged by their bytes, CRC and header. Records are decoded only where their times are
-limited or the log compresses otherwise, so that a header may say one thing and the records another,
-which a broker of Kafka would notice. Mirrors kafka.log.Log.analyzeAndValidateRecords and
-kafka.log.LogValidator.
+Batches are validated by size, CRC and header. Records are decoded only if the log limits timestamps
+or recompresses. Otherwise a header that contradicts its records, which a Kafka broker would detect,
+is accepted. Mirrors kafka.log.Log.analyzeAndValidateRecords and kafka.log.LogValidator.
 """
 
 from __future__ import annotations
@@ -32,25 +31,26 @@ from klamm.cluster.records import NO_TIMESTAMP, CountedBatch, Produced
 
 
 def batch_of(produced: Produced) -> bytes:
-    """A batch for a log of files. Raises InvalidRecord for counts."""
+    """Return a batch for a log on disk. Raises InvalidRecord for an offset-only batch."""
     if not isinstance(produced, bytes):
-        raise InvalidRecord("Records that are only counted were sent to a log of files")
+        raise InvalidRecord("An offset-only batch was sent to a log on disk")
     return produced
 
 
 def counted_batch_of(produced: Produced) -> CountedBatch:
-    """A batch for a log that counts. Raises InvalidRecord for bytes, and for no record."""
+    """Return a batch for an offset-only log. Raises InvalidRecord for bytes or an empty batch."""
     if not isinstance(produced, CountedBatch) or produced.record_count < 1:
-        raise InvalidRecord("A log that only counts records was sent something else")
+        raise InvalidRecord("An offset-only log accepts only offset-only batches with records")
     return produced
 
 
 def check_produced(
     batch: bytes, name: str, config: LogConfig, now_ms: int
 ) -> tuple[bytes, BatchHeader]:
-    """A producer's one batch for the partition ``name``, compressed as the log is and with the time
-    of the append if records are to have that, and its header.
+    """Return a producer's batch as the log stores it, and its header.
 
+    Recompressed as the log requires, and with LogAppendTime if configured. ``name``: of the
+    partition.
     Raises CorruptRecord, UnsupportedMessageFormat, RecordTooLarge, InvalidRecord, InvalidTimestamp.
     """
     if not batch:
@@ -59,7 +59,9 @@ def check_produced(
         raise CorruptRecord(f"{len(batch)} bytes are too few for a record batch")
     header = parse_header(batch)
     if header.size_bytes > len(batch):
-        raise CorruptRecord(f"A record batch of {header.size_bytes} bytes ends after {len(batch)}")
+        raise CorruptRecord(
+            f"A record batch of {header.size_bytes} bytes is cut off after {len(batch)} bytes"
+        )
     if header.size_bytes < len(batch):
         raise InvalidRecord("Compressed outer record has more than one batch")
     if header.base_offset != 0:
@@ -83,7 +85,7 @@ def check_produced(
     if config.is_log_append_time:
         return stamped(batch, header, now_ms)
     if config.timestamp_difference_max_ms < NEVER:
-        # Decoding takes a library that most brokers never need.
+        # Imported late: decoding needs a library that most brokers never use.
         from klamm.brokers.logs.records import decode_batch
 
         for _, record in decode_batch(batch, header):
@@ -100,7 +102,7 @@ def _check_size(batch: bytes, name: str, config: LogConfig) -> None:
 
 
 def _compressed_anew(batch: bytes, header: BatchHeader, compression_id: int) -> bytes:
-    # Decoding takes a library that most brokers never need.
+    # Imported late: decoding needs a library that most brokers never use.
     from klamm.brokers.logs.records import decode_batch, encode_batch
 
     return encode_batch(
@@ -113,7 +115,7 @@ def _compressed_anew(batch: bytes, header: BatchHeader, compression_id: int) -> 
 
 
 def check_timestamp(timestamp_ms: int, config: LogConfig, now_ms: int) -> None:
-    """Raise InvalidTimestamp if a record's own time is too far from the leader's."""
+    """Raise InvalidTimestamp if a record's timestamp is too far from the leader's time."""
     difference_max_ms = config.timestamp_difference_max_ms
     if timestamp_ms != NO_TIMESTAMP and abs(timestamp_ms - now_ms) > difference_max_ms:
         raise InvalidTimestamp(
@@ -125,7 +127,7 @@ def check_timestamp(timestamp_ms: int, config: LogConfig, now_ms: int) -> None:
 def check_fetched(
     records: bytes, name: str, log_start_offset: int, log_end_offset: int
 ) -> list[BatchHeader]:
-    """The headers of a leader's batches, none or more, for the end of a follower's log.
+    """Validate a leader's batches for the end of a follower's log; return their headers.
 
     Raises CorruptRecord, UnsupportedMessageFormat, OffsetsOutOfOrder and UnexpectedAppendOffset.
     """
@@ -149,7 +151,7 @@ def check_fetched(
 
 
 def _problem(header: BatchHeader) -> str:
-    """Why no producer may send this batch, which is whole; empty if it may."""
+    """Return why a producer may not send this batch, although it is valid; empty if it may."""
     count = header.record_count
     if count <= 0:
         return f"Invalid reported count for record batch: {count}"
@@ -159,7 +161,7 @@ def _problem(header: BatchHeader) -> str:
     if header.is_control:
         return "Clients are not allowed to write control records"
     if header.is_transactional:
-        return "Transactions, which klamm does not have, are asked for"
+        return "Transactions are not supported by klamm"
     if header.has_producer_id and header.base_sequence < 0:
         return (
             f"Invalid sequence number {header.base_sequence} in record batch with producerId "

@@ -1,1 +1,1 @@
-"""One replica as its broker knows it: its log, what the controller said, how its log grows."""
+"""State of one replica on its broker: its log, the controller's last request, its followers."""

@@ -1,8 +1,8 @@
-"""One replica on its broker: its log, what the controller said of it, and what its followers have.
+"""One replica on its broker: its log, the last LeaderAndIsr state, and its followers' positions.
 
-Small on purpose: a broker holds tens of thousands. It keeps the request's own state object instead
-of a copy, sends nothing and knows no other partition. How a follower takes what it fetched is in
-brokers/followers/follower.py. Mirrors kafka.cluster.Partition.
+Small on purpose: a broker hosts tens of thousands. It stores the request's state object instead
+of a copy, sends nothing and knows no other partition. brokers/followers/follower.py applies fetched
+data. Mirrors kafka.cluster.Partition.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ HIGH_WATERMARK_CHECKPOINT_MS: Final = 5_000.0
 
 
 class _Checkpoint(msgspec.Struct, frozen=True, gc=False):
-    """A checkpoint of high watermarks, and the one that it holds. Checkpoints are counted instead
-    of made: see ``Partition.stored_high_watermark``."""
+    """A high watermark in replication-offset-checkpoint, with the number of the checkpoint.
+
+    Checkpoints are computed, not written: see ``Partition.stored_high_watermark``."""
 
     number: int
     high_watermark: int
@@ -42,14 +43,14 @@ class _Checkpoint(msgspec.Struct, frozen=True, gc=False):
 class Partition(msgspec.Struct, gc=False):
     """A hosted replica.
 
-    ``state``: the last LeaderAndIsr state that was applied, with what an AlterIsr has made of it
-    since. ``pending``: the proposal to the controller that has no final answer yet. ``log``: None
-    before there is one. ``high_watermark``: the offset below which the whole ISR has the records;
-    ``checkpoint``: what a disk had of it before its last change, None if that was long ago.
+    ``state``: the last LeaderAndIsr state applied, updated by later AlterIsr responses.
+    ``pending``: the ISR proposal without a final response. ``log``: None until it is created.
+    ``high_watermark``: offset below which the whole ISR has the records. ``checkpoint``: the
+    checkpointed high watermark before its last change; None if that was long ago.
 
-    Of a leader alone: ``epoch_start_offset``, its log's end when it became one, at
-    ``leader_since_ms``; ``known``, the followers that have fetched at this epoch. A follower in
-    the ISR of which nothing is known costs nothing while there is nothing to send it.
+    Leaders only: ``epoch_start_offset``: log end when it became leader, at ``leader_since_ms``.
+    ``known``: followers that have fetched at this epoch. An in-sync follower without an entry
+    costs nothing while there is nothing to send to it.
     """
 
     state: LeaderAndIsrPartitionState | None = None
@@ -63,15 +64,14 @@ class Partition(msgspec.Struct, gc=False):
 
     @property
     def remotes(self) -> RemoteReplicas:
-        """What is known of the followers, to be changed in place."""
+        """State of the followers, which may be changed in place."""
         known = self.known
         if isinstance(known, bytes):
             known = self.known = unfold(known)
         return known
 
     def fold(self, now_ms: float) -> None:
-        """Take less memory, for a replica of which nobody has asked for a while: what follows from
-        other numbers goes, the rest is written close together until somebody needs it."""
+        """Pack an idle replica: drop derived values and pack the rest until its next use."""
         if self.known and not isinstance(self.known, bytes):
             self.known = fold(self.known)
         if isinstance(self.log, IntervalLog):
@@ -81,11 +81,11 @@ class Partition(msgspec.Struct, gc=False):
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch of the last state applied, -1 before the first."""
+        """The leader epoch of the last state applied; -1 before the first."""
         return NO_EPOCH if self.state is None else self.state.leader_epoch
 
     def is_leader(self, broker_id: int) -> bool:
-        """True if the broker that hosts this replica leads the partition."""
+        """Return True if the broker that hosts this replica leads the partition."""
         return self.state is not None and self.state.leader == broker_id
 
     @property
@@ -95,7 +95,7 @@ class Partition(msgspec.Struct, gc=False):
 
     @property
     def min_insync_replicas(self) -> int:
-        """How large the ISR must be for a producer with acks -1."""
+        """Minimum size of the ISR for a producer with acks -1."""
         assert self.log is not None
         return self.log.config.min_insync_replicas
 
@@ -103,8 +103,8 @@ class Partition(msgspec.Struct, gc=False):
     def leader_and_isr(self) -> LeaderAndIsr | None:
         """Leader, leader epoch, ISR and znode version as this broker knows them.
 
-        A follower learns of the ISR only through LeaderAndIsr requests: what its leader changes
-        within a leader epoch shows on the leader and in the metadata caches.
+        A follower learns the ISR only from LeaderAndIsr requests. ISR changes within a leader epoch
+        are visible on the leader and in metadata caches.
         """
         state = self.state
         if state is None:
@@ -113,24 +113,24 @@ class Partition(msgspec.Struct, gc=False):
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """All replicas that the controller has assigned."""
+        """All assigned replicas."""
         return () if self.state is None else self.state.replicas
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The ISR that the controller has confirmed."""
+        """The ISR confirmed by the controller."""
         return () if self.state is None else self.state.isr
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The ISR and whom a proposal under way would add: all who may already be in it."""
+        """The ISR, and the replicas that a pending proposal would add."""
         isr = self.isr
         if self.pending is None:
             return isr
         return (*isr, *(replica for replica in self.pending.isr if replica not in isr))
 
     def check_or_set_topic_id(self, topic_id: str | None) -> bool:
-        """False if the log has another topic id.
+        """Return False if the log has another topic id.
 
         As in 2.8.2 the request that creates the log leaves it without an id; the next one sets it.
         Raises LogStorageError.
@@ -145,11 +145,11 @@ class Partition(msgspec.Struct, gc=False):
     # -- becoming leader or follower
 
     def make_leader(self, state: LeaderAndIsrPartitionState, now_ms: float) -> None:
-        """Lead from the log's end on; the log notes that this epoch begins there, so that it can
-        tell followers where theirs part from it.
+        """Become the leader; record that the epoch starts at the log end.
 
-        What followers of an older epoch had is forgotten, also if this broker led then: the high
-        watermark waits until they have fetched at this epoch (KIP-320; 2.8.2 remembers).
+        With it, the leader can answer followers where their logs diverge. Positions of followers
+        from an older epoch are dropped, even if this broker led then: the high watermark waits
+        until they have fetched at this epoch (KIP-320; 2.8.2 keeps them).
         """
         log = self._apply(state)
         self.leader_since_ms = now_ms
@@ -157,7 +157,7 @@ class Partition(msgspec.Struct, gc=False):
         log.start_epoch(state.leader_epoch)
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> None:
-        """Follow; the log is cut when the leader has said where (brokers/followers/follower.py)."""
+        """Become a follower; the log is truncated later, after a response of the leader."""
         self._apply(state)
         self.epoch_start_offset = UNKNOWN_OFFSET
 
@@ -171,8 +171,9 @@ class Partition(msgspec.Struct, gc=False):
     # -- followers' fetches
 
     def check_fetch(self, broker_id: int, leader_epoch: int) -> Errors:
-        """Whether who knows ``leader_epoch`` may fetch here; -1, from clients only, is not checked
-        (Partition.getLocalLog)."""
+        """Return the error for a request with this leader epoch, or NONE if it may read here.
+
+        -1, which only clients send, is not checked (Partition.getLocalLog)."""
         current = self.leader_epoch
         if current > leader_epoch != NO_EPOCH:
             return Errors.FENCED_LEADER_EPOCH
@@ -183,10 +184,10 @@ class Partition(msgspec.Struct, gc=False):
         return Errors.NONE
 
     def check_offsets(self, asked: FetchPartition) -> FetchedPartition | None:
-        """What a follower is answered whose log is not a beginning of this one, else None.
+        """Return the response to a follower whose log diverges from this one; None if it does not.
 
-        Where its last epoch ended here, if that is an earlier epoch or offset than it has; or, if
-        this log cannot tell, the range of offsets that it has.
+        The end of the follower's last epoch in this log, if that is an earlier epoch or offset. If
+        this log cannot determine it: OFFSET_OUT_OF_RANGE with the available offsets.
         """
         log = self.log
         assert log is not None
@@ -211,7 +212,7 @@ class Partition(msgspec.Struct, gc=False):
         return None
 
     def record_fetch(self, replica_id: int, asked: FetchPartition, now_ms: float) -> bool:
-        """Note where a follower is; False if it is none (updateFollowerFetchState)."""
+        """Update a follower's position; False if it is not a replica (updateFollowerFetchState)."""
         assert self.state is not None and self.log is not None
         if replica_id not in self.state.replicas:
             return False
@@ -224,7 +225,7 @@ class Partition(msgspec.Struct, gc=False):
         return True
 
     def remote(self, replica_id: int) -> RemoteReplica | None:
-        """What is known of a follower; None if it has not fetched at this epoch."""
+        """Return the state of a follower; None if it has not fetched at this epoch."""
         known = self.known
         for remote in self.remotes if isinstance(known, bytes) else known:
             if remote.replica_id == replica_id:
@@ -234,12 +235,12 @@ class Partition(msgspec.Struct, gc=False):
     # -- the leader's log, the high watermark and the ISR
 
     def append_as_leader(self, produced: Produced, now_ms: int) -> Appended:
-        """Append a producer's batch; ``now_ms`` since the epoch. Raises as ReplicaLog does."""
+        """Append a producer's batch; ``now_ms`` since the epoch. Raises ReplicaLog's errors."""
         assert self.log is not None
         return self.log.append_as_leader(produced, self.leader_epoch, now_ms)
 
     def epoch_of(self, appended: Appended) -> int:
-        """The leader epoch that wrote a batch; -1 if it was sent again and is deleted by now."""
+        """Return the leader epoch of an appended batch; -1 for a duplicate deleted by now."""
         assert self.log is not None
         if not appended.is_duplicate:
             return self.leader_epoch
@@ -250,10 +251,10 @@ class Partition(msgspec.Struct, gc=False):
     def maybe_increment_high_watermark(
         self, broker_id: int, now_ms: float, lag_time_max_ms: float
     ) -> bool:
-        """Move the high watermark to the least log end of the maximal ISR; True if it moved.
+        """Advance the high watermark to the smallest log end of the maximal ISR; True if advanced.
 
-        Followers outside of it that are not far behind count too, so that they are not left behind
-        for ever while they try to join.
+        Followers outside it that lag only a little count too. Otherwise the high watermark would
+        stay ahead of them and they could never join.
         """
         assert self.log is not None
         new = self.log.log_end_offset
@@ -273,8 +274,9 @@ class Partition(msgspec.Struct, gc=False):
     def counted(
         self, broker_id: int, now_ms: float, lag_time_max_ms: float
     ) -> list[RemoteReplica] | None:
-        """The followers that the high watermark waits for; None if one of them has not fetched at
-        this epoch."""
+        """Return the followers that the high watermark waits for.
+
+        None if one of them has not fetched at this epoch."""
         maximal_isr = self.maximal_isr
         unknown = len(maximal_isr) - (broker_id in maximal_isr)
         found = []
@@ -287,14 +289,14 @@ class Partition(msgspec.Struct, gc=False):
         return None if unknown else found
 
     def set_high_watermark(self, offset: int, now_ms: float) -> None:
-        """Note a high watermark, and the one before for a disk that has not heard of it yet."""
+        """Set the high watermark; the previous one stays checkpointed until the next checkpoint."""
         number = int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS)
         if self.checkpoint is None or self.checkpoint.number != number:
             self.checkpoint = _Checkpoint(number, self.high_watermark)
         self.high_watermark = offset
 
     def stored_high_watermark(self, now_ms: float) -> int:
-        """The high watermark as replication-offset-checkpoint holds it, which Kafka writes every
+        """Return the checkpointed high watermark; Kafka writes replication-offset-checkpoint every
         five seconds."""
         checkpoint = self.checkpoint
         if checkpoint is None or checkpoint.number != int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS):
@@ -302,8 +304,9 @@ class Partition(msgspec.Struct, gc=False):
         return checkpoint.high_watermark
 
     def caught_up(self) -> tuple[int, ...]:
-        """Followers outside the ISR that may join it: they have all that is below the high
-        watermark, and have come to the beginning of this leader epoch."""
+        """Return the followers outside the ISR that may join it.
+
+        They have reached the high watermark and the start offset of this leader epoch."""
         isr = self.isr
         least = max(self.high_watermark, self.epoch_start_offset)
         return tuple(
@@ -313,7 +316,7 @@ class Partition(msgspec.Struct, gc=False):
         )
 
     def out_of_sync(self, broker_id: int, now_ms: float, lag_time_max_ms: float) -> tuple[int, ...]:
-        """Followers in the ISR that are behind and have been for longer than is allowed."""
+        """Return the followers in the ISR that have lagged for longer than allowed."""
         return tuple(
             replica_id
             for replica_id in self.isr
@@ -323,7 +326,7 @@ class Partition(msgspec.Struct, gc=False):
         )
 
     def lags(self, replica_id: int) -> bool:
-        """True if there are records that a follower is not known to have."""
+        """Return True if the log has records that a follower is not known to have."""
         assert self.log is not None
         remote = self.remote(replica_id)
         if remote is None:
@@ -331,24 +334,24 @@ class Partition(msgspec.Struct, gc=False):
         return not remote.keeps_up and self.log.log_end_offset > remote.log_end_offset
 
     def keeps_up(self, replica_id: int) -> bool:
-        """True if a follower stays at the log's end without fetching."""
+        """Return True if a follower stays at the log end without fetching."""
         remote = self.remote(replica_id)
         return remote is not None and remote.keeps_up
 
     def caught_up_ms(self, replica_id: int) -> float:
-        """When a follower last had everything, as far as this leader knows."""
+        """Return when a follower last had all records, as far as this leader knows."""
         remote = self.remote(replica_id)
         return self.leader_since_ms if remote is None else remote.caught_up_ms
 
     def propose(self, isr: tuple[int, ...]) -> LeaderAndIsr:
-        """Ask for this ISR; until the answer nothing else is asked."""
+        """Set and return a proposal for this ISR; there must be no pending one."""
         current = self.leader_and_isr
         assert current is not None and self.pending is None
         self.pending = LeaderAndIsr(current.leader, current.leader_epoch, isr, current.zk_version)
         return self.pending
 
     def commit(self, leader_and_isr: LeaderAndIsr) -> bool:
-        """Take over what the controller has written; False if it is older than what is known."""
+        """Apply an ISR that the controller wrote; return False if it is outdated."""
         state = self.state
         assert state is not None
         if (

@@ -1,6 +1,6 @@
-"""What a leader knows of one of its followers: how far it is, and when it last was at the end.
+"""A leader's state of one follower: its position, and when it last reached the log end.
 
-Only numbers; what they mean for the ISR and the high watermark is Partition's business. Mirrors
+Only numbers; Partition applies them to the ISR and the high watermark. Mirrors
 kafka.cluster.Replica.
 """
 
@@ -18,11 +18,11 @@ NEVER_MS: Final = float("-inf")
 class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
     """A follower that has fetched at this leader epoch; times in monotonic milliseconds.
 
-    ``log_end_offset``, ``last_fetched_epoch``: where it was when it last fetched. ``caught_up_ms``:
-    the latest time at which it had everything that the leader had then. ``owes_fetch``: it was sent
-    records, and its next fetch will say that it has them. ``told_high_watermark``,
-    ``told_log_start_offset``: what it was told last. ``keeps_up``: it stays at the leader's end
-    without fetching (brokers/constant_rate/).
+    ``log_end_offset``, ``last_fetched_epoch``: its position at the last fetch. ``caught_up_ms``:
+    the latest time at which it had all records of the leader. ``owes_fetch``: it was sent records
+    and has not acknowledged them by a fetch. ``told_high_watermark``, ``told_log_start_offset``:
+    the last values sent. ``keeps_up``: it stays at the leader's log end without fetching
+    (brokers/constant_rate/).
     """
 
     replica_id: int
@@ -37,8 +37,10 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
     keeps_up: bool = False
 
     def record_fetch(self, asked: FetchPartition, leader_end_offset: int, now_ms: float) -> None:
-        """Note a fetch. A follower that asks for what the leader's end was at its fetch before was
-        caught up then; one that asks again may have missed the answer, and all that was in it."""
+        """Update the position from a fetch.
+
+        A fetch from the leader's end at the previous fetch proves that it was caught up then. A
+        repeated position means that the last response may be lost, with the values in it."""
         if asked.fetch_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif asked.fetch_offset >= self.leader_end_at_fetch:
@@ -52,8 +54,9 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
         self.owes_fetch = False
 
     def record_arrival(self, leader_end_offset: int, now_ms: float) -> None:
-        """Note that records arrived for which Kafka's follower would have asked many times, last
-        just now: it is caught up if its next fetch finds it at what is the leader's end now."""
+        """Record the arrival of records for which a Kafka follower would have fetched many times.
+
+        The follower was caught up now if its next fetch is at the current log end of the leader."""
         self.leader_end_at_fetch = leader_end_offset
         self.fetched_ms = now_ms
 
@@ -62,8 +65,9 @@ RemoteReplicas = tuple[RemoteReplica, ...]
 
 
 class _Folded(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Followers as they are written: if all rest at one place and know the same, each with no more
-    than the time of its last fetch, and once what they have in common; else all of each."""
+    """Followers in packed form: common values once, and only the fetch time of each follower.
+
+    If their values differ, all values of each."""
 
     followers: dict[int, float] | RemoteReplicas
     log_end_offset: int = UNKNOWN_OFFSET
@@ -96,7 +100,7 @@ _decode: Final = msgspec.msgpack.Decoder(_Folded).decode
 
 
 def fold(remotes: RemoteReplicas) -> bytes:
-    """Followers as bytes, which take a fifth of the memory: for while nobody asks. Not of none."""
+    """Pack one or more followers into bytes, a fifth of the memory, while they are not needed."""
     last = remotes[-1]
     resting = _Folded(
         {remote.replica_id: remote.fetched_ms for remote in remotes},
@@ -109,5 +113,5 @@ def fold(remotes: RemoteReplicas) -> bytes:
 
 
 def unfold(folded: bytes) -> RemoteReplicas:
-    """What ``fold`` was given."""
+    """Return the followers that ``fold`` packed."""
     return _decode(folded).unfolded()

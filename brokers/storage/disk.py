@@ -2,8 +2,8 @@
 
 Methods take paths and raise OSErrors with a file name. No file stays open between two calls, so
 thousands of logs need no file descriptors, directories can be renamed, and a missing directory is
-noticed at once. Opening a file costs a few microseconds. Other implementations: memory_disk.py, for
-simulated worlds, and faults.py, which injects faults.
+detected at once. Opening a file costs a few microseconds. Other implementations: memory_disk.py,
+for simulated worlds, and faults.py, which injects faults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ReadAt = Callable[[int, int], bytes]
 
 
 class FileStat(NamedTuple):
-    """The size of a file, and when it was last written, in seconds since the epoch."""
+    """Size and modification time of a file; the time in seconds since the epoch."""
 
     size_bytes: int
     modified_s: float
@@ -33,7 +33,7 @@ class Disk(Protocol):
     """File operations by path. Every method raises OSError with the name of the file."""
 
     def make_dirs(self, path: StrPath) -> None:
-        """Make a directory and its parents; nothing if it exists."""
+        """Create a directory and its parents; does nothing if it exists."""
         ...
 
     def names(self, path: StrPath) -> list[str]:
@@ -45,7 +45,7 @@ class Disk(Protocol):
         ...
 
     def stat(self, path: StrPath) -> FileStat:
-        """Return size and time of a file."""
+        """Return size and modification time of a file."""
         ...
 
     def create(self, path: StrPath, size_bytes: int = 0, mode: int = 0o644) -> None:
@@ -79,12 +79,13 @@ class Disk(Protocol):
         ...
 
     def drop_cache(self, path: StrPath) -> None:
-        """Drop a file from the page cache, so that the next read comes from the disk: after a
-        failed sync the cache may hold bytes that were never written."""
+        """Drop a file from the page cache, so that the next read comes from the disk.
+
+        After a failed sync the cache may hold bytes that were never written."""
         ...
 
     def rename(self, source: StrPath, target: StrPath) -> None:
-        """Rename a file or directory; an existing file of that name is replaced."""
+        """Rename a file or directory; an existing target file is replaced."""
         ...
 
     def remove(self, path: StrPath) -> None:
@@ -96,7 +97,7 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: StrPath) -> Callable[[], None]:
-        """Lock a file, creating it if it does not exist; returns the object that unlocks it.
+        """Lock a file, creating it if necessary; return a function that unlocks it.
 
         Raises BlockingIOError if it is locked by another process or another call.
         """

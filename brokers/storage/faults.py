@@ -50,9 +50,10 @@ _NEEDS_ROOM: Final = (FaultKind.ENOSPC, FaultKind.SHORT_WRITE)
 
 @dataclass(frozen=True, slots=True)
 class DiskFault:
-    """A failure. ``after_bytes``: bytes written below the path before it starts. ``times``: how
-    many operations fail before the disk works again; None: all until it is healed. ``delay_ms``:
-    additional time of every operation, failed or not."""
+    """A disk fault. ``after_bytes``: bytes written below the path before it starts.
+
+    ``times``: number of failing operations before the disk works again; None: all until it is
+    healed. ``delay_ms``: additional time of every operation, failed or not."""
 
     kind: FaultKind | None
     after_bytes: int = 0
@@ -61,7 +62,7 @@ class DiskFault:
 
     def __post_init__(self) -> None:
         if self.after_bytes < 0 or (self.times is not None and self.times < 1):
-            raise UsageError("a disk fault begins after 0 bytes or more, and fails once or more")
+            raise UsageError("a disk fault needs after_bytes >= 0 and times >= 1")
 
 
 class _Armed:
@@ -116,7 +117,7 @@ class FaultyDisk:
         self._armed = (*self._armed, _Armed(os.fspath(path), fault))
 
     def heal(self, path: StrPath) -> bool:
-        """End the faults of a path and of everything in it; False if there are none."""
+        """End the faults of a path and of everything in it; return False if there are none."""
         healed = _Armed(os.fspath(path), DiskFault(None))
         kept = tuple(armed for armed in self._armed if not healed.covers(armed.path))
         is_healed = len(kept) < len(self._armed)
@@ -251,8 +252,9 @@ class FaultyDisk:
         self._safe_bytes.pop(path, None)
 
     def _forget_unsynced(self, path: str) -> None:
-        """Lose the unsynced data from a random position on: it becomes zeros, as in a file whose
-        length was written but not its bytes."""
+        """Replace the unsynced data from a random position on with zeros.
+
+        This is a file whose length was written but not its bytes."""
         safe_bytes = self._safe_bytes.pop(path, None)
         if safe_bytes is None:
             return
@@ -262,7 +264,7 @@ class FaultyDisk:
             self._disk.write_at(path, kept_bytes, bytes(size_bytes - kept_bytes))
 
     def _struck(self, path: str) -> Iterator[_Armed]:
-        """Return the faults of a path, after their delay."""
+        """Yield the faults of a path, after their delay."""
         for armed in self._armed:
             if armed.covers(path):
                 if armed.fault.delay_ms:

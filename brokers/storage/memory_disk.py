@@ -1,8 +1,8 @@
 """A disk in memory, for simulated worlds: the same bytes at the same time in every run.
 
-It has directories, files and locks, and is independent of this machine: it uses the time that is
-handed in, no file descriptors, and no memory for zeros at the end of a file. A deep copy is an
-independent disk.
+It has directories, files and locks, and is independent of this machine: time is an argument, it has
+no file descriptors, and zeros at the end of a file need no memory. A deep copy is an independent
+disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from klamm.brokers.storage.disk import FileStat, ReadAt, StrPath
 
 
 class _File:
-    """``data`` may omit trailing zeros of the ``size_bytes``."""
+    """A file; ``data`` may omit trailing zeros of the ``size_bytes``."""
 
     __slots__ = ("data", "modified_s", "size_bytes")
 
@@ -28,7 +28,7 @@ class _File:
 
 
 class MemoryDisk:
-    """``now_ms``: returns the time since the epoch, for file modification times."""
+    """A Disk in memory. ``now_ms``: returns the time since the epoch, for modification times."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms

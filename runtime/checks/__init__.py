@@ -1,1 +1,1 @@
-"""What must hold: brokers agree with ZooKeeper, no replica and no client loses a record."""
+"""Invariants of a cluster: brokers agree with ZooKeeper; replicas and clients lose no record."""

@@ -1,8 +1,8 @@
-"""Does everybody in the cluster agree with ZooKeeper? One line for whatever does not.
+"""Check that brokers and the active controller agree with ZooKeeper; one line per disagreement.
 
-Compares the state znodes with what each broker applied and caches, the live sets with
-/brokers/ids, and the active controller's context with both. It reads only, and waits for nothing:
-ask it when the cluster is idle, since on the way to agreement everybody may differ.
+Compares the partition state znodes with the state applied and cached by each broker, the live sets
+with /brokers/ids, and the active controller's context with both. Reads only and waits for nothing:
+call it when the cluster is idle, because during changes all of these may differ.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from klamm.zk.store import Store
 
 
 class StoredCluster(msgspec.Struct, frozen=True):
-    """What ZooKeeper holds: assignments, state znodes, and the epochs of the registered brokers.
+    """Contents of ZooKeeper: assignments, partition states, epochs of the registered brokers.
 
-    ``states`` lacks the partitions that never had a leader. ``controller_epoch`` 0: none yet.
+    ``states`` lacks partitions that never had a leader. ``controller_epoch`` 0: never elected.
     """
 
     assignments: dict[TopicPartition, ReplicaAssignment]
@@ -40,7 +40,7 @@ class StoredCluster(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, store: Store) -> StoredCluster:
-        """Read it in a few waves. Malformed znodes are left out, as the controller does."""
+        """Read it in a few pipelined batches; skip malformed znodes, like the controller."""
         client = KafkaZkClient(store)
         topics = client.get_topic_assignments(client.get_all_topics_in_cluster()).values
         assignments = {
@@ -61,15 +61,15 @@ class StoredCluster(msgspec.Struct, frozen=True):
 def find_disagreements(
     stored: StoredCluster, brokers: Mapping[int, Broker], context: ControllerContext | None
 ) -> list[str]:
-    """One line for each fact in which a broker or the active controller differs from ZooKeeper.
+    """Return one line for each difference between ZooKeeper and a broker or the controller.
 
-    ``brokers`` are those that run, by id; ``context`` is the active controller's, None if no
-    controller is active, which is a disagreement too.
+    ``brokers``: the running brokers by id. ``context``: of the active controller; None if there is
+    none, which is a disagreement, too.
 
     A leader and every metadata cache must equal the state znode in leader, leader epoch, ISR and
-    version. A follower need only know leader and leader epoch: an ISR that changes within a leader
-    epoch is sent to no follower, and a follower refuses a LeaderAndIsr of an epoch that it has. A
-    partition without a leader is compared in the caches alone, since its replicas apply nothing.
+    version. A follower only needs the leader and leader epoch, because ISR changes within a leader
+    epoch are not sent to followers, which reject a LeaderAndIsr of an epoch they have. A partition
+    without a leader is compared only in the caches, because its replicas apply nothing.
     """
     return [
         *_brokers_that_differ(stored, brokers),
@@ -81,7 +81,7 @@ def find_disagreements(
 
 
 def check_real_cluster(cluster: RealCluster) -> list[str]:
-    """``find_disagreements`` of a cluster of threads, its brokers read at one moment."""
+    """Return ``find_disagreements`` of a real cluster, with its broker thread paused."""
     context = context_of_real_cluster(cluster)
     store = cluster.store
     with cluster.broker_thread_paused():
@@ -90,7 +90,7 @@ def check_real_cluster(cluster: RealCluster) -> list[str]:
 
 
 def check_simulated_world(world: SimulatedWorld) -> list[str]:
-    """``find_disagreements`` of a simulated cluster, between two of its steps."""
+    """Return ``find_disagreements`` of a simulated cluster, between two of its steps."""
     store = world.open_store()
     stored = StoredCluster.read(store)
     store.close()
@@ -99,7 +99,7 @@ def check_simulated_world(world: SimulatedWorld) -> list[str]:
 
 
 def context_of_real_cluster(cluster: RealCluster) -> ControllerContext | None:
-    """The active controller's context, which its thread goes on to change; None without one."""
+    """Return the active controller's context, which its thread may change; None without one."""
     active = cluster.active_controller
     running = None if active is None else cluster.nodes.get(active)
     controller = None if running is None else running.node.controller
@@ -107,7 +107,7 @@ def context_of_real_cluster(cluster: RealCluster) -> ControllerContext | None:
 
 
 def context_of_simulated_world(world: SimulatedWorld) -> ControllerContext | None:
-    """The active controller's context; None without one."""
+    """Return the active controller's context; None without one."""
     active = [
         controller.context
         for _, running in sorted(world.nodes.items())
@@ -128,12 +128,12 @@ def _brokers_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) -
         if broker.broker_epoch != epoch:
             yield (
                 f"broker {broker_id} has broker epoch {broker.broker_epoch}, "
-                f"its registration {epoch}"
+                f"but its registration has {epoch}"
             )
         alive = broker.metadata_cache.alive_brokers
         if sorted(alive) != sorted(registered):
             yield (
-                f"broker {broker_id} takes {_ids(alive)} for alive, "
+                f"broker {broker_id} considers {_ids(alive)} alive, "
                 f"but {_ids(registered)} are in /brokers/ids"
             )
 
@@ -143,17 +143,17 @@ def _brokers_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) -
 
 def _cache_differs(stored: StoredCluster, broker: Broker) -> Iterator[str]:
     cache = broker.metadata_cache
-    who = f"the metadata cache of broker {broker.info.id}"
+    name = f"the metadata cache of broker {broker.info.id}"
     for tp, leadership in stored.states.items():
         cached = cache.get(tp)
         if cached is None:
-            yield f"{tp}: {who} does not know it"
+            yield f"{tp}: {name} does not have it"
         elif (seen := _leader_and_isr(cached)) != leadership.leader_and_isr:
-            yield f"{tp}: {who} has {seen}, ZooKeeper {leadership.leader_and_isr}"
+            yield f"{tp}: {name} has {seen}, ZooKeeper {leadership.leader_and_isr}"
     for cached in cache.states():
         tp = cached.topic_partition
         if tp not in stored.states:
-            yield f"{tp}: {who} has {_leader_and_isr(cached)}, ZooKeeper nothing"
+            yield f"{tp}: {name} has {_leader_and_isr(cached)}, ZooKeeper nothing"
 
 
 def _replicas_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) -> Iterator[str]:
@@ -173,11 +173,11 @@ def _replicas_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) 
             applied = None if replica is None else replica.leader_and_isr
             if applied is None:
                 yield f"{tp}: broker {broker_id} applied no LeaderAndIsr"
-            elif not _is_as_told(applied, expected, leads=broker_id == expected.leader):
+            elif not _is_up_to_date(applied, expected, leads=broker_id == expected.leader):
                 yield f"{tp}: broker {broker_id} applied {applied}, ZooKeeper has {expected}"
 
 
-def _is_as_told(applied: LeaderAndIsr, expected: LeaderAndIsr, *, leads: bool) -> bool:
+def _is_up_to_date(applied: LeaderAndIsr, expected: LeaderAndIsr, *, leads: bool) -> bool:
     if leads:
         return applied == expected
     return (applied.leader, applied.leader_epoch) == (expected.leader, expected.leader_epoch)
@@ -203,7 +203,7 @@ def _failed_log_dirs_differ(
                 here, there = ("failed", "online") if tp in lost else ("online", "failed")
                 yield (
                     f"{tp}: the log directory of broker {broker_id} is {here}, "
-                    f"the controller takes it for {there}"
+                    f"the controller considers it {there}"
                 )
 
 
@@ -227,12 +227,12 @@ def _context_differs(stored: StoredCluster, context: ControllerContext | None) -
         )
     if context.live_broker_epochs != stored.broker_epochs:
         yield (
-            f"the controller takes {_epochs(context.live_broker_epochs)} for alive, "
+            f"the controller considers {_epochs(context.live_broker_epochs)} alive, "
             f"but {_epochs(stored.broker_epochs)} are in /brokers/ids"
         )
     for what, known, expected in (
         ("assignment", context.assignments, stored.assignments),
-        # A replica found to be out of the ISR already leaves a newer controller epoch in memory.
+        # A replica found to be outside the ISR leaves a newer controller epoch in memory only.
         ("leadership", _without_epoch(context.leaderships), _without_epoch(stored.states)),
     ):
         for tp in sorted({*known, *expected}):

@@ -1,9 +1,9 @@
-"""Whether clients got what they were promised: every acknowledged record is read, once, in order.
+"""Client guarantees: every acknowledged record is read, once, in order.
 
-Looks at what producers and consumers remember, so that it works on any cluster; of leaders' logs
-whoever has them at hand can ask, too.
+Uses only the records of producers and consumers, so it works on any cluster; with access to a
+leader's log that can be checked, too.
 Names are those of Jepsen's checker for Kafka. Stretches of offsets are compared, never single
-records. What brokers promise each other is checked in replicas.py.
+records. replicas.py checks the guarantees between brokers.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ INCONSISTENT_OFFSETS: Final = "inconsistent-offsets"
 
 
 class Finding(NamedTuple):
-    """Something that should not be; ``kind`` is one of the names above.
+    """A violation; ``kind`` is one of the names above.
 
-    ``lost-write``: acknowledged, and a consumer that has read on beyond it did not get it, or the
-    leader does not have it.
-    ``unseen``: acknowledged, and no consumer has come so far: an error only if all are at the end.
+    ``lost-write``: acknowledged, but skipped by a consumer that has read beyond it, or missing in
+    the leader's log.
+    ``unseen``: acknowledged, and no consumer has reached it: an error only if all are at the end.
     ``duplicate``: more records were read than were sent and may be stored.
     ``nonmonotonic-send``, ``nonmonotonic-poll``: a later record has an earlier offset.
-    ``inconsistent-offsets``: an offset holds two records.
+    ``inconsistent-offsets``: two different records have one offset.
     """
 
     kind: str
@@ -47,8 +47,9 @@ class Finding(NamedTuple):
 
 
 def check_clients(producers: Sequence[Producer], consumers: Sequence[Consumer]) -> list[Finding]:
-    """Compare what producers had acknowledged with what consumers have read, from the beginning of
-    what these producers wrote."""
+    """Compare the acknowledged records of all producers with the records that consumers read.
+
+    Consumers must have read from the first record of these producers on."""
     findings: list[Finding] = []
     partitions = {tp: None for producer in producers for tp in producer.acknowledged}
     partitions |= {tp: None for consumer in consumers for tp in consumer.read}
@@ -65,8 +66,9 @@ def check_clients(producers: Sequence[Producer], consumers: Sequence[Consumer]) 
 def check_leader(
     tp: TopicPartition, acknowledged: Iterable[Acknowledged], leader: int, log: ReplicaLog
 ) -> list[Finding]:
-    """What a leader does not have of what was acknowledged. It may have been read before; what is
-    before the log's start was deleted by retention."""
+    """Return the acknowledged records that a leader's log lacks.
+
+    Records before the log start were deleted by retention, and are not reported."""
     findings: list[Finding] = []
     intervals = log.intervals()
     for one in acknowledged:
@@ -74,7 +76,7 @@ def check_leader(
         expected = one.stretch._replace(start=max(start, log.log_start_offset))
         there = [(i.start, i.end) for i in intervals if i.leader_epoch == epoch]
         for first, end in _gaps(expected, there):
-            text = f"{first}-{end - 1} were acknowledged; the leader {leader} does not have them"
+            text = f"{first}-{end - 1} were acknowledged, but leader {leader} does not have them"
             findings.append(Finding(LOST_WRITE, tp, text))
     return findings
 
@@ -85,8 +87,9 @@ def check_partition(
     reads: Sequence[Sequence[Stretch]],
     may_be_stored: int,
 ) -> list[Finding]:
-    """What is wrong with a partition: ``acknowledged`` of each producer, ``reads`` of each consumer
-    in the order of its polls; ``may_be_stored`` records were sent without an acknowledgement."""
+    """Check one partition: ``acknowledged`` by producer, ``reads`` by consumer in poll order.
+
+    ``may_be_stored``: number of records that were sent without an acknowledgement."""
     findings: list[Finding] = []
     stretches = [one.stretch for mine in acknowledged for one in mine]
     for mine in acknowledged:
@@ -132,7 +135,7 @@ def _check_poll_order(tp: TopicPartition, polled: Sequence[Stretch]) -> list[Fin
 def _check_offsets(
     tp: TopicPartition, stretches: Sequence[Stretch], reads: Sequence[Stretch]
 ) -> list[Finding]:
-    """An acknowledgement whose epoch is not known says nothing here."""
+    """Find offsets with two epochs; acknowledgements of an unknown epoch are ignored."""
     known = sorted(
         (*(one for one in stretches if one.leader_epoch != NO_EPOCH), *reads),
         key=lambda one: (one.start, one.end),
@@ -152,7 +155,7 @@ def _check_offsets(
 
 
 def _joined(stretches: Iterable[Stretch]) -> list[tuple[int, int]]:
-    """The offsets that are covered, as adjacent ranges, whatever their epochs."""
+    """Return the covered offsets as disjoint ranges, regardless of their epochs."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted((one.start, one.end) for one in stretches):
         if joined and start <= joined[-1][1]:
@@ -163,7 +166,7 @@ def _joined(stretches: Iterable[Stretch]) -> list[tuple[int, int]]:
 
 
 def _gaps(stretch: Stretch, seen: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The parts of a stretch that are not among ``seen``, which are in order."""
+    """Return the parts of a stretch outside the ranges ``seen``, which are sorted."""
     gaps: list[tuple[int, int]] = []
     at = stretch.start
     for start, end in seen:

@@ -1,9 +1,9 @@
-"""Whether replicas keep what they promised: agreement, acknowledged records, high watermarks.
+"""Replication invariants: log matching, acknowledged records, high watermarks.
 
-Looks at logs and messages from outside, as no broker may; changes nothing. What is checked after
-every step: replicas agree below the smaller high watermark (log matching); the newest leader has
-every record that was acknowledged to a producer with acks -1 (leader completeness); a leader's high
-watermark never goes back within its epoch; an epoch has one leader.
+Inspects logs and messages from outside; changes nothing. Checked after every step: replicas agree
+below the smaller high watermark (log matching); the newest leader has every record acknowledged to
+a producer with acks -1 (leader completeness); a leader's high watermark never decreases within its
+epoch; an epoch has one leader.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm.cluster.types import NO_EPOCH, TopicPartition
 
 
 class ReplicaView(NamedTuple):
-    """A replica at one moment. ``leading_epoch``: at which it leads, -1 if it does not."""
+    """Snapshot of a replica. ``leading_epoch``: the epoch at which it leads, -1 if it does not."""
 
     partition: TopicPartition
     broker_id: int
@@ -31,7 +31,7 @@ class ReplicaView(NamedTuple):
 
 
 class ReplicationChecker:
-    """Remembers what was acknowledged; ``violations`` says in words what was broken, once each."""
+    """Records acknowledgements, and collects each violation once, as text, in ``violations``."""
 
     def __init__(self) -> None:
         self.violations: list[str] = []
@@ -42,7 +42,7 @@ class ReplicationChecker:
         self._high_watermarks: dict[tuple[TopicPartition, int], int] = {}
 
     def on_message(self, message: Message, views: Sequence[ReplicaView]) -> None:
-        """Take note of a message as it is sent, with the replicas as they are then."""
+        """Record a message as it is sent, with the replicas at that time."""
         body = message.body
         if isinstance(body, ProduceRequest):
             self._requests[message.source, message.correlation_id] = body
@@ -68,10 +68,12 @@ class ReplicationChecker:
             found = _between(view.intervals, start, end)
             self.acknowledged.setdefault(tp, []).extend(found)
             if sum(stretch.end - stretch.start for stretch in found) != count:
-                self._tell(f"{tp}: {broker_id} acknowledged {start}-{end} and does not have it")
+                self._tell(
+                    f"{tp}: broker {broker_id} acknowledged {start}-{end} and does not have it"
+                )
 
     def check(self, views: Iterable[ReplicaView]) -> None:
-        """Look at all replicas, of brokers that run and of those that do not."""
+        """Check all replicas, of running and of stopped brokers."""
         by_partition: dict[TopicPartition, list[ReplicaView]] = {}
         for view in views:
             by_partition.setdefault(view.partition, []).append(view)
@@ -81,7 +83,7 @@ class ReplicationChecker:
             leaders = [view for view in replicas if view.leading_epoch != NO_EPOCH]
             for view in leaders:
                 self._check_leader(tp, view)
-            # While the latest leader is away, one that was deposed may not know it yet.
+            # While the latest leader is away, a deposed one may not know that yet.
             for view in leaders:
                 if view.leading_epoch == self._latest_epochs[tp]:
                     self.check_has_all(tp, view)
@@ -94,7 +96,8 @@ class ReplicationChecker:
         theirs = _between(other.intervals, 0, end)
         if mine != theirs:
             self._tell(
-                f"{tp}: {one.broker_id} and {other.broker_id} differ below {end}: {mine}, {theirs}"
+                f"{tp}: brokers {one.broker_id} and {other.broker_id} differ below {end}: "
+                f"{mine}, {theirs}"
             )
 
     def _check_leader(self, tp: TopicPartition, view: ReplicaView) -> None:
@@ -102,19 +105,22 @@ class ReplicationChecker:
         self._latest_epochs[tp] = max(view.leading_epoch, self._latest_epochs.get(tp, NO_EPOCH))
         leader = self._leaders.setdefault(key, view.broker_id)
         if leader != view.broker_id:
-            self._tell(f"{tp}: {leader} and {view.broker_id} lead epoch {view.leading_epoch}")
+            self._tell(
+                f"{tp}: brokers {leader} and {view.broker_id} both lead epoch {view.leading_epoch}"
+            )
         before = self._high_watermarks.get(key, 0)
         if view.high_watermark < before:
-            self._tell(f"{tp}: {leader}'s high watermark fell, {before} to {view.high_watermark}")
+            self._tell(
+                f"{tp}: the high watermark of leader {leader} fell from {before} to "
+                f"{view.high_watermark}"
+            )
         self._high_watermarks[key] = view.high_watermark
 
     def check_has_all(self, tp: TopicPartition, view: ReplicaView) -> None:
-        """A replica has every record that was acknowledged."""
+        """Check that a replica has every acknowledged record."""
         for stretch in self.acknowledged.get(tp, ()):
             if _between(view.intervals, stretch.start, stretch.end) != [stretch]:
-                self._tell(
-                    f"{tp}: {view.broker_id} does not have {stretch}, which was acknowledged"
-                )
+                self._tell(f"{tp}: broker {view.broker_id} lacks {stretch}, which was acknowledged")
 
     def _tell(self, violation: str) -> None:
         if violation not in self.violations:
@@ -122,7 +128,7 @@ class ReplicationChecker:
 
 
 def _begin_alike(ones: Sequence[Interval], others: Sequence[Interval]) -> bool:
-    """True if two logs plainly differ at most in where they end: the usual case, seen quickly."""
+    """Return True if two logs differ at most in their ends: the usual case, detected quickly."""
     if not ones or len(ones) != len(others):
         return False
     ends_apart = False
@@ -134,12 +140,12 @@ def _begin_alike(ones: Sequence[Interval], others: Sequence[Interval]) -> bool:
 
 
 def _count(batch: bytes) -> int:
-    """Records of a batch as a producer sends it: its base offset is 0."""
+    """Return the number of records of a batch as a producer sends it, with base offset 0."""
     return parse_header(batch).next_offset
 
 
 def _between(intervals: Iterable[Interval], start: int, end: int) -> list[Stretch]:
-    """The part of a log from ``start`` to ``end`` (exclusive), without what sizes say."""
+    """Return the part of a log from ``start`` to ``end`` (exclusive), without sizes."""
     found: list[Stretch] = []
     for interval in intervals:
         if interval.end <= start:

@@ -1,7 +1,7 @@
-"""The thread that runs every simulated broker of a real-world cluster.
+"""The thread that runs all simulated brokers of a real-world cluster.
 
-One thread, one greenlet scheduler: a broker's store call is submitted to kazoo and gives way;
-kazoo's callback puts the broker on a thread-safe queue that this thread drains. Mirrors nothing of
+One thread with one greenlet scheduler: a broker's store call is submitted to kazoo and yields.
+kazoo's callback puts the broker on a thread-safe queue that this thread drains. No counterpart in
 Kafka, where each broker is a process.
 """
 
@@ -30,7 +30,7 @@ _ERRORS_KEPT = 100
 
 
 class BrokerHub:
-    """Runs actors on one thread until ``close``; ``call`` and ``post`` may come from any thread."""
+    """Runs actors on one thread until ``close``; ``call`` and ``post`` are thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -47,24 +47,24 @@ class BrokerHub:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop after the event that is running; idempotent."""
+        """Stop after the event in progress; idempotent."""
         self._closing = True
         self.soon(lambda: None)
         if self._thread.is_alive():
             self._thread.join()
 
     def post(self, address: Address, event: object) -> None:
-        """Give an event to an actor; lost if there is no such actor, as a packet would be."""
+        """Give an event to an actor; without an actor it is lost, like a packet."""
         self.soon(lambda: self.give(address, event))
 
     def give(self, address: Address, event: object) -> None:
-        """The same, for who is on the hub's thread."""
+        """Give an event to an actor; for code on the hub's thread."""
         self._scheduler.give(address, event)
 
     def soon(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the hub's thread, outside of any event, without waiting.
 
-        If that thread has ended, by an error or ``close``, ``function`` runs at once.
+        If that thread has stopped, by an error or ``close``, ``function`` runs at once.
         """
         with self._lock:
             if not self._is_over:
@@ -90,15 +90,15 @@ class BrokerHub:
         return future
 
     def add(self, actor: Actor) -> None:
-        """Take an actor in."""
+        """Add an actor."""
         self.call(lambda: self._scheduler.add(actor)).result()
 
     def remove(self, address: Address) -> None:
-        """Let an actor go at once."""
+        """Remove an actor at once."""
         self.call(lambda: self._scheduler.remove(address)).result()
 
     def set_paused(self, address: Address, paused: bool) -> None:
-        """Keep an actor from going on, or let it."""
+        """Pause or resume an actor."""
 
         def set_paused() -> None:
             actor = self._scheduler.actors.get(address)
@@ -109,7 +109,7 @@ class BrokerHub:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """No actor runs meanwhile."""
+        """Run no actor within the context."""
         is_held, may_go_on = threading.Event(), threading.Event()
 
         def hold() -> None:
@@ -128,14 +128,14 @@ class BrokerHub:
             may_go_on.set()
 
     def wait(self, completion: Completion) -> None:
-        """The ``wait`` strategy of the brokers' stores."""
+        """Suspend the current event: the ``wait`` strategy of the brokers' stores."""
         self._scheduler.wait(
             completion, lambda actor: self.soon(lambda: self._scheduler.woken(actor))
         )
 
     @property
     def is_idle(self) -> bool:
-        """True if no event waits or runs and no timer is due soon; paused actors do not count."""
+        """True if no event is queued or running and no timer is due soon, except paused actors."""
         soon_ms = self._clock.monotonic_ms() + _SOON_MS
         return self._queue.empty() and all(
             actor.paused or _is_idle_until(actor, soon_ms)
@@ -149,7 +149,7 @@ class BrokerHub:
                 for actor in self._scheduler.runnable(self._clock):
                     self._scheduler.resume(actor)
         finally:
-            # A caller that waits, e.g. to end a broker, must not wait forever.
+            # A caller that waits, for example to stop a broker, must not wait forever.
             with self._lock:
                 self._is_over = True
             self._run_rest()

@@ -1,7 +1,7 @@
-"""A cluster of simulated brokers over a real ZooKeeper, in this process.
+"""A cluster of simulated brokers on a real ZooKeeper, in this process.
 
 One thread for each controller candidate, one for all brokers, one connection for each session.
-Makes, kills, stops, pauses and restarts nodes; decides nothing about partitions. The counterpart
+Creates, kills, stops, pauses and restarts nodes; decides nothing about partitions. The counterpart
 in the simulated world is runtime/simulated/world.py.
 """
 
@@ -55,7 +55,7 @@ _START_MARGIN_MS = 5_000.0
 
 
 class RealCluster:
-    """Brokers and controllers of one ``klamm up``. Its methods may be called from any thread.
+    """Brokers and controllers of one ``klamm up``; thread-safe.
 
     ``logs``: the Kafka logs of the controllers, if they have any. ``disk`` has the files of the
     brokers, and of the journal. ``on_failure`` is called, on any thread, when the cluster cannot
@@ -99,7 +99,7 @@ class RealCluster:
 
     @property
     def store(self) -> KazooStore:
-        """The cluster's own session, for commands and checks; a new one if it expired.
+        """The cluster's session for commands and checks; a new one if it expired.
 
         Its calls raise ZooKeeperUnavailable if ZooKeeper does not answer within STORE_TIMEOUT_S.
         """
@@ -107,35 +107,35 @@ class RealCluster:
 
     @property
     def session_state(self) -> SessionState:
-        """The state of the cluster's own ZooKeeper session."""
+        """The state of the session that is used by ``store``."""
         return self.own_session.state
 
     @property
     def newest_zxid(self) -> int:
-        """The newest zxid that any session of the cluster has seen."""
+        """The newest zxid seen by any session of the cluster."""
         return max(self.own_session.last_zxid, self.nodes.newest_zxid)
 
-    # -- starting and ending
+    # -- starting and stopping
 
     def start(self, broker_id: int, *, wait_for_session: bool = True) -> None:
-        """Start a broker; returns when it is registered.
+        """Start a broker; return when it is registered.
 
-        While its former session lives, waits until that has expired, or with
-        ``wait_for_session`` False fails with Kafka's error. Raises UsageError if it runs.
+        While its former session is alive, waits for its expiry, or, with ``wait_for_session``
+        False, fails with Kafka's error. Raises UsageError if the broker is running.
         """
         self.begin_start(broker_id, wait_for_session=wait_for_session).result()
 
     def begin_start(
         self, broker_id: int, *, wait_for_session: bool = True, holds_controller: bool = False
     ) -> Future[None]:
-        """Start a broker without waiting: the future ends when it is registered.
+        """Start a broker without waiting: the future completes when it is registered.
 
-        With ``holds_controller`` its controller waits for ``begin_candidacy``. A broker that could
-        not register is freed before its future fails.
+        With ``holds_controller`` its controller is held until ``begin_candidacy``. A broker that
+        cannot register is released before its future fails.
         """
         self.nodes.await_end(broker_id)
         if broker_id in self.nodes:
-            raise UsageError(f"broker {broker_id} runs already")
+            raise UsageError(f"broker {broker_id} is already running")
         running = self._build(broker_id)
         started = self.nodes.add(broker_id, running)
         actor = BrokerActor(
@@ -159,12 +159,12 @@ class RealCluster:
         return started
 
     def begin_start_all(self) -> None:
-        """Begin to start every broker; their controllers wait for ``begin_candidacy``."""
+        """Start every broker without waiting; their controllers are held."""
         for broker_id in self.spec.broker_ids:
             self.begin_start(broker_id, holds_controller=True)
 
     def begin_candidacy(self, broker_id: int) -> None:
-        """Let a controller that was held be a candidate. Raises UsageError if it does not run."""
+        """Make a held controller a candidate. Raises UsageError if it is not running."""
         self._hub.post(self.nodes.running(broker_id).node.broker.address, BeginCandidacy())
 
     def _build(self, broker_id: int) -> RunningNode:
@@ -197,7 +197,7 @@ class RealCluster:
 
     def _on_started(self, broker_id: int, error: Exception | None) -> None:
         if error is not None:
-            # Freeing it waits for the thread that this is called on.
+            # Not on this thread, because _free waits for it.
             name = f"broker-{broker_id}-give-up"
             threading.Thread(target=self._give_up, args=(broker_id, error), name=name).start()
             return
@@ -213,7 +213,7 @@ class RealCluster:
                 started.set_exception(error)
 
     def _free(self, broker_id: int, running: RunningNode) -> None:
-        """End a node as it is: it neither resigns nor takes back what it registered in a pool."""
+        """Release a node without resigning; a pooled session keeps its registration."""
         running.silence()
         self._detach(broker_id, running)
         running.end_controller()
@@ -223,11 +223,11 @@ class RealCluster:
         running.node.broker.log_upkeep.shutdown()
 
     def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
-        """Kill a broker: no session is closed, ZooKeeper expires it after its timeout; one of a
-        session pool loses its ephemeral at once. What it wrote it finds when it starts again.
+        """Kill a broker; its session is not closed, and ZooKeeper expires it after its timeout.
 
-        With ``loses_unflushed`` the machine stopped, too: each log loses what it had not flushed,
-        from a place on that is drawn.
+        With a pooled session its registration is deleted at once. Its data is still there after a
+        restart. With ``loses_unflushed`` the machine crashes, too: each log loses its unflushed
+        data from a randomly chosen offset onward.
         """
         running = self.nodes.take(broker_id)
         running.silence()
@@ -240,11 +240,11 @@ class RealCluster:
         running.node.broker.log_upkeep.abandon(self._random.randint if loses_unflushed else None)
 
     def relieve(self, broker_id: int) -> None:
-        """Let the controller move away what a broker leads, as before its end; returns when it has
-        answered, or could not be asked.
+        """Make the controller move leadership away from a broker, as before a shutdown.
 
-        The broker keeps running, outside of every ISR. It is not drained if it is paused or not
-        registered yet, or while ZooKeeper is lost. Raises UsageError if it does not run.
+        Returns when the controller has responded, or could not be reached. The broker keeps
+        running, outside every ISR. Does nothing if it is paused or not registered yet, or
+        while ZooKeeper is unreachable. Raises UsageError if it is not running.
         """
         running = self.nodes.running(broker_id)
         is_lost = self.session_state is SessionState.DISCONNECTED
@@ -256,8 +256,9 @@ class RealCluster:
             over.result(running.node.broker.controlled_shutdown.patience_ms / 1000)
 
     def shut_down(self, broker_id: int, *, relieve: bool = True) -> None:
-        """Stop a broker: the controller relieves it, then its session is closed and its ephemerals
-        go at once. Raises UsageError if it does not run, or is ended otherwise meanwhile."""
+        """Stop a broker: drain its leaderships, then close its session.
+
+        Raises UsageError if it is not running, or is stopped by another call meanwhile."""
         if relieve:
             self.relieve(broker_id)
         running = self.nodes.take(broker_id)
@@ -274,8 +275,10 @@ class RealCluster:
         running.node.broker.log_upkeep.shutdown()
 
     def fail_log_dir(self, broker_id: int, path: str) -> None:
-        """Let a log directory of a broker fail: the broker acts on it at its next event, and is
-        killed if it was the last one. Raises UsageError if it does not run or has no such one.
+        """Fail a log directory of a broker, which handles it in its next event.
+
+        A broker whose last directory fails is killed. Raises UsageError if the broker is not
+        running, NotFound if it has no such directory.
         """
         check_log_dir(self.nodes.running(broker_id).node.broker, path)
         self._tell(broker_id, FailLogDir(path))
@@ -288,26 +291,29 @@ class RealCluster:
 
     def _on_halted(self, broker_id: int, reason: str) -> None:
         logger.warning("broker %d failed: %s", broker_id, reason)
-        # Killing it waits for the thread that this is called on.
+        # Not on this thread, because kill waits for it.
         name = f"broker-{broker_id}-halt"
         thread = threading.Thread(target=self._end_halted, args=(broker_id,), name=name)
         thread.start()
         self.nodes.on_failed(broker_id, reason, thread)
 
     def _end_halted(self, broker_id: int) -> None:
-        with contextlib.suppress(UsageError):  # already ended in another way
+        with contextlib.suppress(UsageError):  # already stopped in another way
             self.kill(broker_id)
 
     def pause(self, broker_id: int) -> None:
         """Freeze a broker and its controller: nothing is processed, no heartbeat is sent."""
         running = self.nodes.running(broker_id)
         if running.is_pooled:
-            raise UsageError(f"broker {broker_id} shares its session and cannot be paused")
+            raise UsageError(
+                f"broker {broker_id} shares its ZooKeeper session with other brokers and cannot "
+                "be paused"
+            )
         running.pause()
         self._set_paused(broker_id, True)
 
     def resume(self, broker_id: int) -> None:
-        """Let a paused broker go on where it was."""
+        """Resume a paused broker."""
         running = self.nodes.running(broker_id)
         running.resume()
         self._set_paused(broker_id, False)
@@ -320,15 +326,15 @@ class RealCluster:
         """Add a broker to the cluster without starting it. Raises UsageError if it exists."""
         if broker_id in self.spec.broker_ids:
             raise UsageError(
-                f"there is a broker {broker_id} already",
+                f"broker {broker_id} already exists",
                 hint="klamm status shows all brokers; a new one needs another id",
             )
         self.spec = self.spec.with_broker(broker_id, rack)
 
     def close(self) -> None:
-        """End every broker at once and free every connection and thread; idempotent.
+        """Stop every broker at once and release all connections and threads; idempotent.
 
-        Nobody reacts to the end of another, so leaders and ISRs in ZooKeeper stay as they are.
+        No broker or controller reacts, so leaders and ISRs in ZooKeeper stay as they are.
         """
         if self._is_closed:
             return
@@ -352,30 +358,30 @@ class RealCluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- looking on
+    # -- inspection
 
     @property
     def is_idle(self) -> bool:
-        """True if no event waits, nothing is in flight to a live broker and no broker works."""
+        """True if no event is queued or in progress, and no request to a live broker in flight."""
         return self._hub.is_idle and self.nodes.is_idle
 
     @property
     def active_controller(self) -> int | None:
-        """The id of the broker whose controller is active; None while there is none."""
+        """Id of the broker with the active controller; None without one."""
         return self.nodes.active_controller
 
     @property
     def isolated_broker_ids(self) -> list[int]:
-        """The brokers that are cut off from the others."""
+        """The brokers cut off from the others."""
         return sorted(self.transport.isolated)
 
     @property
     def errors(self) -> list[str]:
-        """What went wrong inside brokers, one line each: bugs."""
+        """Internal errors of brokers, one line each: these are bugs."""
         return [f"{address}: {error!r}" for address, error in tuple(self._hub.errors)]
 
     def status(self) -> dict[str, Any]:
-        """Brokers and controllers as plain values."""
+        """Return brokers and controllers as plain values."""
         nodes = sorted(self.nodes.copy().items())
         with self._hub.held():
             brokers = [{**broker_status(r.node.broker), "paused": r.is_paused} for _, r in nodes]
@@ -388,7 +394,7 @@ class RealCluster:
 
     @contextlib.contextmanager
     def broker_thread_paused(self) -> Iterator[None]:
-        """No broker handles anything meanwhile: for reading several brokers at one moment."""
+        """Process no broker event within the context, to read several brokers at one moment."""
         with self._hub.held():
             yield
 

@@ -1,6 +1,6 @@
-"""Producers and consumers beside the brokers of a real-world cluster, on the brokers' thread.
+"""Producers and consumers of a real-world cluster, on the brokers' thread.
 
-Takes them in and lets others look at them; what they do is their own business.
+Adds, removes and inspects clients; what they do is defined in brokers/clients/.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _HubClient(ClientActor):
 
 
 class HubClients:
-    """The clients of one cluster. For any thread but the hub's own."""
+    """The clients of one cluster. For all threads except the hub's."""
 
     def __init__(self, hub: BrokerHub, transport: RoutedTransport, clock: Clock) -> None:
         self._hub = hub
@@ -65,7 +65,7 @@ class HubClients:
         self._waits: dict[Address, list[_Wait]] = {}
 
     def add(self, client: Client) -> None:
-        """Let a client live; it hears of brokers that end."""
+        """Add a client; it is notified of stopped brokers."""
         actor = _HubClient(
             client, self._transport, self._clock, lambda: self._look_at_waits(client.address)
         )
@@ -89,7 +89,7 @@ class HubClients:
         self._hub.call(lambda: self._forget(address)).result()
 
     def call(self, function: Callable[[float], T]) -> Future[T]:
-        """Run ``function`` with the monotonic milliseconds, while no client runs."""
+        """Run ``function`` with the monotonic time in milliseconds, while no client runs."""
 
         def run() -> T:
             try:
@@ -133,7 +133,7 @@ def _fail_closed(future: Future[None]) -> None:
 
 
 def _is_open(wait: _Wait) -> bool:
-    """Complete a wait if its condition holds; True if it must be checked again."""
+    """Complete a wait if its condition holds; return True if it must be checked again."""
     future, condition = wait
     if future.cancelled():
         return False

@@ -1,8 +1,8 @@
-"""A node that was started in a real-world cluster: its parts, and what is done to all of them.
+"""A running node of a real-world cluster: its parts, and operations on all of them.
 
-When a node is started or ended is runtime/real/cluster.py's business. The event thread of a node
-that is killed may be in the middle of an event: what it sends and journals from then on is lost.
-EventThread mirrors kafka.controller.ControllerEventManager.ControllerEventThread.
+runtime/real/cluster.py decides when to start and stop a node. A killed node's event thread may be
+in the middle of an event: everything it sends and journals from then on is dropped. EventThread
+mirrors kafka.controller.ControllerEventManager.ControllerEventThread.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from klamm.zk.store import Listener
 
 
 class EventThread:
-    """Processes a controller's events until ``stop`` or ``kill``, which may come before ``start``:
-    a cluster may be closed while one of its brokers starts."""
+    """Processes a controller's events until ``stop`` or ``kill``.
+
+    These may come before ``start``, if a cluster is closed while one of its brokers starts."""
 
     def __init__(self, controller: KafkaController, clock: Clock) -> None:
         self._controller = controller
@@ -40,33 +41,33 @@ class EventThread:
         self._thread.start()
 
     def pause(self) -> None:
-        """Stop before the next event, as a long garbage collection does."""
+        """Pause before the next event, as in a long garbage collection."""
         self._may_run.clear()
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue with the next event."""
         self._may_run.set()
 
     def stop(self) -> None:
-        """Let the controller resign, then end."""
+        """Make the controller resign, then stop."""
         self._controller.shutdown()
         self.resume()
         self._join()
 
     def end(self) -> None:
-        """End after the event that is running, without resigning; does not wait for that."""
+        """Stop after the event in progress, without resigning and without waiting."""
         self._ended = True
         self.resume()
         self._awake.set()
 
     def kill(self) -> None:
-        """End after the event that is running, whose ZooKeeper operations fail from now on."""
+        """Stop after the event in progress, whose ZooKeeper operations fail from now on."""
         self.end()
         if self._thread is not threading.current_thread():
             self._join()
 
     def _join(self) -> None:
-        """Wait for the thread; one that was not started yet will find that it has ended."""
+        """Wait for the thread; one that is not started yet will stop at once."""
         if self._thread.is_alive():
             self._thread.join()
 
@@ -85,40 +86,40 @@ class EventThread:
 
 
 class MortalTransport:
-    """A Transport of one node: what it sends after ``is_dead`` was set is lost."""
+    """A Transport of one node; messages are dropped once ``is_dead`` is set."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.is_dead = False
 
     def send(self, message: Message) -> None:
-        """Hand a message over, while the node lives."""
+        """Send a message unless the node is dead."""
         if not self.is_dead:
             self._transport.send(message)
 
 
 class MortalJournal:
-    """A Journal of one node: rows after ``is_dead`` was set are dropped."""
+    """A Journal of one node; rows are dropped once ``is_dead`` is set."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.is_dead = False
 
     def append(self, rows: Iterable[JournalRow]) -> None:
-        """Add rows, while the node lives."""
+        """Add rows unless the node is dead."""
         if not self.is_dead:
             self._journal.append(rows)
 
     def flush(self) -> None:
-        """Hand what was added to the operating system."""
+        """Hand the rows to the operating system."""
         self._journal.flush()
 
 
 @dataclass(kw_only=True)
 class RunningNode:
-    """A broker and its controller, their session (``is_pooled``: shared with other nodes), and
-    whether they are paused. ``event_thread`` is the controller's, None without one; ``listener`` is
-    the broker's."""
+    """A broker and its controller with their session; ``is_pooled``: shared with other nodes.
+
+    ``event_thread``: of the controller, None without one. ``listener``: of the broker."""
 
     node: Node
     session: KazooSession
@@ -131,7 +132,7 @@ class RunningNode:
 
     @property
     def is_idle(self) -> bool:
-        """True if its controller, where there is one and it is not paused, has nothing to do."""
+        """True if its controller has nothing to do, is paused, or does not exist."""
         c = self.node.controller
         return (
             c is None
@@ -141,7 +142,7 @@ class RunningNode:
 
     @property
     def active_epoch(self) -> int | None:
-        """The epoch of its controller if that is active, and not paused."""
+        """The epoch of its controller if that is active and not paused."""
         controller = self.node.controller
         if controller is None or not controller.is_active or self.is_paused:
             return None
@@ -159,14 +160,14 @@ class RunningNode:
             self.session.remove_listener(self.listener)
 
     def pause(self) -> None:
-        """Send no heartbeat and let the controller process nothing."""
+        """Stop heartbeats and the controller's event processing."""
         self.is_paused = True
         self.session.suspend()
         if self.event_thread is not None:
             self.event_thread.pause()
 
     def resume(self) -> None:
-        """Let the session and the controller go on."""
+        """Resume heartbeats and event processing."""
         self.is_paused = False
         self.session.resume()
         if self.event_thread is not None:
@@ -178,6 +179,6 @@ class RunningNode:
             self.event_thread.end()
 
     def kill_controller(self) -> None:
-        """End the controller after its event, whose ZooKeeper operations fail by now."""
+        """Stop the controller after its event, whose ZooKeeper operations fail by now."""
         if self.event_thread is not None:
             self.event_thread.kill()

@@ -1,7 +1,7 @@
-"""Which nodes of a real-world cluster run, which are not registered yet, and who ends one.
+"""Bookkeeping of a real-world cluster's nodes: starting, running, stopping.
 
-Brokers are started, relieved and ended from several threads: here it is decided who waits for whom,
-and who may end a node. What is done to a node is runtime/real/cluster.py's business.
+Several threads start, drain and stop brokers. Exactly one of them gets to stop a node, and others
+can wait for it. runtime/real/cluster.py performs the operations on nodes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from klamm.runtime.real.running_node import RunningNode
 
 
 class RunningNodes(dict[int, RunningNode]):
-    """The nodes by broker id, for any thread: a copy of a dictionary is made at one stroke.
+    """The nodes by broker id, thread-safe: copying a dictionary is atomic.
 
     Only ``add``, ``give_up`` and ``take`` change it. ``failures``: reasons of failed brokers that
-    do not run.
+    are not running.
     """
 
     def __init__(self) -> None:
@@ -28,37 +28,37 @@ class RunningNodes(dict[int, RunningNode]):
         self._relieved: dict[int, Future[None]] = {}
 
     def running(self, broker_id: int) -> RunningNode:
-        """A node. Raises UsageError if it does not run."""
+        """Return a node. Raises UsageError if it is not running."""
         running = self.get(broker_id)
         if running is None:
-            raise UsageError(f"broker {broker_id} does not run")
+            raise UsageError(f"broker {broker_id} is not running")
         return running
 
     @property
     def newest_zxid(self) -> int:
-        """The newest zxid that any of their sessions has seen."""
+        """The newest zxid seen by any of their sessions."""
         return max((running.session.last_zxid for running in self.copy().values()), default=0)
 
-    # -- a start
+    # -- starting
 
     def add(self, broker_id: int, running: RunningNode) -> Future[None]:
-        """A node that is started; the future ends when it is registered, or fails."""
+        """Add a starting node; the future completes when it is registered, or fails."""
         self[broker_id] = running
         self.failures.pop(broker_id, None)
         started = self._starting[broker_id] = Future[None]()
         return started
 
     def is_starting(self, broker_id: int) -> bool:
-        """True if the broker is not registered yet."""
+        """Return True if the broker is not registered yet."""
         return broker_id in self._starting
 
     @property
     def starting_broker_ids(self) -> list[int]:
-        """The brokers that are not registered yet."""
+        """The brokers not registered yet."""
         return sorted(self._starting)
 
     def on_started(self, broker_id: int) -> None:
-        """The broker is registered."""
+        """Complete the future of a broker that is now registered."""
         started = self._starting.pop(broker_id, None)
         if started is not None:
             started.set_result(None)
@@ -66,13 +66,14 @@ class RunningNodes(dict[int, RunningNode]):
     def give_up(
         self, broker_id: int, error: Exception
     ) -> tuple[RunningNode | None, Future[None] | None]:
-        """Take a node that could not register, and the future that is to fail once it is freed;
-        None for what somebody else has taken."""
+        """Remove a node that could not register, and its future, which fails once it is released.
+
+        None for what another thread has removed already."""
         hint = error.hint if isinstance(error, KlammError) else None
         self.failures[broker_id] = f"{error} ({hint})" if hint else str(error)
         return self.pop(broker_id, None), self._starting.pop(broker_id, None)
 
-    # -- an end
+    # -- stopping
 
     def on_failed(self, broker_id: int, reason: str, ending: threading.Thread) -> None:
         """Record that the broker cannot continue; the thread ``ending`` ends it."""
@@ -86,25 +87,26 @@ class RunningNodes(dict[int, RunningNode]):
             ending.join()
 
     def relief_of(self, broker_id: int) -> Future[None]:
-        """Ends once the broker has been relieved, has asked often enough, or was ended."""
+        """Return a future that completes once the broker is drained, gave up, or was stopped."""
         return self._relieved.setdefault(broker_id, Future())
 
     def on_relieved(self, broker_id: int) -> None:
-        """The broker has been relieved, or has asked often enough."""
+        """Record that the broker is drained, or gave up."""
         over = self._relieved.get(broker_id)
         if over is not None and not over.done():
             over.set_result(None)
 
     def take(self, broker_id: int) -> RunningNode:
-        """Who takes a node is the one who ends it. Raises UsageError if it does not run."""
+        """Remove a node, so that only the caller stops it. Raises UsageError if not running."""
         running = self.pop(broker_id, None)
         if running is None:
-            raise UsageError(f"broker {broker_id} does not run")
+            raise UsageError(f"broker {broker_id} is not running")
         self.on_relieved(broker_id)
         self._relieved.pop(broker_id, None)
         started = self._starting.pop(broker_id, None)
         if started is not None:
-            started.set_exception(KlammError(f"broker {broker_id} was ended before it registered"))
+            error = KlammError(f"broker {broker_id} was stopped before it was registered")
+            started.set_exception(error)
         return running
 
     # -- their controllers
@@ -115,16 +117,16 @@ class RunningNodes(dict[int, RunningNode]):
         return all(running.is_idle for running in tuple(self.values()))
 
     def on_candidacy_changed(self) -> None:
-        """Notify the controllers that candidacy was put on hold, or that the hold ended."""
+        """Notify the controllers that candidacy was held or released."""
         for running in self.copy().values():
             if running.node.controller is not None:
                 running.node.controller.on_candidacy_changed()
 
     @property
     def active_controller(self) -> int | None:
-        """The id of the broker whose controller is active; None while there is none.
+        """Id of the broker with the active controller; None without one.
 
-        Of two, one of which has not learnt yet that it was deposed, the one of the higher epoch.
+        If a deposed controller has not learned of it yet, the one with the higher epoch.
         """
         active = [
             (epoch, broker_id)

@@ -1,8 +1,8 @@
-"""The ZooKeeper sessions of a real cluster: its brokers', and its own without ephemeral znodes.
+"""ZooKeeper sessions of a real cluster: those of its brokers, and one without ephemeral znodes.
 
-In a small cluster each broker has its own session, in a large one brokers share sessions. A
-controller candidate always has its own, because its death must remove both ephemerals. Commands,
-checks and the ZooKeeper monitor use the session of the cluster.
+In a small cluster each broker has a separate session; in a large one brokers share sessions. A
+controller candidate always has a separate one, because its death must remove both ephemerals.
+Commands, checks and the ZooKeeper monitor use the session without ephemerals.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ BROKERS_PER_SESSION = 25
 
 
 class SessionPool:
-    """Opens sessions on demand; those that are shared live until ``close``.
+    """Opens sessions on demand; shared ones stay open until ``close``.
 
-    ``newest_zxid`` gives the newest zxid that the cluster has seen: no session begins on a server
-    that is behind it.
+    ``newest_zxid`` returns the newest zxid that the cluster has seen: a session never connects to
+    a server that is behind it.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class SessionPool:
         self._shared: dict[int, KazooSession] = {}
 
     def session_of(self, broker_id: int) -> tuple[KazooSession, bool]:
-        """A session for this broker, and whether it is shared.
+        """Return a session for this broker, and whether it is shared.
 
         Raises ZooKeeperUnavailable.
         """
@@ -65,17 +65,17 @@ class SessionPool:
         )
 
 
-# Long, because nothing waits for its expiry: a busy machine must not lose the session.
+# Long, because no failover waits for its expiry, and a busy machine must not lose the session.
 _TIMEOUT_MIN_MS: Final = 30_000
 STORE_TIMEOUT_S: Final = 15.0
 """How long a command waits for ZooKeeper."""
 
 
 class OwnSession:
-    """``state``: the session's last reported state."""
+    """The cluster's session without ephemerals. ``state``: its last reported state."""
 
     def __init__(self, connect_string: str, spec: ClusterSpec) -> None:
-        # A server that hangs counts as lost as soon as the brokers' sessions lose it.
+        # A hanging server counts as lost as soon as the brokers' sessions lose it.
         self._session = KazooSession(
             connect_string,
             max(spec.session_timeout_ms, _TIMEOUT_MIN_MS),
@@ -91,7 +91,7 @@ class OwnSession:
 
     @property
     def last_zxid(self) -> int:
-        """The zxid of ZooKeeper's last answer."""
+        """The zxid of ZooKeeper's last response."""
         return self._session.last_zxid
 
     @property

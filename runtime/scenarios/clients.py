@@ -1,8 +1,8 @@
-"""Clients of scenarios: a producer and a consumer, and one that asks the controller and brokers.
+"""Clients of scenarios: a producer, a consumer, and an operator that sends admin requests.
 
-Records are sent while brokers fail, and none may be lost: the producer is idempotent and waits for
-the whole ISR, and the consumer reads all of a partition from the producer's first record on.
-runtime/checks/clients.py judges what they find.
+Records are sent while brokers fail, and none may be lost. So the producer is idempotent with acks
+-1, and the consumer reads every partition from the producer's first record on.
+runtime/checks/clients.py checks the results.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ T = TypeVar("T")
 
 
 class ScenarioClients:
-    """The clients of one scenario; ``bootstrap``: brokers to begin with. ``log_journal`` is told of
-    batches that cannot be read. ``has_files``: logs keep records and do not only count them."""
+    """The producer and consumer of one scenario; ``bootstrap``: ids of the brokers to begin with.
+
+    ``log_journal`` receives rows about corrupt batches. ``has_files``: logs on disk with records,
+    not offset-only logs."""
 
     def __init__(
         self,
@@ -64,13 +66,13 @@ class ScenarioClients:
         config = ProducerConfig(acks=-1, enable_idempotence=True)
         brokers = tuple(bootstrap)
         self._producer = Producer(PRODUCER, brokers, config)
-        # Where nothing is written nothing is sent for long, so that a cluster can be at rest.
+        # Long idle fetches: a cluster without writes can then become idle.
         reads = ConsumerConfig(auto_offset_reset="earliest", fetch_max_wait_ms=_FETCH_WAIT_MS)
         self._consumer = Consumer(CONSUMER, brokers, reads, log_journal=log_journal)
         self._has_begun = False
 
     def produce(self, tp: TopicPartition, count: int) -> None:
-        """Give the producer records; it sends them as soon as it can, and again if need be."""
+        """Pass records to the producer, which sends and retries them."""
         if not self._has_begun:
             self._has_begun = True
             for client in (self._producer, self._consumer):
@@ -91,7 +93,7 @@ class ScenarioClients:
         self._host.call_client(give)
 
     def reconnect(self, broker_ids: Iterable[int]) -> None:
-        """Move the clients to a new process of the cluster: their connections are lost."""
+        """Move the clients to a new process of the cluster; their old connections are lost."""
         if not self._has_begun:
             return
         clients: tuple[Client, ...] = (self._producer, self._consumer)
@@ -108,7 +110,7 @@ class ScenarioClients:
         self._host.call_client(lose)
 
     def _end_of(self, tp: TopicPartition) -> int:
-        """Where logs end that were filled before: what is there is none of the producer's."""
+        """Return the end of preloaded logs: earlier records are not the producer's."""
         found = (
             broker.replica_manager.partitions.get(tp) for broker in brokers_of(self._host.cluster)
         )
@@ -116,17 +118,17 @@ class ScenarioClients:
         return max(ends, default=0)
 
     def acknowledged(self, tp: TopicPartition) -> int:
-        """How many records of a partition the whole ISR has."""
+        """Return the number of records of a partition that the whole ISR has."""
         known = self._host.call_client(lambda _: tuple(self._producer.acknowledged.get(tp, ())))
         return sum(one.stretch.end - one.stretch.start for one in known)
 
     def consumed(self, tp: TopicPartition) -> int:
-        """How many records of a partition were read."""
+        """Return the number of records read from a partition."""
         read = self._host.call_client(lambda _: tuple(self._consumer.read.get(tp, ())))
         return sum(one.end - one.start for one in read)
 
     def findings(self) -> list[str]:
-        """What was promised to clients and not kept, a line each."""
+        """Return violations of client guarantees, one line each."""
         if not self._has_begun:
             return []
 
@@ -136,7 +138,7 @@ class ScenarioClients:
         return list(map(str, self._host.call_client(find)))
 
     def _lost_by_leaders(self) -> Iterator[Finding]:
-        """A record may be lost after it was read."""
+        """Find acknowledged records that leaders lack; they may be lost after they were read."""
         for tp, acknowledged in self._producer.acknowledged.items():
             leaders = [
                 (partition.leader_epoch, broker.info.id, partition.log)
@@ -152,15 +154,16 @@ class ScenarioClients:
 
 
 class OperatorClient:
-    """Asks the controller and brokers of a scenario's cluster, as a client of its own."""
+    """Sends requests to the controller and brokers of a scenario's cluster."""
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
         self._asked = 0
 
     def ask(self, request: Request, broker_id: int | None = None) -> Response:
-        """Send a request to a broker, or (None) to the controller. Raises RequestTimedOut if
-        there is no answer, KlammError if there is no controller."""
+        """Send a request to a broker, or (None) to the controller; return the response.
+
+        Raises RequestTimedOut without a response, KlammError if there is no controller."""
         driver = self._driver
         if broker_id is None:
             destination = self._controller()
@@ -172,11 +175,11 @@ class OperatorClient:
         driver.cluster.transport.send(Message(OPERATOR, destination, self._asked, request))
 
         def answered() -> list[Message]:
-            """The answer; one to an earlier request may come late."""
+            """Return the response; late ones to earlier requests are ignored."""
             return [one for one in answers if one.correlation_id == self._asked]
 
         if not driver.run_until(lambda: bool(answered()), STEP_TIMEOUT_MS):
-            raise RequestTimedOut(f"{destination.role} {destination.id} does not answer")
+            raise RequestTimedOut(f"{destination.role} {destination.id} did not respond")
         body = answered()[0].body
         assert isinstance(body, Response), "only answers come to a client"
         return body
@@ -184,5 +187,5 @@ class OperatorClient:
     def _controller(self) -> Address:
         controller_id = KafkaZkClient(self._driver.store).get_controller_id()
         if controller_id is None:
-            raise KlammError("there is no controller to ask")
+            raise KlammError("there is no active controller")
         return Address("controller", controller_id)

@@ -1,7 +1,7 @@
-"""What a scenario may wait for or expect: for each kind of condition, how to look and to judge.
+"""Conditions that a scenario can wait for or expect: how each is observed and judged.
 
-A look gives what is seen in the shape of what is wanted, so that a failure can show both. It
-reads only, and waits for nothing.
+An observation has the shape of the expected value, so that a failure can show both. It only reads,
+and waits for nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOPICS: Final = "/brokers/topics"
 
 
 class ClusterView:
-    """A scenario's cluster, to look at; remembers how the step found it."""
+    """Read access to a scenario's cluster; stores its state at the beginning of a step."""
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self.driver = driver
@@ -51,15 +51,15 @@ class ClusterView:
 
     @property
     def new_rows(self) -> Sequence[JournalRow]:
-        """The journal since the step began."""
+        """The journal rows since the step began."""
         return self.driver.rows[self._rows_before :]
 
     def read(self, path: str) -> ReadResult:
-        """A znode, or why there is none."""
+        """Return a znode, or the reason why it cannot be read."""
         return self.driver.store.read([GetData(path)])[0]
 
     def read_json(self, path: str) -> Json | None:
-        """A znode's JSON object; None if there is none."""
+        """Return a znode's JSON object; None if there is none."""
         data = self.read(path).data
         try:
             value = json.loads(data) if data else None
@@ -68,43 +68,43 @@ class ClusterView:
         return value if isinstance(value, dict) else None
 
     def children(self, path: str) -> list[str]:
-        """The names of a znode's children, in order."""
+        """Return the names of a znode's children, in order."""
         return sorted(self.driver.store.read([GetChildren(path)])[0].children or ())
 
     def exists(self, path: str) -> bool:
-        """True if there is such a znode."""
+        """Return True if the znode exists."""
         return self.read(path).code is ResultCode.OK
 
     def controller_id(self) -> int | None:
-        """The broker whose /controller it is."""
+        """Return the broker id in /controller; None without a controller."""
         node = self.read_json("/controller")
         return None if node is None else int(node["brokerid"])
 
     def controller_epoch(self) -> int:
-        """The epoch in ZooKeeper; 0 before the first election."""
+        """Return the controller epoch in ZooKeeper; 0 before the first election."""
         data = self.read("/controller_epoch").data
         return int(data) if data else 0
 
     def has_moved(self) -> bool:
-        """True if a controller was elected since the step began, and is there."""
+        """Return True if a controller was elected since the step began and /controller exists."""
         return self.controller_epoch() > self._epoch_before and self.exists("/controller")
 
     def state(self, topic_partition: str) -> Json:
-        """A state znode's JSON; empty if there is none."""
+        """Return the JSON of a partition state znode; {} if there is none."""
         return self.read_json(state_path(topic_partition)) or {}
 
     def topic(self, topic: str) -> Json:
-        """A topic znode's JSON; empty if there is none."""
+        """Return the JSON of a topic znode; {} if there is none."""
         return self.read_json(f"{_TOPICS}/{topic}") or {}
 
     def replicas(self, topic_partition: str) -> list[int] | None:
-        """The replicas of a partition as its topic's znode has them."""
+        """Return the replicas of a partition in its topic's znode."""
         topic, _, partition = topic_partition.rpartition("-")
         replicas: list[int] | None = self.topic(topic).get("partitions", {}).get(partition)
         return replicas
 
     def reassigned(self, topics: Sequence[str]) -> list[str]:
-        """The partitions of these topics that are being reassigned, in order."""
+        """Return the partitions of these topics that are being reassigned, in order."""
         found = []
         for name in topics:
             node = self.topic(name)
@@ -114,19 +114,19 @@ class ClusterView:
 
 
 def state_path(topic_partition: str) -> str:
-    """The path of a partition's state znode."""
+    """Return the path of a partition's state znode."""
     topic, _, partition = topic_partition.rpartition("-")
     return f"{_TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def partition_of(name: str) -> TopicPartition:
-    """A partition by its name."""
+    """Parse the name of a partition."""
     topic, _, partition = name.rpartition("-")
     return TopicPartition(topic, int(partition))
 
 
 def as_listed(value: Any) -> list[Any]:
-    """One value or several as a list."""
+    """Return one value or several as a list."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -134,14 +134,14 @@ Look = Callable[[ClusterView, Any], Any]
 
 
 class Kind(NamedTuple):
-    """A kind of condition: what is seen for what is wanted, and whether that will do."""
+    """A kind of condition: how to observe the actual value, and how to compare it."""
 
     look: Look
     accepts: Callable[[Any, Any], Any] = operator.eq
 
 
 def look_at(condition: Condition, view: ClusterView) -> tuple[bool, Any]:
-    """Whether a condition holds right now, and what is seen."""
+    """Return whether a condition holds right now, and the observed value."""
     kind = CONDITIONS[condition.kind]
     seen = kind.look(view, condition.wanted)
     return bool(kind.accepts(seen, condition.wanted)), seen

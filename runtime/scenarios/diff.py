@@ -1,10 +1,10 @@
-"""Compares what klamm did in a scenario with what real Kafka 2.8.2 brokers were recorded to do.
+"""Compares klamm's behaviour in a scenario with the recorded behaviour of Kafka 2.8.2 brokers.
 
-Left out are only the things in which two runs of real Kafka differ as well: which broker wins an
-election, timestamps, ids of topics, the order between partitions and between replicas of a batch,
-the order of an ISR (followers race), how AlterIsr requests are grouped, and how many brokers
-register before the controller looks. Requests count when they are queued, as in Kafka's log, also
-for a broker that is dead already. ``ignore`` of a scenario names whole sections.
+Ignored is only what differs between two runs of real Kafka, too: the broker that wins an election,
+timestamps, topic ids, the order between partitions and between replicas of a batch, the order of an
+ISR (followers race), the grouping of AlterIsr requests, and how many brokers are registered when
+the controller reads them. Requests count when they are queued, as in Kafka's log, also for brokers
+that are dead already. ``ignore`` of a scenario names whole sections.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm.runtime.scenarios.steps import ToolResult
 
 
 def compare_scenario(scenario: Json, seen: Sequence[StepRecord]) -> list[str]:
-    """The differences between a recorded scenario and its first steps run by klamm, a line each."""
+    """Return the differences between a recorded scenario and klamm's run, one line each."""
     lines = []
     tree: Json = {}
     for number, (recorded, record) in enumerate(zip(scenario["steps"], seen, strict=False)):
@@ -63,7 +63,7 @@ def _compare_tools(recorded: Json | None, seen: ToolResult | None) -> list[str]:
 
 
 def _masked(text: str) -> str:
-    """Text as it was recorded: topic ids and Java's identity hashes are masked."""
+    """Mask topic ids and Java's identity hashes, as in the recording."""
     text = re.sub(r"(?<=TopicId: )[A-Za-z0-9_-]{22}", "<id>", text)
     return re.sub(r"(?<=\[I@)[0-9a-f]+", "<hash>", text)
 
@@ -92,7 +92,7 @@ def _with_sorted_isr(state: Any) -> Any:
 
 
 def _compare_transitions(recorded: Sequence[Any], seen: Sequence[Any]) -> list[str]:
-    """Transitions in order for each partition and each replica; ``assigned`` is in the tree."""
+    """Compare transitions in order for each partition and replica; ``assigned`` is in the tree."""
     expected, actual = _by_key(recorded), _by_key(seen)
     return [
         f"transitions {key}: Kafka {_text(expected.get(key))}, klamm {_text(actual.get(key))}"
@@ -125,8 +125,9 @@ def _compare_requests(recorded: Sequence[Json], seen: Sequence[Json], expanded: 
 
 
 def _settled(requests: Sequence[Json], recorded: Json) -> list[Json]:
-    """The requests; of the first step, in which brokers register, without those that tell nothing
-    but which brokers are live."""
+    """Return the requests to compare.
+
+    In the first step, in which brokers register, without requests that only list live brokers."""
     is_first = recorded["step"]["op"] == "up"
     return [r for r in requests if not (is_first and r.get("partitions") == 0)]
 
@@ -143,10 +144,10 @@ def _rows(requests: Sequence[Json], api: str) -> Counter[str]:
 
 
 def _metadata(requests: Sequence[Json], expanded: int) -> Counter[str]:
-    """(broker, number of partitions) of every UpdateMetadata.
+    """Count all UpdateMetadata requests by broker and number of partitions.
 
-    Where ``expanded`` partitions got followers back, they are told in one request or in several,
-    as the followers come: requests of so few partitions are left out.
+    If ``expanded`` partitions regained followers, their number of requests depends on timing:
+    requests of up to that many partitions are ignored.
     """
     return Counter(
         f"to {broker}: {request['partitions']} partitions"
@@ -157,7 +158,7 @@ def _metadata(requests: Sequence[Json], expanded: int) -> Counter[str]:
 
 
 def _expanded_partitions(recorded: Json, tree_before: Json) -> int:
-    """In how many partitions a step's AlterIsr, which keeps the epoch, put followers back."""
+    """Return the number of partitions whose ISR grew in a step by AlterIsr, at the same epoch."""
     epochs = {
         path: node["data"]["leader_epoch"]
         for path, node in tree_before.items()

@@ -1,4 +1,4 @@
-"""How a scenario acts on a cluster: a protocol with one implementation for each world.
+"""Interface between a scenario and a cluster, with one implementation for each world.
 
 These are simulated_driver.py and real_driver.py; they decide nothing.
 """
@@ -21,16 +21,16 @@ T = TypeVar("T")
 
 
 class ScenarioDriver(Protocol):
-    """A cluster to act on, and to look at."""
+    """A cluster that a scenario acts on and inspects."""
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster; another one after ``kill_all`` in the real world."""
+        """The cluster; a new one after ``kill_all`` in the real world."""
         ...
 
     @property
     def operator(self) -> OperatorClient:
-        """Asks the controller or a broker, while the cluster works."""
+        """Client for requests to the controller or a broker, while the cluster runs."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class ScenarioDriver(Protocol):
 
     @property
     def store(self) -> Store:
-        """A session of the scenario's own, to look at the tree with."""
+        """A private session of the scenario, to read znodes."""
         ...
 
     @property
@@ -50,57 +50,61 @@ class ScenarioDriver(Protocol):
 
     @property
     def elapsed_ms(self) -> float:
-        """How long the cluster has been there: virtual time in the simulated world."""
+        """Age of the cluster: virtual time in the simulated world."""
         ...
 
     def kill_all(self) -> list[int]:
-        """Kill the process of the whole cluster; returns the brokers that ran in it. ZooKeeper, the
-        disks and the scenario's clients survive."""
+        """Kill the process of the whole cluster; return the brokers that were running.
+
+        ZooKeeper, the disks and the scenario's clients survive."""
         ...
 
     def degrade_network(self, faults: NetworkFaults) -> None:
-        """Lose, repeat and reorder messages that carry records. Raises UsageError where that cannot
-        be done."""
+        """Lose, repeat and reorder messages that carry records.
+
+        Raises UsageError if this world does not support it."""
         ...
 
     def act_on_zookeeper(self, action: str, server: str) -> None:
-        """Kill, start, pause or resume a ZooKeeper server, or lose or regain the quorum. Raises
-        UsageError where that cannot be done."""
+        """Kill, start, pause or resume a ZooKeeper server, or lose or regain the quorum.
+
+        Raises UsageError if this world does not support it."""
         ...
 
     def add_client(self, client: Client) -> None:
-        """Let a producer or consumer live."""
+        """Add a producer or consumer."""
         ...
 
     def call_client(self, function: Callable[[float], T]) -> T:
-        """Run ``function`` with the monotonic milliseconds, while no client or broker runs."""
+        """Run ``function`` with the monotonic time in ms, while no client or broker runs."""
         ...
 
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
-        """Let a producer give partitions records at constant rates from now on. Raises UsageError
-        where that cannot be done."""
+        """Start a producer with constant rates by partition.
+
+        Raises UsageError if this world does not support it."""
         ...
 
     def acknowledged(self, partition: TopicPartition) -> int:
-        """How many records of a partition the whole ISR has."""
+        """Return the number of records of a partition that the whole ISR has."""
         ...
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Let the cluster work until ``condition`` holds; False if time is up first."""
+        """Run the cluster until ``condition`` holds; return False after the timeout."""
         ...
 
     def run_for(self, duration_ms: float) -> None:
-        """Let the cluster work for this long."""
+        """Run the cluster for this long."""
         ...
 
     def settle(self) -> None:
-        """Let the cluster work until nothing is left to do."""
+        """Run the cluster until it is idle."""
         ...
 
     def controller_context(self) -> ControllerContext | None:
-        """What the active controller knows, to read only; None while there is none."""
+        """Return the active controller's context, read-only; None without one."""
         ...
 
     def disagreements(self) -> list[str]:
-        """What runtime/checks/agreement.py and runtime/checks/clients.py find, a line each."""
+        """Return the findings of runtime/checks/agreement.py and clients.py, one line each."""
         ...

@@ -1,4 +1,4 @@
-"""ScenarioDriver of brokers on a real ZooKeeper: how a scenario acts on them."""
+"""ScenarioDriver for simulated brokers on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ T = TypeVar("T")
 
 
 class RealDriver:
-    """Drives a RealCluster whose journal is kept in memory. ``ensemble``: the scenario's own
-    ZooKeeper servers, if it may kill them."""
+    """Drives a RealCluster whose journal is in memory.
+
+    ``ensemble``: private ZooKeeper servers of the scenario, for steps that kill servers."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class RealDriver:
 
     @property
     def store(self) -> Store:
-        """The cluster's own session. Its calls raise ZooKeeperUnavailable if none answers."""
+        """The cluster's session; calls raise ZooKeeperUnavailable without a response."""
         return self.cluster.own_session.store(within(_ZOOKEEPER_TIMEOUT_S))
 
     @property
@@ -65,12 +66,13 @@ class RealDriver:
 
     @property
     def elapsed_ms(self) -> float:
-        """Real time since the driver was made."""
+        """Real time since the driver was created."""
         return (time.monotonic() - self._began_s) * 1000
 
     def kill_all(self) -> list[int]:
-        """End the cluster like a killed process: sessions are left to expire, logs in memory are
-        lost. It is replaced by a new cluster in which no broker runs yet."""
+        """Stop the cluster like a killed process: sessions expire, in-memory logs are lost.
+
+        It is replaced by a new cluster in which no broker runs yet."""
         old, killed = self.cluster, list(self.cluster.nodes)
         for broker_id in killed:
             old.kill(broker_id)
@@ -86,10 +88,10 @@ class RealDriver:
         self.cluster.close()
 
     def degrade_network(self, faults: NetworkFaults) -> None:
-        """A network inside one process is a good one."""
+        """Refuse faults: the network inside one process is reliable."""
         if faults != NO_FAULTS:
             raise UsageError(
-                "a network that loses, repeats or reorders messages is simulated only",
+                "message loss, repetition and reordering exist only in the simulated world",
                 hint="run the drill without --real",
             )
 
@@ -104,17 +106,18 @@ class RealDriver:
             SINGLE_SERVER[action](ensemble, ensemble.find(server))
 
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
-        """Constant rates are arithmetic on the simulated clock."""
+        """Refuse: constant rates are computed on the simulated clock."""
         raise UsageError(
-            "records at constant rates are simulated only", hint="run the drill without --real"
+            "constant-rate workloads exist only in the simulated world",
+            hint="run the drill without --real",
         )
 
     def acknowledged(self, partition: TopicPartition) -> int:
-        """How many records the whole ISR has."""
+        """Return the number of records that the whole ISR has."""
         return self.clients.acknowledged(partition)
 
     def add_client(self, client: Client) -> None:
-        """Let a producer or consumer live."""
+        """Add a producer or consumer."""
         self.cluster.clients.add(client)
 
     def call_client(self, function: Callable[[float], T]) -> T:
@@ -122,7 +125,7 @@ class RealDriver:
         return self.cluster.clients.call(function).result(_CLIENT_TIMEOUT_S)
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Poll until ``condition`` holds."""
+        """Poll until ``condition`` holds; return False after the timeout."""
         deadline = time.monotonic() + timeout_ms / 1000
         while not condition():
             if time.monotonic() > deadline:
@@ -131,7 +134,7 @@ class RealDriver:
         return True
 
     def run_for(self, duration_ms: float) -> None:
-        """Sleep."""
+        """Sleep for this long."""
         time.sleep(duration_ms / 1000)
 
     def settle(self) -> None:
@@ -156,5 +159,5 @@ class RealDriver:
         return context_of_real_cluster(self.cluster)
 
     def disagreements(self) -> list[str]:
-        """What the checks find."""
+        """Return the findings of all checks."""
         return check_real_cluster(self.cluster) + self.clients.findings()

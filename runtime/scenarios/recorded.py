@@ -1,7 +1,8 @@
-"""Recorded scenarios of real Kafka 2.8.2 brokers: from JSON to steps, and what klamm did in them.
+"""Recorded scenarios of Kafka 2.8.2 brokers: conversion from JSON to steps, and klamm's results.
 
-The JSON says step by step what was done to the brokers and what they did. ``run_recorded`` repeats
-the steps and returns the same observations; runtime/scenarios/diff.py compares the two.
+The JSON has, step by step, the actions on the brokers and their observed behaviour.
+``run_recorded`` repeats the steps and returns the same observations; runtime/scenarios/diff.py
+compares the two.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _OF_A_BROKER: Final[Mapping[str, type[actions.BrokerAction]]] = {
 
 
 class StepRecord(msgspec.Struct, frozen=True):
-    """What was seen in one step, in the shape of a recorded step."""
+    """Observations of one step, in the shape of a recorded step."""
 
     tree: Json
     transitions: list[list[Any]]
@@ -68,7 +69,7 @@ class StepRecord(msgspec.Struct, frozen=True):
 
 
 class _RecordedStep(msgspec.Struct):
-    """What every recorded step has."""
+    """The fields that every recorded step has."""
 
     step: Json
     tree: dict[str, Json]
@@ -78,7 +79,7 @@ class _RecordedStep(msgspec.Struct):
 
 
 class _Recorded(msgspec.Struct):
-    """What every recorded scenario has."""
+    """The fields that every recorded scenario has."""
 
     brokers: int
     racks: bool
@@ -88,7 +89,7 @@ class _Recorded(msgspec.Struct):
 
 
 def load_scenario(path: Path) -> Json:
-    """A recorded scenario. Raises UsageError if the file is none."""
+    """Load a recorded scenario. Raises UsageError if the file is not one."""
     try:
         data = path.read_bytes()
         msgspec.json.decode(data, type=_Recorded)
@@ -98,14 +99,14 @@ def load_scenario(path: Path) -> Json:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
-            f"{path} is no recorded scenario: {type(error).__name__}: {error}",
+            f"{path} is not a recorded scenario: {type(error).__name__}: {error}",
             hint="a drill is a .yaml file",
         ) from error
     return scenario
 
 
 def recorded_spec(scenario: Json, quirks: Quirks, seed: int = 0) -> ClusterSpec:
-    """The cluster that a scenario was recorded on."""
+    """Return the specification of the cluster that a scenario was recorded on."""
     broker_ids = tuple(range(scenario["brokers"]))
     racks = [f"rack{broker_id}" for broker_id in broker_ids] if scenario["racks"] else []
     return ClusterSpec(
@@ -122,9 +123,9 @@ def recorded_spec(scenario: Json, quirks: Quirks, seed: int = 0) -> ClusterSpec:
 def run_recorded(
     scenario: Json, driver: ScenarioDriver, count: int | None = None
 ) -> list[StepRecord]:
-    """Do the first ``count`` steps of a scenario (all by default); one record each.
+    """Run the first ``count`` steps of a scenario (all by default); return a record for each.
 
-    Raises UsageError for a step or a condition that klamm does not know.
+    Raises UsageError for an unknown step or condition.
     """
     recorder, runner = Recorder(driver), ScenarioRunner(driver)
     compiled = recorded_steps(scenario)[:count]
@@ -135,7 +136,7 @@ def run_recorded(
 
 
 def recorded_steps(scenario: Json) -> list[Step]:
-    """The steps of a recorded scenario. Raises UsageError for what is not known."""
+    """Compile the steps of a recorded scenario. Raises UsageError for unknown steps."""
     recorded = scenario["steps"]
     before = ({"tree": {}}, *recorded)
     return [
@@ -152,7 +153,8 @@ def _step(recorded: Json, scenario: Json, registered_before: Iterable[int]) -> S
         _check(_condition(wanted), came_about and not _was_passed(wanted, recorded["tree"]))
         for wanted, came_about in zip(step.get("until", ()), met, strict=True)
     ]
-    # Sessions end in their own time: a step is over when those are gone that were gone then.
+    # Sessions expire at their own pace: a step ends when the brokers lost in the recording are
+    # gone here, too.
     registered = Condition("brokers", _brokers_of(recorded["tree"]))
     return Step(
         name=step.get("name", step["op"]),
@@ -171,7 +173,7 @@ def _check(condition: Condition, is_waited_for: bool) -> Check:
 def _condition(wanted: Json) -> Condition:
     ((kind, value),) = wanted.items()
     if kind not in CONDITIONS:
-        raise UsageError(f"scenario condition {kind} is not known")
+        raise UsageError(f"unknown scenario condition {kind}")
     return Condition(kind, value)
 
 
@@ -205,11 +207,11 @@ def _action(step: Json, scenario: Json) -> Action:
         case "fail_log_dir":
             return actions.FailLogDir(step["broker"], LOG_DIRS[step["dir"]])
         case unknown:
-            raise UsageError(f"scenario step {unknown} is not known")
+            raise UsageError(f"unknown scenario step {unknown}")
 
 
 def _data(value: Any) -> bytes | None:
-    """The data of a znode: null for none, text as it is, anything else as JSON."""
+    """Return znode data: null for none, text unchanged, anything else as JSON."""
     if value is None:
         return None
     return (value if isinstance(value, str) else json.dumps(value)).encode()
@@ -218,12 +220,12 @@ def _data(value: Any) -> bytes | None:
 def _tool(kafka_class: str) -> str:
     name = _TOOLS.get(kafka_class)
     if name is None:
-        raise UsageError(f"there is no tool {kafka_class}")
+        raise UsageError(f"unknown tool {kafka_class}")
     return name
 
 
 def _registrations(scenario: Json) -> tuple[int, ...]:
-    """The brokers in the order in which they registered when this was recorded."""
+    """Return the brokers in the order of their recorded registrations."""
     prefix = "/brokers/ids/"
     writes = scenario["steps"][0]["zk_writes"]
     return tuple(
@@ -239,18 +241,18 @@ def _brokers_of(tree: Iterable[str]) -> list[int]:
 
 
 def _was_passed(condition: Json, tree_after: Json) -> bool:
-    """True if an ISR was waited for that had grown again when the step ended: a moment's state."""
+    """Return True for a transient condition: an ISR that had changed again when the step ended."""
     return any(
         sorted(tree_after[state_path(tp)]["data"]["isr"]) != sorted(isr)
         for tp, isr in condition.get("isr", {}).items()
     )
 
 
-# -- what was seen
+# -- observations
 
 
 class Recorder:
-    """Notes what a cluster does from now on."""
+    """Records a cluster's behaviour from now on."""
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
@@ -261,7 +263,7 @@ class Recorder:
         driver.cluster.request_taps.append(lambda *queued: self._queued.append(queued))
 
     def record(self, result: StepResult) -> StepRecord:
-        """What was seen since the last record."""
+        """Return the observations since the last record."""
         rows = self._driver.rows[self._rows_seen :]
         self._rows_seen += len(rows)
         queued, self._queued = self._queued, []

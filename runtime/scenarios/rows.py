@@ -1,4 +1,4 @@
-"""What a cluster did, in the shape in which real brokers were recorded: transitions and requests.
+"""Transitions and requests of a cluster, in the shape in which real brokers were recorded.
 
 Journal rows and requests in, plain lists and dictionaries out. Nothing is judged here.
 """
@@ -23,7 +23,7 @@ _TRANSITIONS = {
 
 
 def transition_of(row: JournalRow) -> list[Any] | None:
-    """A journal row as a recorded transition; None if it is not one."""
+    """Return a journal row as a recorded transition; None if it is not one."""
     kind = _TRANSITIONS.get(Kind(row.kind))
     if kind is None:
         return None
@@ -45,14 +45,14 @@ def transition_of(row: JournalRow) -> list[Any] | None:
 
 
 def _assignment(text: str) -> Json:
-    """A ReplicaAssignment as Kafka prints it, in the shape of a recorded one."""
+    """Parse a ReplicaAssignment as Kafka prints it into the shape of a recorded one."""
     lists = re.findall(r"=([\d,]*?)[,)](?: |$)", text)
     replicas, adding, removing = ([int(i) for i in ids.split(",") if i] for ids in lists)
     return {"replicas": replicas, "adding": adding, "removing": removing}
 
 
 def requests_of(to: int, body: ControlRequest) -> list[Json]:
-    """A control request as recorded rows: one a partition, or one for an UpdateMetadata."""
+    """Return a control request as recorded rows: one per partition, or one per UpdateMetadata."""
     if isinstance(body, UpdateMetadataRequest):
         return [{"api": "UpdateMetadata", "to": [to], "partitions": len(body.partition_states)}]
     if isinstance(body, StopReplicaRequest):

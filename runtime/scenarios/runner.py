@@ -1,7 +1,7 @@
-"""Runs the steps of a scenario on a cluster, in either world, and says what came of each.
+"""Runs the steps of a scenario on a cluster, in either world, and returns their results.
 
-The one runner of recorded scenarios and of drills; both are values of runtime/scenarios/steps.py by
-then. It judges single conditions; what a failed one means is its caller's business.
+Recorded scenarios and drills share this runner; both are compiled to the values of
+runtime/scenarios/steps.py. It judges single conditions; its caller interprets a failed one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from klamm.zk.store import ResultCode, Store, WriteOp
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """Whether a check's condition held, what was seen last, and when that was."""
+    """Result of a check: whether its condition held, the last observed value, and its time."""
 
     check: Check
     is_met: bool
@@ -32,7 +32,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """What came of a step. ``tool``: what its tool, or the controller's answer, said."""
+    """Result of a step. ``tool``: output of its tool, or of the controller's response."""
 
     step: Step
     began_ms: float
@@ -42,8 +42,10 @@ class StepResult(msgspec.Struct, frozen=True):
 
 
 class ScenarioRunner:
-    """One run of one scenario. ``states``: how steps left the brokers that they acted on;
-    ``produced``: partitions that are produced to, and whether at a constant rate."""
+    """One run of one scenario.
+
+    ``states``: the states in which steps left brokers. ``produced``: partitions with a producer;
+    True: at a constant rate."""
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self.driver = driver
@@ -53,7 +55,7 @@ class ScenarioRunner:
         self.states: dict[int, str] = {}
 
     def run_step(self, step: Step) -> StepResult:
-        """Do one step. Raises KlammError if it cannot be done."""
+        """Run one step. Raises KlammError if it is not possible."""
         driver, view = self.driver, self.view
         began_ms = driver.elapsed_ms
         view.begin_step(step)
@@ -77,14 +79,14 @@ class ScenarioRunner:
         return CheckResult(check, is_met, seen, self.driver.elapsed_ms)
 
     def wait_for(self, condition: Condition, timeout_ms: float = STEP_TIMEOUT_MS) -> bool:
-        """Wait for a condition; False if it does not hold in time."""
+        """Wait for a condition; return False if it does not hold in time."""
         return self.driver.run_until(lambda: look_at(condition, self.view)[0], timeout_ms)
 
-    # -- what actions need
+    # -- used by actions
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster; another one after its process was killed in the real world."""
+        """The cluster; a new one after its process was killed in the real world."""
         return self.driver.cluster
 
     @property
@@ -96,30 +98,32 @@ class ScenarioRunner:
         """Write a znode. Raises KlammError if ZooKeeper refuses."""
         code = self.store.write([[op]])[0].code
         if code is not ResultCode.OK:
-            raise KlammError(f"{op.path} cannot be written: {code.name}")
+            raise KlammError(f"cannot write {op.path}: {code.name}")
 
     def check_may_produce(self, tp: TopicPartition, *, constantly: bool) -> None:
-        """Raise KlammError if a partition is not there, or is produced to at a constant rate."""
+        """Raise KlammError if a partition does not exist, or another producer excludes this one."""
         node = self.view.read_json(f"/brokers/topics/{tp.topic}")
         if node is None or str(tp.partition) not in node["partitions"]:
-            raise KlammError(f"{tp} is not there, so nothing can be produced to it")
+            raise KlammError(f"cannot produce to {tp}: the partition does not exist")
         before = self.produced.get(tp)
         if before is not None and (constantly or before):
-            raise KlammError(f"{tp} is produced to already: at a constant rate by one step alone")
+            raise KlammError(
+                f"{tp} already has a producer; produce_constantly must be its only one"
+            )
         self.produced[tp] = constantly
 
     def note_state(self, broker_id: int, state: str) -> None:
-        """Note in which state an action leaves a broker."""
+        """Record the state in which an action leaves a broker."""
         self.states[broker_id] = state
 
     def broker_ids(self, broker: BrokerRef) -> list[int]:
-        """The brokers that are meant. Raises KlammError if there is none."""
+        """Resolve a reference to broker ids. Raises KlammError if it matches none."""
         if isinstance(broker, int):
             return [broker]
         if isinstance(broker, TopicPartition):
             leader: int | None = self.view.state(str(broker)).get("leader")
             if leader is None or leader < 0:
-                raise KlammError(f"{broker} has no leader to act on")
+                raise KlammError(f"cannot act on the leader of {broker}: it has no leader")
             return [leader]
         if broker in (DEAD, PAUSED):
             wanted = (PAUSED,) if broker == PAUSED else (KILLED, STOPPED)
@@ -129,5 +133,5 @@ class ScenarioRunner:
             return found
         controller_id = self.view.controller_id()
         if controller_id is None:
-            raise KlammError("there is no controller to act on")
+            raise KlammError("cannot act on the controller: there is no active controller")
         return [controller_id]

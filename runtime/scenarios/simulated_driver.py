@@ -1,4 +1,4 @@
-"""ScenarioDriver of a simulated world: how a scenario acts on it."""
+"""ScenarioDriver for a simulated world."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SimulatedDriver:
 
     @property
     def elapsed_ms(self) -> float:
-        """Virtual time since the world began."""
+        """Virtual time since the start of the world."""
         return self.cluster.clock.monotonic_ms()
 
     def kill_all(self) -> list[int]:
@@ -58,7 +58,7 @@ class SimulatedDriver:
         return killed
 
     def degrade_network(self, faults: NetworkFaults) -> None:
-        """Treat messages that carry records so."""
+        """Apply faults to messages that carry records."""
         self.cluster.transport.faults = faults
 
     def act_on_zookeeper(self, action: str, server: str) -> None:
@@ -68,36 +68,36 @@ class SimulatedDriver:
         )
 
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
-        """Let one more producer live."""
+        """Add a producer with constant rates."""
         rates = {tp: Rate(rate, RECORD_BYTES) for tp, rate in records_per_s.items()}
         producer = begin_workload(self.cluster, rates, CONSUMER.id + 1 + len(self._workloads))
         self._workloads.append(WorkloadChecker(self.cluster, producer))
 
     def acknowledged(self, partition: TopicPartition) -> int:
-        """How many records the whole ISR has."""
+        """Return the number of records that the whole ISR has."""
         for workload in self._workloads:
             if partition in workload.partitions:
                 return workload.acknowledged(partition)
         return self.clients.acknowledged(partition)
 
     def add_client(self, client: Client) -> None:
-        """Let a producer or consumer live."""
+        """Add a producer or consumer."""
         self.cluster.add_client(client)
 
     def call_client(self, function: Callable[[float], T]) -> T:
-        """Run ``function`` at once: nobody else runs."""
+        """Run ``function`` at once: no other actor is running."""
         return function(self.cluster.clock.monotonic_ms())
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Let simulated time pass until ``condition`` holds."""
+        """Advance simulated time until ``condition`` holds; return False after the timeout."""
         return self.cluster.run_until(condition, timeout_ms=timeout_ms)
 
     def run_for(self, duration_ms: float) -> None:
-        """Let simulated time pass."""
+        """Advance simulated time by this much."""
         self.cluster.run_for(duration_ms)
 
     def settle(self) -> None:
-        """Let two simulated seconds pass: longer than any retry in the cluster."""
+        """Advance simulated time by two seconds: longer than any retry in the cluster."""
         self.cluster.run_for(2_000)
 
     def controller_context(self) -> ControllerContext | None:
@@ -105,7 +105,7 @@ class SimulatedDriver:
         return context_of_simulated_world(self.cluster)
 
     def disagreements(self) -> list[str]:
-        """What the checks find."""
+        """Return the findings of all checks."""
         for workload in self._workloads:
             workload.check()
         lost = [line for workload in self._workloads for line in workload.violations]

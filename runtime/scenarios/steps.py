@@ -1,8 +1,8 @@
-"""The steps of a scenario as values: what is done, what is waited for, what must hold.
+"""The steps of a scenario as values: actions, and conditions to wait for or to check.
 
 Recorded scenarios (runtime/scenarios/recorded.py) and drills compile to these, and
-runtime/scenarios/runner.py runs them. An action is one class: its arguments and its effect. Those
-that the HTTP API has, too, are in runtime/actions.py.
+runtime/scenarios/runner.py runs them. An action is one class with its arguments and its effect.
+runtime/actions.py has the actions that are in the HTTP API, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STEP_TIMEOUT_MS: Final = 30_000.0
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What a Kafka tool printed and returned."""
+    """Output and exit code of a Kafka tool."""
 
     stdout: str
     stderr: str
@@ -47,7 +47,7 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class BringUp(Action, frozen=True):
-    """Start brokers one after the other, each when the one before is registered and at rest."""
+    """Start brokers one at a time, each when the previous one is registered and idle."""
 
     broker_ids: tuple[int, ...]
 
@@ -60,8 +60,8 @@ class BringUp(Action, frozen=True):
 
 
 class RunTool(Action, frozen=True):
-    """Run one of the tools; ``{zk}`` and ``{bootstrap}`` in ``args`` stand for the cluster, and
-    ``{file:NAME}`` for a file that holds ``files[NAME]``."""
+    """Run a Kafka tool. In ``args``, ``{zk}`` and ``{bootstrap}`` stand for the cluster, and
+    ``{file:NAME}`` for a file with the contents ``files[NAME]``."""
 
     tool: str
     args: tuple[str, ...]
@@ -78,7 +78,7 @@ class RunTool(Action, frozen=True):
 
 
 class CreateZnode(Action, frozen=True):
-    """Create a znode manually; a sequential one gets ten digits behind its path."""
+    """Create a znode manually; a sequential one gets a ten-digit suffix."""
 
     path: str
     data: bytes | None
@@ -89,7 +89,7 @@ class CreateZnode(Action, frozen=True):
 
 
 class SetZnode(Action, frozen=True):
-    """Overwrite a znode, whatever its version."""
+    """Overwrite a znode, regardless of its version."""
 
     path: str
     data: bytes | None
@@ -99,7 +99,7 @@ class SetZnode(Action, frozen=True):
 
 
 class DeleteZnode(Action, frozen=True):
-    """Delete a znode, whatever its version."""
+    """Delete a znode, regardless of its version."""
 
     path: str
 
@@ -108,7 +108,7 @@ class DeleteZnode(Action, frozen=True):
 
 
 class SetTopicPartitions(Action, frozen=True):
-    """Put partitions (number to replicas) into a topic's znode, as an operator does by hand."""
+    """Edit partitions (number to replicas) in a topic's znode, as an operator does manually."""
 
     topic: str
     partitions: Mapping[str, list[int]]
@@ -117,7 +117,7 @@ class SetTopicPartitions(Action, frozen=True):
         path = f"/brokers/topics/{self.topic}"
         node = run.view.read_json(path)
         if node is None:
-            raise KlammError(f"there is no {path} to put partitions into")
+            raise KlammError(f"cannot set partitions: znode {path} does not exist")
         node["partitions"].update(self.partitions)
         run.write(SetData(path, json.dumps(node).encode()))
 
@@ -150,7 +150,7 @@ class UpAgain(Action, frozen=True):
 
 
 class DegradeNetwork(Action, frozen=True):
-    """The shares of messages with records that are lost, come twice, and overtake others."""
+    """Set the shares of messages with records that are lost, repeated, and reordered."""
 
     loss: float = 0.0
     repetition: float = 0.0
@@ -163,7 +163,7 @@ class DegradeNetwork(Action, frozen=True):
 
 
 class HealNetwork(Action, frozen=True):
-    """From now on nothing is lost, and nobody isolated."""
+    """End all message faults and isolation."""
 
     def act(self, run: ScenarioRunner) -> None:
         run.cluster.transport.isolated = ()
@@ -217,7 +217,7 @@ class Produce(Action, frozen=True):
 
 
 class ProduceConstantly(Action, frozen=True):
-    """Let a producer give partitions so many records a second from now on."""
+    """Start a producer with constant rates, in records per second by partition."""
 
     records_per_s: Mapping[TopicPartition, float]
 
@@ -228,7 +228,7 @@ class ProduceConstantly(Action, frozen=True):
 
 
 class Preload(Action, frozen=True):
-    """Let the replicas of a partition hold so many bytes more."""
+    """Add this many bytes of records to all replicas of a partition, without producing them."""
 
     partition: TopicPartition
     size_bytes: int
@@ -236,14 +236,14 @@ class Preload(Action, frozen=True):
     def act(self, run: ScenarioRunner) -> None:
         tp, cluster = self.partition, run.cluster
         if tp in run.produced:
-            raise KlammError(f"{tp} was produced to: what is preloaded comes first")
+            raise KlammError(f"cannot preload {tp}: it already has a producer; preload it first")
         run.driver.call_client(
             lambda _: preload_replicas(brokers_of(cluster), tp, self.size_bytes, cluster.clock)
         )
 
 
 class Wait(Action, frozen=True):
-    """Let time pass."""
+    """Wait for a time."""
 
     duration_ms: float
 
@@ -252,7 +252,7 @@ class Wait(Action, frozen=True):
 
 
 def _answer(error: ApiError, partitions: Mapping[TopicPartition, ApiError]) -> ToolResult:
-    """A controller's answer as if a tool had printed it: a line for each refusal, and 1 if any."""
+    """Format a controller's response like a tool: a line for each error, exit code 1 if any."""
     if error.error is not Errors.NONE:
         refusals = [_worded(error)]
     else:
@@ -269,7 +269,7 @@ def _worded(error: ApiError) -> str:
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """Something that holds or does not: one of runtime/scenarios/conditions.py, and its value."""
+    """A condition of runtime/scenarios/conditions.py, and its expected value."""
 
     kind: str
     wanted: Any
@@ -279,18 +279,18 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class Moment(Enum):
-    """When a condition is judged. A further moment, such as always, is a further member."""
+    """When a condition is judged."""
 
     UNTIL = "until"
-    """Waited for, as long as the check says."""
+    """Waited for, up to the check's timeout."""
     EXPECT = "expect"
-    """Looked at once."""
+    """Checked once."""
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A condition, and when it is judged. ``place``: where it is written, FILE:LINE:COLUMN.
+    """A condition, and when it is judged. ``place``: its source as FILE:LINE:COLUMN.
 
-    Of the checks of a step those after an ``is_required`` one that does not hold are not made.
+    If an ``is_required`` check fails, the following checks of the step are skipped.
     """
 
     moment: Moment
@@ -301,11 +301,11 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """Among a step's checks: let the cluster come to rest before the next one."""
+    """Among a step's checks: wait until the cluster is idle before the next one."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What is done at once, and the checks that follow, in this order."""
+    """Actions, and the checks that follow, in this order."""
 
     name: str
     actions: tuple[Action, ...] = ()
@@ -314,7 +314,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def plain_text(value: Any) -> str:
-    """A plain value as it is written in one line of YAML."""
+    """Format a plain value in one line of YAML."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k}: {plain_text(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""Kafka's tools as the steps of a scenario run them: klamm's own, in this process, on its cluster.
+"""Kafka's tools in scenarios: klamm's implementations, in this process, on the scenario's cluster.
 
-``--zookeeper`` means the scenario's store and ``--bootstrap-server`` its cluster, whatever the
-address. What each tool does is admin/'s business.
+``--zookeeper`` selects the scenario's store and ``--bootstrap-server`` its cluster, regardless of
+the address. admin/ implements the tools.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ TOOL_NAMES: Final = tuple(_TOOLS)
 
 
 class ScenarioTools:
-    """The tools by their names at klamm's command line, on the cluster of one scenario."""
+    """The tools by their names on klamm's command line, on the cluster of one scenario."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self._spec = spec
         self._random = JavaRandom(spec.seed)
 
     def __call__(self, name: str, args: Sequence[str], driver: ScenarioDriver) -> ToolResult:
-        """Run a tool. Raises UsageError if there is none of this name."""
+        """Run a tool. Raises UsageError for an unknown name."""
         tool = _TOOLS.get(name)
         if tool is None:
-            raise UsageError(f"there is no tool {name}", hint=f"tools: {', '.join(TOOL_NAMES)}")
+            raise UsageError(f"unknown tool {name}", hint=f"tools: {', '.join(TOOL_NAMES)}")
         spec = self._spec
         admin = KafkaAdmin(DriverChannel(driver), spec.config, spec.pools, spec.partition_limits)
         services = ToolServices(
@@ -88,7 +88,7 @@ def _opener(opened: Any) -> Any:
 
 
 class DriverChannel:
-    """AdminChannel of a scenario's cluster, which works on while an answer is awaited."""
+    """AdminChannel of a scenario's cluster, which runs while a response is awaited."""
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
@@ -101,7 +101,7 @@ class DriverChannel:
     def ask_controller(
         self, call: str, request: Request, kind: type[R], timeout_ms: int | None = None
     ) -> R:
-        """Ask until a broker that is the controller answers."""
+        """Send a request to the controller until the active one responds."""
         while True:
             self.await_controller(call)
             response = self._driver.operator.ask(request)
@@ -112,7 +112,7 @@ class DriverChannel:
     def ask_brokers(
         self, call: str, requests: Mapping[int, Request], kind: type[R]
     ) -> Mapping[int, R]:
-        """Ask brokers one after the other, once all are there or time is up."""
+        """Send requests to brokers one at a time, once all are registered or after a timeout."""
         self._driver.run_until(lambda: all(map(self.is_registered, requests)), STEP_TIMEOUT_MS)
         answers: dict[int, R] = {}
         for broker_id in filter(self.is_registered, requests):
@@ -123,20 +123,20 @@ class DriverChannel:
         return answers
 
     def await_controller(self, call: str, timeout_ms: float = STEP_TIMEOUT_MS) -> None:
-        """Wait for a controller."""
+        """Wait for an active controller."""
         if not self._driver.run_until(
             lambda: self._driver.controller_context() is not None, timeout_ms
         ):
-            raise timed_out(call, self.now_ms(), "there is no controller")
+            raise timed_out(call, self.now_ms(), "there is no active controller")
 
     def await_broker(self, call: str, broker_id: int, timeout_ms: int | None = None) -> None:
         """Wait until a broker is registered."""
         wait_ms = STEP_TIMEOUT_MS if timeout_ms is None else timeout_ms
         if not self._driver.run_until(lambda: self.is_registered(broker_id), wait_ms):
-            raise timed_out(call, self.now_ms(), f"broker {broker_id} does not answer")
+            raise timed_out(call, self.now_ms(), f"broker {broker_id} did not respond")
 
     def await_leaders(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> bool:
-        """Wait until each partition has a leader."""
+        """Wait until each partition has a leader; return False after the timeout."""
 
         def have_leaders() -> bool:
             states = self.zk.get_partition_states(partitions).values
@@ -147,17 +147,17 @@ class DriverChannel:
         return self._driver.run_until(have_leaders, timeout_ms)
 
     def is_registered(self, broker_id: int) -> bool:
-        """True if the broker is registered."""
+        """Return True if the broker is registered."""
         return self.zk.path_exists(BrokerIdZNode.path(broker_id))
 
     def topic_names(self) -> Sequence[str]:
-        """The topics that ZooKeeper has."""
+        """Return the topics in ZooKeeper."""
         return sorted(self.zk.get_all_topics_in_cluster())
 
     def metadata(self, topics: Sequence[str]) -> MetadataResponse:
-        """Topics and brokers as ZooKeeper has them.
+        """Return metadata of topics and brokers from ZooKeeper.
 
-        A broker's metadata cache may be behind what the step before has waited for.
+        A broker's metadata cache may be behind the conditions that the last step waited for.
         """
         zk = self.zk
         brokers = zk.get_all_brokers_and_epochs_in_cluster().values
@@ -171,17 +171,17 @@ class DriverChannel:
         )
 
     def partition_count(self) -> int | None:
-        """How many partitions the controller knows."""
+        """Return the number of partitions in the controller's context; None without one."""
         context = self._driver.controller_context()
         return None if context is None else len(context.assignments)
 
     def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """What the controller reassigns, from its context."""
+        """Return the running reassignments in the controller's context."""
         context = self._driver.controller_context()
         return {} if context is None else context.running_reassignments()
 
     def now_ms(self) -> int:
-        """How long the cluster has been there."""
+        """Return the age of the cluster."""
         return int(self._driver.elapsed_ms)
 
 

@@ -1,9 +1,9 @@
-"""What happens next in a simulated world: an actor goes on, messages arrive, or time passes.
+"""The event loop of a simulated world: run an actor, deliver messages, or advance the time.
 
-The clock does not advance while an actor can run. Which of several actors runs next is chosen and
-recorded. The due time of an actor changes only when it runs, receives something, or the clock
+The clock does not advance while an actor is runnable. The choice among several runnable actors is
+recorded. The due time of an actor changes only when it runs, receives an event, or the clock
 advances, so it is read again only then. Code that changes an actor in another way calls
-``look_at_all``. What an event does to a node is in runtime/simulated/world.py.
+``look_at_all``. runtime/simulated/world.py defines the effect of events on a node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from klamm.zk.memory_store import MemoryServer
 
 
 class Agenda:
-    """The actors of a scheduler: those to be asked, and a heap of when the others are due."""
+    """Run queue of a scheduler's actors: those to check, and a heap of the others by due time."""
 
     def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
         self._scheduler = scheduler
@@ -31,17 +31,17 @@ class Agenda:
         self._added = 0
 
     def look_at(self, actor: Actor) -> None:
-        """Ask an actor again: it ran, or was given something."""
+        """Check an actor again: it ran, or received an event."""
         self._to_ask[actor] = None
 
     def look_at_all(self) -> None:
-        """Ask everybody again."""
+        """Check all actors again."""
         self._due.clear()
         self._due_ms.clear()
         self._to_ask = dict.fromkeys(self._scheduler.actors.values())
 
     def runnable(self) -> list[Actor]:
-        """The actors that can go on, in the order they were added to the scheduler."""
+        """Return the runnable actors in the order they were added to the scheduler."""
         now_ms = self._clock.monotonic_ms()
         self._take_due(now_ms)
         if not self._to_ask:
@@ -58,7 +58,7 @@ class Agenda:
         return found
 
     def next_due_ms(self) -> float | None:
-        """When the first of those that cannot go on now is due, in monotonic milliseconds."""
+        """Return when the first actor that is not runnable now is due, in monotonic ms."""
         self.runnable()
         due = self._due
         while due and not self._is_expected(due[0]):
@@ -87,13 +87,13 @@ class Agenda:
 
 
 Chooser = Callable[[int], int]
-"""Picks one of so many runnable actors."""
+"""Chooses one of the given number of runnable actors."""
 
 
 class RunLoop:
-    """Moves a world one thing at a time. ``choices``: which of the runnable actors went on, so far.
+    """Runs a world step by step. ``choices``: the choices among runnable actors so far.
 
-    ``resume`` lets an actor go on. ``choose`` None: picks are drawn from ``rng``.
+    ``resume`` runs an actor. ``choose`` None: choices are drawn from ``rng``.
     """
 
     def __init__(
@@ -116,12 +116,14 @@ class RunLoop:
         self._rng = rng
 
     def step(self) -> bool:
-        """Do one thing; False if nothing can ever happen again without help from outside."""
+        """Run one step; return False if no further step is possible without external input."""
         self._agenda.look_at_all()
         return self.do_next(self._agenda.runnable())
 
     def do_next(self, runnable: list[Actor]) -> bool:
-        """Let one of these go on; without any, messages arrive or time passes. False: neither."""
+        """Run one of these actors; if there are none, deliver messages or advance the time.
+
+        Return False if nothing is left to do."""
         if runnable:
             index = self._pick(len(runnable))
             self.choices.append(index)
@@ -137,12 +139,12 @@ class RunLoop:
         return True
 
     def next_due_ms(self) -> float | None:
-        """When the next timer, message or session expiry is due, in monotonic milliseconds."""
+        """Return when the next timer, message or session expiry is due, in monotonic ms."""
         self._agenda.look_at_all()
         return self._next_due_ms()
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Step until ``condition`` holds; False if it does not within ``timeout_ms``."""
+        """Run until ``condition`` holds; return False if it does not within ``timeout_ms``."""
         self._agenda.look_at_all()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while not condition():
@@ -151,7 +153,7 @@ class RunLoop:
         return True
 
     def run_for(self, duration_ms: float) -> None:
-        """Step until this much time has passed and everything due by then is done."""
+        """Run until this much time has passed and everything due by then is done."""
         self._agenda.look_at_all()
         deadline_ms = self._clock.monotonic_ms() + duration_ms
         while self._step_by(deadline_ms):
@@ -166,7 +168,7 @@ class RunLoop:
         return min((d for d in due if d is not None), default=None)
 
     def _step_by(self, deadline_ms: float) -> bool:
-        """Do one thing that is due by then; False, and it is then, if there is nothing."""
+        """Run one step due by the deadline; otherwise advance to the deadline and return False."""
         runnable = self._agenda.runnable()
         if not runnable and not self._transport.in_flight_before(deadline_ms):
             due_ms = self._next_due_ms()

@@ -1,7 +1,7 @@
 """A whole cluster in one thread on virtual time: the same seed gives the same journal.
 
-Every broker and every controller is an actor; a store call gives way to the others, so any
-interleaving of their ZooKeeper operations can happen. What happens next is run_loop.py's business.
+Every broker and every controller is an actor; a store call yields to the others, so any
+interleaving of their ZooKeeper operations can happen. run_loop.py chooses the next step.
 Nothing here sleeps, reads the machine's clock or iterates over a set.
 """
 
@@ -54,20 +54,20 @@ OpenLog = Callable[[int, Clock], StateChangeLog]
 
 @dataclass
 class SimulatedNode:
-    """One machine of the world: its session, and its broker and controller."""
+    """One node of the world: its session, broker and controller."""
 
     store: MemoryStore
     node: Node
 
 
 class SimulatedWorld:
-    """A cluster, its ZooKeeper and its network, moved one step at a time.
+    """A cluster, its ZooKeeper and its network, run step by step.
 
-    A step resumes one actor, or delivers messages, or lets time pass to whatever is due next.
-    ``choose(n)`` picks one of n runnable actors; by default it draws from the seed. An actor in
-    which a hook of the server raises Crashed takes its whole node down, unless ``on_crash`` is
-    another function of the node's id. ``log_stores``: the brokers' disks, which outlive them; their
-    files are in memory if ``has_memory_disk``. ``open_log`` returns the Kafka logs of a controller.
+    A step resumes one actor, or delivers messages, or advances the time to the next due event.
+    ``choose(n)`` chooses one of n runnable actors; by default it draws from the seed. If a hook of
+    the server raises Crashed in an actor, ``on_crash`` is called with its node's id; by default it
+    kills the node. ``log_stores``: the brokers' disks, which outlive them; with
+    ``has_memory_disk`` their files are in memory. ``open_log`` returns a controller's Kafka logs.
     """
 
     def __init__(
@@ -120,27 +120,27 @@ class SimulatedWorld:
 
     @property
     def choices(self) -> list[int]:
-        """Which of the runnable actors went on, so far."""
+        """The choices among runnable actors so far."""
         return self._loop.choices
 
     def choose_by(self, choose: Chooser | None) -> None:
-        """From now on pick actors by ``choose``, or by draws from the seed."""
+        """From now on choose actors by ``choose``; None: by draws from the seed."""
         self._loop.choose = choose
 
     def step(self) -> bool:
-        """Do one thing; False if nothing can ever happen again without help from outside."""
+        """Run one step; return False if no further step is possible without external input."""
         return self._loop.step()
 
     def next_due_ms(self) -> float | None:
-        """When the next timer, message or session expiry is due, in monotonic milliseconds."""
+        """Return when the next timer, message or session expiry is due, in monotonic ms."""
         return self._loop.next_due_ms()
 
     def run_until(self, condition: Callable[[], bool], *, timeout_ms: float = 60_000) -> bool:
-        """Step until ``condition`` holds; False if it does not within ``timeout_ms``."""
+        """Run until ``condition`` holds; return False if it does not within ``timeout_ms``."""
         return self._loop.run_until(condition, timeout_ms)
 
     def run_for(self, duration_ms: float) -> None:
-        """Step until this much time has passed and everything due by then is done."""
+        """Run until this much time has passed and everything due by then is done."""
         self._loop.run_for(duration_ms)
 
     def _resume(self, actor: Actor) -> None:
@@ -177,11 +177,11 @@ class SimulatedWorld:
     def start(self, broker_id: int, *, holds_controller: bool = False) -> None:
         """Start a broker, and its controller if it is a candidate.
 
-        Registration waits while a former session of the broker lives. With ``holds_controller``
-        its controller waits for ``begin_candidacy``.
+        Registration waits while a former session of the broker is alive. With ``holds_controller``
+        its controller is held until ``begin_candidacy``.
         """
         if broker_id in self.nodes:
-            raise UsageError(f"broker {broker_id} runs already")
+            raise UsageError(f"broker {broker_id} is already running")
         store = self.open_store()
         self._incarnations += 1
         node = build_node(
@@ -212,26 +212,26 @@ class SimulatedWorld:
         broker.give(StartUp(math.inf, holds_controller))
 
     def begin_start_all(self) -> None:
-        """Start every broker; their controllers wait for ``begin_candidacy``."""
+        """Start every broker; their controllers are held until ``begin_candidacy``."""
         for broker_id in self.spec.broker_ids:
             self.start(broker_id, holds_controller=True)
 
     def begin_candidacy(self, broker_id: int) -> None:
-        """Let a controller that was held be a candidate."""
+        """Make a held controller a candidate."""
         self._node(broker_id)
         self.scheduler.actors[Address("broker", broker_id)].give(BeginCandidacy())
 
     def open_store(self) -> MemoryStore:
-        """A session of the world's ZooKeeper. Outside of an actor its calls are done at once."""
+        """Open a session of the world's ZooKeeper; outside actors its calls complete at once."""
         return MemoryStore(
             self.server, self.spec.session_timeout_ms, yield_control=self.scheduler.give_way
         )
 
     def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
-        """Crash a node in the middle of whatever it does; its session lives until it times out.
+        """Crash a node in the middle of any operation; its session expires after its timeout.
 
-        What it wrote is still there when it starts again. With ``loses_unflushed`` the machine
-        stopped, too: each log loses what it had not flushed, from a place on that is drawn.
+        Its data is still there after a restart. With ``loses_unflushed`` the machine crashes, too:
+        each log loses its unflushed data from a randomly chosen offset onward.
         """
         node = self._node(broker_id)
         self._disconnect(broker_id)
@@ -241,7 +241,7 @@ class SimulatedWorld:
         del self.nodes[broker_id]
 
     def stop(self, broker_id: int) -> None:
-        """End a node's session cleanly: its ephemerals go at once."""
+        """Stop a node and close its session; its ephemerals are deleted at once."""
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.close()
@@ -250,13 +250,13 @@ class SimulatedWorld:
         del self.nodes[broker_id]
 
     def shut_down(self, broker_id: int) -> None:
-        """Begin a controlled shutdown: the node is stopped once its broker has been relieved, or
-        has asked often enough."""
+        """Begin a controlled shutdown: the node stops once its broker is drained, or after the
+        last retry."""
         self._node(broker_id)
         self.scheduler.actors[Address("broker", broker_id)].give(ShutDown())
 
     def fail_log_dir(self, broker_id: int, path: str) -> None:
-        """Let a log directory of a broker fail; one whose last directory fails is killed."""
+        """Fail a log directory of a broker; a broker whose last directory fails is killed."""
         check_log_dir(self._node(broker_id).node.broker, path)
         self._tell(broker_id, FailLogDir(path))
 
@@ -264,42 +264,43 @@ class SimulatedWorld:
         self.scheduler.give(Address("broker", broker_id), event)
 
     def kill_all(self) -> None:
-        """End the process of the whole cluster: every node, all logs without files, and every
-        fault of the network. ZooKeeper and the disks stay."""
+        """Kill the process of the whole cluster: every node and all in-memory logs.
+
+        Also ends network faults. ZooKeeper and the disks stay."""
         for broker_id in tuple(self.nodes):
             self.kill(broker_id)
         self.log_stores.end_process()
         self.transport.heal()
 
     def pause(self, broker_id: int) -> None:
-        """Freeze a node as a long garbage collection does: no heartbeat leaves it either."""
+        """Freeze a node, as in a long garbage collection: no heartbeats are sent either."""
         self.server.disconnect(self._node(broker_id).store.session_id, notify=False)
         self.connections.pause(Address("broker", broker_id))
         self._node(broker_id).node.broker.rates.on_pause()
         self._set_paused(broker_id, True)
 
     def resume(self, broker_id: int) -> None:
-        """Let a paused node go on where it was; it learns then that its session is gone."""
+        """Resume a paused node, which then learns whether its session expired."""
         self.connections.resume(Address("broker", broker_id))
         self._set_paused(broker_id, False)
         self.server.reconnect(self._node(broker_id).store.session_id)
 
     def expire_session(self, broker_id: int) -> None:
-        """Make ZooKeeper expire the node's session now; a paused node hears of it on resume."""
+        """Expire a node's session now; a paused node is notified when it resumes."""
         address = Address("broker", broker_id)
         is_paused = self.scheduler.actors[address].paused
         session_id = self._node(broker_id).store.session_id
         self.server.expire_session(session_id, notify=not is_paused)
 
     def add_client(self, client: Client) -> None:
-        """Let a producer or consumer live; it hears of connections that break."""
+        """Add a producer or consumer, which is notified of broken connections."""
         actor = ClientActor(client, self.transport, self.clock)
         self._connect(actor, hears_of_connections=True)
 
     def _node(self, broker_id: int) -> SimulatedNode:
         node = self.nodes.get(broker_id)
         if node is None:
-            raise UsageError(f"broker {broker_id} does not run")
+            raise UsageError(f"broker {broker_id} is not running")
         return node
 
     def _connect(self, actor: Actor, *, hears_of_connections: bool = False) -> None:
@@ -325,16 +326,16 @@ class SimulatedWorld:
                 actor.paused = paused
                 self._agenda.look_at(actor)
 
-    # -- time travel
+    # -- snapshots
 
     def snapshot(self) -> Snapshot:
-        """The world as it is now. Only between events: greenlets cannot be copied."""
+        """Return a snapshot of the world. Only between events: greenlets cannot be copied."""
         inside = self.scheduler.inside_an_event
         assert not inside, f"snapshot while {inside} are inside an event"
         return Snapshot(copy.deepcopy(self))
 
     def fingerprint(self) -> str:
-        """A hash that is equal for two worlds that are alike; asserted as ``snapshot`` is."""
+        """Return a hash that is equal for equal worlds. Only between events."""
         assert not self.scheduler.inside_an_event
         digest = hashlib.sha256()
         digest.update(repr(self.clock.monotonic_ms()).encode())
@@ -353,8 +354,10 @@ class SimulatedWorld:
     def replicas_of(
         self, broker_id: int, of: Container[TopicPartition] | None = None
     ) -> Iterator[tuple[TopicPartition, ReplicaLog, int]]:
-        """A broker's current logs, with their high watermarks: as it has them, or as it has left
-        them in memory if it does not run. ``of``: only of these partitions."""
+        """Yield a broker's current logs with their high watermarks.
+
+        If the broker is not running: the in-memory logs that it left. ``of``: only these
+        partitions."""
         running = self.nodes.get(broker_id)
         if running is not None:
             rates = running.node.broker.rates
@@ -373,7 +376,7 @@ class SimulatedWorld:
                     yield tp, log, min(high_watermarks.get(tp, 0), log.log_end_offset)
 
     def _logs(self) -> list[tuple[int, TopicPartition, ReplicaLog, int]]:
-        """Every log that ever held a record, with its broker and the high watermark."""
+        """Return every log that ever had a record, with its broker and high watermark."""
         return [
             (broker_id, *replica)
             for broker_id in sorted(self.log_stores)
@@ -383,16 +386,16 @@ class SimulatedWorld:
 
 
 class Snapshot:
-    """A world that stands still; ``restore`` may be called any number of times.
+    """A snapshot of a world; ``restore`` may be called any number of times.
 
-    A state inside an event is reached by restoring and taking the recorded ``choices`` again.
+    To reach a state inside an event, restore and repeat the recorded ``choices``.
     """
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
 
     def restore(self, *, choose: Chooser | None = None) -> SimulatedWorld:
-        """A world that goes on from here, by ``choose`` or by the draws that would have come."""
+        """Return a world that continues from here, by ``choose`` or by the draws of the seed."""
         world = copy.deepcopy(self._world)
         world.choose_by(choose)
         return world

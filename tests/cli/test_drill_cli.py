@@ -191,7 +191,7 @@ def test_a_json_file_that_is_no_recording_is_refused(run: Any, tmp_path: Path, t
     path.write_text(text, encoding="latin-1")
     code, _, errors = run("run", str(path))
     assert code == 2
-    assert errors.startswith(f"error: {path} is no recorded scenario: ")
+    assert errors.startswith(f"error: {path} is not a recorded scenario: ")
 
 
 def test_a_recording_with_an_unknown_step_is_refused(run: Any, tmp_path: Path) -> None:

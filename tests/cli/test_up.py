@@ -129,7 +129,7 @@ def test_stop_start_pause_resume_add(up: Up) -> None:
     added = up.json("broker", "add", "--rack", "b")
     assert added == {"id": 3, "state": "running", "took_ms": added["took_ms"], "rack": "b"}
     twice = up.run("broker", "add", "3")
-    assert one_line_and_hint(twice) == "error: there is a broker 3 already"
+    assert one_line_and_hint(twice) == "error: broker 3 already exists"
     assert "hint: klamm status shows all brokers" in twice.stderr
     unknown = up.run("broker", "kill", "99")
     assert unknown.returncode == 2

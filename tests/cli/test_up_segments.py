@@ -82,5 +82,6 @@ def test_log_dirs_elsewhere_are_refused(tmp_path: Path, log_dirs: str) -> None:
     refused = klamm(tmp_path, "up", "--port", "0", *args)
     assert refused.returncode == 2
     first, hint = refused.stderr.splitlines()
-    assert first == f"error: log.dirs {log_dirs.split(',')[-1]} with --segments"
-    assert hint.startswith("hint: name folders, such as d0,d1")
+    refused_dir = log_dirs.split(",")[-1]
+    assert first == f"error: log directory {refused_dir} is not relative, as --segments requires"
+    assert hint.startswith("hint: set log.dirs to folder names, such as d0,d1")

@@ -97,7 +97,7 @@ def test_a_broker_whose_znode_was_deleted_registers_again(
     wait_until(lambda: broker_1(server)["broker_epoch"] > before and broker_1(server)["live"])
     stat = zookeeper_client.exists(f"{root}/brokers/ids/1")
     assert stat.czxid == broker_1(server)["broker_epoch"]
-    said = "broker 1: its znode was deleted while its session lived: registered again"
+    said = "broker 1: its registration was deleted while its session was alive; registered again"
     assert any(said in record.getMessage() for record in caplog.records)
     rows = read_journal(server.data_dir.journal)
     assert [row.replica for row in rows if row.kind == Kind.BROKER_REGISTERED_AGAIN] == [1]

@@ -103,7 +103,7 @@ def test_an_interrupted_demo_leaves_nothing(
         COMMAND, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as demo:
         assert demo.stdout is not None and demo.stderr is not None
-        served = next(line for line in demo.stdout if "It serves at" in line)
+        served = next(line for line in demo.stdout if "ZooKeeper listens on" in line)
         if title != "1. ":
             next(line for line in demo.stdout if line.startswith(title))
         demo.send_signal(number)

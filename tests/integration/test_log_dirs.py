@@ -75,5 +75,5 @@ def test_a_directory_or_a_broker_that_is_not_there(cluster: RealCluster) -> None
     with pytest.raises(UsageError, match="broker 1 has no log directory d2") as refused:
         cluster.fail_log_dir(1, "d2")
     assert refused.value.hint == "it has d0, d1"
-    with pytest.raises(UsageError, match="broker 9 does not run"):
+    with pytest.raises(UsageError, match="broker 9 is not running"):
         cluster.fail_log_dir(9, "d0")

@@ -207,7 +207,9 @@ def test_the_end_does_not_wait_for_those_who_wait(chroot: str, tmp_path: Path) -
         assert not starting.done()
         assert not creating.done()
     for waiting in (starting, creating):
-        with pytest.raises(KlammError, match=r"klamm is shutting|was ended before it registered"):
+        with pytest.raises(
+            KlammError, match=r"klamm is shutting|was stopped before it was registered"
+        ):
             waiting.result(5)
 
 
@@ -217,7 +219,7 @@ def test_a_broker_that_is_killed_while_it_waits(chroot: str, tmp_path: Path) -> 
         starting = in_thread(lambda: server.operations.perform(Start(1)))
         wait_until(lambda: server.cluster.nodes.starting_broker_ids == [1])
         server.operations.perform(Kill(1))
-        with pytest.raises(KlammError, match="was ended before it registered"):
+        with pytest.raises(KlammError, match="was stopped before it was registered"):
             starting.result(5)
         assert server.operations.state_of(1) == "killed"
         with pytest.raises(UsageError, match="broker 1 does not run"):

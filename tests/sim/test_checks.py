@@ -95,14 +95,14 @@ def test_a_failed_log_directory_that_nobody_heard_of_is_found(world: SimulatedWo
     manager.offline_partitions[TP] = None
     assert check_simulated_world(world) == [
         "t-0: broker 2 is in sync, but its log directory failed",
-        "t-0: the log directory of broker 2 is failed, the controller takes it for online",
+        "t-0: the log directory of broker 2 is failed, the controller considers it online",
     ]
 
 
 def test_a_log_directory_that_did_not_fail_is_found(world: SimulatedWorld) -> None:
     active_controller(world).context.replicas_on_offline_dirs[1] = {TP}
     assert check_simulated_world(world) == [
-        "t-0: the log directory of broker 1 is online, the controller takes it for failed"
+        "t-0: the log directory of broker 1 is online, the controller considers it failed"
     ]
 
 
@@ -135,8 +135,8 @@ def test_live_sets_and_broker_epochs_are_compared(world: SimulatedWorld) -> None
     epoch = broker(world, 2).broker_epoch
     lines = check_simulated_world(world)
     assert "broker 1 takes 0,1 for alive, but 0,1,2 are in /brokers/ids" in lines
-    assert f"broker 2 has broker epoch {epoch}, its registration {epoch - 1}" in lines
-    assert any(line.startswith("the controller takes 0:") for line in lines)
+    assert f"broker 2 has broker epoch {epoch}, but its registration has {epoch - 1}" in lines
+    assert any(line.startswith("the controller considers 0:") for line in lines)
     assert len(lines) == 3
 
 

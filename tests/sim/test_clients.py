@@ -276,7 +276,7 @@ def test_offsets_out_of_range_are_reset_as_wanted() -> None:
             assert clients.read_count == 30, "all of it once more"
         elif position is None:
             text = (
-                "Fetch position 99 is out of range for partition t-0, whose log begins at offset 0 "
+                "Fetch position 99 is out of range for partition t-0: its log begins at offset 0 "
                 "and ends before 15"
             )
             assert clients.consumer.errors == {T0: text}

@@ -170,14 +170,14 @@ def test_a_tool_that_fails_fails_the_drill_with_its_words() -> None:
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        ("start: 0", "broker 0 runs already"),
+        ("start: 0", "broker 0 is already running"),
         ("resume: paused", "no broker is paused"),
-        ("stop: leader of u-0", "u-0 has no leader to act on"),
+        ("stop: leader of u-0", "cannot act on the leader of u-0: it has no leader"),
         ("create_znode: {/brokers: null}", "/brokers cannot be written: NODEEXISTS"),
         ("set_znode: {/nowhere: null}", "/nowhere cannot be written: NONODE"),
         ("fail_log_dir: {broker: 0, dir: d}", "broker 0 has no log directory d"),
-        ("produce: {u-0: 5}", "u-0 is not there, so nothing can be produced to it"),
-        ("produce: {t-9: 5}", "t-9 is not there, so nothing can be produced to it"),
+        ("produce: {u-0: 5}", "cannot produce to u-0: the partition does not exist"),
+        ("produce: {t-9: 5}", "cannot produce to t-9: the partition does not exist"),
         ("set_topic_partitions: {u-0: [0]}", "there is no /brokers/topics/u to put"),
     ],
 )
@@ -271,7 +271,10 @@ def test_what_was_there_before_a_drill_produces_is_none_of_its_records() -> None
     assert run_text(filled + produced).outcome is Outcome.PASSED
     verdict = run_text(produced + filled)
     assert verdict.outcome is Outcome.FAILED
-    assert verdict.failures[0].seen == "t-0 was produced to: what is preloaded comes first"
+    assert (
+        verdict.failures[0].seen
+        == "cannot preload t-0: it already has a producer; preload it first"
+    )
 
 
 def test_records_of_a_constant_rate_that_are_lost_end_a_drill_as_unsafe() -> None:
@@ -333,5 +336,5 @@ def test_an_acknowledged_record_that_is_lost_after_it_was_read_does_so_too() -> 
     assert verdict.outcome is Outcome.UNSAFE
     (failure,) = verdict.failures
     assert failure.seen == (
-        "t-0: lost-write: 100-149 were acknowledged; the leader 1 does not have them"
+        "t-0: lost-write: 100-149 were acknowledged, but leader 1 does not have them"
     )

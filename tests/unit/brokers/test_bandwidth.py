@@ -227,7 +227,7 @@ def test_many_changes_of_rate_do_not_move_the_end() -> None:
 def test_mistakes_of_the_caller_are_named() -> None:
     model = FluidModel[str]({A: 100}, now_ms=10.0)
     model.add(Flow("f", (A,)))
-    with pytest.raises(AssertionError, match="flow f is under way"):
+    with pytest.raises(AssertionError, match="flow f already exists"):
         model.add(Flow("f", (A,)))
     with pytest.raises(AssertionError, match="flow g has -1 bytes"):
         model.add(Flow("g", (A,)), -1)

@@ -131,7 +131,7 @@ def test_a_pool_whose_brokers_are_down_refuses_with_kafkas_text() -> None:
         plan_moves(POOLS, cluster({("T1", 0): (4,)}, NINE[3:]))
     assert (refused.value.message, refused.value.hint) == (
         said,
-        "T1-0 needs so many live brokers in pool pool1",
+        "T1-0 needs 1 live broker in pool pool1; it has 0",
     )
 
 
@@ -160,12 +160,12 @@ def test_every_kind_of_violation_is_told_in_a_line() -> None:
     assert [(one.kind.value, one.brokers, one.text) for one in found] == [
         ("missing-broker", (7, 8), "pool pool3: not registered: brokers 7,8"),
         ("outside-pool", (4, 9), "T1-0 has replicas outside pool pool1: brokers 4,9"),
-        ("racks", (1, 2), "T1-1 is on 1 racks of pool pool1, it could be on 2"),
+        ("racks", (1, 2), "T1-1 is on 1 rack of pool pool1 instead of 2"),
         ("outside-pool", (1,), "T4-1 has replicas outside pool pool2: broker 1"),
         (
             "too-few-brokers",
             (4, 5, 6),
-            "T4-1 has replication factor 4, pool pool2 has 3 live brokers",
+            "T4-1 (replication factor 4) needs 4 live brokers in pool pool2; it has 3",
         ),
     ]
 

@@ -191,11 +191,11 @@ def test_what_is_too_long_is_cut_and_says_so() -> None:
     bars = [Bar(f"r-{n}", BEGIN, BEGIN + n, "completed") for n in range(200)]
     gantt = drawn(Gantt("many", bars, BEGIN + 200, total=5000))
     assert len(gantt.all("rect", "bar")) == 60
-    assert "The first 60 are drawn, and 4,940 more." in gantt.only("figcaption").text
+    assert "Only the first 60 of 5,000 are drawn." in gantt.only("figcaption").text
     many = [Steps(f"broker {n}", [(BEGIN, n)]) for n in range(1000)]
     leaders = drawn(StepRows("leaders", many, BEGIN, BEGIN + 1))
     assert len(leaders.all("path", "step")) == 40
-    assert "and 960 more." in leaders.only("figcaption").text
+    assert "Only the first 40 of 1,000 are drawn." in leaders.only("figcaption").text
     steps = Steps("offline", [(BEGIN + n, n % 7) for n in range(100_000)])
     page = page_html(Page("t", "v", sections=[Section("s", "", [StepPlot("p", steps, BEGIN)])]))
     assert len(page) < 200_000

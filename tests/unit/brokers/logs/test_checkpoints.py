@@ -98,7 +98,7 @@ def test_a_checkpoint_that_ends_early_has_no_entries(text: str, tmp_path: Path) 
         ("0\n1\nt 0 5 6\n", "Malformed line in checkpoint file ({path}): 't 0 5 6' (line 3)"),
         ("0\n0\n\n", "Malformed line in checkpoint file ({path}): '' (line 3)"),
         ("0\n1\nt 0 -5\n", "Malformed line in checkpoint file ({path}): 't 0 -5' (line 3)"),
-        ("0\n2\nt 0 5\nt 0 6\n", "t-0 is twice in checkpoint file ({path})"),
+        ("0\n2\nt 0 5\nt 0 6\n", "t-0 occurs twice in checkpoint file ({path})"),
         ("0\n2\nt 0 5\n", "Expected 2 entries in checkpoint file ({path}), but found only 1"),
     ],
 )
@@ -130,7 +130,7 @@ def test_partition_metadata_that_is_wrong_is_refused(
     ("text", "message"),
     [
         ("version=1\nbroker.id=1\ncluster.id=c\n", "Unrecognized version of .*: 1"),
-        ("version=0\ncluster.id=c\n", "names no cluster or no broker"),
+        ("version=0\ncluster.id=c\n", "lacks a cluster id or broker id"),
         ("version=0\ncluster.id=c\nbroker.id=one\n", "broker.id=one"),
         ("version=0\nbroker.id=1\n", "cluster.id=None"),
     ],
@@ -151,7 +151,7 @@ def test_epochs_that_cannot_be_are_refused(line: str, tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"0\n1\n\xff\xfe 0 1\n")
-    with pytest.raises(LogStorageError, match="it is not text"):
+    with pytest.raises(LogStorageError, match="it is not UTF-8 text"):
         read_offsets(path)
 
 

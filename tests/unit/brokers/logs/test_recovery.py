@@ -216,7 +216,7 @@ def test_an_end_below_the_high_watermark_is_told(tmp_path: Path) -> None:
     log = SegmentLog(directory, CONFIG, now_ms=NOW_MS, known=Known(0, 8, 10))
     assert [tuple(repair)[:3] for repair in log.repairs] == [(RepairKind.UNFLUSHED_LOST, 9, 0)]
     log.close()
-    with pytest.raises(DamagedLog, match="had been flushed up to 10"):
+    with pytest.raises(DamagedLog, match="was flushed up to 10"):
         SegmentLog(directory, CONFIG, now_ms=NOW_MS, known=Known(0, 9, 10, is_clean=True))
 
 
@@ -328,7 +328,7 @@ def test_what_belongs_to_no_segment_is_removed(tmp_path: Path) -> None:
 def test_a_cleaning_that_did_not_end_is_left_to_kafka(tmp_path: Path) -> None:
     directory = written(tmp_path)
     (directory / f"{4:020d}.log.swap").write_bytes(b"")
-    with pytest.raises(DamagedLog, match="log cleaning that did not end") as told:
+    with pytest.raises(DamagedLog, match="left over from an interrupted log cleaning") as told:
         reopened(directory)
     assert told.value.offset is None
 
